@@ -1,0 +1,14 @@
+"""cvlib: control variates for variational inference, each one line of a recipe."""
+
+from . import combine, datasets, exact, families, models, optimize, zoo
+from .approximations import bound, taylor_x, taylor_z
+from .draws import draw
+from .estimators import CF, RP1, RP2, SF, evaluate
+from .integrands import one, terms
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CF", "RP1", "RP2", "SF", "bound", "combine", "datasets", "draw", "evaluate", "exact",
+    "families", "models", "one", "optimize", "taylor_x", "taylor_z", "terms", "zoo",
+]  # fmt: skip

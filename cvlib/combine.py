@@ -1,0 +1,231 @@
+"""Many control variates at once: moments of draws, weights from moments, the combined gradient.
+
+Shapes throughout: base gradients h (..., M, D), variates C (..., L, M, D), weights a (..., L); the
+leading axes are independent runs. As mathematics, one sample is h_m in R^D and C_m in R^{D x L}.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Moments(NamedTuple):
+    """CC = mean of C_m^T C_m, (..., L, L), and Ch = mean of C_m^T h_m, (..., L), of M samples."""
+
+    CC: np.ndarray
+    Ch: np.ndarray
+    M: float
+
+
+def moments(h, C):
+    """Means over the M samples of C_m^T C_m and C_m^T h_m, as `Moments`."""
+    h, C = _checked(h, C)
+    M, D = h.shape[-2:]
+    C = C.reshape(*C.shape[:-2], M * D)  # (..., L, M D): sum over m and inner product at once
+    h = h.reshape(*h.shape[:-2], M * D, 1)
+    with np.errstate(over="ignore", invalid="ignore"):  # refused below, by name
+        CC = C @ np.swapaxes(C, -1, -2) / M
+        Ch = (C @ h)[..., 0] / M
+    _refuse_non_finite(CC, Ch)
+    return Moments(CC, Ch, M)
+
+
+# Weights for the whole set -------------------------------------------------------------------
+
+
+def best_weights(CC, Ch):
+    """a = -CC^-1 Ch, the minimiser of E|h + C a|^2 when CC = E[C^T C] and Ch = E[C^T h] are known.
+
+    Where CC is singular (a repeated or an all-zero variate) a is the solution of least norm, the
+    norm taken with every variate scaled to unit size, so that units do not matter.
+    """
+    CC, Ch = np.asarray(CC, float), np.asarray(Ch, float)
+    if CC.shape[-2:] != (Ch.shape[-1], Ch.shape[-1]):
+        raise ValueError(f"CC must be (..., L, L) and Ch (..., L); got {CC.shape} and {Ch.shape}")
+    _refuse_non_finite(CC, Ch)
+    return _solve(CC, Ch)
+
+
+def empirical_weights(moments):
+    """The best weights of the sample itself, as if its moments were the true ones: v0 = 0."""
+    return best_weights(moments.CC, moments.Ch)
+
+
+def bayes_weights(moments, v0, D):
+    """a = -(D v0 / M I + CC)^-1 Ch, the Bayesian rule; D is the length of one gradient.
+
+    `v0` may be an array that broadcasts against the runs. With M = 0 samples all weights are zero.
+    """
+    v0 = np.asarray(v0, float)
+    if not np.all(v0 >= 0):
+        raise ValueError(f"v0 must be zero or positive; got {v0}")
+    CC, Ch, M = moments
+    ridge = D * v0[..., None, None] * np.eye(CC.shape[-1])
+    return best_weights(ridge + M * CC, M * Ch)  # times M: no division when M = 0
+
+
+def posterior_moments(moments, T_cc, T_hc, n0):
+    """E[C^T C] and E[C^T h] given the sample, for a Normal-Wishart prior worth n0 > 0 samples.
+
+    T_cc (..., L, L) and T_hc (..., L) are the traces of the blocks of V0, where V0 / n0 is the
+    prior mean of x x^T, x = (h, c_1, ..., c_L): a sum of n0 imagined samples beside M real ones.
+    """
+    if not n0 > 0:
+        raise ValueError(f"n0, the number of imagined samples, must be positive; got {n0}")
+    CC, Ch, M = moments
+    T_cc, T_hc, L = np.asarray(T_cc, float), np.asarray(T_hc, float), Ch.shape[-1]
+    if T_cc.shape[-2:] != (L, L) or T_hc.shape[-1:] != (L,):
+        raise ValueError(
+            f"{L} variates need traces T_cc (..., {L}, {L}) and T_hc (..., {L}); "
+            f"got {T_cc.shape} and {T_hc.shape}"
+        )
+    return Moments((T_cc + M * CC) / (n0 + M), (T_hc + M * Ch) / (n0 + M), n0 + M)
+
+
+def general_weights(moments, T_cc, T_hc):
+    """a = -(T_cc / M + CC)^-1 (T_hc / M + Ch), the Bayesian rule for any V0, from its traces.
+
+    The best weights of `posterior_moments`: n0 scales both alike, so it cancels. To say instead
+    "my guess S of E[C^T C] is worth n0 samples", give T_cc = n0 S.
+    """
+    return empirical_weights(posterior_moments(moments, T_cc, T_hc, n0=1))
+
+
+def scalar_weight(moments):
+    """The best single weight for the sum of all variates, repeated: (..., L)."""
+    CC = moments.CC.sum((-2, -1))[..., None, None]
+    Ch = moments.Ch.sum(-1, keepdims=True)
+    return np.broadcast_to(best_weights(CC, Ch), moments.Ch.shape)
+
+
+def coordinate_weights(h, C, v0=0.0):
+    """Weights of their own for every coordinate of the gradient, (..., L, D), with ridge v0 / M."""
+    h, C = _checked(h, C)
+    one_coordinate = moments(np.moveaxis(h, -1, -2)[..., None], np.moveaxis(C, -1, -3)[..., None])
+    return np.moveaxis(bayes_weights(one_coordinate, v0, D=1), -2, -1)
+
+
+def ridge_weights(h, C, penalties=None, folds=5):
+    """a = -(p t I + CC)^-1 Ch with t = tr(CC) / L, and p of `penalties` chosen by cross-validation.
+
+    Each run picks its own p, by |h + C a|^2 on the samples left out. Returns a (..., L), p (...).
+    """
+    h, C = _checked(h, C)
+    L, M, _ = C.shape[-3:]
+    if not 2 <= folds <= M:
+        raise ValueError(f"folds must lie between 2 and the number of samples, {M}; got {folds}")
+    p = np.logspace(-6, 2, 17) if penalties is None else np.asarray(penalties, float)
+    p = p.reshape(-1, *[1] * (C.ndim - 3))  # (P, 1, ...): one axis before the runs
+
+    def fit(sample):
+        t = np.trace(sample.CC, axis1=-2, axis2=-1) / max(L, 1)
+        return bayes_weights(sample._replace(M=1), p * t, D=1)  # (P, ..., L)
+
+    risk = 0.0
+    for k in range(folds):
+        out = np.arange(M) % folds == k
+        a = fit(moments(h[..., ~out, :], C[..., ~out, :]))
+        left_out = combine(h[None, ..., out, :], C[None, ..., out, :], a)  # (P, ..., m, D)
+        risk += (left_out**2).sum((-2, -1))
+    best = np.argmin(risk, axis=0)[None]  # (1, ...)
+    a = np.take_along_axis(fit(moments(h, C)), best[..., None], axis=0)[0]
+    return a, p.ravel()[best[0]]
+
+
+# Averages over iterations --------------------------------------------------------------------
+
+
+def start(L, runs=()):
+    """Moving moments before the first step: nothing seen, M = 0, hence zero weights."""
+    return Moments(np.zeros((*runs, L, L)), np.zeros((*runs, L)), 0.0)
+
+
+def update(state, h, C, gamma):
+    """Moving moments after one more step of B samples: state in, state out.
+
+    A sample of age k steps counts (1 - gamma)^k, and the means are taken with these counts, so
+    the first steps carry no pull towards zero. `M` is their sum at the next step, where the newest
+    samples have age one: M_eff = B sum_{k=1..t} (1 - gamma)^k. Weights for a step come from the
+    state before it: only then are they independent of the step's draws, its gradient unbiased.
+    """
+    if not 0 <= gamma < 1:
+        raise ValueError(f"gamma must lie in [0, 1); got {gamma}")
+    new = moments(h, C)
+    if new.Ch.shape != state.Ch.shape:
+        raise ValueError(
+            f"the state holds moments of shape (..., L) = {state.Ch.shape}, the draw has "
+            f"{new.Ch.shape}: begin with start(L={new.Ch.shape[-1]}, runs={new.Ch.shape[:-1]})"
+        )
+    seen, B = state.M, new.M
+    CC = (seen * state.CC + B * new.CC) / (seen + B)
+    Ch = (seen * state.Ch + B * new.Ch) / (seen + B)
+    return Moments(CC, Ch, (1 - gamma) * (seen + B))
+
+
+# The combined gradient -----------------------------------------------------------------------
+
+
+def combine(h, C, a):
+    """g_m = h_m + C_m a, one gradient a sample, (..., M, D); its mean over M is the estimate.
+
+    Weights are (..., L), or (..., L, D) with one for every coordinate; `...` are the runs of C.
+    """
+    h, C, a = np.asarray(h), np.asarray(C), np.asarray(a)
+    L, M, D = C.shape[-3:]
+    if h.shape[-2:] != (M, D):
+        raise ValueError(f"C {C.shape} needs h of shape (..., {M}, {D}); got {h.shape}")
+    if a.ndim == C.ndim - 1 and a.shape[-2:] == (L, D):
+        return h + (a[..., None, :] * C).sum(-3)
+    if a.ndim > C.ndim - 2 or a.shape[-1:] != (L,):
+        raise ValueError(
+            f"C {C.shape} needs weights (..., {L}) or (..., {L}, {D}) with at most its own "
+            f"run axes; got {a.shape}"
+        )
+    g = a[..., None, :] @ C.reshape(*C.shape[:-2], M * D)  # (..., 1, M D)
+    return h + g.reshape(*g.shape[:-2], M, D)
+
+
+# Inside --------------------------------------------------------------------------------------
+
+NOISE = 100 * np.finfo(float).eps  # relative size below which an eigenvalue is rounding error
+
+
+def _solve(S, b):
+    """-S^-1 b for symmetric positive semi-definite S (..., L, L), b (..., L), by eigenvalues.
+
+    Scaling S to a unit diagonal is an exact change of unknowns, a = scale * y; it lets variates of
+    size 1e-8 and 1e8 stand side by side. Directions of rounding error alone get weight zero.
+    """
+    size = np.sqrt(np.maximum(np.diagonal(S, axis1=-2, axis2=-1), 0))  # (..., L)
+    scale = np.divide(1, size, out=np.zeros_like(size), where=size > 0)
+    values, U = np.linalg.eigh(S * scale[..., :, None] * scale[..., None, :])
+    noise = NOISE * size.shape[-1] * values[..., -1:]
+    if np.any(values < -1e-6):
+        raise ValueError("CC is not a matrix of second moments: it has a negative eigenvalue")
+    y = np.swapaxes(U, -1, -2) @ (scale * b)[..., None]  # (..., L, 1)
+    y = np.divide(y[..., 0], values, out=np.zeros_like(y[..., 0]), where=values > noise)
+    return -scale * (U @ y[..., None])[..., 0]
+
+
+def _checked(h, C):
+    """h and C as arrays, or an error that names the axis at fault."""
+    h, C = np.asarray(h, float), np.asarray(C, float)
+    if h.ndim < 2 or C.ndim < 3 or C.shape[:-3] + C.shape[-2:] != h.shape:
+        raise ValueError(
+            f"h must be (..., M, D) and C (..., L, M, D) with the same runs, M and D; "
+            f"got h {h.shape} and C {C.shape}"
+        )
+    if h.shape[-2] == 0:
+        raise ValueError(f"moments need at least one sample, M >= 1; got h {h.shape}")
+    return h, C
+
+
+def _refuse_non_finite(CC, Ch):
+    """An error that names the first variate (or h) whose moments are not finite."""
+    if np.isfinite(CC).all() and np.isfinite(Ch).all():
+        return
+    bad = np.argwhere(~np.isfinite(np.diagonal(CC, axis1=-2, axis2=-1)))
+    who = f"variate {bad[0][-1]}" if len(bad) else "h"
+    run = tuple(map(int, bad[0][:-1])) if len(bad) else ()
+    where = f" in run {run}" if run else ""
+    raise ValueError(f"{who}{where} has a NaN or infinite entry (or one whose square overflows)")

@@ -1,0 +1,57 @@
+"""The three binary classification sets of the experiments, checked and scaled."""
+
+import hashlib
+from importlib import resources
+
+import numpy as np
+
+SHA256 = {
+    "australian": "3e956883023754149ecc5d71c49ebb13c0f4747abdcf6569e57e844be09c58dc",
+    "ionosphere": "cbc4c8cad6e508cd066bfb993732943db0990eba1d6ec060a08ad8d651255a18",
+    "sonar": "3a6aa028e7c2b85c771a36a46060c7f7068acb803aa1efc1c78455c616464849",
+}
+
+
+def load(name, features="scaled", rows=None):
+    """Features (N, d) with a last column of ones, and labels (N,) in {-1, +1}.
+
+    `features` is "scaled" (each column to [-1, 1], a constant column to 0), "standardised"
+    (mean 0, variance 1) or "raw"; the column of ones is appended in every case. `rows` picks a
+    subset of the data points, by index or by mask, before the scaling.
+    """
+    if name not in SHA256:
+        raise ValueError(f"unknown data set {name!r}: choose one of {sorted(SHA256)}")
+    if features not in _SCALES:
+        raise ValueError(f"features={features!r}: choose one of {sorted(_SCALES)}")
+    content = (resources.files(__package__) / "data" / f"{name}.csv").read_bytes()
+    if hashlib.sha256(content).hexdigest() != SHA256[name]:
+        raise ValueError(f"{name}.csv is not the file this package was made with: install it again")
+    table = np.loadtxt(content.decode().splitlines()[1:], delimiter=",")
+    if rows is not None:
+        table = table[rows]
+    if len(table) == 0:
+        raise ValueError(f"rows={rows!r} leaves no data point of {name}")
+    X = _SCALES[features](table[:, :-1])
+    return np.column_stack([X, np.ones(len(X))]), np.where(table[:, -1] == 1, 1.0, -1.0)
+
+
+def toy(N=60, seed=0):
+    """A 2-D logistic set from a seed: two overlapping clouds; X (N, 2), y (N,) in {-1, +1}."""
+    rng = np.random.default_rng(seed)
+    y = np.where(np.arange(N) % 2 == 0, 1.0, -1.0)
+    X = rng.standard_normal((N, 2)) + y[:, None] * np.array([1.0, 0.5])
+    return X, y
+
+
+def _scale(X):
+    low, high = X.min(0), X.max(0)
+    width = np.where(high > low, high - low, 1.0)
+    return np.where(high > low, 2 * (X - low) / width - 1, 0.0)
+
+
+def _standardise(X):
+    sd = X.std(0)
+    return (X - X.mean(0)) / np.where(sd > 0, sd, 1.0)
+
+
+_SCALES = {"scaled": _scale, "standardised": _standardise, "raw": lambda X: X}

@@ -1,0 +1,114 @@
+"""A draw: the noise and the data points that every estimator of one step looks at."""
+
+from functools import cached_property
+
+import numpy as np
+
+
+class Draw:
+    """M samples at the weights w: eps (..., M, d) and data indices (..., M), or None for all data.
+
+    Sample m is one pair, a data point and noise of its own (local reparameterisation). What
+    several estimators share is computed once and kept here.
+    """
+
+    def __init__(self, model, q, w, eps, index):
+        self.model, self.q, self.w, self.eps, self.index = model, q, w, eps, index
+        self.mu, self.factor = q.unpack(w)
+        self._kept = {}
+
+    @property
+    def M(self):
+        return self.eps.shape[-2]
+
+    @cached_property
+    def z(self):
+        """The sample of q_w that SF and RP1 use, mu + L eps, (..., M, d)."""
+        return self.q.z1(self)
+
+    def at(self, where):
+        """The points "z1", "z2" (..., M, d) or "mu" (..., 1, d)."""
+        if where == "z1":
+            return self.z
+        if where == "mu":
+            return self.mu[..., None, :]
+        return self.once("z2", self.q.z2)
+
+    def once(self, key, compute, *where):
+        """compute(draw, *where) the first time `key` is asked for, the same array afterwards."""
+        kept = self._kept.get(key)
+        if kept is None:
+            kept = self._kept[key] = compute(self, *where)
+        return kept
+
+    @cached_property
+    def whitened(self):
+        return self.q.whitened(self)
+
+    @cached_property
+    def score(self):
+        """grad_w log q_w(z), (..., M, D)."""
+        return self.q.score(self)
+
+    @cached_property
+    def svd(self):
+        """L = U diag(s) V^T: more exact than the eigenvalues of L L^T, whose s are squared."""
+        return np.linalg.svd(self.factor)
+
+    @cached_property
+    def eps_U(self):
+        """U^T eps, (..., M, d)."""
+        return self.eps @ self.svd[0]
+
+
+def draw(model, q, w, M=None, rng=None, *, eps=None, index=None, subsample=True):
+    """A `Draw` at w (..., D), random from `rng` or with `eps` and `index` given.
+
+    With subsample=False every sample sees the whole data set.
+    """
+    if model.dim != q.dim:
+        raise ValueError(
+            f"{model!r} does not fit {q!r}: use families.{type(q).__name__}({model.dim})"
+        )
+    w = q.check(w)
+    runs = w.shape[:-1]
+    if eps is None:
+        if rng is None or M is None:
+            raise ValueError("draw needs M and rng=np.random.default_rng(seed), or eps")
+        if int(M) != M or M < 1:
+            raise ValueError(f"M={M}: a draw has a whole number of samples, at least one")
+        eps = rng.standard_normal((*runs, M, q.dim))
+    eps = _check_eps(np.asarray(eps, float), runs, q.dim, M)
+    if not subsample:
+        if index is not None:
+            raise ValueError("subsample=False uses all data: leave index out")
+        return Draw(model, q, w, eps, None)
+    if index is None:
+        if rng is None:
+            raise ValueError(
+                "draw needs index or rng to choose data; subsample=False takes all data"
+            )
+        index = rng.integers(model.N, size=eps.shape[:-1])
+    return Draw(model, q, w, eps, _check_index(np.asarray(index), eps.shape[:-1], model.N))
+
+
+def _check_eps(eps, runs, d, M):
+    if eps.ndim != len(runs) + 2 or eps.shape[:-2] != runs or eps.shape[-1] != d or 0 in eps.shape:
+        lead = "".join(f"{r}, " for r in runs)
+        raise ValueError(f"eps must be ({lead}M, {d}) with M >= 1; got {eps.shape}")
+    if M is not None and eps.shape[-2] != M:
+        raise ValueError(f"M={M}, but eps has {eps.shape[-2]} samples: leave M out")
+    if not np.isfinite(eps).all():
+        raise ValueError(f"eps is not finite at {np.argwhere(~np.isfinite(eps))[0].tolist()}")
+    return eps
+
+
+def _check_index(index, shape, N):
+    if index.shape != shape or index.dtype.kind not in "iu":
+        raise ValueError(
+            f"index must be whole numbers of shape {shape}, one data point a sample; "
+            f"got {index.dtype} of shape {index.shape}"
+        )
+    if index.min() < 0 or index.max() >= N:
+        raise ValueError(f"index must lie in 0..{N - 1}; got {index.min()}..{index.max()}")
+    return index

@@ -1,0 +1,164 @@
+"""Estimators of grad_w E_q[f]: SF, RP1, RP2, CF. They add and subtract; a difference of two
+estimators of the same thing is a control variate.
+
+An estimator is a function from a draw to per-sample gradients, (..., M, D). A line is checked when
+it is written, evaluated when it is called.
+"""
+
+import numpy as np
+
+from .integrands import Integrand
+from .linear import Linear
+
+
+class Estimator(Linear):
+    """A linear combination of (method, atom) pairs."""
+
+    def __init__(self, parts):
+        super().__init__(parts)
+        owners = {atom.owner for _, atom in self.parts if atom.owner}
+        if len(owners) > 1:
+            raise ValueError(
+                f"{self!r} mixes terms of two models or families: make all from one terms()"
+            )
+        self.owner = next(iter(owners), None)
+        self.by = {"RP1": [], "RP2": [], "CF": [], "SF": []}
+        for (method, atom), coef in self.parts.items():
+            self.by[method].append((coef, atom))
+
+    def __call__(self, draw):
+        """Per-sample gradients, (..., M, D)."""
+        return evaluate([self], draw)[..., 0, :, :]
+
+    def __sub__(self, other):
+        difference = super().__sub__(other)
+        unmatched = [t for t, coef in difference.target.items() if coef < 0 and t != "variational"]
+        if unmatched:
+            raise ValueError(
+                f"{difference!r} is neither a control variate nor an estimate of the ELBO "
+                f"gradient: nothing on the left estimates {' and '.join(unmatched)}. A control "
+                "variate is the difference of two estimators of the same term"
+            )
+        return difference
+
+    @property
+    def target(self):
+        """What the line estimates, as {term: coefficient}; empty for a control variate."""
+        total = {}
+        for (_, atom), coef in self.parts.items():
+            if atom.target != "one":  # the gradient of E_q[1] is zero
+                total[atom.target] = total.get(atom.target, 0) + coef
+        return {name: coef for name, coef in total.items() if abs(coef) > 1e-12}
+
+    @property
+    def is_control_variate(self):
+        return not self.target
+
+    @staticmethod
+    def part_name(part):
+        method, atom = part
+        return f"{method}({atom.name})"
+
+
+def SF(f):
+    """f(Z) grad_w log q_w(Z), Z ~ q_w: score function, (..., M, D)."""
+    return _estimator("SF", f)
+
+
+def RP1(f):
+    """grad_w f(mu + L eps), eps ~ N(0, I): reparameterised by the Cholesky factor, (..., M, D)."""
+    return _estimator("RP1", f)
+
+
+def RP2(f):
+    """grad_w f(mu + (L L^T)^(1/2) eps): reparameterised by the symmetric root, (..., M, D)."""
+    return _estimator("RP2", f)
+
+
+def CF(f):
+    """grad_w E_q[f(Z)] in closed form, (..., M, D); with subsampling, on the drawn data point."""
+    for atom in _integrand("CF", f).parts:
+        if not atom.closed_form:
+            hint = f": try {atom.advice}" if atom.advice else ""
+            raise ValueError(
+                f"CF needs a closed form of E_q[f]; '{atom.name}' of {atom.model!r} has none{hint}"
+            )
+    return _estimator("CF", f)
+
+
+def _integrand(method, f):
+    if not isinstance(f, Integrand):
+        raise TypeError(f"{method} estimates an integrand such as data or data + prior, not {f!r}")
+    return f
+
+
+def _estimator(method, f):
+    return Estimator({(method, atom): coef for atom, coef in _integrand(method, f).parts.items()})
+
+
+@np.errstate(over="ignore", invalid="ignore")  # what overflows is an error below, not a warning
+def evaluate(lines, draw, out=None, check=True):
+    """Every line's per-sample gradients, (..., number of lines, M, D), shared work done once.
+
+    A gradient that is not finite is an error that names estimator and term, unless check=False.
+    """
+    _check_lines(lines, draw)
+    d = draw.q.dim
+    shape = (*draw.w.shape[:-1], len(lines), draw.M, draw.q.D)
+    if out is None:
+        out = np.empty(shape)
+    elif out.shape != shape:
+        raise ValueError(f"out must be {shape}, (runs, lines, M, D); got {out.shape}")
+    for k, line in enumerate(lines):
+        mean, factor = out[..., k, :, :d], out[..., k, :, d:]
+        u1 = _sum(line.by["RP1"], lambda atom: draw.once((atom.key, "z1"), atom.grad, "z1"))
+        u2 = _sum(line.by["RP2"], lambda atom: draw.once((atom.key, "z2"), atom.grad, "z2"))
+        closed = _sum(line.by["CF"], lambda atom: draw.once((atom.key, "CF"), atom.closed))
+        value = _sum(line.by["SF"], lambda atom: draw.once((atom.key, "SF"), atom.value, "z1"))
+        # The pull-back is linear in u: add first, pull back once.
+        draw.q.pull1(draw, u1, factor)
+        mean[...] = 0.0 if u1 is None else u1
+        if u2 is not None:
+            mean += u2
+            factor += draw.q.pull2(draw, u2)
+        if closed is not None:
+            out[..., k, :, :] += closed
+        if value is not None:
+            out[..., k, :, :] += value[..., None] * draw.score
+    if check and not np.isfinite(out.sum()):
+        _name_the_culprit(lines, draw)
+    return out
+
+
+def _sum(pairs, array):
+    """sum of coef * array(atom), without products by 1; None for the empty sum."""
+    total = None
+    for coef, atom in pairs:
+        part = array(atom)
+        if total is None:
+            total = part if coef == 1 else coef * part
+        elif coef == -1:
+            total = total - part
+        else:
+            total = total + (part if coef == 1 else coef * part)
+    return total
+
+
+def _check_lines(lines, draw):
+    for line in lines:
+        if not isinstance(line, Estimator):
+            raise TypeError(f"evaluate takes estimators such as RP1(data), not {line!r}")
+        if line.owner and line.owner != (draw.model, draw.q):
+            raise ValueError(f"{line!r} and the draw belong to different models or families")
+
+
+def _name_the_culprit(lines, draw):
+    for method, atom in {part: None for line in lines for part in line.parts}:
+        alone = evaluate([Estimator({(method, atom): 1})], draw, check=False)
+        if not np.isfinite(alone).all():
+            where = np.argwhere(~np.isfinite(alone[..., 0, :, :]).all(-1))[0].tolist()
+            raise ValueError(
+                f"{method}({atom.name}) is not finite at sample {where}: q may be far too wide for "
+                f"this model, largest |w| is {np.abs(draw.w).max():.3g}; take a smaller step"
+            )
+    raise ValueError("the gradient overflows: its parts are finite, their sum is not")

@@ -1,0 +1,223 @@
+"""Gaussian families q_w: w as one flat vector, two reparameterisations, their pull-backs.
+
+The pull-back of u = grad_z f(z) to w is written by hand, once per transform, for several lines at a
+time: autograd through w, sample by sample, is many times slower. Arrays are (..., M, d); the
+leading axes are independent runs.
+"""
+
+from threading import local
+
+import numpy as np
+
+LOG_2PI = np.log(2 * np.pi)
+
+
+class _GaussianFamily:
+    """What both families share: w = [mu, factor], q_w = N(mu, L L^T), L built from the factor."""
+
+    def __init__(self, dim):
+        if int(dim) != dim or dim < 1:
+            raise ValueError(
+                f"dim={dim!r}: a Gaussian needs a whole number of dimensions, at least 1"
+            )
+        self.dim = int(dim)
+        self.D = self.dim + self._factor_size()
+
+    def __repr__(self):
+        return f"{type(self).__name__}({self.dim})"
+
+    def start(self, runs=()):
+        """mu = 0, L = I, as (*runs, D)."""
+        w = np.zeros((*runs, self.D))
+        w[..., self.diag] = 1.0
+        return w
+
+    def check(self, w):
+        """`w` as an array of floats, or a ValueError that says what is wrong with it."""
+        w = np.asarray(w, float)
+        if w.ndim == 0 or w.shape[-1] != self.D:
+            raise ValueError(f"w must be (..., {self.D}) for {self!r}; got {w.shape}")
+        if not np.isfinite(w).all():
+            raise ValueError(f"w is not finite at {np.argwhere(~np.isfinite(w))[0].tolist()}")
+        if not w[..., self.diag].all():
+            where = np.argwhere(w[..., self.diag] == 0)[0].tolist()
+            raise ValueError(
+                f"the diagonal of L is 0 at {where}: q_w has no density there. Any other number "
+                "will do, a negative one too (it is a factor of the same covariance)"
+            )
+        return w
+
+    def entropy(self, w):
+        """log|det L| + d/2 (1 + log 2 pi), (...)."""
+        scales = np.abs(self.check(w)[..., self.diag])
+        return np.log(scales).sum(-1) + 0.5 * self.dim * (1 + LOG_2PI)
+
+    def entropy_grad(self, w):
+        """Gradient of the entropy in the factor: 1 / L_ii on the diagonal, (..., D - d)."""
+        out = np.zeros((*w.shape[:-1], self.D - self.dim))
+        out[..., self.diag - self.dim] = 1 / w[..., self.diag]
+        return out
+
+    def log_q(self, w, z):
+        """log q_w(z) for w (..., D) and z (..., M, d), as (..., M)."""
+        mu, factor = self.unpack(self.check(w))
+        eps = self.solve(factor, z - mu[..., None, :])
+        return 0.5 * (self.dim - (eps**2).sum(-1)) - self.entropy(w)[..., None]
+
+    def z1(self, draw):
+        """The first transform, mu + L eps, (..., M, d)."""
+        return draw.mu[..., None, :] + self.times(draw.factor, draw.eps)
+
+    def whitened(self, draw):
+        """L^-T eps = -grad_z log q_w(z1), (..., M, d)."""
+        return self.solve_t(draw.factor, draw.eps)
+
+    def score(self, draw):
+        """grad_w log q_w(z1) = [u, lower(u eps^T) - diag(1 / L_ii)], u = L^-T eps, (..., M, D)."""
+        u = draw.whitened
+        factor = self.outer(u, draw.eps) - self.entropy_grad(draw.w)[..., None, :]
+        return np.concatenate([u, factor], -1)
+
+
+class Gaussian(_GaussianFamily):
+    """q_w = N(mu, L L^T), w = [mu, lower triangle of L row by row], D = d + d (d + 1) / 2."""
+
+    def _factor_size(self):
+        self.rows, self.cols = np.tril_indices(self.dim)
+        self.flat = self.rows * self.dim + self.cols  # lower triangle in a flattened matrix
+        self.diag = self.dim + np.flatnonzero(self.rows == self.cols)  # diagonal of L in w
+        self.lengths = np.arange(1, self.dim + 1)  # of the rows of the lower triangle
+        self._scratch = local()
+        return len(self.flat)
+
+    def pack(self, mu, L):
+        """w = [mu, lower triangle of L], (..., D)."""
+        d, mu, L = self.dim, np.asarray(mu, float), np.asarray(L, float)
+        if mu.shape[-1:] != (d,) or L.shape[-2:] != (d, d):
+            raise ValueError(f"mu must be (..., {d}), L (..., {d}, {d}); got {mu.shape}, {L.shape}")
+        if np.triu(L, 1).any():
+            raise ValueError("L must be lower triangular: take np.linalg.cholesky(covariance)")
+        return np.concatenate([mu, self.lower(L)], -1)
+
+    def unpack(self, w):
+        """mu (..., d) and L (..., d, d)."""
+        w = np.asarray(w)
+        L = np.zeros((*w.shape[:-1], self.dim * self.dim))
+        L[..., self.flat] = w[..., self.dim :]
+        return w[..., : self.dim], L.reshape(*w.shape[:-1], self.dim, self.dim)
+
+    def dense(self, L):
+        """The factor as a matrix, (..., d, d)."""
+        return L
+
+    def lower(self, G):
+        """What w has of a gradient G (..., d, d) in L: its lower triangle, (..., D - d)."""
+        return G.reshape(*G.shape[:-2], -1).take(self.flat, -1)
+
+    def outer(self, u, e):
+        """lower(u e^T) without the d x d matrix, (..., M, d) twice -> (..., M, D - d)."""
+        return self.by_row(u) * e.take(self.cols, -1)
+
+    def by_row(self, u):
+        """u_i for every entry (i, j) of the lower triangle: take(rows), but twice as fast."""
+        return np.repeat(u, self.lengths, axis=-1)
+
+    def pull1(self, draw, u, out):
+        """lower(u eps^T) into out (..., M, D - d): the chain rule through z1; u = None is 0."""
+        if u is None:
+            out[...] = 0.0
+        else:
+            eps = draw.once("eps by column", lambda draw: draw.eps.take(self.cols, -1))
+            np.multiply(self.by_row(u), eps, out=out)
+
+    def times(self, L, v):
+        """L v for each row of v, (..., M, d)."""
+        return v @ np.swapaxes(L, -1, -2)
+
+    def times_t(self, L, v):
+        """L^T v for each row of v."""
+        return v @ L
+
+    def solve(self, L, v):
+        """L^-1 v for each row of v."""
+        return np.swapaxes(np.linalg.solve(L, np.swapaxes(v, -1, -2)), -1, -2)
+
+    def solve_t(self, L, v):
+        """L^-T v for each row of v."""
+        return self.solve(np.swapaxes(L, -1, -2), v)
+
+    def z2(self, draw):
+        """The second transform, mu + S eps with S = (L L^T)^(1/2) symmetric, (..., M, d)."""
+        U, s, _ = draw.svd
+        return draw.mu[..., None, :] + (draw.eps_U * s[..., None, :]) @ np.swapaxes(U, -1, -2)
+
+    def pull2(self, draw, u):
+        """lower(2 X L) with S X + X S = sym(u eps^T), (..., M, D - d): the chain rule through z2.
+
+        In the basis of L = U s V^T the Lyapunov equation is diagonal, and 2 X L = U K V^T with
+        K_ij = (a_i b_j + b_i a_j) s_j / (s_i + s_j), a = U^T u, b = U^T eps.
+        """
+        U, s, Vt = draw.svd
+        a, b = u @ U, draw.eps_U  # (..., M, d)
+        K, P = self._buffers((*a.shape, self.dim))  # (..., M, d, d)
+        np.matmul(np.stack([a, b], -1), np.stack([b, a], -2), out=K)  # a b^T + b a^T
+        K *= (s[..., None, :] / (s[..., :, None] + s[..., None, :]))[..., None, :, :]
+        np.matmul(K, Vt[..., None, :, :], out=P)
+        np.matmul(U[..., None, :, :], P, out=K)
+        return self.lower(K)
+
+    def _buffers(self, shape):
+        """Two scratch arrays a thread, kept between calls: fresh pages cost as much as the sums."""
+        if getattr(self._scratch, "shape", None) != shape:
+            self._scratch.shape, self._scratch.pair = shape, (np.empty(shape), np.empty(shape))
+        return self._scratch.pair
+
+
+class DiagonalGaussian(_GaussianFamily):
+    """q_w = N(mu, diag(sigma^2)), w = [mu, sigma], D = 2 d.
+
+    The symmetric square root of the covariance is diag(|sigma|): where sigma is positive both
+    reparameterisations are one, and the difference of RP1 and RP2 is 0.
+    """
+
+    def _factor_size(self):
+        self.diag = self.dim + np.arange(self.dim)
+        return self.dim
+
+    def pack(self, mu, sigma):
+        """w = [mu, sigma], (..., D)."""
+        mu, sigma = np.asarray(mu, float), np.asarray(sigma, float)
+        if mu.shape[-1:] != (self.dim,) or sigma.shape[-1:] != (self.dim,):
+            raise ValueError(f"mu, sigma must be (..., {self.dim}); got {mu.shape}, {sigma.shape}")
+        return np.concatenate([mu, sigma], -1)
+
+    def unpack(self, w):
+        """mu (..., d) and sigma (..., d)."""
+        w = np.asarray(w)
+        return w[..., : self.dim], w[..., self.dim :]
+
+    def dense(self, sigma):
+        return sigma[..., None] * np.eye(self.dim)
+
+    def lower(self, G):
+        return np.diagonal(G, axis1=-2, axis2=-1)
+
+    def outer(self, u, e):
+        return u * e
+
+    def pull1(self, draw, u, out):
+        out[...] = 0.0 if u is None else u * draw.eps
+
+    def times(self, sigma, v):
+        return v * sigma[..., None, :]
+
+    def solve(self, sigma, v):
+        return v / sigma[..., None, :]
+
+    times_t, solve_t = times, solve  # a diagonal matrix is its own transpose
+
+    def z2(self, draw):
+        return draw.mu[..., None, :] + self.times(np.abs(draw.factor), draw.eps)
+
+    def pull2(self, draw, u):
+        return u * self.times(np.sign(draw.factor), draw.eps)

@@ -1,0 +1,54 @@
+"""Formal linear combinations: what lets integrands and estimators be added and subtracted."""
+
+from numbers import Real
+
+
+class Linear:
+    """A finite sum of coefficients times parts; parts that cancel disappear."""
+
+    def __init__(self, parts):
+        self.parts = {part: coef for part, coef in parts.items() if coef != 0}
+
+    def __add__(self, other):
+        if not isinstance(other, type(self)):
+            raise TypeError(f"cannot add {other!r} to {self!r}: only another {_kind(self)}")
+        parts = dict(self.parts)
+        for part, coef in other.parts.items():
+            parts[part] = parts.get(part, 0) + coef
+        return type(self)(parts)
+
+    def __sub__(self, other):
+        if not isinstance(other, type(self)):
+            raise TypeError(f"cannot subtract {other!r} from {self!r}: only another {_kind(self)}")
+        return self + (-1) * other
+
+    def __mul__(self, scalar):
+        if not isinstance(scalar, Real):
+            raise TypeError(f"cannot multiply {self!r} by {scalar!r}: only by a number")
+        return type(self)({part: scalar * coef for part, coef in self.parts.items()})
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, scalar):
+        return self * (1 / scalar)
+
+    def __neg__(self):
+        return self * -1
+
+    def __repr__(self):
+        text = ""
+        for part, coef in self.parts.items():
+            sign = "-" if coef < 0 else "+"
+            size = "" if abs(coef) == 1 else f"{abs(coef):g}*"
+            text += f" {sign} {size}{self.part_name(part)}"
+        if not text:
+            return "0"
+        return text[3:] if text.startswith(" + ") else "-" + text[3:]
+
+    @staticmethod
+    def part_name(part):
+        return part.name
+
+
+def _kind(thing):
+    return type(thing).__name__.lower()

@@ -1,0 +1,95 @@
+"""The loop: stochastic gradient ascent on the ELBO with control variates, all runs as one batch."""
+
+from typing import NamedTuple
+
+import numpy as np
+from tqdm import trange
+
+from . import combine, exact
+from .draws import draw
+from .estimators import evaluate
+
+FAR = 1e6  # a weight beyond this is a run thrown out for good
+HUGE = 1e100  # so is a gradient whose square would overflow
+
+
+class Path(NamedTuple):
+    """What a run leaves: weights at the recorded steps, and where it broke off, if it did."""
+
+    w: np.ndarray  # (..., D) after the last step
+    steps: np.ndarray  # (T,) recorded steps, 0 is the start
+    path: np.ndarray  # (T, ..., D) weights at those steps
+    a: np.ndarray  # (..., L) weights of the control variates at the last step
+    diverged: np.ndarray  # (...) step at which a run left the finite world, -1 if it did not
+
+
+def sgd(
+    model, q, h, cvs=(), *, lr, steps, M, rng, w=None, runs=(), momentum=0.9, gamma=0.02, v0=1e-3,
+    every=1, subsample=True, progress=False,
+):  # fmt: skip
+    """Momentum ascent on ELBO / N: v <- momentum v + (1 - momentum) g, w <- w + lr v.
+
+    g is the mean over M samples of h + C a, with a from the Bayesian rule on moments averaged over
+    the steps before, so that g is unbiased. `runs` repetitions go side by side. A run that diverges
+    stays at its last finite weights and is marked in `diverged`.
+    """
+    _check(h, cvs, lr, steps)
+    w = q.check(q.start(runs) if w is None else np.broadcast_to(w, (*runs, q.D))).copy()
+    v = np.zeros_like(w)
+    a = np.zeros((*runs, len(cvs)))
+    moments = combine.start(len(cvs), runs)
+    diverged = np.full(runs, -1)
+    recorded = [w.copy()]
+    G = np.empty((*runs, 1 + len(cvs), M, q.D))
+    for t in trange(1, steps + 1, disable=not progress, leave=False):
+        d = draw(model, q, w, M, rng, subsample=subsample)
+        with np.errstate(over="ignore", invalid="ignore"):  # a diverging run is dealt with below
+            evaluate([h, *cvs], d, out=G, check=False)
+            G /= model.N
+        finite = (np.abs(G) < HUGE).all((-3, -2, -1))  # (...), false for NaN too
+        G[~finite] = 0.0  # a broken run must not break the moments of the others
+        base, C = G[..., 0, :, :], G[..., 1:, :, :]
+        a = combine.bayes_weights(moments, v0, q.D)
+        g = combine.combine(base, C, a).mean(-2)  # (..., D)
+        moments = combine.update(moments, base, C, gamma)
+        v = momentum * v + (1 - momentum) * g
+        moved = w + lr * v
+        going = (diverged < 0) & finite & (np.abs(moved).max(-1) < FAR)
+        diverged = np.where(going | (diverged >= 0), diverged, t)
+        w = np.where(going[..., None], moved, w)
+        if t % every == 0 or t == steps:
+            recorded.append(w.copy())
+    return Path(w, _recorded_steps(steps, every), np.stack(recorded), a, diverged)
+
+
+def noise_free(model, q, *, lr, steps, w=None, momentum=0.9, every=1):
+    """The same ascent with the exact gradient: what no control variate can beat."""
+    w = q.check(q.start() if w is None else w).copy()
+    v = np.zeros_like(w)
+    recorded = [w.copy()]
+    for t in range(1, steps + 1):
+        v = momentum * v + (1 - momentum) * exact.gradient(model, q, w) / model.N
+        w = w + lr * v
+        if t % every == 0 or t == steps:
+            recorded.append(w.copy())
+    none = np.full(w.shape[:-1], -1)
+    return Path(w, _recorded_steps(steps, every), np.stack(recorded), np.zeros(0), none)
+
+
+def _recorded_steps(steps, every):
+    return np.array([t for t in range(steps + 1) if t % every == 0 or t == steps])
+
+
+def _check(h, cvs, lr, steps):
+    for c in cvs:
+        if not c.is_control_variate:
+            raise ValueError(f"{c!r} is no control variate: it estimates {c.target}, not zero")
+    if h.target != {"data": 1, "prior": 1, "variational": -1}:
+        raise ValueError(
+            f"h = {h!r} must estimate data + prior - variational, the ELBO gradient; "
+            f"it estimates {h.target}"
+        )
+    if not (np.isfinite(lr) and lr > 0):
+        raise ValueError(f"lr={lr}: the learning rate must be positive")
+    if steps < 1:
+        raise ValueError(f"steps={steps}: take at least one")

@@ -1,0 +1,184 @@
+"""How every figure of the book looks: one style, one colour per estimator, a few helpers.
+
+Importing this module sets the style. It needs matplotlib, which the rest of the package does not.
+"""
+
+import base64
+import html
+import io
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.patches import Ellipse
+
+# Okabe and Ito's palette: told apart with every common form of colour blindness.
+BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
+YELLOW, BLUE, VERMILLION, PURPLE = "#F0E442", "#0072B2", "#D55E00", "#CC79A7"
+GREY, OLIVE = "#767676", "#8F7A00"  # olive is the yellow made dark enough for thin lines on white
+
+# The same estimator has the same colour in every chapter. Two names share a colour only
+# where the two are not drawn in one figure.
+COLORS = {
+    # estimators
+    "SF": VERMILLION, "RP1": BLUE, "RP2": SKY, "GR": PURPLE, "CF": GREEN,
+    # control variates
+    "c1": PURPLE, "c2": OLIVE, "c3": SKY, "c4": BLUE, "c5": ORANGE, "c6": VERMILLION, "c7": GREEN,
+    "score": VERMILLION,
+    # sets of them, light to dark as they grow
+    "S4": "#8FC1E3", "S5": "#4A97C9", "S6": "#1F6BA5", "S7": "#0B3C6F",
+    # what they are compared with
+    "none": GREY, "base": GREY, "exact": BLACK, "optimum": BLACK,
+    # terms of the gradient
+    "data": BLUE, "prior": ORANGE, "variational": GREEN,
+}  # fmt: skip
+
+STYLE = {
+    "figure.figsize": (6.4, 3.4),
+    "figure.dpi": 200,  # about twice the width of a text column: sharp on dense screens
+    "savefig.dpi": "figure",
+    "figure.constrained_layout.use": True,
+    "figure.facecolor": "white",  # opaque, so that a dark page does not swallow black labels
+    "axes.facecolor": "white",
+    "font.size": 10,
+    "axes.titlesize": 10,
+    "axes.labelsize": 10,
+    "xtick.labelsize": 9,
+    "ytick.labelsize": 9,
+    "legend.fontsize": 9,
+    "legend.frameon": False,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlelocation": "left",
+    "lines.linewidth": 2,
+    "axes.prop_cycle": plt.cycler(color=[BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY, OLIVE]),
+    "svg.hashsalt": "cvlib",  # the same figure is the same bytes
+}
+
+
+def use():
+    """Set the style of the book. Done on import; call it again after changing rcParams."""
+    plt.rcParams.update(STYLE)
+
+
+def color(name):
+    """The colour of an estimator, a control variate, a set or a term, such as 'RP1' or 'c7'."""
+    if name not in COLORS:
+        raise ValueError(f"no colour for {name!r}; there are {', '.join(COLORS)}")
+    return COLORS[name]
+
+
+def line(ax, x, y, name, *, label=None, dx=4, dy=0, **kwargs):
+    """Draw y against x in the colour of `name` and write its label at the line's right end.
+
+    dx, dy shift the label, in points; `label` is `name` unless given. Returns the line.
+    """
+    kwargs.setdefault("color", COLORS.get(name, GREY))
+    (drawn,) = ax.plot(x, y, **kwargs)
+    label_end(ax, x, y, name if label is None else label, drawn.get_color(), dx=dx, dy=dy)
+    return drawn
+
+
+def label_end(ax, x, y, text, color, *, dx=4, dy=0):
+    """Write `text` beside the last point of the curve (x, y), in place of a legend."""
+    ax.annotate(
+        text, (x[-1], y[-1]), (dx, dy), textcoords="offset points",
+        color=color, va="center", annotation_clip=False,
+    )  # fmt: skip
+
+
+def band(ax, x, runs, name, *, quantiles=(0.1, 0.9), label=None, dx=4, dy=0, **kwargs):
+    """Median over runs (R, T) as a labelled line, with a band between two quantiles."""
+    low, high = np.quantile(runs, quantiles, axis=0)
+    drawn = line(ax, x, np.median(runs, axis=0), name, label=label, dx=dx, dy=dy, **kwargs)
+    ax.fill_between(x, low, high, color=drawn.get_color(), alpha=0.2, lw=0)
+    return drawn
+
+
+def error_band(ax, x, mean, error, name, *, label=None, dx=4, dy=0, **kwargs):
+    """`mean` against x as a labelled line, with a band of two standard errors each side."""
+    mean, error = np.asarray(mean), np.asarray(error)
+    drawn = line(ax, x, mean, name, label=label, dx=dx, dy=dy, **kwargs)
+    ax.fill_between(x, mean - 2 * error, mean + 2 * error, color=drawn.get_color(), alpha=0.2, lw=0)
+    return drawn
+
+
+def ellipse(ax, mean, cov, color, *, sd=2, **kwargs):
+    """The contour `sd` standard deviations from `mean` (2,) of a Gaussian with `cov` (2, 2)."""
+    s2, U = np.linalg.eigh(cov)
+    s = np.sqrt(np.maximum(s2, 0))
+    angle = np.degrees(np.arctan2(U[1, 1], U[0, 1]))
+    kwargs = {"fill": False, "lw": 2} | kwargs
+    patch = Ellipse(mean, 2 * sd * s[1], 2 * sd * s[0], angle=angle, edgecolor=color, **kwargs)
+    return ax.add_patch(patch)
+
+
+def slider(figures, values, *, label, alts, start=0, dpi=120, colors=32):
+    """Figures as one picture with a slider: HTML that needs neither a kernel nor a network.
+
+    figures  iterable of figures, drawn one at a time, so a generator keeps few of them alive
+    values   what the slider reads at each, shown beside it
+    alts     alternative text of each
+    The pictures are PNGs with few colours: small enough that forty of them fit in a page.
+    """
+    pictures = [_png(figure, dpi, colors) for figure in figures]
+    if not len(pictures) == len(values) == len(alts):
+        raise ValueError(
+            f"one value and one alt text per figure: got {len(pictures)} figures, "
+            f"{len(values)} values and {len(alts)} alt texts"
+        )
+    images = "\n".join(
+        f'<img src="data:image/png;base64,{data}" alt="{html.escape(alt)}" '
+        f'style="width:100%;height:auto;display:{"block" if k == start else "none"}">'
+        for k, (data, alt) in enumerate(zip(pictures, alts, strict=True))
+    )
+    return Html(
+        _SLIDER.format(
+            label=html.escape(label), last=len(pictures) - 1, start=start, images=images,
+            value=html.escape(str(values[start])),
+            values=html.escape("|".join(str(v) for v in values)),
+        )
+    )  # fmt: skip
+
+
+class Html:
+    """A piece of HTML that a notebook shows as it is."""
+
+    def __init__(self, text):
+        self.text = text
+
+    def _repr_html_(self):
+        return self.text
+
+    def __repr__(self):
+        return "<an interactive figure: open the page in a browser>"
+
+
+def _png(figure, dpi, colors):
+    from PIL import Image  # comes with matplotlib
+
+    raw, small = io.BytesIO(), io.BytesIO()
+    figure.savefig(raw, format="png", dpi=dpi)
+    plt.close(figure)
+    Image.open(raw).convert("RGB").quantize(colors).save(small, format="png", optimize=True)
+    return base64.b64encode(small.getvalue()).decode()
+
+
+# All pictures are in the page and one is visible. The handler finds them from the slider itself,
+# so that several sliders in one page need no names.
+_SLIDER = """<div class="cv-slider" data-values="{values}" style="max-width:46rem">
+<label style="display:flex;gap:.75em;align-items:center;flex-wrap:wrap">
+<span>{label}</span>
+<input type="range" min="0" max="{last}" value="{start}" style="flex:1;min-width:8em"
+ aria-valuetext="{value}" oninput="
+  const box = this.closest('.cv-slider'), k = +this.value;
+  const value = box.dataset.values.split('|')[k];
+  box.querySelectorAll('img').forEach((img, i) => img.style.display = i === k ? 'block' : 'none');
+  box.querySelector('output').textContent = value;
+  this.setAttribute('aria-valuetext', value);">
+<output style="min-width:3.5em;font-variant-numeric:tabular-nums">{value}</output>
+</label>
+{images}
+</div>"""
+
+
+use()

@@ -1,0 +1,482 @@
+"""`cvlib.combine` against least squares, minimisers, enumeration and brute force.
+
+Each check is a function of the module, so that test_combine_mutants.py can run it on broken copies.
+"""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+from scipy import optimize
+
+from cvlib import combine
+
+
+def sample(L=3, M=6, D=4, runs=(), seed=0):
+    """Gradients h (..., M, D) and variates C (..., L, M, D) that explain a part of h."""
+    rng = np.random.default_rng(seed)
+    C = rng.standard_normal((*runs, L, M, D)) * rng.uniform(0.5, 2, (L, 1, 1))
+    h = (
+        1
+        + rng.standard_normal((*runs, M, D))
+        - np.einsum("l,...lmd->...md", np.arange(1, L + 1), C)
+    )
+    return h, C
+
+
+def stacked(h, C):
+    """One least-squares problem: rows (M D), columns L, and the right-hand side."""
+    return C.reshape(len(C), -1).T, h.ravel()
+
+
+# Checks: functions of the module --------------------------------------------------------------
+
+
+def check_moments_are_means_of_products(cb):
+    h, C = sample(L=3, M=5, D=4)
+    CC, Ch, M = cb.moments(h, C)
+    C_m = [C[:, m].T for m in range(5)]  # the paper's C, D x L
+    assert_allclose(CC, np.mean([c.T @ c for c in C_m], axis=0))
+    assert_allclose(Ch, np.mean([c.T @ h[m] for m, c in enumerate(C_m)], axis=0))
+    assert M == 5
+
+
+def check_known_moments(cb):
+    """x = (h, c1, c2) uniform on the corners of a cube, mixed: the best a by Cramer's rule."""
+    corners = np.array(list(itertools.product([-1.0, 1.0], repeat=3)))
+    h, c1, c2 = (corners @ np.array([[2, 1, 0], [0, 1, 1], [0, 0, 3]])).T
+    CC = np.array([[np.mean(c1 * c1), np.mean(c1 * c2)], [np.mean(c1 * c2), np.mean(c2 * c2)]])
+    Ch = np.array([np.mean(c1 * h), np.mean(c2 * h)])
+    det = CC[0, 0] * CC[1, 1] - CC[0, 1] ** 2
+    right = [
+        -(CC[1, 1] * Ch[0] - CC[0, 1] * Ch[1]) / det,
+        -(CC[0, 0] * Ch[1] - CC[0, 1] * Ch[0]) / det,
+    ]
+    assert_allclose(cb.best_weights(CC, Ch), right)
+
+
+def check_empirical_rule_is_least_squares(cb):
+    h, C = sample()
+    A, b = stacked(h, C)
+    assert_allclose(cb.empirical_weights(cb.moments(h, C)), np.linalg.lstsq(A, -b)[0])
+
+
+def check_bayes_rule_is_least_squares_with_prior_rows(cb):
+    """|h + C a|^2 summed over samples plus D v0 |a|^2, as L extra rows of least squares."""
+    h, C = sample(L=3, M=2, D=4)
+    v0, (A, b) = 0.7, stacked(h, C)
+    A = np.vstack([A, np.sqrt(4 * v0) * np.eye(3)])
+    right = np.linalg.lstsq(A, -np.append(b, np.zeros(3)))[0]
+    assert_allclose(cb.bayes_weights(cb.moments(h, C), v0, D=4), right)
+
+
+def check_bayes_rule_minimises_its_risk(cb):
+    """The same by an optimiser that sees only the risk."""
+    h, C = sample(L=2, M=3, D=5, seed=1)
+    v0 = 0.4
+
+    def risk(a):
+        g = h + np.einsum("l,lmd->md", a, C)
+        return (g**2).sum() / 3 + 5 * v0 / 3 * (a**2).sum()
+
+    right = optimize.minimize(risk, np.zeros(2), tol=1e-12).x
+    assert_allclose(cb.bayes_weights(cb.moments(h, C), v0, D=5), right, rtol=1e-5)
+
+
+def check_general_rule_is_least_squares_with_imagined_samples(cb):
+    """V0 = sum of x x^T over imagined samples: the rule is least squares on all of them."""
+    h, C = sample(L=3, M=4, D=2)
+    h0, C0 = sample(L=3, M=5, D=2, seed=7)
+    T_cc = np.einsum("lmd,kmd->lk", C0, C0)
+    T_hc = np.einsum("lmd,md->l", C0, h0)
+    A, b = stacked(np.concatenate([h, h0]), np.concatenate([C, C0], axis=1))
+    right = np.linalg.lstsq(A, -b)[0]
+    assert_allclose(cb.general_weights(cb.moments(h, C), T_cc, T_hc), right)
+
+
+def check_posterior_moments_pool_imagined_and_real_samples(cb):
+    h, C = sample(L=2, M=4, D=3)
+    h0, C0 = sample(L=2, M=6, D=3, seed=7)
+    prior, both = cb.moments(h0, C0), cb.moments(np.append(h, h0, 0), np.append(C, C0, 1))
+    got = cb.posterior_moments(cb.moments(h, C), 6 * prior.CC, 6 * prior.Ch, n0=6)
+    for a, b in zip(got, both):
+        assert_allclose(a, b)
+
+
+def check_general_rule_with_a_multiple_of_the_identity(cb):
+    h, C = sample(L=3, M=4, D=5)
+    m, v0 = cb.moments(h, C), 0.3
+    assert_allclose(
+        cb.general_weights(m, 5 * v0 * np.eye(3), np.zeros(3)), cb.bayes_weights(m, v0, 5)
+    )
+    for n0 in 0.1, 1, 50:  # the traces given, n0 cancels
+        post = cb.posterior_moments(m, 5 * v0 * np.eye(3), np.zeros(3), n0)
+        assert_allclose(cb.best_weights(post.CC, post.Ch), cb.bayes_weights(m, v0, 5))
+
+
+def check_permuting_variates_permutes_weights(cb):
+    h, C = sample(L=4)
+    order = [2, 0, 3, 1]
+    for v0 in 0.0, 0.5:
+        a = cb.bayes_weights(cb.moments(h, C), v0, 4)
+        assert_allclose(cb.bayes_weights(cb.moments(h, C[order]), v0, 4), a[order])
+
+
+def check_scaling(cb):
+    h, C = sample()
+    a = cb.bayes_weights(cb.moments(h, C), 0.5, 4)
+    assert_allclose(cb.bayes_weights(cb.moments(-3 * h, C), 0.5, 4), -3 * a)
+    assert_allclose(cb.bayes_weights(cb.moments(3 * h, 3 * C), 9 * 0.5, 4), a)
+    units = np.array([1e-8, -1.0, 1e8])
+    a = cb.empirical_weights(cb.moments(h, C))
+    scaled = cb.moments(h, units[:, None, None] * C)
+    assert_allclose(units * cb.empirical_weights(scaled), a, rtol=1e-9)
+
+
+def check_bad_scales_with_a_regulariser(cb):
+    """1e-8 beside 1e8 with v0 > 0, against exact rational arithmetic by Cramer's rule."""
+    from fractions import Fraction as F
+
+    c1, c2, h = [1, 2, -1], [3, 1, 1], [2, 5, 1]  # M = 3 samples of D = 1
+    c1, c2 = [F(x, 10**8) for x in c1], [F(x * 10**8) for x in c2]
+    ridge = F(1, 10**17)  # D v0 / M, of the size of c1's own moment
+    dot = lambda x, y: sum(a * b for a, b in zip(x, y)) / F(3)
+    s11, s12, s22 = dot(c1, c1) + ridge, dot(c1, c2), dot(c2, c2) + ridge
+    det = s11 * s22 - s12**2
+    right = [
+        -(s22 * dot(c1, h) - s12 * dot(c2, h)) / det,
+        -(s11 * dot(c2, h) - s12 * dot(c1, h)) / det,
+    ]
+    C = np.array([c1, c2], float)[:, :, None]
+    a = cb.bayes_weights(cb.moments(np.array(h, float)[:, None], C), 3e-17, D=1)
+    assert_allclose(a, np.array(right, float), rtol=1e-9)
+
+
+def check_a_copy_of_h_removes_it(cb):
+    h, C = sample(L=2)
+    C = np.concatenate([C, h[None]])
+    left = []
+    for v0 in 1.0, 1e-3, 1e-6, 0.0:
+        g = cb.combine(h, C, cb.bayes_weights(cb.moments(h, C), v0, 4))
+        left.append((g**2).mean())
+    assert left == sorted(left, reverse=True)
+    assert left[-1] < 1e-20 < left[-2] < 1e-8
+
+
+def check_singular_sets(cb):
+    """A repeated variate shares the weight, an all-zero one gets none, the fit is the same."""
+    h, C = sample(L=2)
+    alone = cb.empirical_weights(cb.moments(h, C))
+    more = np.stack([C[0], C[1], C[0], 0 * C[0]])
+    a = cb.empirical_weights(cb.moments(h, more))
+    assert_allclose(a, [alone[0] / 2, alone[1], alone[0] / 2, 0], atol=1e-12)
+    assert_allclose(cb.combine(h, more, a), cb.combine(h, C, alone))
+    scaled = np.stack([C[0], C[1], 1e4 * C[0]])  # the same space in other units
+    assert_allclose(
+        cb.combine(h, scaled, cb.empirical_weights(cb.moments(h, scaled))), cb.combine(h, C, alone)
+    )
+
+
+def check_nearly_equal_variates_are_told_apart(cb):
+    """Two variates that differ by 1e-5 of their size, and h made of the difference."""
+    _, C = sample(L=2)
+    C[1] = C[0] + 1e-5 * C[1]
+    h = 3e5 * (C[1] - C[0]) + C[0]
+    a = cb.empirical_weights(cb.moments(h, C))
+    assert_allclose(a, [3e5 - 1, -3e5], rtol=1e-4)
+
+
+def check_more_variates_than_numbers(cb):
+    """L > M D: h is fitted exactly, by finite weights."""
+    h, C = sample(L=9, M=2, D=3)
+    a = cb.empirical_weights(cb.moments(h, C))
+    assert_allclose(cb.combine(h, C, a), np.zeros((2, 3)), atol=1e-10)
+
+
+def check_moving_moments_by_brute_force(cb):
+    """Discounted sums over all past samples, written out, and the paper's M_eff."""
+    gamma, B = 0.3, 2
+    steps = [sample(L=2, M=B, D=3, seed=s) for s in range(5)]
+    state = cb.start(2)
+    for t, (h, C) in enumerate(steps, start=1):
+        state = cb.update(state, h, C, gamma)
+        count = [(1 - gamma) ** (t - s) for s in range(1, t + 1)]  # by age now
+        CC = sum(n * np.einsum("lmd,kmd->lk", C, C) for n, (_, C) in zip(count, steps))
+        Ch = sum(n * np.einsum("lmd,md->l", C, h) for n, (h, C) in zip(count, steps))
+        assert_allclose(state.CC, CC / (B * sum(count)))
+        assert_allclose(state.Ch, Ch / (B * sum(count)))
+        assert_allclose(state.M, B * sum((1 - gamma) ** k for k in range(1, t + 1)))
+
+
+def check_moving_moments_of_constant_draws(cb):
+    """No pull towards zero, at the first step or later; gamma = 0 is the plain pooled mean."""
+    h, C = sample()
+    for gamma in 0.0, 0.02, 0.9:
+        state = cb.start(3)
+        for _ in range(3):
+            state = cb.update(state, h, C, gamma)
+            assert_allclose(state.CC, cb.moments(h, C).CC)
+    parts = [sample(seed=1), sample(seed=2)]
+    state = cb.start(3)
+    for h, C in parts:
+        state = cb.update(state, h, C, 0.0)
+    whole = cb.moments(*(np.concatenate(x, axis=-2) for x in zip(*parts)))
+    for a, b in zip(state, whole):
+        assert_allclose(a, b)
+
+
+def check_zero_weights_before_the_first_step(cb):
+    for v0 in 0.0, 1e-3:
+        assert_allclose(cb.bayes_weights(cb.start(3), v0, 4), np.zeros(3), atol=0)
+    assert cb.bayes_weights(cb.start(3, runs=(2, 5)), 1e-3, 4).shape == (2, 5, 3)
+
+
+def toy_steps(cb, weights_from):
+    """E[g] at step 2, and E[h], by enumerating every draw of a skewed three-point law."""
+    points = [(0.5, 1.0, -1.0), (0.3, 2.0, 0.0), (0.2, 7.0, 2.5)]  # probability, h, c; E[c] = 0
+    mean_g = 0.0
+    for draws in itertools.product(points, repeat=4):  # two steps of B = 2 samples
+        p = np.prod([d[0] for d in draws])
+        h, c = (np.array([d[i] for d in draws]).reshape(2, 2, 1) for i in (1, 2))
+        state = cb.update(cb.start(1), h[0], c[0][None], gamma=0.1)
+        if weights_from == "same step":
+            state = cb.update(state, h[1], c[1][None], gamma=0.1)
+        a = cb.bayes_weights(state, 0.2, D=1)
+        mean_g += p * cb.combine(h[1], c[1][None], a).mean()
+    return mean_g, sum(p * h for p, h, _ in points)
+
+
+def check_previous_step_weights_are_unbiased(cb):
+    mean_g, mean_h = toy_steps(cb, "step before")
+    assert_allclose(mean_g, mean_h, rtol=1e-13)
+
+
+def check_batched_equals_looped(cb):
+    runs = (2, 3)
+    h, C = sample(L=3, M=4, D=5, runs=runs)
+    h2, C2 = sample(L=3, M=4, D=5, runs=runs, seed=1)
+    rules = {
+        "bayes": lambda h, C: cb.bayes_weights(cb.moments(h, C), 0.3, 5),
+        "empirical": lambda h, C: cb.empirical_weights(cb.moments(h, C)),
+        "scalar": lambda h, C: cb.scalar_weight(cb.moments(h, C)),
+        "coordinate": lambda h, C: cb.coordinate_weights(h, C, 0.3),
+        "ridge": lambda h, C: cb.ridge_weights(h, C, folds=2)[0],
+        "chosen penalty": lambda h, C: cb.ridge_weights(h, C, folds=2)[1],
+        "gradient": lambda h, C: cb.combine(h, C, cb.coordinate_weights(h, C)),
+    }
+    for name, rule in rules.items():
+        batched = rule(h, C)
+        for r in np.ndindex(runs):
+            assert_allclose(batched[r], rule(h[r], C[r]), rtol=1e-7, err_msg=name)
+    batched = cb.update(cb.update(cb.start(3, runs), h, C, 0.1), h2, C2, 0.1)
+    for r in np.ndindex(runs):
+        one = cb.update(cb.update(cb.start(3), h[r], C[r], 0.1), h2[r], C2[r], 0.1)
+        assert_allclose(batched.CC[r], one.CC)
+        assert_allclose(batched.Ch[r], one.Ch)
+        assert batched.M == one.M
+
+
+def check_v0_broadcasts_against_runs(cb):
+    h, C = sample(runs=(5,))
+    v0 = np.array([[0.0], [0.1], [1.0]])
+    a = cb.bayes_weights(cb.moments(h, C), v0, 4)
+    assert a.shape == (3, 5, 3)
+    for k in range(3):
+        assert_allclose(a[k], cb.bayes_weights(cb.moments(h, C), v0[k, 0], 4))
+
+
+def check_combine(cb):
+    h, C = sample(L=3, M=2, D=4)
+    a = np.array([2.0, -1.0, 0.5])
+    assert_allclose(cb.combine(h, C, a), h + 2 * C[0] - C[1] + 0.5 * C[2])
+    by_coordinate = np.outer(a, [1.0, 0.0, -1.0, 2.0])
+    g = cb.combine(h, C, by_coordinate)
+    for d in range(4):
+        assert_allclose(
+            g[:, d], cb.combine(h[:, d : d + 1], C[:, :, d : d + 1], by_coordinate[:, d])[:, 0]
+        )
+
+
+def check_scalar_weight(cb):
+    h, C = sample()
+    a = cb.scalar_weight(cb.moments(h, C))
+    total = C.sum(0)
+    assert_allclose(a, np.full(3, -(total * h).sum() / (total**2).sum()))
+
+
+def check_coordinate_weights(cb):
+    """Ordinary ridge regression in every coordinate by itself."""
+    h, C = sample(L=2, M=7, D=3)
+    a = cb.coordinate_weights(h, C, v0=0.3)
+    assert a.shape == (2, 3)
+    for d in range(3):
+        A = np.vstack([C[:, :, d].T, np.sqrt(0.3) * np.eye(2)])
+        right = np.linalg.lstsq(A, -np.append(h[:, d], [0, 0]))[0]
+        assert_allclose(a[:, d], right)
+
+
+def check_ridge_weights(cb):
+    """The penalty is the one with the least left-out risk, each term by least squares."""
+    compare_ridge_with_least_squares(cb, D=2, noise=5, penalties=[1e-3, 0.1, 1, 10, 1e3])
+    # L = D = number of penalties, where axes could be mistaken for one another
+    compare_ridge_with_least_squares(cb, D=3, noise=2, penalties=[0.01, 1, 100])
+
+
+def compare_ridge_with_least_squares(cb, D, noise, penalties):
+    h, C = sample(L=3, M=6, D=D, seed=3)
+    h = h + noise * np.random.default_rng(5).standard_normal(h.shape)  # so that some penalty pays
+
+    def fit(rows, p):
+        A, b = stacked(h[rows], C[:, rows])
+        n, t = len(h[rows]), (A**2).sum() / len(h[rows]) / 3
+        A = np.vstack([A, np.sqrt(n * p * t) * np.eye(3)])
+        return np.linalg.lstsq(A, -np.append(b, np.zeros(3)))[0]
+
+    def left_out(p):
+        total = 0.0
+        for k in range(3):
+            out = np.arange(6) % 3 == k
+            A, b = stacked(h[out], C[:, out])
+            total += ((b + A @ fit(~out, p)) ** 2).sum()
+        return total
+
+    a, p = cb.ridge_weights(h, C, penalties, folds=3)
+    right = min(penalties, key=left_out)
+    assert right not in (penalties[0], penalties[-1])  # else the choice would prove nothing
+    assert p == right
+    assert_allclose(a, fit(slice(None), right))
+
+
+def check_empty_and_single_sets(cb):
+    h, C = sample(L=0)
+    a = cb.bayes_weights(cb.moments(h, C), 1e-3, 4)
+    assert a.shape == (0,)
+    assert_allclose(cb.combine(h, C, a), h)
+    assert cb.update(cb.start(0), h, C, 0.1).Ch.shape == (0,)
+    h, C = sample(L=1)
+    a = cb.bayes_weights(cb.moments(h, C), 0.5, 4)
+    assert_allclose(a, [-(C[0] * h).sum() / ((C**2).sum() + 4 * 0.5)])
+
+
+CHECKS = {name: f for name, f in sorted(globals().items()) if name.startswith("check_")}
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test(name):
+    CHECKS[name](combine)
+
+
+# What does not depend on a mutant --------------------------------------------------------------
+
+
+def test_same_step_weights_are_biased():
+    """The enumeration can tell: with weights from the step itself the mean is off."""
+    mean_g, mean_h = toy_steps(combine, "same step")
+    assert abs(mean_g - mean_h) > 0.1
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(1, 5),
+    st.integers(1, 6),
+    st.integers(1, 5),
+    st.floats(1e-3, 1e3),
+    st.integers(0, 99),
+)
+def test_no_other_weights_do_better(L, M, D, v0, seed):
+    """At any shape the regularised risk has its minimum at the rule: no small step lowers it."""
+    h, C = sample(L, M, D, seed=seed)
+    a = combine.bayes_weights(combine.moments(h, C), v0, D)
+
+    def risk(a):
+        return (combine.combine(h, C, a) ** 2).sum() / M + D * v0 / M * (a**2).sum()
+
+    for step in np.random.default_rng(seed).standard_normal((5, L)):
+        assert risk(a) <= risk(a + 1e-2 * step) * (1 + 1e-12)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.integers(0, 4), st.integers(1, 4), st.integers(1, 4), st.lists(st.integers(1, 3), max_size=2)
+)
+def test_shapes(L, M, D, runs):
+    runs = tuple(runs)
+    h, C = sample(L, M, D, runs)
+    m = combine.moments(h, C)
+    assert m.CC.shape == (*runs, L, L) and m.Ch.shape == (*runs, L)
+    a = combine.bayes_weights(m, 0.1, D)
+    assert a.shape == combine.scalar_weight(m).shape == (*runs, L)
+    assert combine.coordinate_weights(h, C).shape == (*runs, L, D)
+    assert combine.combine(h, C, a).shape == h.shape
+    assert combine.update(combine.start(L, runs), h, C, 0.1).CC.shape == (*runs, L, L)
+
+
+def test_seven_copies_at_odd_scales_stay_finite():
+    h, C = sample(L=1, M=10, D=50)
+    C = np.geomspace(1e-8, 1e8, 7)[:, None, None] * C
+    for v0 in 0.0, 1e-20, 1e-3, 1e3:
+        a = combine.bayes_weights(combine.moments(h, C), v0, 50)
+        g = combine.combine(h, C, a)
+        assert np.isfinite(a).all() and (g**2).sum() <= (h**2).sum()
+
+
+BAD = {
+    "other M in C": (
+        lambda h, C: combine.moments(h, C[:, 1:]),
+        r"got h \(6, 4\) and C \(3, 5, 4\)",
+    ),
+    "no L axis": (lambda h, C: combine.moments(h, C[0]), r"C \(\.\.\., L, M, D\)"),
+    "no samples": (lambda h, C: combine.moments(h[:0], C[:, :0]), "at least one sample"),
+    "NaN in c_1": (lambda h, C: combine.moments(h, spoil(C, 1, np.nan)), "variate 1 has a NaN"),
+    "inf in c_2": (lambda h, C: combine.moments(h, spoil(C, 2, np.inf)), "variate 2 has a NaN"),
+    "overflow": (lambda h, C: combine.moments(h, spoil(C, 0, 1e200)), "variate 0 .* overflows"),
+    "NaN in h": (lambda h, C: combine.moments(spoil(h, 1, np.nan), C), "^h has a NaN"),
+    "a bad run": (
+        lambda h, C: combine.moments(np.stack([h, h]), np.stack([C, spoil(C, 2, np.nan)])),
+        r"variate 2 in run \(1,\)",
+    ),
+    "negative v0": (lambda h, C: combine.bayes_weights(combine.moments(h, C), -1.0, 4), "v0 must"),
+    "NaN v0": (lambda h, C: combine.bayes_weights(combine.moments(h, C), np.nan, 4), "v0 must"),
+    "gamma of one": (lambda h, C: combine.update(combine.start(3), h, C, 1.0), "gamma must"),
+    "state of another L": (
+        lambda h, C: combine.update(combine.start(2), h, C, 0.1),
+        r"begin with start\(L=3, runs=\(\)\)",
+    ),
+    "wrong number of weights": (lambda h, C: combine.combine(h, C, np.ones(4)), "needs weights"),
+    "weights of more runs": (lambda h, C: combine.combine(h, C, np.ones((5, 3))), "needs weights"),
+    "h of another D": (lambda h, C: combine.combine(h[:, :2], C, np.ones(3)), "needs h of shape"),
+    "n0 of zero": (
+        lambda h, C: combine.posterior_moments(combine.moments(h, C), np.eye(3), np.ones(3), 0),
+        "n0, the number",
+    ),
+    "traces of another L": (
+        lambda h, C: combine.general_weights(combine.moments(h, C), np.eye(2), np.ones(3)),
+        "3 variates need traces",
+    ),
+    "moments that do not fit": (
+        lambda h, C: combine.best_weights(np.eye(3), np.ones(2)),
+        "CC must",
+    ),
+    "not second moments": (
+        lambda h, C: combine.best_weights([[1.0, 2.0], [2.0, 1.0]], [1.0, 1.0]),
+        "negative eigenvalue",
+    ),
+    "too many folds": (lambda h, C: combine.ridge_weights(h, C, folds=7), "samples, 6; got 7"),
+}
+
+
+def spoil(x, i, value):
+    x = x.copy()
+    x[i].flat[0] = value
+    return x
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_says_what_is_wrong(name):
+    act, message = BAD[name]
+    with pytest.raises(ValueError, match=message):
+        act(*sample())
