@@ -34,7 +34,7 @@ def moments(h, C):
 
 
 def best_weights(CC, Ch):
-    """a = -CC^-1 Ch, the minimiser of E|h + C a|^2 when CC = E[C^T C] and Ch = E[C^T h] are known.
+    """a = -CC^-1 Ch, the shortest h + C a in mean square when E[C^T C] and E[C^T h] are known.
 
     Where CC is singular (a repeated or an all-zero variate) a is the solution of least norm, the
     norm taken with every variate scaled to unit size, so that units do not matter.
@@ -108,7 +108,8 @@ def coordinate_weights(h, C, v0=0.0):
 def ridge_weights(h, C, penalties=None, folds=5):
     """a = -(p t I + CC)^-1 Ch with t = tr(CC) / L, and p of `penalties` chosen by cross-validation.
 
-    Each run picks its own p, by |h + C a|^2 on the samples left out. Returns a (..., L), p (...).
+    Each run picks its own p, by the squared length of h + C a on the samples left out. Returns
+    a (..., L) and p (...).
     """
     h, C = _checked(h, C)
     L, M, _ = C.shape[-3:]

@@ -35,7 +35,7 @@ class Draw:
         return self.once("z2", self.q.z2)
 
     def once(self, key, compute, *where):
-        """compute(draw, *where) the first time `key` is asked for, the same array afterwards."""
+        """compute(self, where) the first time `key` is asked for, the same array afterwards."""
         kept = self._kept.get(key)
         if kept is None:
             kept = self._kept[key] = compute(self, *where)

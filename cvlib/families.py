@@ -187,7 +187,7 @@ class DiagonalGaussian(_GaussianFamily):
     def pack(self, mu, sigma):
         """w = [mu, sigma], (..., D)."""
         mu, sigma = np.asarray(mu, float), np.asarray(sigma, float)
-        if mu.shape[-1:] != (self.dim,) or sigma.shape[-1:] != (self.dim,):
+        if mu.shape != sigma.shape or mu.shape[-1:] != (self.dim,):
             raise ValueError(f"mu, sigma must be (..., {self.dim}); got {mu.shape}, {sigma.shape}")
         return np.concatenate([mu, sigma], -1)
 

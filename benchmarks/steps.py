@@ -1,0 +1,254 @@
+"""Time of one step: cvlib beside JAX, autograd through w, and the products RP2 cannot avoid.
+
+A step draws its noise and data points, makes the per-sample gradients, combines them with weights
+from the step before, and updates the moments. Before anything is timed, all ways are given the same
+noise and must agree to 1e-8. `make bench` runs it; speed claims are ratios within one run.
+"""
+
+import argparse
+import json
+import os
+import platform
+import sys
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+import autograd
+import autograd.numpy as anp
+import numpy as np
+
+import cvlib as cv
+from benchmarks.reference import make_lines
+from cvlib import combine
+
+M, V0, GAMMA = 10, 1e-3, 0.02
+RESULTS = Path(__file__).with_name("results.json")
+S7 = ["c2", "c1", "c3", "c4", "c6", "c5", "c7"]
+SETS = {"base": ["h"], "c7": ["h", "c7"], "S7": ["h", *S7]}
+
+
+def best_time(step, seconds=1.0):
+    """Seconds a call: the shortest of a dozen blocks, what the machine does when undisturbed."""
+    step()
+    start = time.perf_counter()
+    step()
+    n = max(1, int(seconds / 12 / (time.perf_counter() - start + 1e-9)))
+    blocks = []
+    for _ in range(12):
+        start = time.perf_counter()
+        for _ in range(n):
+            step()
+        blocks.append((time.perf_counter() - start) / n)
+    return min(blocks)
+
+
+class Problem:
+    """A model, weights and moments from which every way takes the same step."""
+
+    def __init__(self, model, names, runs=(), samples=M):
+        self.model, self.names, self.runs, self.samples = model, names, runs, samples
+        self.q = q = cv.families.Gaussian(model.dim)
+        zoo = cv.zoo.paper(model, q)
+        self.lines = [getattr(zoo, name) for name in names]
+        self.rng = rng = np.random.default_rng(0)
+        self.w = q.start(runs) + 0.05 * rng.standard_normal((*runs, q.D))
+        self.eps = rng.standard_normal((*runs, samples, q.dim))
+        self.index = rng.integers(model.N, size=(*runs, samples))
+        G = cv.evaluate(self.lines, self.given())
+        start = combine.start(len(names) - 1, runs)
+        self.state = combine.update(start, G[..., 0, :, :], G[..., 1:, :, :], GAMMA)
+
+    def given(self):
+        return cv.draw(self.model, self.q, self.w, eps=self.eps, index=self.index)
+
+
+def cvlib_way(p):
+    """(step with noise of its own, step on the given noise)."""
+    G = np.empty((*p.runs, len(p.names), p.samples, p.q.D))
+
+    def step(draw):
+        cv.evaluate(p.lines, draw, out=G)
+        h, C = G[..., 0, :, :], G[..., 1:, :, :]
+        if len(p.names) == 1:
+            return h.mean(-2), G
+        a = combine.bayes_weights(p.state, V0, p.q.D)
+        return combine.combine(h, C, a).mean(-2), G, combine.update(p.state, h, C, GAMMA)
+
+    return lambda: step(cv.draw(p.model, p.q, p.w, p.samples, p.rng)), lambda: step(p.given())
+
+
+def jax_way(p):
+    """The plain formulas under vmap and jit, in double precision, batched over runs as well."""
+    import jax
+    import jax.numpy as jnp
+
+    jax.config.update("jax_enable_x64", True)
+    X, y = jnp.array(p.model.X), jnp.array(p.model.y)
+    lines = make_lines(jnp, X, y, p.names)
+    per_sample = jax.vmap(jax.jacrev(lines), (None, None, 0, 0, 0, 0))
+    L = len(p.names) - 1
+
+    def gradient(w, eps, index, CC, Ch, seen):
+        x, label = X[index], y[index]
+        k = (label > 0).astype(int)
+        G = jnp.swapaxes(per_sample(w, w, eps, x, label, k), 0, 1)  # (lines, M, D)
+        h, C = G[0], G[1:]
+        if not L:
+            return h.mean(0), G
+        a = -jnp.linalg.solve(p.q.D * V0 / seen * jnp.eye(L) + CC, Ch)
+        flat = C.reshape(L, -1)
+        CC = (seen * CC + flat @ flat.T) / (seen + p.samples)
+        Ch = (seen * Ch + flat @ h.reshape(-1)) / (seen + p.samples)
+        return (h + jnp.tensordot(a, C, 1)).mean(0), G, CC, Ch, (1 - GAMMA) * (seen + p.samples)
+
+    if p.runs:
+        gradient = jax.vmap(gradient, (0, 0, 0, 0, 0, None))
+
+    def own_noise(key, w, CC, Ch, seen):
+        key, one, two = jax.random.split(key, 3)
+        eps = jax.random.normal(one, p.eps.shape)
+        index = jax.random.randint(two, p.index.shape, 0, p.model.N)
+        return key, gradient(w, eps, index, CC, Ch, seen)
+
+    state = [jnp.asarray(a) for a in (p.w, p.state.CC, p.state.Ch)]
+    own_noise, given_noise = jax.jit(own_noise), jax.jit(gradient)
+    keys = [jax.random.key(0)]
+
+    def step():
+        keys[0], out = own_noise(keys[0], *state, p.state.M)
+        return jax.block_until_ready(out)
+
+    def on_given():
+        return given_noise(state[0], p.eps, p.index, state[1], state[2], p.state.M)
+
+    return step, on_given
+
+
+def autograd_way(p):
+    """Jacobian through w, one sample after the other, on the given noise."""
+    lines = make_lines(anp, p.model.X, p.model.y, p.names)
+    jacobian = autograd.jacobian(lines)
+    k = (p.model.y > 0).astype(int)
+
+    def step():
+        each = [
+            jacobian(p.w, p.w, e, p.model.X[i], p.model.y[i], k[i])
+            for e, i in zip(p.eps, p.index, strict=True)
+        ]
+        return np.stack(each, 1)  # (lines, M, D)
+
+    return step
+
+
+def floor(p, estimators):
+    """The two matrix products of the RP2 pull-back for so many estimators, buffers at hand."""
+    d = p.q.dim
+    K, P, R = p.rng.standard_normal((3, *p.runs, estimators * p.samples, d, d))
+    U, V = p.rng.standard_normal((2, *p.runs, 1, d, d))
+
+    def products():
+        np.matmul(K, V, out=P)
+        np.matmul(U, P, out=R)
+
+    return products
+
+
+def check_agreement(p, ours, theirs):
+    for mine, other in zip(ours, theirs, strict=True):
+        gap = np.abs(mine - np.asarray(other)).max() / np.abs(mine).max()
+        if not gap < 1e-8:
+            sys.exit(f"the ways disagree by {gap:.1e} for {p.names} on {p.model!r}")
+
+
+def compare():
+    """Rows of the table, printed as they come."""
+    print(f"{'':>28}{'milliseconds a step':^36}{'ratios':^38}")
+    print(
+        f"{'data':<11}{'d':>3}{'runs':>5}  {'set':<5}"
+        f"{'cvlib':>9}{'JAX':>9}{'autograd':>10}{'floor':>8}"
+        f"{'JAX/cvlib':>11}{'autogr./cvlib':>14}{'/floor':>8}{'/base':>7}"
+    )
+    rows = []
+    for name in ("australian", "ionosphere", "sonar"):
+        model = cv.models.logistic_regression(*cv.datasets.load(name))
+        for runs in ((), (8,)):
+            for label, names in SETS.items():
+                rows.append(row := compare_one(name, Problem(model, names, runs), label))
+                base = next(r for r in rows[::-1] if r["set"] == "base")["cvlib"]
+                row["over base"] = row["cvlib"] / base
+                print_row(row)
+    return rows
+
+
+def compare_one(name, p, label):
+    (ours, ours_given), (jaxs, jaxs_given) = cvlib_way(p), jax_way(p)
+    check_agreement(p, ours_given()[:2], jaxs_given()[:2])
+    row = {"data": name, "d": p.q.dim, "runs": p.runs[0] if p.runs else 1, "set": label}
+    row |= {"cvlib": best_time(ours), "jax": best_time(jaxs)}
+    if not p.runs:
+        slow = autograd_way(p)
+        check_agreement(p, ours_given()[1:2], [slow()])
+        row["autograd"] = best_time(slow)
+    if label == "S7":  # RP2 of the prior, the data, and twice Taylor in x
+        row["floor"] = best_time(floor(p, 4))
+        row["floor, merged"] = best_time(floor(p, 3))
+    return row
+
+
+def print_row(row):
+    cell = lambda value, width, digits: f"{value:>{width}.{digits}f}" if value else " " * width
+    ratio = lambda top, bottom: row[top] / row[bottom] if top in row and bottom in row else None
+    print(
+        f"{row['data']:<11}{row['d']:>3}{row['runs']:>5}  {row['set']:<5}"
+        + cell(1e3 * row["cvlib"], 9, 3)
+        + cell(1e3 * row["jax"], 9, 3)
+        + cell(1e3 * row.get("autograd", 0), 10, 1)
+        + cell(1e3 * row.get("floor", 0), 8, 2)
+        + cell(ratio("jax", "cvlib"), 11, 2)
+        + cell(ratio("autograd", "cvlib"), 14, 0)
+        + cell(ratio("cvlib", "floor"), 8, 2)
+        + cell(row["over base"], 7, 2),
+        flush=True,
+    )
+
+
+def growth():
+    """Time a step against d, M, L and the number of runs, one at a time around d = 32, M = 10."""
+
+    def timed(d=32, samples=M, names=SETS["S7"], runs=()):
+        rng = np.random.default_rng(0)
+        X = rng.uniform(-1, 1, (200, d))
+        model = cv.models.logistic_regression(X, np.where(rng.random(200) < 0.5, 1.0, -1.0))
+        return best_time(cvlib_way(Problem(model, names, runs, samples))[0], 0.5)
+
+    grids = {
+        "d": {d: timed(d=d) for d in (2, 4, 8, 16, 32, 64, 128)},
+        "M": {m: timed(samples=m) for m in (1, 3, 10, 30, 100, 300)},
+        "L": {n: timed(names=["h", *S7[:n]]) for n in range(8)},
+        "runs": {r: timed(runs=(r,)) for r in (1, 2, 4, 8, 16, 32, 64)},
+    }
+    for what, times in grids.items():
+        print(f"{what:<5}" + "  ".join(f"{k}: {1e3 * t:.2f} ms" for k, t in times.items()))
+    return {what: {str(k): t for k, t in times.items()} for what, times in grids.items()}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name} for the book")
+    options = parser.parse_args()
+    try:
+        import jax  # noqa: F401
+    except ImportError:
+        sys.exit("JAX is missing: run `make bench`, or pip install -e '.[bench]'")
+    versions = {name: version(name) for name in ("numpy", "jax", "autograd")}
+    versions |= {"python": platform.python_version(), "cores": os.cpu_count()}
+    print("  ".join(f"{k} {v}" for k, v in versions.items()) + f"  M = {M}")
+    results = {"versions": versions, "steps": compare(), "growth": growth()}
+    if options.save:
+        RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+        print(f"written to {RESULTS}")
+
+
+if __name__ == "__main__":
+    main()
