@@ -70,6 +70,8 @@ def draw(model, q, w, M=None, rng=None, *, eps=None, index=None, subsample=True)
         raise ValueError(
             f"{model!r} does not fit {q!r}: use families.{type(q).__name__}({model.dim})"
         )
+    if rng is not None and not isinstance(rng, np.random.Generator):
+        raise ValueError(f"rng={rng!r}: give a generator, rng=np.random.default_rng({rng!r})")
     w = q.check(w)
     runs = w.shape[:-1]
     if eps is None:

@@ -1,5 +1,6 @@
 """Formal linear combinations: what lets integrands and estimators be added and subtracted."""
 
+from math import isfinite
 from numbers import Real
 
 
@@ -25,6 +26,8 @@ class Linear:
     def __mul__(self, scalar):
         if not isinstance(scalar, Real):
             raise TypeError(f"cannot multiply {self!r} by {scalar!r}: only by a number")
+        if not isfinite(scalar):
+            raise ValueError(f"cannot multiply {self!r} by {scalar}: the factor must be finite")
         return type(self)({part: scalar * coef for part, coef in self.parts.items()})
 
     __rmul__ = __mul__

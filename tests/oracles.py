@@ -1,0 +1,295 @@
+"""What the tests compare with: integrands and exact gradients written afresh, without cvlib.
+
+A problem is small data, a log-likelihood and a log-prior. From them this file derives, by routes
+that the package does not take, what every estimator must give: autograd straight through w for one
+sample, the trapezoidal rule over a grid for expectations (for analytic functions against a Gaussian
+its error falls faster than any power of the step), matrix square roots by iteration.
+"""
+
+from functools import cache
+from types import SimpleNamespace
+
+import autograd.numpy as anp
+import numpy as np
+from autograd import elementwise_grad, grad, hessian, jacobian
+from scipy import integrate
+from scipy.special import gammaln
+
+FAMILIES = ("Gaussian", "DiagonalGaussian")
+PRIOR_SD = 1.3
+NOISE_SD = 0.8
+
+
+# Problems ---------------------------------------------------------------------------------------
+
+
+def normal_prior(z):
+    return -0.5 * anp.sum(z**2, -1) / PRIOR_SD**2 - 0.5 * z.shape[-1] * np.log(
+        2 * np.pi * PRIOR_SD**2
+    )
+
+
+def sech_prior(z):
+    return -2 * anp.sum(anp.log(anp.cosh(z)), -1)
+
+
+PHI = {
+    "logistic": lambda t, y: -anp.log(1 + anp.exp(-y * t)),
+    "poisson": lambda t, y: y * t - anp.exp(t) - gammaln(y + 1),
+    "linear": lambda t, y: (
+        -0.5 * (y - t) ** 2 / NOISE_SD**2 - 0.5 * np.log(2 * np.pi * NOISE_SD**2)
+    ),
+    "student": lambda t, y: -2.5 * anp.log(1 + (y - t) ** 2 / 4),  # own model, GLM-like
+}
+PROBLEMS = (*PHI, "curved")  # "curved": own model, no function of x.z, and a prior of its own
+
+
+def curved_lik(z, x, y):
+    return -0.5 * (y - z[..., 0] * x - anp.sum(z**2, -1)) ** 2
+
+
+@cache
+def problem(name, d=2, N=5, seed=0):
+    """Data X (N, d), y (N,); `rows(z)`, log-likelihoods of all data, (..., d) -> (..., N)."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, (N, d))
+    y = {
+        "logistic": np.where(np.arange(N) % 3 == 0, -1.0, 1.0),  # classes of unequal size
+        "poisson": rng.poisson(1.5, N).astype(float),
+    }.get(name, rng.standard_normal(N))
+    if name == "curved":
+        X = X[:, 0]
+        rows = lambda z: curved_lik(z[..., None, :], X, y)
+    else:
+        rows = lambda z: PHI[name](anp.dot(z, X.T), y)
+    prior = sech_prior if name == "curved" else normal_prior
+    glm = name in ("logistic", "poisson", "linear")
+    return SimpleNamespace(
+        name=name, d=d, N=N, X=X, y=y, rows=rows, prior=prior, glm=glm, phi=PHI.get(name)
+    )
+
+
+def build(cv, p):
+    """The problem as a model of the package (or of a copy of it)."""
+    if p.name == "logistic":
+        return cv.models.logistic_regression(p.X, p.y, prior_sd=PRIOR_SD)
+    if p.name == "poisson":
+        return cv.models.poisson_regression(p.X, p.y, prior_sd=PRIOR_SD)
+    if p.name == "linear":
+        return cv.models.linear_regression(p.X, p.y, prior_sd=PRIOR_SD, noise_sd=NOISE_SD)
+    if p.name == "student":
+        lik = lambda z, batch: p.phi(anp.sum(batch[0] * z, -1), batch[1])
+        return cv.models.Model(lik, cv.models.GaussianPrior(PRIOR_SD), (p.X, p.y), p.d)
+    lik = lambda z, batch: curved_lik(z, *batch)
+    return cv.models.Model(lik, sech_prior, (p.X, p.y), p.d)
+
+
+# Families: w -> mu, L ---------------------------------------------------------------------------
+
+
+@cache
+def basis(family, d):
+    """One matrix per entry of w that belongs to L, in the order of w."""
+    if family == "Gaussian":
+        places = [(i, j) for i in range(d) for j in range(i + 1)]
+    else:
+        places = [(i, i) for i in range(d)]
+    E = np.zeros((len(places), d, d))
+    for k, (i, j) in enumerate(places):
+        E[k, i, j] = 1
+    return E
+
+
+def unpack(family, d, w):
+    """mu (..., d) and the dense L (..., d, d), through autograd."""
+    return w[..., :d], anp.tensordot(w[..., d:], basis(family, d), 1)
+
+
+def weights(family, d, seed=0, sd=0.35):
+    """Two w's, (2, D): a moderate one, and one with negative entries on the diagonal of L."""
+    rng = np.random.default_rng(seed)
+    D = d + len(basis(family, d))
+    w = sd * rng.uniform(-1, 1, (2, D))
+    w[:, :d] *= 2
+    diagonal = d + np.flatnonzero([E.trace() for E in basis(family, d)])
+    w[:, diagonal] = sd * (1 + 0.4 * rng.uniform(-1, 1, (2, d)))
+    w[1, diagonal[::2]] *= -1
+    return w
+
+
+def log_density(family, d, w, z):
+    """log N(z | mu, L L^T) from the covariance, one w a row of z."""
+    mu, L = unpack(family, d, w)
+    S = L @ anp.swapaxes(L, -1, -2)
+    r = z - mu
+    quad = anp.sum(anp.sum(anp.linalg.inv(S) * r[..., None, :], -1) * r, -1)
+    return -0.5 * (quad + anp.linalg.slogdet(S)[1] + d * np.log(2 * np.pi))
+
+
+# Integrands, row i is what a sample that drew data point i estimates ------------------------------
+
+
+def second_order(f, mu):
+    """Taylor expansion of f about mu: (..., d) -> (..., N)."""
+    f0, J, H = f(mu), jacobian(f)(mu), hessian(f)(mu)  # (N,), (N, d), (N, d, d)
+
+    def expansion(z):
+        r = z - mu
+        return f0 + anp.dot(r, J.T) + 0.5 * anp.einsum("...a,nab,...b->...n", r, H, r)
+
+    return expansion
+
+
+def jaakkola_jordan(p, mu, L):
+    """log sigmoid(t) >= log sigmoid(xi) + (t - xi)/2 - tanh(xi/2)/(4 xi) (t^2 - xi^2)."""
+    second_moment = mu[:, None] * mu[None, :] + L @ L.T
+    xi = np.sqrt(np.einsum("na,ab,nb->n", p.X, second_moment, p.X))  # E (x.z)^2
+    top, curve = -np.log1p(np.exp(-xi)), np.tanh(xi / 2) / (4 * xi)
+
+    def rows(z):
+        t = p.y * anp.dot(z, p.X.T)
+        return top + (t - xi) / 2 - curve * (t**2 - xi**2)
+
+    return rows
+
+
+def expand_in_x(p):
+    """Each data point's log-likelihood, expanded in its x about the mean of its class."""
+    same = p.y[:, None] == p.y[None, :] if p.name == "logistic" else np.ones((p.N, p.N), bool)
+    centre = (same @ p.X) / same.sum(1)[:, None]
+
+    def rows(z):
+        on_path = lambda t: p.phi(
+            anp.sum((centre + t[..., None] * (p.X - centre)) * z[..., None, :], -1), p.y
+        )
+        t = np.zeros((*z.shape[:-1], p.N))
+        first = elementwise_grad(on_path)
+        return on_path(t) + first(t) + 0.5 * elementwise_grad(first)(t)
+
+    return rows
+
+
+def integrand(p, family, atom, w):
+    """f(z): (..., d) -> (..., N), with everything it takes from this w (D,) held fixed."""
+    mu, L = unpack(family, p.d, w)
+    alike = lambda f: lambda z: f(z)[..., None] * np.ones(p.N)  # no data in it
+    times_N = lambda f: lambda z: p.N * f(z)
+    if atom == "one":
+        return alike(lambda z: anp.sum(0 * z, -1) + 1.0)
+    if atom == "variational":
+        at = np.asarray(w)
+        return alike(lambda z: log_density(family, p.d, at, z))
+    if atom == "prior":
+        return alike(p.prior)
+    if atom == "taylor_z(prior)":
+        return second_order(alike(p.prior), mu)
+    if atom == "data":
+        return times_N(p.rows)
+    if atom == "taylor_z(data)":
+        return times_N(second_order(p.rows, mu))
+    if atom == "bound(data)":
+        return times_N(jaakkola_jordan(p, mu, L))
+    if atom == "taylor_x(data)":
+        return times_N(expand_in_x(p))
+    raise KeyError(atom)
+
+
+# Exact gradients --------------------------------------------------------------------------------
+
+
+@cache
+def trapezoid(d, step=0.5, reach=8.5):
+    """Points (K, d) and weights (K,) of the standard normal."""
+    line = np.arange(-reach, reach + step / 2, step)
+    points = np.stack(np.meshgrid(*[line] * d, indexing="ij"), -1).reshape(-1, d)
+    weight = np.exp(-0.5 * (points**2).sum(-1)) * (step / np.sqrt(2 * np.pi)) ** d
+    return points, weight
+
+
+def _expectation(p, family, atom, w):
+    f = integrand(p, family, atom, w)
+    points, weight = trapezoid(p.d)
+
+    def mean(w):
+        mu, L = unpack(family, p.d, w)
+        return anp.dot(weight, f(mu + anp.dot(points, L.T)))  # (N,)
+
+    return mean
+
+
+@cache
+def _exact_gradient(name, d, N, family, atom, w):
+    w = np.array(w)
+    return jacobian(_expectation(problem(name, d, N), family, atom, w))(w)
+
+
+def exact_gradient(p, family, atom, w):
+    """grad_w E_q[f_i] for every data point i, (N, D); computed once."""
+    return _exact_gradient(p.name, p.d, p.N, family, atom, tuple(w))
+
+
+def exact_value(p, family, atom, w):
+    """E_q[f_i], (N,)."""
+    return _expectation(p, family, atom, np.asarray(w))(np.asarray(w))
+
+
+@cache
+def adaptive_moments(name, m, v, y):
+    """E phi, E phi', E phi'' for eta ~ N(m, v), by scipy's adaptive quadrature.
+
+    Stein's identity spares the derivatives: E phi' = E[phi (eta - m)] / v, and so on.
+    """
+    density = lambda t: np.exp(-0.5 * (t - m) ** 2 / v) / np.sqrt(2 * np.pi * v)
+    factors = (lambda r: 1.0, lambda r: r / v, lambda r: (r**2 - v) / v**2)
+    reach = 10 * np.sqrt(v)
+    return [
+        integrate.quad(
+            lambda t: PHI[name](t, y) * k(t - m) * density(t), m - reach, m + reach, points=[m]
+        )[0]
+        for k in factors
+    ]
+
+
+# One sample -------------------------------------------------------------------------------------
+
+
+def denman_beavers(S, steps=14):
+    """The principal square root of S (..., d, d) by an iteration of inverses alone."""
+    Y, Z = S, np.eye(S.shape[-1]) + 0 * S
+    for _ in range(steps):
+        Y, Z = 0.5 * (Y + anp.linalg.inv(Z)), 0.5 * (Z + anp.linalg.inv(Y))
+    return Y
+
+
+def transform(kind, family, d, w, eps):
+    """T_w(eps), one w a row of eps: "RP1" by L, "RP2" by the symmetric root of L L^T."""
+    mu, L = unpack(family, d, w)
+    A = L if kind == "RP1" else denman_beavers(L @ anp.swapaxes(L, -1, -2))
+    return mu + anp.sum(A * eps[..., None, :], -1)
+
+
+_kept = {}  # samples' gradients: they know nothing of the package, so mutants share them
+
+
+def sample_gradient(method, p, family, atom, w, eps, index=None):
+    """SF, RP1 or RP2 of one atom at w (D,), for eps (M, d) and data points (M,) or all: (M, D)."""
+    drawn = None if index is None else index.tobytes()
+    key = method, p.name, p.N, family, atom, w.tobytes(), eps.tobytes(), eps.shape, drawn
+    if key not in _kept:
+        _kept[key] = _sample_gradient(method, p, family, atom, w, eps, index)
+    return _kept[key]
+
+
+def _sample_gradient(method, p, family, atom, w, eps, index):
+    f = integrand(p, family, atom, w)
+    M = len(eps)
+    tiled = np.tile(w, (M, 1))  # a copy of w a sample: one gradient holds all samples' gradients
+
+    def value(z):
+        each = f(z)
+        return anp.mean(each, -1) if index is None else each[np.arange(M), index]
+
+    if method == "SF":
+        z = transform("RP1", family, p.d, w, eps)
+        return value(z)[:, None] * grad(lambda W: anp.sum(log_density(family, p.d, W, z)))(tiled)
+    return grad(lambda W: anp.sum(value(transform(method, family, p.d, W, eps))))(tiled)

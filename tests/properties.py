@@ -1,0 +1,536 @@
+"""The defining properties of the core, each a function of the package under test.
+
+The tests run them on cvlib; test_mutants.py runs the same functions on copies with a bug in them.
+"""
+
+import itertools
+import warnings
+from types import SimpleNamespace
+
+import autograd.numpy as anp
+import numpy as np
+import oracles
+from autograd import grad
+from numpy.testing import assert_allclose
+from oracles import FAMILIES, PROBLEMS
+from scipy import stats
+
+METHODS = ("SF", "RP1", "RP2", "CF")
+APPROXIMATIONS = (None, "taylor_z", "bound", "taylor_x")
+TERMS = {  # what a reader can write with the three terms, and `one`
+    "data": {"data": 1},
+    "prior": {"prior": 1},
+    "variational": {"variational": 1},
+    "one": {"one": 1},
+    "data + prior": {"data": 1, "prior": 1},
+    "data + prior - variational": {"data": 1, "prior": 1, "variational": -1},
+    "2*data - prior/4": {"data": 2, "prior": -0.25},
+}
+CONFIGURATIONS = tuple(itertools.product(PROBLEMS, FAMILIES, (True, False)))  # last: subsampled?
+
+
+# Every line that can be written -----------------------------------------------------------------
+
+
+def quadratic(p, atom):
+    """Is the integrand quadratic in z already?"""
+    return {"data": p.name == "linear", "prior": p.name != "curved"}.get(atom, True)
+
+
+def closed(p, atom):
+    """Is there a closed form of E_q[f]?"""
+    return {
+        "data": p.name in ("poisson", "linear"),
+        "prior": p.name != "curved",
+        "taylor_x(data)": False,
+    }.get(atom, True)
+
+
+def approximate(p, approximation, parts):
+    """What an approximation makes of a combination of atoms; None where it may not be written."""
+    if approximation is None:
+        return parts
+    legal, keeps = {
+        "taylor_z": (lambda a: True, lambda a: quadratic(p, a)),
+        "taylor_x": (lambda a: a == "data" and p.glm, lambda a: False),
+        "bound": (
+            lambda a: p.name == "logistic" if a == "data" else quadratic(p, a),
+            lambda a: a != "data",
+        ),
+    }[approximation]
+    if not all(legal(a) for a in parts):
+        return None
+    return {a if keeps(a) else f"{approximation}({a})": c for a, c in parts.items()}
+
+
+def every_line(cv, p, model, q):
+    """(legal, illegal): legal as {repr: (line, method, parts, on all data?)}, illegal as thunks."""
+    names = dict(zip(("data", "prior", "variational"), cv.terms(model, q)), one=cv.one)
+    legal, illegal = {}, []
+    for (text, parts), approximation, whole in itertools.product(
+        TERMS.items(), APPROXIMATIONS, (False, True)
+    ):
+        f = eval(text, names)
+        changed = approximate(p, approximation, parts)
+        if changed is None:
+            illegal.append((f"{approximation}({text})", getattr(cv, approximation), f))
+            continue
+        f = getattr(cv, approximation)(f) if approximation else f
+        f = f.over_all_data() if whole else f
+        for method in METHODS:
+            if method == "CF" and not all(closed(p, atom) for atom in changed):
+                illegal.append((f"CF of {f!r}", cv.CF, f))
+                continue
+            line = getattr(cv, method)(f)
+            legal.setdefault(repr(line), (line, method, changed, whole))
+    return legal, illegal
+
+
+def setting(cv, name, family, d=2, N=5):
+    """Problem, model, q, two w's (2, D) and every legal line."""
+    p = oracles.problem(name, d, N)
+    model = oracles.build(cv, p)
+    q = getattr(cv.families, family)(d)
+    return p, model, q, oracles.weights(family, d), every_line(cv, p, model, q)[0]
+
+
+def grid_draw(cv, p, model, q, w, subsampled, nodes=22):
+    """A draw whose samples are all (Gauss-Hermite node, data point) pairs, and the node weights."""
+    points, weight = np.polynomial.hermite_e.hermegauss(nodes)
+    eps = np.stack(np.meshgrid(*[points] * p.d, indexing="ij"), -1).reshape(-1, p.d)
+    weight = np.prod(np.meshgrid(*[weight / weight.sum()] * p.d, indexing="ij"), 0).ravel()
+    runs = w.shape[:-1]
+    if not subsampled:
+        draw = cv.draw(model, q, w, eps=np.broadcast_to(eps, (*runs, *eps.shape)), subsample=False)
+        return draw, weight
+    eps = np.repeat(eps, p.N, 0)
+    index = np.tile(np.arange(p.N), len(weight))
+    eps, index = (np.broadcast_to(a, (*runs, *a.shape)) for a in (eps, index))
+    return cv.draw(model, q, w, eps=eps, index=index), weight
+
+
+def exact_means(p, family, parts, w, whole):
+    """The right mean for every data point that may be drawn, (N, D)."""
+    total = sum(c * oracles.exact_gradient(p, family, atom, w) for atom, c in parts.items())
+    return total.mean(0, keepdims=True) if whole else total
+
+
+# Properties -------------------------------------------------------------------------------------
+
+
+def check_exact_means(cv, name, family, subsampled):
+    """Every line's mean, for every data point drawn, by quadrature nodes: exact to rounding."""
+    p, model, q, w, lines = setting(cv, name, family)
+    draw, weight = grid_draw(cv, p, model, q, w, subsampled)
+    table = cv.evaluate([line for line, *_ in lines.values()], draw)  # (2, lines, nodes [N], D)
+    for k, (text, (_, _, parts, whole)) in enumerate(lines.items()):
+        for run in range(2):
+            samples = table[run, k].reshape(len(weight), -1, q.D)  # (nodes, N or 1, D)
+            mean = np.tensordot(weight, samples, 1)
+            right = exact_means(p, family, parts, w[run], whole or not subsampled)
+            scale = 1 + np.abs(right).max()
+            assert_allclose(
+                mean, np.broadcast_to(right, mean.shape), rtol=0, atol=1e-9 * scale, err_msg=text
+            )
+    return len(lines)
+
+
+def pairs(lines):
+    """Every control variate that is the difference of two legal lines, {repr: line}."""
+    found = {}
+    for (_, (a, *_)), (_, (b, *_)) in itertools.combinations(lines.items(), 2):
+        try:
+            difference = a - b
+        except ValueError:
+            continue
+        if difference.is_control_variate:
+            found[repr(difference)] = difference
+    return found
+
+
+def check_variates_have_mean_zero(cv, name, family, subsampled):
+    """Every pair of legal lines that may be subtracted to a variate: mean exactly zero."""
+    p, model, q, w, lines = setting(cv, name, family)
+    variates = list(pairs(lines).values())
+    draw, weight = grid_draw(cv, p, model, q, w, subsampled, nodes=18)
+    per_sample = np.repeat(weight, p.N) / p.N if subsampled else weight
+    for start in range(0, len(variates), 60):
+        table = cv.evaluate(variates[start : start + 60], draw)
+        means = np.einsum("m,rlmd->lrd", per_sample, table)
+        for c, mean in zip(variates[start : start + 60], means):
+            assert_allclose(mean, 0, atol=1e-8 * (1 + np.abs(w).max()) * p.N, err_msg=repr(c))
+    return len(variates)
+
+
+def check_zoo(cv):
+    """The paper's lines, by name, with mean zero; h with the mean of the ELBO's gradient."""
+    p, model, q, w, _ = setting(cv, "logistic", "Gaussian")
+    zoo = cv.zoo.paper(model, q)
+    draw, weight = grid_draw(cv, p, model, q, w, True)
+    per_sample = np.repeat(weight, p.N) / p.N
+    right = np.stack(
+        [
+            sum(
+                c * oracles.exact_gradient(p, "Gaussian", atom, v).mean(0)
+                for atom, c in {"data": 1, "prior": 1, "variational": -1}.items()
+            )
+            for v in w
+        ]
+    )
+    assert_allclose(np.einsum("m,rmd->rd", per_sample, zoo.h(draw)), right, atol=1e-9)
+    for c in [getattr(zoo, f"c{l}") for l in range(1, 8)] + [zoo.score]:
+        samples = c(draw)
+        assert_allclose(np.einsum("m,rmd->rd", per_sample, samples), 0, atol=1e-9, err_msg=repr(c))
+        assert np.abs(samples).max() > 1e-3, f"{c!r} is zero on every sample"
+    assert [repr(c) for c in zoo.S7] == [
+        "RP1(prior) - CF(prior)",
+        "RP1(variational) - CF(variational)",
+        "RP1(prior) - RP2(prior)",
+        "RP1(data) - RP2(data)",
+        "RP2(taylor_x(data)) - RP2(taylor_x(data).over_all_data())",
+        "RP1(taylor_x(data)) - RP1(taylor_x(data).over_all_data())",
+        "CF(taylor_z(data)) - RP1(taylor_z(data))",
+    ]
+    assert (zoo.S4, zoo.S5, zoo.S6) == (zoo.S7[:4], zoo.S7[:5], zoo.S7[:6])
+    assert repr(zoo.h) == "RP1(data) + RP1(prior) - CF(variational)"
+    assert repr(zoo.score) == "SF(one) - CF(one)"
+
+
+def check_single_draws(cv, name, family, subsampled, d=3, M=4, N=5, seed=0):
+    """Sample by sample, SF, RP1 and RP2 of every line equal autograd straight through w."""
+    p, model, q, w, lines = setting(cv, name, family, d, N)
+    rng = np.random.default_rng(seed)
+    eps, index = rng.standard_normal((2, M, d)), rng.integers(p.N, size=(2, M))
+    draw = (
+        cv.draw(model, q, w, eps=eps, index=index)
+        if subsampled
+        else cv.draw(model, q, w, eps=eps, subsample=False)
+    )
+    chosen = {text: line for text, line in lines.items() if line[1] != "CF"}
+    table = cv.evaluate([line for line, *_ in chosen.values()], draw)
+    for run in range(2):
+        kept = {}  # each atom once
+        for k, (text, (_, method, parts, whole)) in enumerate(chosen.items()):
+            drawn = None if whole or not subsampled else index[run]
+            right = 0
+            for atom, c in parts.items():
+                key = method, atom, drawn is None
+                if key not in kept:
+                    kept[key] = oracles.sample_gradient(
+                        method, p, family, atom, w[run], eps[run], drawn
+                    )
+                right = right + c * kept[key]
+            tolerance = 1e-9 * (1 + np.abs(right).max())
+            assert_allclose(table[run, k], right, rtol=1e-8, atol=tolerance, err_msg=text)
+    return len(chosen)
+
+
+def check_closed_form_of_prior_and_entropy(cv):
+    """d from 1 to 8: conjugate formulas in the covariance, which no grid reaches."""
+    for d, family in itertools.product(range(1, 9), FAMILIES):
+        p = oracles.problem("linear", d, 4)
+        model, q = oracles.build(cv, p), getattr(cv.families, family)(d)
+        w = oracles.weights(family, d)[1]
+        data, prior, variational = cv.terms(model, q)
+
+        def conjugate(w, what):
+            mu, L = oracles.unpack(family, d, w)
+            S = anp.dot(L, L.T)
+            if what == "prior":
+                return -0.5 * (anp.sum(mu**2) + anp.trace(S)) / oracles.PRIOR_SD**2
+            if what == "data":
+                spread = anp.sum(anp.dot(p.X, S) * p.X)
+                return (
+                    -0.5 * (anp.sum((p.y - anp.dot(p.X, mu)) ** 2) + spread) / (oracles.NOISE_SD**2)
+                )
+            S0 = oracles.unpack(family, d, w0)[1] @ oracles.unpack(family, d, w0)[1].T
+            inverse, away = np.linalg.inv(S0), mu - w0[:d]
+            return -0.5 * (anp.sum(inverse * S) + anp.dot(away, anp.dot(inverse, away)))
+
+        w0 = w.copy()
+        draw = cv.draw(model, q, w, M=2, rng=np.random.default_rng(0), subsample=False)
+        for what, f in [("data", data), ("prior", prior), ("variational", variational)]:
+            right = grad(lambda w: conjugate(w, what))(w)
+            scale = np.abs(right).max()
+            assert_allclose(cv.CF(f)(draw)[1], right, rtol=1e-8, atol=1e-9 * scale, err_msg=what)
+        S = oracles.unpack(family, d, w)[1]
+        entropy = stats.multivariate_normal(w[:d], S @ S.T).entropy()
+        assert_allclose(q.entropy(w), entropy)
+        z = np.random.default_rng(1).standard_normal((3, d))
+        density = stats.multivariate_normal(w[:d], S @ S.T).logpdf(z)
+        assert_allclose(q.log_q(w, z), np.ravel(density))
+
+
+def check_badly_conditioned(cv, low=1e-4, high=1e4):
+    """RP2 by the closed form of a 2 x 2 root, and for diagonal L of d = 5; entries 1e-4..1e4."""
+    rng = np.random.default_rng(0)
+    for scales in [(high, low), (low, high), (-high, low), (low, -low), (1.0, -1.0)]:
+        q, d = cv.families.Gaussian(2), 2
+        L = np.array([[scales[0], 0], [0.3 * min(map(abs, scales)), scales[1]]])
+        w = q.pack([0.1, -0.2], L)
+        p = oracles.problem("linear", 2, 3)
+        model = oracles.build(cv, p)
+        prior = cv.terms(model, q)[1]
+        eps = rng.standard_normal((3, d))
+
+        def f(w, e):
+            """log prior at mu + S e; a 2 x 2 root is (Sigma + |det L| I) / sqrt(tr + 2 |det L|)."""
+            mu, L = oracles.unpack("Gaussian", 2, w)
+            delta = anp.abs(L[0, 0] * L[1, 1])
+            S = anp.dot(L, L.T)
+            root = (S + delta * np.eye(2)) / anp.sqrt(anp.trace(S) + 2 * delta)
+            return p.prior(mu + anp.dot(root, e))
+
+        got = cv.RP2(prior)(cv.draw(model, q, w, eps=eps, index=np.zeros(3, int)))
+        for m in range(3):
+            right = grad(lambda w: f(w, eps[m]))(w)
+            assert_allclose(got[m], right, rtol=1e-6, atol=1e-7 * np.abs(right).max())
+    d = 5
+    q, p = cv.families.Gaussian(d), oracles.problem("linear", 5, 3)
+    model, s = oracles.build(cv, p), np.array([high, -low, 1.0, 3.0, -7.0])
+    w = q.pack(np.zeros(d), np.diag(s))
+    eps = rng.standard_normal((1, d))
+    got = cv.RP2(cv.terms(model, q)[1])(cv.draw(model, q, w, eps=eps, index=np.zeros(1, int)))[0]
+    u = -np.abs(s) * eps[0] / oracles.PRIOR_SD**2
+    for k, E in enumerate(oracles.basis("Gaussian", d)):
+        dS = E * s + (E * s).T  # the change of Sigma, entry by entry over s_i + s_j
+        right = u @ (dS / (np.abs(s)[:, None] + np.abs(s))) @ eps[0]
+        assert_allclose(got[d + k], right, rtol=1e-6, atol=1e-7 * np.abs(u).max())
+
+
+def check_batched_equals_looped(cv, name="logistic", family="Gaussian", d=2, M=3, N=5, seed=0):
+    """Two leading axes of runs against one run at a time; one line at a time; a given array."""
+    p = oracles.problem(name, d, N)
+    model, q = oracles.build(cv, p), getattr(cv.families, family)(d)
+    lines = every_line(cv, p, model, q)[0]
+    rng = np.random.default_rng(seed)
+    w = q.start((2, 3)) + 0.3 * rng.standard_normal((2, 3, q.D))
+    eps, index = rng.standard_normal((2, 3, M, d)), rng.integers(N, size=(2, 3, M))
+    together = [line for line, *_ in lines.values()]
+    for kind in ({"index": index}, {"subsample": False}):
+        table = cv.evaluate(together, cv.draw(model, q, w, eps=eps, **kind))
+        assert table.shape == (2, 3, len(together), M, q.D)
+        for a, b in itertools.product(range(2), range(3)):
+            one = {k: v[a, b] if k == "index" else v for k, v in kind.items()}
+            draw = cv.draw(model, q, w[a, b], eps=eps[a, b], **one)
+            looped = cv.evaluate(together, draw)
+            scale = 1 + np.abs(looped).max((-1, -2), keepdims=True)
+            assert np.abs((table[a, b] - looped) / scale).max() < 1e-11
+        fresh = lambda: cv.draw(model, q, w, eps=eps, **kind)  # nothing shared between lines
+        for k, line in enumerate(together):
+            alone = line(fresh())
+            assert alone.shape == (2, 3, M, q.D)
+            scale = 1 + np.abs(alone).max()
+            assert np.abs(table[:, :, k] - alone).max() < 1e-11 * scale, repr(line)
+    return len(together)
+
+
+def check_data_average(cv, name="logistic", family="Gaussian", d=3, N=4, seed=0, constant=False):
+    """At any noise, a line's mean over the data points is the same line on all data."""
+    p = oracles.problem(name, d, N)
+    if constant and p.glm:
+        p = SimpleNamespace(**{**vars(p), "X": p.X.copy()})
+        p.X[:, -1] = 1.0
+    model, q = oracles.build(cv, p), getattr(cv.families, family)(d)
+    w = oracles.weights(family, d, seed)[0]
+    eps = np.random.default_rng(seed).standard_normal(d)
+    drawn = cv.draw(model, q, w, eps=np.tile(eps, (N, 1)), index=np.arange(N))
+    whole = cv.draw(model, q, w, eps=eps[None], subsample=False)
+    for text, (line, *_) in every_line(cv, p, model, q)[0].items():
+        left, right = line(drawn).mean(0), line(whole)[0]
+        scale = 1 + np.abs(right).max()
+        assert_allclose(left, right, rtol=1e-9, atol=1e-10 * scale, err_msg=text)
+
+
+def check_arithmetic(cv):
+    """Lines add, subtract and scale like the arrays they give."""
+    p, model, q, w, _ = setting(cv, "logistic", "Gaussian")
+    data, prior, variational = cv.terms(model, q)
+    draw = cv.draw(model, q, w[0], M=4, rng=np.random.default_rng(0))
+    a, b = cv.RP1(data), cv.RP2(data)
+    A, B = a(draw), b(draw)
+    close = lambda x, y: assert_allclose(x, y, rtol=1e-11, atol=1e-11)
+    close((a - b)(draw), A - B)
+    close((2 * a + b / 4)(draw), 2 * A + B / 4)
+    close((-a)(draw), -A)
+    close((a - a + b)(draw), B)
+    assert not (a - a).parts and np.all((a - a)(draw) == 0)
+    close(cv.RP1(data + prior)(draw), A + cv.RP1(prior)(draw))
+    close(cv.SF(2 * data - prior)(draw), 2 * cv.SF(data)(draw) - cv.SF(prior)(draw))
+    combined = cv.RP1(data) + cv.RP1(prior) - cv.CF(variational)
+    close(combined(draw), A + cv.RP1(prior)(draw) - cv.CF(variational)(draw))
+
+
+def check_draws(cv, runs=4000, M=3):
+    """Noise is standard normal, data points uniform, and all of them independent.
+
+    z-scores of means and of all pairwise products; the bound is 7 standard errors, a false-alarm
+    rate below 1e-8 (two-sided 2.6e-12 a number, some hundred numbers).
+    """
+    p = oracles.problem("logistic", 2, 5)
+    model, q = oracles.build(cv, p), cv.families.Gaussian(2)
+    draw = cv.draw(model, q, q.start((runs,)), M=M, rng=np.random.default_rng(1))
+    assert draw.eps.shape == (runs, M, 2) and draw.index.shape == (runs, M)
+    columns = [draw.eps[:, m, j] for m in range(M) for j in range(2)]  # mean 0, variance 1
+    for i in range(p.N):
+        share = (draw.index == i).mean()
+        assert abs(share - 1 / p.N) < 7 * np.sqrt(0.16 / draw.index.size), "data not uniform"
+    columns += [(draw.index[:, m] - 2) / np.sqrt(2) for m in range(M)]  # 0..4: mean 2, variance 2
+    for k, a in enumerate(columns):
+        assert abs(a.mean()) < 7 / np.sqrt(runs), "mean of the draw"
+        assert abs((a**2).mean() - 1) < 7 * np.sqrt(2 / runs), "variance of the draw"
+        for b in columns[:k]:
+            assert abs((a * b).mean()) < 7 / np.sqrt(runs), "two entries of a draw are correlated"
+        neighbour = np.roll(a, 1)
+        assert abs((a * neighbour).mean()) < 7 / np.sqrt(runs), "two runs are correlated"
+    again = cv.draw(model, q, q.start((runs,)), M=M, rng=np.random.default_rng(1))
+    assert np.array_equal(again.eps, draw.eps) and np.array_equal(again.index, draw.index)
+    mu, L = oracles.unpack("Gaussian", 2, oracles.weights("Gaussian", 2)[0])
+    draw = cv.draw(model, q, q.pack(mu, L), M=4, rng=np.random.default_rng(0))
+    assert_allclose(draw.z, mu + np.array([L @ e for e in draw.eps]))
+
+
+def monte_carlo(cv, name, family, subsampled, M=20_000, seed=0):
+    """(lines, coordinates, largest z-score) of every line's mean through cv.draw(rng)."""
+    p, model, q, w, lines = setting(cv, name, family)
+    w = w[:1]
+    rng = np.random.default_rng(seed)
+    draw = cv.draw(model, q, w, M=M, rng=rng, subsample=subsampled)
+    table = cv.evaluate([line for line, *_ in lines.values()], draw)[0]
+    worst = 0.0
+    for samples, (_, _, parts, whole) in zip(table, lines.values()):
+        right = exact_means(p, family, parts, w[0], whole or not subsampled).mean(0)
+        error = samples.std(0, ddof=1) / np.sqrt(M)
+        rounding = 1e-9 * (1 + np.abs(right).max())
+        worst = max(worst, (np.abs(samples.mean(0) - right) / (error + rounding)).max())
+    return len(lines), len(lines) * q.D, worst
+
+
+# Models and exact references ----------------------------------------------------------------------
+
+
+def likelihoods(cv):
+    m = cv.models
+    return {
+        "logistic": (m.LOGISTIC, np.array([-1.0, 1.0])),
+        "poisson": (m.POISSON, np.array([0.0, 1.0, 7.0])),
+        "linear": (m.gaussian_likelihood(oracles.NOISE_SD), np.array([-2.0, 0.5])),
+    }
+
+
+def check_hand_written_derivatives(cv):
+    """phi', phi'', phi''' by hand equal autograd's, and phi the formula, far out too."""
+    for name, (lik, labels) in likelihoods(cv).items():
+        reach = {"logistic": 500.0, "poisson": 20.0, "linear": 100.0}[name]
+        eta = np.concatenate([np.linspace(-reach, reach, 41), np.linspace(-4, 4, 41)])[:, None]
+        eta, labels = np.broadcast_arrays(eta, labels)
+        by_hand = lik.fast(eta, labels, 3)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # autograd's own route may overflow on the way
+            by_autograd = lik.autograd_derivatives(eta, labels, 3)
+        for order in (1, 2, 3):
+            assert len(lik.fast(eta, labels, order)) == order
+            assert_allclose(by_hand[order - 1], by_autograd[order - 1], rtol=1e-9, atol=1e-13)
+        labels = labels[:13]
+        near = np.broadcast_to(np.linspace(-3, 3, 13)[:, None], labels.shape)
+        assert_allclose(lik.phi(near, labels), oracles.PHI[name](near, labels), rtol=1e-12)
+        step = 1e-5  # and a route that shares nothing: differences of the formula written afresh
+        phi = lambda t: oracles.PHI[name](t, labels)
+        slope = (phi(near + step) - phi(near - step)) / (2 * step)
+        assert_allclose(lik.fast(near, labels, 1)[0], slope, rtol=1e-6, atol=1e-8)
+
+
+def check_expected(cv):
+    """E phi, E phi', E phi'' for Gaussian eta against adaptive quadrature."""
+    for name in ("poisson", "linear"):
+        lik, labels = likelihoods(cv)[name]
+        for y, m, v in itertools.product(labels, (-1.0, 0.7), (0.05, 1.5)):
+            got = np.ravel(lik.expected(np.array([m]), np.array([v]), np.array([y])))
+            right = oracles.adaptive_moments(name, m, v, y)
+            assert_allclose(got, right, rtol=1e-7, atol=1e-9, err_msg=name)
+
+
+def check_bound(cv):
+    """Below phi everywhere, touching it at +- xi with its slope, for xi from 0 to 50."""
+    xi = np.array([0.0, 1e-7, 1e-5, 1e-3, 0.3, 2.0, 10.0, 50.0])[:, None]
+    for y in (-1.0, 1.0):
+        a, b, c = cv.models.LOGISTIC.bound(xi, y)
+        lower = lambda eta: a + b * eta + 0.5 * c * eta**2
+        phi = lambda eta: -np.logaddexp(0, -y * eta)
+        eta = np.linspace(-60, 60, 481)
+        assert np.all(lower(eta) <= phi(eta) + 1e-12), "the bound is not below"
+        for sign in (-1, 1):
+            at = sign * xi
+            assert_allclose(lower(at), phi(at), rtol=1e-9, atol=1e-9)
+            slope = y / (1 + np.exp(y * at))
+            assert_allclose(b + c * at, slope, rtol=1e-6, atol=1e-9)
+
+
+def check_exact_references(cv):
+    """exact.elbo and its gradient against the trapezoidal rule over the plane and its autograd."""
+    for name, family in itertools.product(("logistic", "poisson", "linear"), FAMILIES):
+        p = oracles.problem(name)
+        model, q = oracles.build(cv, p), getattr(cv.families, family)(2)
+        W = oracles.weights(family, 2)
+        for w, value, slope in zip(W, cv.exact.elbo(model, q, W), cv.exact.gradient(model, q, W)):
+            right = sum(
+                c * oracles.exact_value(p, family, atom, w).mean()
+                for atom, c in {"data": 1, "prior": 1, "variational": -1}.items()
+            )
+            assert_allclose(value, right, rtol=1e-9)
+            parts = {
+                atom: oracles.exact_gradient(p, family, atom, w).mean(0)
+                for atom in ("data", "prior", "variational")
+            }
+            right = parts["data"] + parts["prior"] - parts["variational"]
+            assert_allclose(slope, right, atol=1e-9)
+            for atom, got in cv.exact.term_gradients(model, q, w).items():
+                assert_allclose(got, parts[atom], atol=1e-9, err_msg=atom)
+
+
+def check_class_moments(cv):
+    """Moments of each class against np.cov and a loop."""
+    p = oracles.problem("logistic", 3, 8)
+    G = oracles.build(cv, p).groups
+    for k, label in enumerate((-1.0, 1.0)):
+        X = p.X[p.y == label]
+        assert G.n[k] == len(X) and G.y[k] == label
+        assert_allclose(G.x[k], X.mean(0))
+        assert_allclose(G.xx[k], np.cov(X.T, bias=True), atol=1e-12)
+        assert np.array_equal(G.group == k, p.y == label)
+
+
+def each(check, *choices):
+    """The check at several arguments, one after the other."""
+
+    def run(cv):
+        for arguments in choices:
+            check(cv, *arguments)
+
+    return run
+
+
+# What a mutant must get past, quick ones first.
+PROPERTIES = {
+    "hand-written derivatives": check_hand_written_derivatives,
+    "closed forms of expectations": check_expected,
+    "bound below and touching": check_bound,
+    "class moments": check_class_moments,
+    "arithmetic of lines": check_arithmetic,
+    "draws": check_draws,
+    "closed forms, d = 1 to 8": check_closed_form_of_prior_and_entropy,
+    "the named variates": check_zoo,
+    "mean over the data": each(
+        check_data_average, *itertools.product(("logistic", "poisson", "curved"), FAMILIES)
+    ),
+    "single draws, logistic": each(
+        check_single_draws, *itertools.product(["logistic"], FAMILIES, (True, False))
+    ),
+    "exact references": check_exact_references,
+    "batched = looped = alone": each(
+        check_batched_equals_looped, ("logistic",), ("curved", "DiagonalGaussian")
+    ),
+    "badly conditioned L": check_badly_conditioned,
+    "exact means": each(check_exact_means, *CONFIGURATIONS),
+    "single draws, all models": each(check_single_draws, *CONFIGURATIONS),
+}

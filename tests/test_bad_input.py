@@ -1,0 +1,236 @@
+"""Bad input: a ValueError that says what, where and what would be right. No NumPy warnings."""
+
+import autograd.numpy as anp
+import numpy as np
+import oracles
+import pytest
+
+import cvlib as cv
+from cvlib import CF, RP1, RP2, SF, bound, taylor_x, taylor_z
+
+X = np.array([[0.5, -1.0], [0.2, 0.3], [1.0, 1.0]])
+SIGNS = np.array([1.0, -1.0, 1.0])
+q = cv.families.Gaussian(2)
+rng = np.random.default_rng(0)
+own = lambda z, batch: z[..., 0] * batch[0]  # a log-likelihood of the right shape
+flat = lambda z: 0 * z[..., 0]
+
+
+def logistic():
+    return cv.models.logistic_regression(X, SIGNS)
+
+
+def draw(**changes):
+    arguments = {"w": q.start(), "eps": np.zeros((2, 2)), "index": [0, 1], **changes}
+    return cv.draw(logistic(), q, **arguments)
+
+
+def with_(array, value, *place):
+    array = np.array(array, float)
+    array[place] = value
+    return array
+
+
+MODELS = {
+    "NaN in X": (
+        lambda: cv.models.logistic_regression(with_(X, np.nan, 1, 0), SIGNS),
+        r"array 0 of the data is nan at \[1, 0\]",
+    ),
+    "infinity in X": (
+        lambda: cv.models.poisson_regression(with_(X, np.inf, 2, 1), [0, 1, 2]),
+        r"is inf at \[2, 1\]",
+    ),
+    "NaN in y": (
+        lambda: cv.models.linear_regression(X, with_(SIGNS, np.nan, 2)),
+        r"array 1 of the data is nan at \[2\]",
+    ),
+    "labels 0 and 1": (
+        lambda: cv.models.logistic_regression(X, [0, 1, 1]),
+        r"logistic.*-1 or \+1, found \[0.0, 1.0\].*np.where",
+    ),
+    "negative counts": (
+        lambda: cv.models.poisson_regression(X, [-1, 1, 1]),
+        r"poisson.*whole numbers from 0, found \[-1.0\]",
+    ),
+    "broken counts": (lambda: cv.models.poisson_regression(X, [0.5, 1, 1]), r"found \[0.5\]"),
+    "fewer labels than rows": (
+        lambda: cv.models.logistic_regression(X, [1, -1]),
+        r"X must be \(N, d\) and y \(N,\); got \(3, 2\) and \(2,\)",
+    ),
+    "labels as a column": (lambda: cv.models.logistic_regression(X, SIGNS[:, None]), r"\(3, 1\)"),
+    "one feature without its axis": (
+        lambda: cv.models.logistic_regression(X[:, 0], SIGNS),
+        r"got \(3,\) and \(3,\)",
+    ),
+    "no data point": (lambda: cv.models.logistic_regression(X[:0], []), "empty"),
+    "no feature": (lambda: cv.models.logistic_regression(X[:, :0], SIGNS), "at least one latent"),
+    "prior_sd = 0": (lambda: cv.models.logistic_regression(X, SIGNS, 0), "sd must be a positive"),
+    "prior_sd < 0": (lambda: cv.models.logistic_regression(X, SIGNS, -1), "not -1"),
+    "noise_sd NaN": (
+        lambda: cv.models.linear_regression(X, SIGNS, noise_sd=np.nan),
+        "noise_sd.*nan",
+    ),
+    "own model, no data": (lambda: cv.models.Model(own, flat, np.zeros(0), 1), "empty"),
+    "own model, unequal arrays": (
+        lambda: cv.models.Model(own, flat, (np.zeros(3), np.zeros(2)), 1),
+        r"one row per data point; got \[3, 2\]",
+    ),
+    "own model, data a number": (lambda: cv.models.Model(own, flat, 3.0, 1), "one row per data"),
+    "own model, NaN": (lambda: cv.models.Model(own, flat, [1.0, np.nan], 1), r"nan at \[1\]"),
+    "own model, dim = 0": (lambda: cv.models.Model(own, flat, np.zeros(3), 0), "dim=0"),
+    "own model, likelihood summed over rows": (
+        lambda: cv.models.Model(lambda z, b: anp.sum(z), flat, np.zeros(3), 1),
+        r"log_lik must give one number per row.*np.sum\(..., -1\)",
+    ),
+    "own model, prior summed over rows": (
+        lambda: cv.models.Model(own, lambda z: anp.sum(z), np.zeros(3), 1),
+        "log_prior must give one number per row",
+    ),
+    "own model, rows mixed": (
+        lambda: cv.models.Model(lambda z, b: z[..., 0] - anp.sum(z), flat, np.zeros(3), 1),
+        "log_lik mixes its rows",
+    ),
+    "own model, likelihood NaN": (
+        lambda: cv.models.Model(lambda z, b: np.nan * z[..., 0], flat, np.zeros(3), 1),
+        "log_lik is .nan nan nan.*must be a number",
+    ),
+}
+
+DRAWS = {
+    "M = 0": (lambda: draw(eps=None, index=None, M=0, rng=rng), "M=0.*at least one"),
+    "M < 0": (lambda: draw(eps=None, index=None, M=-3, rng=rng), "M=-3"),
+    "M = 1.5": (lambda: draw(eps=None, index=None, M=1.5, rng=rng), "M=1.5.*whole number"),
+    "no rng": (lambda: draw(eps=None, index=None, M=2), r"rng=np.random.default_rng\(seed\)"),
+    "rng a seed": (
+        lambda: draw(eps=None, index=None, M=2, rng=7),
+        r"rng=7: give a generator.*default_rng\(7\)",
+    ),
+    "no M": (lambda: draw(eps=None, index=None, rng=rng), "needs M"),
+    "no index": (lambda: draw(index=None), "index or rng.*subsample=False"),
+    "index beside all data": (lambda: draw(subsample=False), "leave index out"),
+    "M against eps": (lambda: draw(M=3), "M=3, but eps has 2 samples"),
+    "eps of another dimension": (lambda: draw(eps=np.zeros((2, 3))), r"eps must be \(M, 2\)"),
+    "eps without samples": (lambda: draw(eps=np.zeros((0, 2)), index=[]), "M >= 1"),
+    "eps without its runs": (
+        lambda: draw(w=q.start((4,))),
+        r"eps must be \(4, M, 2\).*got \(2, 2\)",
+    ),
+    "eps NaN": (lambda: draw(eps=with_(np.zeros((2, 2)), np.nan, 1, 0)), r"finite at \[1, 0\]"),
+    "index of floats": (lambda: draw(index=[0.0, 1.0]), "whole numbers.*got float64"),
+    "index a mask": (lambda: draw(index=[True, False]), "whole numbers.*got bool"),
+    "index too long": (lambda: draw(index=[0, 1, 2]), r"shape \(2,\).*got int64 of shape \(3,\)"),
+    "index too large": (lambda: draw(index=[0, 3]), r"0..2; got 0..3"),
+    "index negative": (lambda: draw(index=[0, -1]), r"0..2; got -1..0"),
+    "w of another length": (lambda: draw(w=np.ones(4)), r"w must be \(..., 5\).*got \(4,\)"),
+    "w a number": (lambda: draw(w=1.0), r"got \(\)"),
+    "w NaN": (lambda: draw(w=with_(q.start(), np.nan, 3)), r"not finite at \[3\]"),
+    "zero on the diagonal of L": (
+        lambda: draw(w=with_(q.start(), 0, 4)),
+        r"diagonal of L is 0 at \[1\].*negative",
+    ),
+    "zero on the diagonal, in one run": (
+        lambda: draw(w=with_(q.start((2,)), 0, 1, 2), eps=np.zeros((2, 2, 2))),
+        r"diagonal of L is 0 at \[1, 0\]",
+    ),
+    "family of another dimension": (
+        lambda: cv.draw(logistic(), cv.families.Gaussian(3), np.ones(9), M=1, rng=rng),
+        r"does not fit Gaussian\(3\): use families.Gaussian\(2\)",
+    ),
+}
+
+FAMILIES = {
+    "terms of another dimension": (
+        lambda: cv.terms(logistic(), cv.families.DiagonalGaussian(3)),
+        r"use families.DiagonalGaussian\(2\)",
+    ),
+    "dim = 0": (lambda: cv.families.Gaussian(0), "dim=0.*at least 1"),
+    "dim = 1.5": (lambda: cv.families.DiagonalGaussian(1.5), "dim=1.5"),
+    "pack: mu": (lambda: q.pack([1.0], np.eye(2)), r"mu must be \(..., 2\).*got \(1,\)"),
+    "pack: L": (lambda: q.pack([1.0, 2.0], np.ones(2)), r"L \(..., 2, 2\)"),
+    "pack: a full matrix": (
+        lambda: q.pack([0.0, 0.0], np.array([[2.0, 1.0], [1.0, 2.0]])),
+        "lower triangular.*cholesky",
+    ),
+    "pack: sigma": (
+        lambda: cv.families.DiagonalGaussian(2).pack([1.0, 2.0], [1.0]),
+        r"mu, sigma must be \(..., 2\)",
+    ),
+    "pack: a matrix for sigma": (
+        lambda: cv.families.DiagonalGaussian(2).pack([1.0, 2.0], np.eye(2)),
+        r"mu, sigma must be \(..., 2\); got \(2,\), \(2, 2\)",
+    ),
+    "entropy of a singular q": (lambda: q.entropy(np.zeros(5)), "diagonal of L is 0"),
+    "density of a singular q": (lambda: q.log_q(np.zeros(5), X), "diagonal of L is 0"),
+    "ELBO of a singular q": (lambda: cv.exact.elbo(logistic(), q, np.zeros(5)), "of L is 0"),
+    "out of another shape": (
+        lambda: cv.evaluate([RP1(cv.one)], draw(), out=np.empty((2, 2))),
+        r"out must be \(1, 2, 5\).*got \(2, 2\)",
+    ),
+}
+CASES = {**MODELS, **DRAWS, **FAMILIES}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.filterwarnings("error")
+def test_what_is_wrong_is_said(case):
+    write, message = CASES[case]
+    with pytest.raises(ValueError, match=message):
+        write()
+
+
+WIDE = 1e4 * q.start()  # a Poisson rate of exp(10000)
+
+
+@pytest.mark.parametrize("subsample", [True, False])
+@pytest.mark.parametrize(
+    "line, culprit",
+    [
+        (lambda data: RP1(data), r"RP1\(data\)"),
+        (lambda data: RP2(data), r"RP2\(data\)"),
+        (lambda data: SF(data), r"SF\(data\)"),
+        (lambda data: CF(data), r"CF\(data\)"),
+        (lambda data: RP1(taylor_x(data)), r"RP1\(taylor_x\(data\)\)"),
+    ],
+)
+@pytest.mark.filterwarnings("error")
+def test_a_gradient_that_overflows_names_estimator_and_term(line, culprit, subsample):
+    model = cv.models.poisson_regression(np.abs(X), [0, 1, 2])
+    data, prior, variational = cv.terms(model, q)
+    step = cv.draw(model, q, WIDE, M=20, rng=np.random.default_rng(0), subsample=subsample)
+    h = RP1(prior) + line(data) - CF(variational)
+    with pytest.raises(
+        ValueError, match=culprit + r" is not finite at sample \[\d+\].*smaller step"
+    ):
+        h(step)
+    with pytest.raises(ValueError, match=culprit):
+        cv.evaluate([RP1(prior), h], step)
+    assert not np.isfinite(cv.evaluate([h], step, check=False)).all()
+
+
+@pytest.mark.parametrize("name", oracles.PROBLEMS)
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 10.0])
+@pytest.mark.filterwarnings("error")
+def test_ordinary_use_raises_no_warning(name, scale):
+    p = oracles.problem(name, 3, 4)
+    model, q = oracles.build(cv, p), cv.families.Gaussian(3)
+    data, prior, variational = cv.terms(model, q)
+    lines = [f(t) for f in (SF, RP1, RP2) for t in (data, prior, variational, taylor_z(data))]
+    lines += [CF(taylor_z(data + prior)), CF(variational), SF(cv.one)]
+    if name == "logistic":
+        lines += [RP2(taylor_x(data)), CF(bound(data)), SF(bound(data))]
+    w = scale * oracles.weights("Gaussian", 3)
+    for subsample in (True, False):
+        step = cv.draw(model, q, w, M=5, rng=np.random.default_rng(0), subsample=subsample)
+        with np.errstate(all="raise", under="ignore"):
+            assert np.isfinite(cv.evaluate(lines, step)).all()
+
+
+@pytest.mark.filterwarnings("error")
+def test_the_corners_of_legal_input():
+    """One data point, one class, a constant column, one sample, a negative diagonal."""
+    model = cv.models.logistic_regression(np.array([[0.0, 1.0]]), [1])
+    zoo = cv.zoo.paper(model, q)
+    w = q.pack([0.0, 0.0], np.array([[-1.0, 0.0], [0.5, -2.0]]))
+    step = cv.draw(model, q, w, M=1, rng=np.random.default_rng(0))
+    assert np.isfinite(cv.evaluate([zoo.h, *zoo.S7, zoo.score], step)).all()
+    assert np.allclose(zoo.c5(step), 0, atol=1e-13)  # one data point is all data

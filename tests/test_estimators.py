@@ -1,0 +1,317 @@
+"""Every line a reader can write: its mean, its samples, its arithmetic, its errors.
+
+`pytest -s tests/test_estimators.py` prints how many lines were proved.
+False alarms: the Monte Carlo checks share 5e-7 by the union bound; everything else is exact.
+"""
+
+import itertools
+from functools import cache
+
+import numpy as np
+import oracles
+import properties
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+from properties import CONFIGURATIONS
+from scipy import linalg, stats
+
+import cvlib as cv
+from cvlib import CF, RP1, RP2, SF, bound, one, taylor_x, taylor_z
+
+FALSE_ALARM = 5e-7
+few = settings(deadline=None, derandomize=True, max_examples=12, database=None)
+configurations = pytest.mark.parametrize("name, family, subsampled", CONFIGURATIONS)
+shapes = {
+    "name": st.sampled_from(oracles.PROBLEMS),
+    "family": st.sampled_from(oracles.FAMILIES),
+    "d": st.integers(1, 8),
+    "N": st.sampled_from([1, 2, 5]),
+    "M": st.sampled_from([1, 3]),
+    "seed": st.integers(0, 9),
+}
+
+
+@cache
+def lines_of(name, family):
+    return properties.setting(cv, name, family)[-1]
+
+
+# Means and samples ------------------------------------------------------------------------------
+
+
+@configurations
+def test_exact_mean_of_every_line(name, family, subsampled):
+    count = properties.check_exact_means(cv, name, family, subsampled)
+    assert count == len(lines_of(name, family)) >= 40
+
+
+@configurations
+def test_every_difference_that_may_be_written_has_mean_zero(name, family, subsampled):
+    assert properties.check_variates_have_mean_zero(cv, name, family, subsampled) > 30
+
+
+@configurations
+def test_single_draws_equal_autograd_through_w(name, family, subsampled):
+    properties.check_single_draws(cv, name, family, subsampled)
+
+
+@configurations
+def test_monte_carlo_means(name, family, subsampled):
+    """z-scores through cv.draw(rng), with a bound that all coordinates of all tests share."""
+    seed = CONFIGURATIONS.index((name, family, subsampled))
+    coordinates = sum(
+        len(lines_of(name, family)) * (5 if family == "Gaussian" else 4)
+        for name, family, _ in CONFIGURATIONS
+    )
+    bound = stats.norm.isf(FALSE_ALARM / coordinates / 2)
+    _, _, worst = properties.monte_carlo(cv, name, family, subsampled, seed=seed)
+    assert worst < bound, f"z-score {worst:.1f}, allowed {bound:.1f}"
+    assert bound < 7
+
+
+def test_monte_carlo_check_can_fail(monkeypatch):
+    """References that are a tenth too large are noticed."""
+    right = properties.exact_means
+    monkeypatch.setattr(properties, "exact_means", lambda *a: 1.1 * right(*a))
+    assert properties.monte_carlo(cv, "logistic", "Gaussian", True)[2] > 7
+
+
+def test_count_of_what_was_proved():
+    """No combination is forgotten: the numbers are pinned, and printed."""
+    lines = [len(lines_of(name, family)) for name, family, _ in CONFIGURATIONS]
+    variates = [len(properties.pairs(lines_of(name, family))) for name, family, _ in CONFIGURATIONS]
+    print(
+        f"\n{sum(lines)} lines (estimator x term x approximation x family x sampling x model) and "
+        f"{sum(variates)} control variates have their exact mean; {sum(lines)} again by Monte Carlo"
+    )
+    assert len(CONFIGURATIONS) == 20
+    assert sum(lines) >= 1500 and sum(variates) >= 4000
+    written = {text for name, family, _ in CONFIGURATIONS for text in lines_of(name, family)}
+    for method, atom in itertools.product(
+        ("SF", "RP1", "RP2", "CF"),
+        ("data", "prior", "variational", "one", "taylor_z(data)", "bound(data)", "taylor_x(data)"),
+    ):
+        assert (f"{method}({atom})" in written) == ((method, atom) != ("CF", "taylor_x(data)"))
+
+
+def test_named_variates():
+    properties.check_zoo(cv)
+
+
+def test_closed_forms_in_one_to_eight_dimensions():
+    properties.check_closed_form_of_prior_and_entropy(cv)
+
+
+def test_badly_conditioned_factors():
+    properties.check_badly_conditioned(cv)
+
+
+def test_the_oracle_s_own_square_root():
+    rng = np.random.default_rng(0)
+    for d in range(1, 9):
+        L = np.linalg.cholesky(np.eye(d) + 0.1) * rng.uniform(0.5, 1.5, d)
+        assert_allclose(oracles.denman_beavers(L @ L.T), linalg.sqrtm(L @ L.T), atol=1e-12)
+
+
+# Shapes -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("d", range(1, 9))
+@settings(few, max_examples=3)
+@given(**{k: v for k, v in shapes.items() if k != "d"})
+def test_single_draws_of_any_shape(d, name, family, N, M, seed):
+    """Also with negative entries on the diagonal of L, which the second w has."""
+    properties.check_single_draws(cv, name, family, True, d=d, M=M, N=N, seed=seed)
+    properties.check_single_draws(cv, name, family, False, d=d, M=M, N=N, seed=seed)
+
+
+@few
+@given(**shapes)
+def test_batched_equals_looped_equals_alone(name, family, d, N, M, seed):
+    properties.check_batched_equals_looped(cv, name, family, d=d, M=M, N=N, seed=seed)
+
+
+@few
+@given(constant=st.booleans(), **{k: v for k, v in shapes.items() if k != "M"})
+def test_mean_over_the_data_is_the_whole_data_set(name, family, d, N, seed, constant):
+    properties.check_data_average(cv, name, family, d, N, seed, constant)
+
+
+def test_draws_are_independent_standard_and_uniform():
+    properties.check_draws(cv)
+
+
+def test_given_array_and_unchecked_evaluation():
+    p, model, q, w, lines = properties.setting(cv, "logistic", "Gaussian")
+    draw = cv.draw(model, q, w, M=3, rng=np.random.default_rng(0))
+    some = [line for line, *_ in lines.values()][:7]
+    out = np.full((2, 7, 3, q.D), np.nan)  # what stood there before must not show
+    assert cv.evaluate(some, draw, out=out) is out
+    assert_allclose(out, cv.evaluate(some, draw), rtol=1e-12)
+    assert_allclose(cv.evaluate(some, draw, check=False), out, rtol=1e-12)
+    assert cv.evaluate([], draw).shape == (2, 0, 3, q.D)
+
+
+# Arithmetic and names ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def logistic():
+    p, model, q, w, _ = properties.setting(cv, "logistic", "Gaussian")
+    return (*cv.terms(model, q), model, q, w[0])
+
+
+def test_lines_are_linear():
+    properties.check_arithmetic(cv)
+
+
+def test_a_line_prints_as_it_is_written(logistic):
+    data, prior, variational, *_ = logistic
+    names = dict(data=data, prior=prior, variational=variational, one=one)
+    for text in [
+        "CF(taylor_z(data)) - RP1(taylor_z(data))",
+        "RP1(data) + RP1(prior) - CF(variational)",
+        "RP1(taylor_x(data)) - RP1(taylor_x(data).over_all_data())",
+        "CF(bound(data)) - SF(bound(data))",
+        "SF(one)",
+        "2*RP1(data) - 0.5*RP2(data)",
+        "-RP1(data)",
+        "RP2(taylor_z(data.over_all_data()))",
+    ]:
+        line = eval(text, globals(), names)
+        assert repr(line) == text
+        assert repr(eval(repr(line), globals(), names)) == text
+    assert repr(RP1(data) - RP1(data)) == "0"
+    assert repr(RP1(data + prior)) == "RP1(data) + RP1(prior)"
+
+
+def test_what_a_line_estimates(logistic):
+    data, prior, variational, *_ = logistic
+    h = RP1(data) + RP1(prior) - CF(variational)
+    assert h.target == {"data": 1, "prior": 1, "variational": -1} and not h.is_control_variate
+    for c in [
+        RP1(data) - RP2(data),
+        SF(one),
+        CF(taylor_z(data)) - SF(taylor_z(data)),
+        SF(data.over_all_data()) - RP1(data),
+        RP1(data + prior) - RP1(data) - RP2(prior),
+        (RP1(data) - RP2(data)) / 3 - 2 * (RP1(prior) - CF(prior)),
+    ]:
+        assert c.is_control_variate, repr(c)
+
+
+def test_quadratic_integrands_are_their_own_expansion(logistic):
+    data, prior, variational, model, q, w = logistic
+    assert taylor_z(prior - variational).parts == (prior - variational).parts
+    assert taylor_z(bound(data)).parts == bound(data).parts
+    assert bound(data + prior).parts == (bound(data) + prior).parts
+    linear = oracles.build(cv, oracles.problem("linear"))
+    exact = cv.terms(linear, q)[0]
+    assert taylor_z(exact).parts == exact.parts
+
+
+# Illegal lines fail when they are written -------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", oracles.PROBLEMS)
+@pytest.mark.parametrize("family", oracles.FAMILIES)
+def test_every_illegal_line_is_refused_by_name(name, family):
+    """All that the enumeration calls illegal: a ValueError with the term and what to write."""
+    p = oracles.problem(name)
+    model, q = oracles.build(cv, p), getattr(cv.families, family)(p.d)
+    illegal = properties.every_line(cv, p, model, q)[1]
+    assert len(illegal) >= 6
+    for text, function, f in illegal:
+        with pytest.raises(
+            ValueError, match=r"'(data|prior|variational|one|taylor_x)|taylor_x"
+        ) as e:
+            function(f)
+        assert "try " in str(e.value) or "has no bound" in str(e.value), text
+
+
+def own_terms():
+    p = oracles.problem("curved")
+    return cv.terms(oracles.build(cv, p), cv.families.Gaussian(p.d))
+
+
+def test_closed_form_of_a_logistic_likelihood(logistic):
+    data, prior, *_ = logistic
+    with pytest.raises(ValueError, match=r"'data' of <logistic.*try CF\(taylor_z\(data\)\)"):
+        CF(data)
+    with pytest.raises(ValueError, match="'data'"):
+        CF(data + prior)
+    with pytest.raises(ValueError, match=r"'taylor_x\(data\)'"):
+        CF(taylor_x(data))
+    with pytest.raises(ValueError, match=r"'prior' of <own model.*try CF\(taylor_z"):
+        CF(own_terms()[1])
+
+
+def test_approximations_that_do_not_exist(logistic):
+    data, prior, variational, *_ = logistic
+    own_data, own_prior, _ = own_terms()
+    for write, message in [
+        (lambda: taylor_x(prior), "'prior' has none: try taylor_x"),
+        (lambda: taylor_x(data + prior), "'prior' has none"),
+        (lambda: taylor_x(own_data), r"own model.*try taylor_z\(data\)"),
+        (lambda: taylor_x(taylor_z(data)), r"'taylor_z\(data\)'"),
+        (lambda: bound(own_data), r"'data' of <own model.*try taylor_z\(data\)"),
+        (lambda: bound(own_prior), "'prior' has no bound"),
+        (lambda: bound(taylor_x(data)), r"'taylor_x\(data\)' has no bound"),
+        (lambda: taylor_z(taylor_x(data)), r"'taylor_x\(data\)'.*try taylor_z\(data\)"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            write()
+
+
+def test_differences_of_two_different_terms(logistic):
+    data, prior, variational, *_ = logistic
+    for write, left_over in [
+        (lambda: RP1(prior) - RP2(data), "estimates data"),
+        (lambda: CF(taylor_z(data)) - SF(data), "estimates data"),
+        (lambda: SF(data) - CF(taylor_z(data)), r"estimates taylor_z\(data\)"),
+        (lambda: RP1(taylor_x(data)) - RP1(data.over_all_data()), "estimates data"),
+        (lambda: CF(bound(data)) - CF(taylor_z(data)), r"estimates taylor_z\(data\)"),
+        (lambda: RP1(data) - 2 * RP2(data), "estimates data"),
+        (lambda: SF(one) - RP1(prior), "estimates prior"),
+    ]:
+        with pytest.raises(ValueError, match=left_over):
+            write()
+
+
+def test_terms_of_two_models_do_not_mix(logistic):
+    data, prior, variational, model, q, w = logistic
+    other = oracles.build(cv, oracles.problem("logistic"))
+    data2, prior2, _ = cv.terms(other, q)
+    data3, *_ = cv.terms(model, cv.families.DiagonalGaussian(2))
+    for write in [
+        lambda: RP1(data) - RP2(data2),
+        lambda: RP1(data) + RP1(prior2),
+        lambda: RP1(data + prior2),
+        lambda: RP1(data) - RP1(data3),
+    ]:
+        with pytest.raises(ValueError, match="two models or families"):
+            write()
+    draw = cv.draw(other, q, w, M=2, rng=np.random.default_rng(0))
+    for line in [RP1(data), SF(one) + RP1(data), RP1(data2) * 0 + RP1(prior)]:
+        with pytest.raises(ValueError, match="different models or families"):
+            line(draw)
+    assert np.all(np.isfinite(SF(one)(draw)))  # `one` belongs to every model
+
+
+def test_things_that_are_no_lines(logistic):
+    data, prior, variational, model, q, w = logistic
+    draw = cv.draw(model, q, w, M=2, rng=np.random.default_rng(0))
+    for write, message in [
+        (lambda: RP1(3), "RP1 estimates an integrand"),
+        (lambda: RP1(RP1(data)), "RP1 estimates an integrand"),
+        (lambda: CF("data"), "CF estimates an integrand"),
+        (lambda: taylor_z(RP1(data)), "taylor_z approximates an integrand"),
+        (lambda: RP1(data) + data, "cannot add data"),
+        (lambda: RP1(data) - 1, "cannot subtract 1"),
+        (lambda: RP1(data) * RP1(data), "only by a number"),
+        (lambda: cv.evaluate([data], draw), "evaluate takes estimators"),
+    ]:
+        with pytest.raises(TypeError, match=message):
+            write()

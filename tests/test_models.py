@@ -1,0 +1,90 @@
+"""Likelihoods, priors and models against formulas written afresh, autograd and scipy."""
+
+import autograd.numpy as anp
+import numpy as np
+import oracles
+import properties
+import pytest
+from numpy.testing import assert_allclose
+from scipy import stats
+
+import cvlib as cv
+
+
+def test_derivatives_by_hand_equal_autograd_s():
+    properties.check_hand_written_derivatives(cv)
+
+
+def test_expected_log_likelihoods():
+    properties.check_expected(cv)
+
+
+def test_bound_of_the_logistic_likelihood():
+    properties.check_bound(cv)
+
+
+def test_moments_of_each_class():
+    properties.check_class_moments(cv)
+
+
+def test_log_likelihoods_are_log_densities():
+    t, sign = np.array([-30.0, -1.0, 0.3, 700.0]), np.array([1.0, -1.0, 1.0, -1.0])
+    assert_allclose(cv.models.LOGISTIC.phi(t, sign), stats.logistic.logcdf(sign * t), rtol=1e-12)
+    rate, count = np.array([-2.0, 0.1, 3.0]), np.array([0.0, 2.0, 30.0])
+    right = stats.poisson.logpmf(count, np.exp(rate))
+    assert_allclose(cv.models.POISSON.phi(rate, count), right, rtol=1e-12)
+    likelihood = cv.models.gaussian_likelihood(0.3)
+    assert_allclose(likelihood.phi(rate, count), stats.norm.logpdf(count, rate, 0.3), rtol=1e-12)
+    prior = cv.models.GaussianPrior(2.5)
+    z = np.random.default_rng(0).standard_normal((4, 3))
+    assert_allclose(prior(z), stats.norm.logpdf(z, 0, 2.5).sum(-1), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", oracles.PROBLEMS)
+def test_log_joint_is_the_sum_over_the_data(name):
+    p = oracles.problem(name, 3, 6)
+    model = oracles.build(cv, p)
+    assert (model.N, model.dim) == (6, 3)
+    z = np.random.default_rng(0).standard_normal((2, 4, 3)) / 2
+    looped = [[p.rows(point).sum() + p.prior(point) for point in run] for run in z]
+    assert_allclose(model.log_joint(z), looped, rtol=1e-12)
+
+
+def test_a_likelihood_without_derivatives_of_its_own():
+    """A reader's likelihood: phi alone, autograd does the rest. The samples of the fast one."""
+    p = oracles.problem("logistic")
+    slow = cv.models.Likelihood(
+        "softplus", lambda t, y: -anp.logaddexp(0.0, -y * t), lambda y: None, classes=True
+    )
+    models = oracles.build(cv, p), cv.models.GLM(p.X, p.y, slow, oracles.PRIOR_SD)
+    samples = []
+    for model in models:
+        q = cv.families.Gaussian(2)
+        data = cv.terms(model, q)[0]
+        eps, index = np.random.default_rng(0).standard_normal((3, 2)), np.array([0, 3, 4])
+        draw = cv.draw(model, q, oracles.weights("Gaussian", 2)[0], eps=eps, index=index)
+        lines = [cv.RP1(data), cv.CF(cv.taylor_z(data)), cv.RP2(cv.taylor_x(data)), cv.SF(data)]
+        samples.append(cv.evaluate(lines, draw))
+    assert_allclose(*samples, rtol=1e-10, atol=1e-12)
+
+
+def test_extreme_logits_raise_no_warning():
+    model = cv.models.logistic_regression(np.array([[500.0], [-500.0]]), [1, 1])
+    q = cv.families.Gaussian(1)
+    zoo = cv.zoo.paper(model, q)
+    data, prior, _ = cv.terms(model, q)
+    draw = cv.draw(model, q, q.start(), M=20, rng=np.random.default_rng(0))
+    with np.errstate(all="raise", under="ignore"):
+        lines = [zoo.h, *zoo.S7, cv.SF(data), cv.CF(cv.bound(data))]
+        assert np.isfinite(cv.evaluate(lines, draw)).all()
+
+
+def test_taylor_x_needs_labels_that_enter_linearly():
+    """A likelihood that does not say how its labels enter cannot be averaged over them."""
+    p = oracles.problem("linear")
+    cauchy = cv.models.Likelihood("cauchy", lambda t, y: -anp.log(1 + (y - t) ** 2), lambda y: None)
+    model = cv.models.GLM(p.X, p.y, cauchy)
+    data = cv.terms(model, cv.families.Gaussian(2))[0]
+    with pytest.raises(ValueError, match=r"labels are classes or enter linearly.*<cauchy"):
+        cv.taylor_x(data)
+    assert np.isfinite(cv.exact.elbo(model, cv.families.Gaussian(2), np.ones(5)))
