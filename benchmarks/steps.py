@@ -30,14 +30,15 @@ S7 = ["c2", "c1", "c3", "c4", "c6", "c5", "c7"]
 SETS = {"base": ["h"], "c7": ["h", "c7"], "S7": ["h", *S7]}
 
 
-def best_time(step, seconds=1.0):
-    """Seconds a call: the shortest of a dozen blocks, what the machine does when undisturbed."""
+def best_time(step, seconds=0.5):
+    """Seconds a call: the shortest of several blocks, what the machine does when undisturbed."""
     step()
     start = time.perf_counter()
     step()
-    n = max(1, int(seconds / 12 / (time.perf_counter() - start + 1e-9)))
+    once = time.perf_counter() - start
+    n = max(1, int(seconds / 8 / once))
     blocks = []
-    for _ in range(12):
+    for _ in range(8 if once < 0.1 else 3):
         start = time.perf_counter()
         for _ in range(n):
             step()
@@ -229,7 +230,7 @@ def growth():
         rng = np.random.default_rng(0)
         X = rng.uniform(-1, 1, (200, d))
         model = cv.models.logistic_regression(X, np.where(rng.random(200) < 0.5, 1.0, -1.0))
-        return best_time(cvlib_way(Problem(model, names, runs, samples))[0], 0.5)
+        return best_time(cvlib_way(Problem(model, names, runs, samples))[0], 0.3)
 
     grids = {
         "d": {d: timed(d=d) for d in (2, 4, 8, 16, 32, 64, 128)},

@@ -8,13 +8,15 @@ import numpy as np
 class Draw:
     """M samples at the weights w: eps (..., M, d) and data indices (..., M), or None for all data.
 
+    The noise eps is standard normal for a Gaussian q; another family says what its own is.
+
     Sample m is one pair, a data point and noise of its own (local reparameterisation). What
     several estimators share is computed once and kept here.
     """
 
     def __init__(self, model, q, w, eps, index):
         self.model, self.q, self.w, self.eps, self.index = model, q, w, eps, index
-        self.mu, self.factor = q.unpack(w)
+        self.mu, self.factor = q.moments(w)
         self._kept = {}
 
     @property
@@ -51,6 +53,11 @@ class Draw:
         return self.q.score(self)
 
     @cached_property
+    def base_score(self):
+        """grad_w log qbar_w(eps), (..., M, D); None where the base does not depend on w."""
+        return self.q.base_score(self)
+
+    @cached_property
     def svd(self):
         """L = U diag(s) V^T: more exact than the eigenvalues of L L^T, whose s are squared."""
         return np.linalg.svd(self.factor)
@@ -79,8 +86,8 @@ def draw(model, q, w, M=None, rng=None, *, eps=None, index=None, subsample=True)
             raise ValueError("draw needs M and rng=np.random.default_rng(seed), or eps")
         if int(M) != M or M < 1:
             raise ValueError(f"M={M}: a draw has a whole number of samples, at least one")
-        eps = rng.standard_normal((*runs, M, q.dim))
-    eps = _check_eps(np.asarray(eps, float), runs, q.dim, M)
+        eps = q.noise(rng, w, M)
+    eps = _check_eps(np.asarray(eps, float), runs, q.noise_dim, M)
     if not subsample:
         if index is not None:
             raise ValueError("subsample=False uses all data: leave index out")

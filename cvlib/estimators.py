@@ -1,4 +1,4 @@
-"""Estimators of grad_w E_q[f]: SF, RP1, RP2, CF. They add and subtract; a difference of two
+"""Estimators of grad_w E_q[f]: SF, RP1, RP2, GR, CF. They add and subtract; a difference of two
 estimators of the same thing is a control variate.
 
 An estimator is a function from a draw to per-sample gradients, (..., M, D). A line is checked when
@@ -22,9 +22,14 @@ class Estimator(Linear):
                 f"{self!r} mixes terms of two models or families: make all from one terms()"
             )
         self.owner = next(iter(owners), None)
-        self.by = {"RP1": [], "RP2": [], "CF": [], "SF": []}
+        self.by = {"RP1": [], "RP2": [], "GR": [], "CF": [], "SF": []}
+        self.direct = []  # parts whose atom brings its own estimators
         for (method, atom), coef in self.parts.items():
-            self.by[method].append((coef, atom))
+            if atom.direct:
+                self.direct.append((coef, method, atom))
+            else:
+                self.by[method].append((coef, atom))
+        self.moved = self.by["RP1"] + self.by["GR"]  # their chain rule is the same
 
     def __call__(self, draw):
         """Per-sample gradients, (..., M, D)."""
@@ -75,6 +80,15 @@ def RP2(f):
     return _estimator("RP2", f)
 
 
+def GR(f):
+    """f(Z) grad_w log qbar_w(eps) + grad_w f(T_w(eps)), Z = T_w(eps): generalised, (..., M, D).
+
+    The score is that of the base density qbar_w. Where the base does not move this is RP1, where
+    the transform T_w does nothing it is SF.
+    """
+    return _estimator("GR", f)
+
+
 def CF(f):
     """grad_w E_q[f(Z)] in closed form, (..., M, D); with subsampling, on the drawn data point."""
     for atom in _integrand("CF", f).parts:
@@ -82,6 +96,11 @@ def CF(f):
             hint = f": try {atom.advice}" if atom.advice else ""
             raise ValueError(
                 f"CF needs a closed form of E_q[f]; '{atom.name}' of {atom.model!r} has none{hint}"
+            )
+        if atom.quadratic and atom.q is not None and not atom.q.quadratics:
+            raise ValueError(
+                f"CF needs a closed form of E_q[f]; {atom.q!r} has none for the quadratic "
+                f"'{atom.name}', as its coordinates depend on each other: try SF({atom.name})"
             )
     return _estimator("CF", f)
 
@@ -93,6 +112,13 @@ def _integrand(method, f):
 
 
 def _estimator(method, f):
+    for atom in _integrand(method, f).parts:
+        legal = atom.methods if atom.direct else atom.q.methods if atom.q is not None else [method]
+        if method not in legal:
+            raise ValueError(
+                f"{method}({atom.name}) is not possible for {atom.q!r}: it has no such "
+                f"transformation of fixed noise. Write {' or '.join(legal)} instead"
+            )
     return Estimator({(method, atom): coef for atom, coef in _integrand(method, f).parts.items()})
 
 
@@ -103,28 +129,30 @@ def evaluate(lines, draw, out=None, check=True):
     A gradient that is not finite is an error that names estimator and term, unless check=False.
     """
     _check_lines(lines, draw)
-    d = draw.q.dim
     shape = (*draw.w.shape[:-1], len(lines), draw.M, draw.q.D)
     if out is None:
         out = np.empty(shape)
     elif out.shape != shape:
         raise ValueError(f"out must be {shape}, (runs, lines, M, D); got {out.shape}")
     for k, line in enumerate(lines):
-        mean, factor = out[..., k, :, :d], out[..., k, :, d:]
-        u1 = _sum(line.by["RP1"], lambda atom: draw.once((atom.key, "z1"), atom.grad, "z1"))
+        G = out[..., k, :, :]
+        u1 = _sum(line.moved, lambda atom: draw.once((atom.key, "z1"), atom.grad, "z1"))
         u2 = _sum(line.by["RP2"], lambda atom: draw.once((atom.key, "z2"), atom.grad, "z2"))
         closed = _sum(line.by["CF"], lambda atom: draw.once((atom.key, "CF"), atom.closed))
-        value = _sum(line.by["SF"], lambda atom: draw.once((atom.key, "SF"), atom.value, "z1"))
+        look = lambda atom: draw.once((atom.key, "SF"), atom.value, "z1")
+        value = _sum(line.by["SF"], look)
         # The pull-back is linear in u: add first, pull back once.
-        draw.q.pull1(draw, u1, factor)
-        mean[...] = 0.0 if u1 is None else u1
+        draw.q.pull1(draw, u1, G)
         if u2 is not None:
-            mean += u2
-            factor += draw.q.pull2(draw, u2)
+            draw.q.pull2(draw, u2, G)
         if closed is not None:
-            out[..., k, :, :] += closed
+            G += closed
         if value is not None:
-            out[..., k, :, :] += value[..., None] * draw.score
+            G += value[..., None] * draw.score
+        if line.by["GR"] and draw.base_score is not None:
+            G += _sum(line.by["GR"], look)[..., None] * draw.base_score
+        for coef, method, atom in line.direct:
+            G += coef * draw.once((atom.key, method), atom.estimate, method)
     if check and not np.isfinite(out.sum()):
         _name_the_culprit(lines, draw)
     return out
@@ -150,6 +178,9 @@ def _check_lines(lines, draw):
             raise TypeError(f"evaluate takes estimators such as RP1(data), not {line!r}")
         if line.owner and line.owner != (draw.model, draw.q):
             raise ValueError(f"{line!r} and the draw belong to different models or families")
+        illegal = [m for m, pairs in line.by.items() if pairs and m not in draw.q.methods]
+        if illegal:
+            raise ValueError(f"{line!r}: {illegal[0]} is not possible for {draw.q!r}")
 
 
 def _name_the_culprit(lines, draw):

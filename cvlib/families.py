@@ -1,5 +1,7 @@
 """Gaussian families q_w: w as one flat vector, two reparameterisations, their pull-backs.
 
+The families of `nongaussian` are offered here too.
+
 The pull-back of u = grad_z f(z) to w is written by hand, once per transform, for several lines at a
 time: autograd through w, sample by sample, is many times slower. Arrays are (..., M, d); the
 leading axes are independent runs.
@@ -9,18 +11,25 @@ from threading import local
 
 import numpy as np
 
+from .nongaussian import Bernoulli, Beta, Categorical, Gamma
+
+__all__ = ["Bernoulli", "Beta", "Categorical", "DiagonalGaussian", "Gamma", "Gaussian"]
+
 LOG_2PI = np.log(2 * np.pi)
 
 
 class _GaussianFamily:
     """What both families share: w = [mu, factor], q_w = N(mu, L L^T), L built from the factor."""
 
+    methods = ("SF", "RP1", "RP2", "GR", "CF")  # the estimators that are legal
+    gaussian = quadratics = True
+
     def __init__(self, dim):
         if int(dim) != dim or dim < 1:
             raise ValueError(
                 f"dim={dim!r}: a Gaussian needs a whole number of dimensions, at least 1"
             )
-        self.dim = int(dim)
+        self.dim = self.noise_dim = int(dim)
         self.D = self.dim + self._factor_size()
 
     def __repr__(self):
@@ -63,6 +72,26 @@ class _GaussianFamily:
         mu, factor = self.unpack(self.check(w))
         eps = self.solve(factor, z - mu[..., None, :])
         return 0.5 * (self.dim - (eps**2).sum(-1)) - self.entropy(w)[..., None]
+
+    def noise(self, rng, w, M):
+        """Standard normal, (..., M, d)."""
+        return rng.standard_normal((*w.shape[:-1], M, self.dim))
+
+    def moments(self, w):
+        """Mean and factor of the covariance."""
+        return self.unpack(w)
+
+    def base_score(self, draw):
+        """grad_w log qbar_w(eps): None, for the base N(0, I) does not move."""
+        return None
+
+    def chain(self, draw, slope, bend):
+        """grad_w E_q f = [slope, bend]; either may be the same for all samples, (..., M, D)."""
+        if slope.shape[:-1] != bend.shape[:-1]:
+            lead = np.broadcast_shapes(slope.shape[:-1], bend.shape[:-1])
+            slope = np.broadcast_to(slope, (*lead, slope.shape[-1]))
+            bend = np.broadcast_to(bend, (*lead, bend.shape[-1]))
+        return np.concatenate([slope, bend], -1)
 
     def z1(self, draw):
         """The first transform, mu + L eps, (..., M, d)."""
@@ -123,12 +152,13 @@ class Gaussian(_GaussianFamily):
         return np.repeat(u, self.lengths, axis=-1)
 
     def pull1(self, draw, u, out):
-        """lower(u eps^T) into out (..., M, D - d): the chain rule through z1; u = None is 0."""
+        """[u, lower(u eps^T)] into out (..., M, D): the chain rule through z1; u = None is 0."""
         if u is None:
             out[...] = 0.0
         else:
             eps = draw.once("eps by column", lambda draw: draw.eps.take(self.cols, -1))
-            np.multiply(self.by_row(u), eps, out=out)
+            np.multiply(self.by_row(u), eps, out=out[..., self.dim :])
+            out[..., : self.dim] = u
 
     def times(self, L, v):
         """L v for each row of v, (..., M, d)."""
@@ -151,8 +181,8 @@ class Gaussian(_GaussianFamily):
         U, s, _ = draw.svd
         return draw.mu[..., None, :] + (draw.eps_U * s[..., None, :]) @ np.swapaxes(U, -1, -2)
 
-    def pull2(self, draw, u):
-        """lower(2 X L) with S X + X S = sym(u eps^T), (..., M, D - d): the chain rule through z2.
+    def pull2(self, draw, u, out):
+        """Add [u, lower(2 X L)], S X + X S = sym(u eps^T), to out: the chain rule through z2.
 
         In the basis of L = U s V^T the Lyapunov equation is diagonal, and 2 X L = U K V^T with
         K_ij = (a_i b_j + b_i a_j) s_j / (s_i + s_j), a = U^T u, b = U^T eps.
@@ -164,7 +194,8 @@ class Gaussian(_GaussianFamily):
         K *= (s[..., None, :] / (s[..., :, None] + s[..., None, :]))[..., None, :, :]
         np.matmul(K, Vt[..., None, :, :], out=P)
         np.matmul(U[..., None, :, :], P, out=K)
-        return self.lower(K)
+        out[..., : self.dim] += u
+        out[..., self.dim :] += self.lower(K)
 
     def _buffers(self, shape):
         """Two scratch arrays a thread, kept between calls: fresh pages cost as much as the sums."""
@@ -206,7 +237,8 @@ class DiagonalGaussian(_GaussianFamily):
         return u * e
 
     def pull1(self, draw, u, out):
-        out[...] = 0.0 if u is None else u * draw.eps
+        out[..., self.dim :] = 0.0 if u is None else u * draw.eps
+        out[..., : self.dim] = 0.0 if u is None else u
 
     def times(self, sigma, v):
         return v * sigma[..., None, :]
@@ -219,5 +251,6 @@ class DiagonalGaussian(_GaussianFamily):
     def z2(self, draw):
         return draw.mu[..., None, :] + self.times(np.abs(draw.factor), draw.eps)
 
-    def pull2(self, draw, u):
-        return u * self.times(np.sign(draw.factor), draw.eps)
+    def pull2(self, draw, u, out):
+        out[..., : self.dim] += u
+        out[..., self.dim :] += u * self.times(np.sign(draw.factor), draw.eps)

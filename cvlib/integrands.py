@@ -11,11 +11,13 @@ from autograd import elementwise_grad, grad
 
 from .linear import Linear
 from .models import GLM, GaussianPrior
+from .nongaussian import FamilyPrior
 
 
 class Atom:
     """One integrand. Points are named "z1", "z2", "mu"; arrays are (..., M, ...), M = 1 at mu."""
 
+    direct = False  # does it bring its own estimators, under `methods`?
     closed_form = False  # is E_q[f] known?
     quadratic = False  # is f a quadratic function of z?
     advice = ""  # what to write instead where it is not
@@ -57,16 +59,7 @@ class Atom:
 
         For an f quadratic in z both are read off at mu.
         """
-        return _join(self.grad(draw, "mu"), self.hess_factor(draw, "mu"))
-
-
-def _join(mean, factor):
-    """[mean, factor] along the last axis, where either may be the same for all samples."""
-    if mean.shape[:-1] != factor.shape[:-1]:
-        lead = np.broadcast_shapes(mean.shape[:-1], factor.shape[:-1])
-        mean = np.broadcast_to(mean, (*lead, mean.shape[-1]))
-        factor = np.broadcast_to(factor, (*lead, factor.shape[-1]))
-    return np.concatenate([mean, factor], -1)
+        return draw.q.chain(draw, self.grad(draw, "mu"), self.hess_factor(draw, "mu"))
 
 
 class Integrand(Linear):
@@ -90,10 +83,17 @@ def terms(model, q):
         raise ValueError(
             f"{model!r} does not fit {q!r}: use families.{type(q).__name__}({model.dim})"
         )
-    data = GLMData(model, q) if isinstance(model, GLM) else OwnData(model, q)
-    gaussian = isinstance(model.log_prior, GaussianPrior)
-    prior = NormalPrior(model, q) if gaussian else OwnPrior(model, q)
-    return tuple(Integrand({atom: 1}) for atom in (data, prior, Variational(model, q)))
+    if q.gaussian:
+        data = GLMData(model, q) if isinstance(model, GLM) else OwnData(model, q)
+        normal = isinstance(model.log_prior, GaussianPrior)
+        prior = NormalPrior(model, q) if normal else OwnPrior(model, q)
+        variational = Variational(model, q)
+    else:  # the closed forms of GLMs and normal priors are for a Gaussian q
+        data, variational = OwnData(model, q), FamilyDensity("variational", model, q)
+        conjugate = isinstance(model.log_prior, FamilyPrior)
+        conjugate = conjugate and repr(model.log_prior.q) == repr(q)  # same kind, same sizes
+        prior = FamilyDensity("prior", model, q) if conjugate else OwnPrior(model, q)
+    return tuple(Integrand({atom: 1}) for atom in (data, prior, variational))
 
 
 class One(Atom):
@@ -112,6 +112,9 @@ class One(Atom):
 
     def hess_factor(self, draw, where):
         return np.zeros((1, draw.q.D - draw.q.dim))
+
+    def closed(self, draw):
+        return np.zeros((1, draw.q.D))
 
 
 one = Integrand({One("one", None, None): 1})  # belongs to every model
@@ -216,7 +219,7 @@ class GLMData(Data):
         r = self.rows(draw)
         m, v = r.eta(draw, "mu"), r.variance(draw)
         _, d1, d2 = self.model.likelihood.expected(m, v, r.y)
-        return _join(r.back(d1), r.back_factor(draw, d2))
+        return draw.q.chain(draw, r.back(d1), r.back_factor(draw, d2))
 
 
 class Rows:
@@ -317,11 +320,12 @@ class Own(Atom):
 
     def _hess_times(self, draw, z, v, extra):
         slope = elementwise_grad(self.function(draw, extra))
-        return grad(lambda z: anp.sum(slope(z) * v))(z)
+        # + 0 z: autograd warns of a slope that does not depend on z, as that of a linear f
+        return grad(lambda z: anp.sum(slope(z) * v + 0 * z))(z)
 
     def _full(self, draw, where):
         """The points with an M-axis of full length: each sample may see its own data."""
-        return np.broadcast_to(draw.at(where), draw.eps.shape)
+        return np.broadcast_to(draw.at(where), (*draw.eps.shape[:-1], draw.q.dim))
 
 
 class OwnPrior(Own):
@@ -330,6 +334,23 @@ class OwnPrior(Own):
 
     def function(self, draw, extra):
         return self.model.log_prior
+
+
+class FamilyDensity(Own):
+    """log q_v(z) of a family beyond the Gaussian: v = w held fixed, or v the prior's parameters."""
+
+    closed_form = True
+
+    def v(self, draw):
+        return draw.w if self.name == "variational" else self.model.log_prior.v
+
+    def function(self, draw, extra):
+        v = self.v(draw)
+        v = v.reshape(*v.shape[:-1], *(1,) * (1 + extra), v.shape[-1])
+        return lambda z: self.q.log_density(v, z)
+
+    def closed(self, draw):
+        return self.q.cross_grad(draw.w, self.v(draw))[..., None, :]
 
 
 class OwnData(Own, Data):

@@ -1,9 +1,18 @@
-"""The named control variates of Geffner and Domke (2018), each one line of the recipe."""
+"""The zoo: the named control variates, each one line of the recipe, and every other legal line.
 
+`paper` has the variates of Geffner and Domke (2018), `published` those that have a name, `legal`
+all that can be written for a model and a family.
+"""
+
+from dataclasses import dataclass, replace
+from itertools import combinations
 from types import SimpleNamespace
 
-from .approximations import taylor_x, taylor_z
-from .estimators import CF, RP1, RP2, SF
+import numpy as np
+
+from .approximations import bound, taylor_x, taylor_z
+from .draws import draw
+from .estimators import CF, GR, RP1, RP2, SF, Estimator, evaluate
 from .integrands import one, terms
 
 
@@ -32,3 +41,186 @@ def paper(model, q):
         h=h, c1=c1, c2=c2, c3=c3, c4=c4, c5=c5, c6=c6, c7=c7, score=score,
         S4=S4, S5=S5, S6=S6, S7=S7,
     )  # fmt: skip
+
+
+# Variates with a name ------------------------------------------------------------------------
+
+
+PUBLISHED = {  # name: who, and the line as a function of the three terms
+    "score": ("Ranganath et al. 2014", lambda f, p, v: SF(one) - CF(one)),
+    "c1": ("Roeder et al. 2017", lambda f, p, v: RP1(v) - CF(v)),
+    "c1 by SF": ("Geffner and Domke 2018", lambda f, p, v: SF(v) - CF(v)),
+    "c2": ("Geffner and Domke 2018", lambda f, p, v: RP1(p) - CF(p)),
+    "c3": ("Geffner and Domke 2018", lambda f, p, v: RP1(p) - RP2(p)),
+    "c4": ("Geffner and Domke 2018", lambda f, p, v: RP1(f) - RP2(f)),
+    "c5": (
+        "Wang et al. 2013",
+        lambda f, p, v: RP1(taylor_x(f)) - RP1(taylor_x(f).over_all_data()),
+    ),
+    "c6": (
+        "Geffner and Domke 2018",
+        lambda f, p, v: RP2(taylor_x(f)) - RP2(taylor_x(f).over_all_data()),
+    ),
+    "c7": ("Geffner and Domke 2018", lambda f, p, v: CF(taylor_z(f)) - RP1(taylor_z(f))),
+    "Miller": ("Miller et al. 2017", lambda f, p, v: CF(taylor_z(f + p)) - RP1(taylor_z(f + p))),
+    "Paisley": ("Paisley et al. 2012", lambda f, p, v: CF(taylor_z(f + p)) - SF(taylor_z(f + p))),
+    "Paisley, bound": (
+        "Paisley et al. 2012",
+        lambda f, p, v: CF(bound(f + p)) - SF(bound(f + p)),
+    ),
+    "joint": (  # there with the expansion at older weights, so that a step needs no pass over data
+        "Wang, Geffner and Domke 2024",
+        lambda f, p, v: RP1(taylor_z(f)) - CF(taylor_z(f).over_all_data()),
+    ),
+}
+
+
+def published(model, q):
+    """The variates with a name that this model and family allow, {name: line}."""
+    found = {}
+    for name, (_, write) in PUBLISHED.items():
+        line = _written(write, *terms(model, q))
+        if line is not None:
+            found[name] = line
+    return found
+
+
+# Every legal line ----------------------------------------------------------------------------
+
+METHODS = {"SF": SF, "RP1": RP1, "RP2": RP2, "GR": GR, "CF": CF}
+APPROXIMATIONS = {"": lambda f: f, "taylor_z": taylor_z, "bound": bound, "taylor_x": taylor_x}
+ALL = " all"  # how a pair names an estimator on the whole data set, as in ("RP1", "RP1 all")
+
+
+@dataclass(frozen=True)
+class Variate:
+    """One line of the zoo. `line` is pair[0] minus pair[1] of the approximated term.
+
+    `name` and `published` are empty where we know of no use; `same_as` is the line of which this
+    one is a multiple, sample by sample, though it is written differently.
+    """
+
+    line: Estimator
+    term: str  # "data + prior"
+    approximation: str  # "taylor_z", or "" for none
+    pair: tuple  # ("RP1", "CF"); "RP1 all" is RP1 on the whole data set
+    name: str = ""
+    published: str = ""
+    same_as: str = ""
+
+    def __repr__(self):
+        known = f"  [{self.name}: {self.published}]" if self.name else ""
+        return f"{self.line!r}{known}"
+
+    @property
+    def noises(self):
+        """The shares of the noise that the line can change: of "data", "q", "both" (chapter 5).
+
+        Given the data point, all methods have the same mean; given eps, drawn and whole data have.
+        A share is there if the coefficients do not cancel then.
+        """
+        given_i, given_eps, both = {}, {}, False
+        for (method, atom), coef in self.line.parts.items():
+            whole = atom.over_all_data()
+            given_i[atom] = given_i.get(atom, 0) + coef
+            given_eps[method, whole] = given_eps.get((method, whole), 0) + coef
+            both |= method != "CF" and atom != whole
+        touched = {"data": any(given_i.values()), "q": any(given_eps.values()), "both": both}
+        return tuple(share for share, touches in touched.items() if touches)
+
+    @property
+    def passes_over_data(self):
+        """Does one evaluation cost a pass over all data? Expansions in x keep moments instead."""
+        return self.approximation != "taylor_x" and any(ALL in way for way in self.pair)
+
+
+def legal(model, q, subsample=True):
+    """Every control variate of the recipe that may be written, as a list of `Variate`.
+
+    All sums of data, prior and -variational (and `one`), all approximations without parameters of
+    their own (so no relaxation or surrogate), all pairs of estimators, with subsample=True on the
+    drawn data and on all data. Legality is asked, not listed: a line is legal if it can be written. Of lines with the same parts up to sign the first
+    stays. Then one generic draw decides: a line that is zero there goes, and so does a multiple of
+    an earlier line, unless it has a name: then `same_as` says whose multiple it is.
+    """
+    known = {_unsigned(line): name for name, line in published(model, q).items()}
+    found = {}
+    for term, f in _sums(*terms(model, q)).items():
+        for approximation, approximate in APPROXIMATIONS.items():
+            ways = _ways(_written(approximate, f), q, subsample)
+            for a, b in combinations(ways, 2):
+                line = ways[a] - ways[b]
+                name = known.get(_unsigned(line), "")
+                who = PUBLISHED[name][0] if name else ""
+                new = Variate(line, term, approximation, (a, b), name, who)
+                if line.parts:
+                    found.setdefault(_unsigned(line), new)
+    return _without_copies(list(found.values()), model, q, subsample)
+
+
+def _written(write, *args):
+    """What `write` gives, or None where it may not be written."""
+    try:
+        return write(*args)
+    except ValueError:
+        return None
+
+
+def _sums(data, prior, variational):
+    """Every sum of the ELBO's parts, by name, and `one`."""
+    sums = [data, prior, variational, data + prior, data - variational, prior - variational]
+    return {repr(f): f for f in [*sums, data + prior - variational, one]}
+
+
+def _ways(f, q, subsample):
+    """{name: line} for every way to estimate f; none where f could not be written."""
+    if f is None:
+        return {}
+    on = {"": f}
+    if subsample and f.over_all_data().parts != f.parts:
+        on[ALL] = f.over_all_data()
+    written = {
+        method + data: _written(estimate, g)
+        for data, g in on.items()
+        for method, estimate in METHODS.items()
+        if method in q.methods  # `one` belongs to no family and would not complain
+    }
+    return {way: line for way, line in written.items() if line is not None}
+
+
+def _unsigned(line):
+    """A key that a line shares with its negative, and with nothing else."""
+    return frozenset(frozenset((sign * line).parts.items()) for sign in (1, -1))
+
+
+def _without_copies(variates, model, q, subsample, M=6):
+    """The variates that differ from zero and from each other at a generic w."""
+    rng = np.random.default_rng(0)
+    w = q.start() + 0.1 * rng.uniform(-1, 1, q.D)  # at q.start() more lines coincide
+    parts, A = spanned([c.line for c in variates])
+    T = evaluate(parts, draw(model, q, w, M=M, rng=rng, subsample=subsample))
+    values = A @ T.reshape(len(parts), -1)  # (variates, M D)
+    scale = np.abs(A) @ np.linalg.norm(T.reshape(len(parts), -1), axis=1)
+    size = np.linalg.norm(values, axis=1)
+    kept, directions = [], []
+    for c, value, zero in zip(variates, values, size <= 1e-9 * scale):
+        if zero:
+            continue
+        direction = value / np.linalg.norm(value)
+        close = [abs(direction @ other) > 1 - 1e-10 for other in directions]
+        if any(close) and not c.name:
+            continue
+        same_as = repr(kept[close.index(True)].line) if any(close) else ""
+        kept.append(replace(c, same_as=same_as))
+        directions.append(direction)
+    return kept
+
+
+def spanned(lines):
+    """The single estimators that occur in `lines`, as n lines, and A (L, n) with lines = A parts.
+
+    Estimators are linear, so what is measured for the parts is known for every line.
+    """
+    names = list(dict.fromkeys(part for line in lines for part in line.parts))
+    A = np.array([[line.parts.get(part, 0.0) for part in names] for line in lines])
+    return [Estimator({part: 1}) for part in names], A

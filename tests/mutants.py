@@ -64,15 +64,15 @@ MUTANTS = [
     # draws: noise, data points, what is kept
     (
         "noise shared between data points",
-        "draws",
-        "eps = rng.standard_normal((*runs, M, q.dim))",
-        "eps = np.repeat(rng.standard_normal((*runs, 1, q.dim)), M, -2)",
+        "families",
+        "return rng.standard_normal((*w.shape[:-1], M, self.dim))",
+        "return np.repeat(rng.standard_normal((*w.shape[:-1], 1, self.dim)), M, -2)",
     ),
     (
         "noise shared between runs",
-        "draws",
-        "eps = rng.standard_normal((*runs, M, q.dim))",
-        "eps = np.broadcast_to(rng.standard_normal((M, q.dim)), (*runs, M, q.dim))",
+        "families",
+        "return rng.standard_normal((*w.shape[:-1], M, self.dim))",
+        "return np.zeros((*w.shape[:-1], M, self.dim)) + rng.standard_normal((M, self.dim))",
     ),
     (
         "last data point never drawn",

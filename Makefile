@@ -1,0 +1,85 @@
+# make book    build the book                make test    test everything
+# Both make .venv first. `make help` lists the rest.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+SITE   := _build/html
+PORT   ?= 8000
+JOBS   ?= auto
+SHELL  := /bin/sh
+.DEFAULT_GOAL := help
+.PHONY: help book serve test site-test notebooks lab lock bench experiments clean distclean
+
+help:
+	@echo "make book       build the book into $(SITE), warnings are errors"
+	@echo "make serve      serve the built book on http://localhost:$(PORT)"
+	@echo "make test       lint, unit tests, every chapter executed and compared with its stored outputs"
+	@echo "make site-test  open every page of the built book in a browser (needs chromium)"
+	@echo "make notebooks  execute the chapters whose text changed; ALL=1 for every chapter"
+	@echo "make lab        Jupyter Lab on the chapters"
+	@echo "make bench      time a step against plain autograd and JAX (installs JAX); SAVE=1 for the book"
+	@echo "make experiments  the paper's table and figures; NAME=table1 RUNS=2 for a quick look"
+	@echo "make lock       renew the pins in requirements.txt from requirements.in"
+	@echo "make clean      remove what was built; make distclean removes .venv too"
+
+# The environment: made once, renewed when the pins change.
+$(READY): requirements.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "This needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1 || echo not there)."; \
+	  echo "Install one and run: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
+	  echo "'$(PYTHON)' has no venv module. On Debian or Ubuntu: apt-get install python3-venv. Then run make again."; exit 1; }
+	@echo "Setting up $(VENV) from requirements.txt (about a minute, once) ..."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt || { \
+	  echo "Installing the requirements failed; pip's own words are above. With a network, run make again;"; \
+	  echo "if it persists, make distclean and try once more."; exit 1; }
+	@touch $(READY)
+
+book: $(READY)
+	@start=$$(date +%s); \
+	$(BIN)/jupyter-book build . -W -n --keep-going --all --quiet || { \
+	  echo "The book was not built: the warnings above, counted as errors, say where."; exit 1; }; \
+	echo "Book built in $$(( $$(date +%s) - start )) s: open $(CURDIR)/$(SITE)/index.html"
+
+serve: $(READY)
+	@test -f $(SITE)/index.html || $(MAKE) book
+	@echo "The book is on http://localhost:$(PORT) (stop with Ctrl-C)"
+	@$(BIN)/python -m http.server $(PORT) --bind localhost --directory $(SITE)
+
+test: $(READY)
+	@start=$$(date +%s); \
+	$(BIN)/ruff check --output-format concise . && $(BIN)/ruff format --check . || { \
+	  echo "Lint FAILED: mend the lines above (ruff format does most); for a chapter, in its .md, then make notebooks"; exit 1; }; \
+	$(BIN)/pytest --nbval -n $(JOBS) --dist loadfile || { \
+	  echo "Tests FAILED: the report above says which; stale outputs are renewed with: make notebooks ALL=1"; exit 1; }; \
+	echo "All tests passed in $$(( $$(date +%s) - start )) s"
+
+site-test: $(READY)
+	@CVBOOK_BROWSER=required $(BIN)/pytest tests/test_site.py
+
+notebooks: $(READY)
+	@$(BIN)/python tools/notebooks.py $(if $(ALL),--all)
+
+lab: $(READY)
+	@$(BIN)/jupyter lab book/
+
+bench: $(READY)
+	@$(BIN)/python -c 'import jax' 2>/dev/null || $(BIN)/python -m pip install --quiet -e '.[bench]'
+	@$(BIN)/python -m benchmarks.steps $(if $(SAVE),--save)
+
+experiments: $(READY)
+	@$(BIN)/python -m cvlib.experiments $(or $(NAME),all) $(if $(RUNS),--runs $(RUNS))
+
+lock: $(READY)
+	@CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --upgrade --strip-extras --allow-unsafe --no-emit-index-url \
+	  --no-emit-find-links --no-emit-trusted-host --no-emit-options --output-file $(VENV)/pins.txt requirements.in
+	@{ cat $(VENV)/pins.txt; printf '\n# cvlib itself, from this folder\n-e .\n'; } > requirements.txt
+	@echo "requirements.txt holds $$(grep -c == requirements.txt) pins; run make test before you commit them"
+
+clean:
+	rm -rf _build .pytest_cache .ruff_cache book/.ruff_cache .hypothesis
+
+distclean: clean
+	rm -rf $(VENV) *.egg-info

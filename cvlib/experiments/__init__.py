@@ -1,0 +1,54 @@
+"""The paper's experiments: `python -m cvlib.experiments NAME` makes them, `load(NAME)` reads them.
+
+cells    an experiment's smallest pieces, named by their settings and seeded by their names
+tasks    what a cell computes
+plans    which cells make up a table or a figure, and what is kept of them
+store    files that are written whole or not at all
+engine   cells on all cores, or on a Dask cluster
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from .cells import Cell, cell, compute
+from .engine import run
+from .plans import PLANS
+from .store import Refused
+
+RESULTS = Path(__file__).resolve().parents[2] / "results"  # those that come with the project
+
+__all__ = ["PLANS", "RESULTS", "Cell", "Refused", "cell", "compute", "load", "run", "summary"]
+
+
+def load(name, folder=RESULTS):
+    """A stored result such as "table1", as a dictionary: settings, versions, and lists of rows."""
+    path = Path(folder) / f"{name}.json"
+    if not path.exists():
+        there = sorted(p.stem for p in Path(folder).glob("*.json"))
+        raise ValueError(
+            f"no result {name!r} in {folder}: there are {there}. "
+            f"Make it with python -m cvlib.experiments {name.split('-')[0]}"
+        )
+    return json.loads(path.read_text("utf-8"))
+
+
+def summary(elbo):
+    """What to say of the final ELBOs of some runs, None for a diverged one.
+
+    `mean` and its standard `error` are over the runs that did not diverge, `median` over all, a
+    diverged run counting as the worst. `far` counts runs that did not diverge but were thrown out:
+    more than ten interquartile ranges below the median. They are in the mean, and spoil it.
+    """
+    all_runs = np.array([-np.inf if v is None else v for v in elbo])
+    whole = all_runs[np.isfinite(all_runs)]
+    low, median, high = np.quantile(whole, [0.25, 0.5, 0.75]) if len(whole) else [np.nan] * 3
+    return {
+        "runs": len(all_runs),
+        "mean": whole.mean() if len(whole) else np.nan,
+        "error": whole.std(ddof=1) / np.sqrt(len(whole)) if len(whole) > 1 else np.nan,
+        "median": np.median(all_runs),
+        "diverged": len(all_runs) - len(whole),
+        "far": int((whole < median - 10 * (high - low)).sum()),
+    }

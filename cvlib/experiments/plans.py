@@ -1,0 +1,230 @@
+"""The paper's table and figures as lists of cells, and what is kept of the cells' results.
+
+A plan takes a `Size` and gives its cells and a function from {cell name: result} to the lists of
+rows of the final file.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from .cells import cell
+
+LR = {"ionosphere": 0.4, "australian": 0.4, "sonar": 0.2}  # Table 1's learning rates
+LINES = ("none", "S4", "S5", "S6", "S7", "c5", "c7")  # Table 1's columns
+LOOP = {"v0": 1e-3, "gamma": 0.02, "M": 10}  # the paper's settings
+BLOCK = 10  # runs of one cell
+
+
+class Size(NamedTuple):
+    """How much of an experiment to do."""
+
+    runs: int = 50
+    steps: int = 500
+    few_runs: int = 10  # for what the paper does not show: halves, v0 and gamma
+    replicas: int = 20  # of figure 1
+    samples: int = 1000
+    draws: int = 1000  # replicas of figure 5
+    many: int = 20000  # samples of figure 5
+    sets: tuple = ("ionosphere", "australian", "sonar")
+    rates: tuple = (0.025, 0.05, 0.1, 0.2, 0.4, 0.8)
+    halves: int = 6
+    v0s: tuple = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+    gammas: tuple = (0.002, 0.005, 0.02, 0.05, 0.2, 0.5)
+    Ms: tuple = (2, 5, 10, 30, 100)
+
+
+QUICK = Size(
+    runs=2, steps=40, few_runs=2, replicas=3, samples=100, draws=20, many=500,
+    sets=("australian",), rates=(0.1, 0.4), halves=1, v0s=(0.0, 1e-3), gammas=(0.5,), Ms=(2, 10),
+)  # fmt: skip
+
+
+def table1(size):
+    """Final ELBOs, the noise-free ELBO and the optimum; the same for halves of ionosphere."""
+    few = min(size.runs, size.few_runs)
+    halves = {f"ionosphere-half-{k}": LR["ionosphere"] for k in range(size.halves)}
+    lr = {data: LR[data] for data in size.sets} | halves
+    cells = {
+        (data, cvs, lr[data]): _sgd(data, cvs, lr[data], size, few if data in halves else size.runs)
+        for data in lr
+        for cvs in (("none", "S7", "c5", "c7") if data in halves else LINES)
+    }
+    paths = {(data, lr[data]): _noise_free(data, lr[data], size) for data in lr}
+    best = {data: cell("optimum", data=data) for data in lr}
+
+    def gather(results):
+        limits = _limits(paths, results)
+        for row in limits:
+            row["optimum"] = results[best[row["data"]].name]["elbo"]
+        return {"rows": _finals(cells, results), "limits": limits}
+
+    return [*sum(cells.values(), []), *paths.values(), *best.values()], gather
+
+
+def figure1(size):
+    """Trace of the gradient's variance along one run, base and S4 to S7."""
+    cells = {
+        data: cell(
+            "variance", data=data, lr=LR[data], **LOOP, steps=size.steps, replicas=size.replicas,
+            samples=size.samples,
+        )
+        for data in size.sets
+    }  # fmt: skip
+
+    def gather(results):
+        rows = [
+            {"data": data, "cvs": cvs} | _mean_and_error(trace)
+            for data, c in cells.items()
+            for cvs, trace in results[c.name]["trace"].items()
+        ]
+        return {"steps": _steps(cells.values(), results), "rows": rows}
+
+    return [*cells.values()], gather
+
+
+def figure3(size):
+    """ELBO against iteration for every estimator and rate, and for the best rate at each step."""
+    cells, paths = _rates(size)
+
+    def gather(results):
+        rows = []
+        for (data, cvs, lr), parts in cells.items():
+            elbo = sum((results[c.name]["elbo"] for c in parts), [])  # (runs, T)
+            rows.append({"data": data, "cvs": cvs, "lr": lr} | _quantiles(elbo))
+        for (data, lr), c in paths.items():
+            rows.append({"data": data, "cvs": "exact", "lr": lr, "median": results[c.name]["elbo"]})
+        return {"steps": _steps(paths.values(), results), "rows": rows + _best_rates(rows)}
+
+    return [*sum(cells.values(), []), *paths.values()], gather
+
+
+def figure4(size):
+    """Final ELBO against learning rate; the cells are those of figure 3."""
+    cells, paths = _rates(size)
+    gather = lambda results: {"rows": _finals(cells, results), "limits": _limits(paths, results)}
+    return [*sum(cells.values(), []), *paths.values()], gather
+
+
+def figure5(size):
+    """E||g||^2 against v0 for several M; the final ELBO of S7 against v0 and against gamma."""
+    few = min(size.runs, size.few_runs)
+    norms = {
+        (data, lag, M): cell(
+            "norms", data=data, lr=0.08, step=25, lag=lag, M=M, replicas=size.draws,
+            samples=size.many, low=-9, high=3, count=25,
+        )
+        for data, lag in [("toy", 0), ("ionosphere", 0), ("ionosphere", 10)]
+        for M in size.Ms
+    }  # fmt: skip
+    ends = {
+        (data, "S7", LR[data], key, value): _sgd(data, "S7", LR[data], size, few, **{key: value})
+        for data in size.sets
+        for key, values in (("v0", size.v0s), ("gamma", size.gammas))
+        for value in values
+    }
+
+    def gather(results):
+        rows = [
+            {"data": data, "lag": lag, "M": M} | results[c.name]
+            for (data, lag, M), c in norms.items()
+        ]
+        effect = _finals(ends, results)
+        for row, (*_, key, value) in zip(effect, ends):
+            row |= {"varied": key, "value": value}
+        return {"rows": rows, "effect": effect}
+
+    return [*norms.values(), *sum(ends.values(), [])], gather
+
+
+PLANS = {plan.__name__: plan for plan in (table1, figure1, figure3, figure4, figure5)}
+FULL = dict.fromkeys(PLANS, Size()) | dict.fromkeys(["figure3", "figure4"], Size(runs=20))
+
+# Cells ---------------------------------------------------------------------------------------
+
+
+def _sgd(data, cvs, lr, size, runs, **changed):
+    """The cells of all runs of one estimator at one learning rate, in blocks of runs."""
+    settings = {"data": data, "cvs": cvs, "lr": lr, **LOOP, **changed, "steps": size.steps}
+    return [
+        cell("sgd", **settings, first=first, runs=min(BLOCK, runs - first))
+        for first in range(0, runs, BLOCK)
+    ]
+
+
+def _noise_free(data, lr, size):
+    return cell("noise_free", data=data, lr=lr, steps=size.steps)
+
+
+def _rates(size):
+    """The cells of figures 3 and 4: every estimator, and no noise, at every learning rate."""
+    pairs = [(data, lr) for data in size.sets for lr in size.rates]
+    cells = {
+        (data, cvs, lr): _sgd(data, cvs, lr, size, size.runs) for data, lr in pairs for cvs in LINES
+    }
+    return cells, {pair: _noise_free(*pair, size) for pair in pairs}
+
+
+# Rows ----------------------------------------------------------------------------------------
+
+
+def _finals(cells, results):
+    """Final ELBO of every run, None where it diverged, and the steps at which runs diverged."""
+    return [
+        {
+            "data": data,
+            "cvs": cvs,
+            "lr": lr,
+            "elbo": [run[-1] for c in parts for run in results[c.name]["elbo"]],
+            "diverged": [t for c in parts for t in results[c.name]["diverged"] if t >= 0],
+        }
+        for (data, cvs, lr, *_), parts in cells.items()
+    ]
+
+
+def _limits(paths, results):
+    """Final ELBO without noise."""
+    return [
+        {"data": data, "lr": lr, "noise_free": results[c.name]["elbo"][-1]}
+        for (data, lr), c in paths.items()
+    ]
+
+
+def _steps(cells, results):
+    """The recorded steps, the same in all cells."""
+    (steps,) = {tuple(results[c.name]["steps"]) for c in cells}
+    return list(steps)
+
+
+def _quantiles(elbo):
+    """Order statistics over runs at each step; a diverged run counts as worse than all others."""
+    elbo = np.array(elbo, float)
+    ranked = np.sort(np.where(np.isnan(elbo), -np.inf, elbo), axis=0)  # (runs, T)
+    pick = lambda p: _few(ranked[round(p * (len(ranked) - 1))], 6)
+    return {"median": pick(0.5), "low": pick(0.1), "high": pick(0.9)}
+
+
+def _best_rates(rows):
+    """At each step the median of the rate that is best there, chosen in hindsight."""
+    found = []
+    for data, cvs in dict.fromkeys((row["data"], row["cvs"]) for row in rows):
+        same = [row["median"] for row in rows if (row["data"], row["cvs"]) == (data, cvs)]
+        best = np.array(same, float)  # (rates, T); None is NaN
+        found.append(
+            {"data": data, "cvs": cvs, "lr": "best", "median": _few(np.nanmax(best, 0), 6)}
+        )
+    return found
+
+
+def _mean_and_error(trace):
+    """Mean over replicas and its standard error at each step; no error where there is but one."""
+    trace = np.array(trace, float)  # (replicas, T)
+    row = {"mean": _few(trace.mean(0), 4)}
+    if len(trace) > 1:
+        row["error"] = _few(trace.std(0, ddof=1) / np.sqrt(len(trace)), 3)
+    return row
+
+
+def _few(x, digits):
+    """Plain numbers with few significant digits; None for those that are not finite."""
+    return [float(f"{v:.{digits}g}") if np.isfinite(v) else None for v in x]

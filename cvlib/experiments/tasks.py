@@ -1,0 +1,205 @@
+"""What a cell computes. Every task takes its own generator and settings and gives plain numbers.
+
+Gradients are those of ELBO / N, as in the loop; stored ELBOs are those of the whole data set.
+"""
+
+import hashlib
+from functools import cache
+
+import numpy as np
+
+from .. import combine, datasets, exact, families, models, optimize, zoo
+from ..draws import draw
+from ..estimators import evaluate
+
+RECORDS = 20  # intervals between recorded steps
+
+
+@cache
+def problem(data):
+    """Model, family and variates of a data set: a name of `datasets`, "toy", or "NAME-half-K"."""
+    if data == "toy":
+        X, y = datasets.toy()
+    elif "-half-" in data:
+        X, y = datasets.load(data.split("-half-")[0], rows=half(data))
+    else:
+        X, y = datasets.load(data)
+    model = models.logistic_regression(X, y)
+    q = families.Gaussian(model.dim)
+    return model, q, zoo.paper(model, q)
+
+
+def half(data):
+    """The rows of a random half of a data set, drawn from the name "NAME-half-K"."""
+    N = len(datasets.load(data.split("-half-")[0])[1])
+    seed = int.from_bytes(hashlib.sha256(data.encode()).digest()[:16], "big")
+    return np.sort(np.random.default_rng(seed).permutation(N)[: (N + 1) // 2])
+
+
+def variates(z, cvs):
+    """The variates named "none", "S4" ... "S7" or "c1" ... "c7", as a list."""
+    if cvs == "none":
+        return []
+    named = getattr(z, cvs)
+    return named if isinstance(named, list) else [named]
+
+
+def sgd(rng, *, data, cvs, lr, v0, gamma, M, steps, first, runs):
+    """Runs first, ..., first + runs - 1: exact ELBO at the recorded steps, step of divergence.
+
+    After a run has diverged its ELBO is None.
+    """
+    model, q, z = problem(data)
+    every = max(1, steps // RECORDS)
+    path = optimize.sgd(
+        model, q, z.h, variates(z, cvs), lr=lr, steps=steps, M=M, rng=rng, v0=v0, gamma=gamma,
+        runs=(runs,), every=every,
+    )  # fmt: skip
+    elbo = np.array([exact.elbo(model, q, w) for w in path.path])  # (T, runs)
+    lost = (path.diverged >= 0) & (path.steps[:, None] >= path.diverged)
+    return {
+        "steps": path.steps.tolist(),
+        "elbo": _round(np.where(lost, np.nan, elbo).T, 3),  # one row a run
+        "diverged": path.diverged.tolist(),
+    }
+
+
+def noise_free(rng, *, data, lr, steps):
+    """The ELBO along the path of the exact gradient; `rng` is not used."""
+    model, q, _ = problem(data)
+    path = optimize.noise_free(model, q, lr=lr, steps=steps, every=max(1, steps // RECORDS))
+    elbo = [exact.elbo(model, q, w) for w in path.path]
+    return {"steps": path.steps.tolist(), "elbo": _round(elbo, 3)}
+
+
+def optimum(rng, *, data):
+    """The best ELBO of the family; `rng` is not used."""
+    model, q, _ = problem(data)
+    return {"elbo": _round(exact.elbo(model, q, exact.optimum(model, q)), 3), "N": model.N}
+
+
+def variance(rng, *, data, lr, v0, gamma, M, steps, replicas, samples):
+    """Trace of the variance of the gradient along one run of S7, for each set of variates.
+
+    All sets see the same weights w_t. In each of `replicas` repetitions the weights a follow the
+    moving rule, from draws of its own, and the variance for given a is a quadratic form in the
+    second moments of h and C at w_t, estimated from its share of `samples` fresh draws: the spread
+    over replicas holds both errors. "best" has the best a of the pooled moments, S7's floor.
+    """
+    model, q, z = problem(data)
+    path = optimize.sgd(
+        model, q, z.h, z.S7, lr=lr, steps=steps, M=M, rng=rng, v0=v0, gamma=gamma
+    ).path  # (steps + 1, D)
+    every = max(1, steps // 50)
+    sets = {"none": 0, "S4": 4, "S5": 5, "S6": 6, "S7": 7}  # the first so many of S7
+    moments = combine.start(7, (replicas,))
+    kept, found = [], {name: [] for name in [*sets, "best"]}
+    for t, w in enumerate(path[:-1]):
+        if t % every == 0:
+            mean = exact.gradient(model, q, w) / model.N
+            S = grams(rng, model, q, z, w, replicas, samples // replicas, mean)
+            kept.append(t)
+            for name, L in sets.items():
+                part = combine.Moments(moments.CC[:, :L, :L], moments.Ch[:, :L], moments.M)
+                found[name].append(quadratic(S, combine.bayes_weights(part, v0, q.D)) / M)
+            found["best"].append([least(S.mean(0)) / M])
+        G = gradients(model, q, z, np.broadcast_to(w, (replicas, q.D)), M, rng)
+        moments = combine.update(moments, G[:, 0], G[:, 1:], gamma)
+    result = {name: _digits(np.array(v).T, 5) for name, v in found.items()}
+    return {"steps": kept, "trace": result}
+
+
+def norms(rng, *, data, lr, step, lag, M, replicas, samples, low, high, count):
+    """E||g||^2 against v0: weights from one set of M draws, the gradient from a second.
+
+    w is `step` exact steps from the start; the first set is drawn at the w of `lag` steps before.
+    v0 runs over 0 and `count` powers of ten from 10^low to 10^high. Given the weights, the second
+    expectation is a quadratic form in moments that fresh draws estimate, `samples` in all and the
+    same number for each of the `replicas` of the first set: "error" holds both errors. The median
+    is over the weights, with pooled moments.
+    """
+    model, q, z = problem(data)
+    path = optimize.noise_free(model, q, lr=lr, steps=step).path
+    now, before = path[step], path[step - lag]
+    g = exact.gradient(model, q, now) / model.N
+    S = grams(rng, model, q, z, now, replicas, samples // replicas, g)
+    G = grams(rng, model, q, z, before, replicas, M)
+    sample = combine.Moments(G[:, 1:, 1:], G[:, 1:, 0], M)
+    v0 = np.concatenate([[0.0], np.logspace(low, high, count)])
+    a = combine.bayes_weights(sample, v0[:, None], q.D)  # (V, replicas, 7)
+    mean2, pooled = (g**2).sum(), S.mean(0)
+    norm2 = mean2 + quadratic(S, a) / M  # (V, replicas)
+    return {
+        "v0": _digits(v0, 5),
+        "mean": _digits(norm2.mean(-1), 5),
+        "error": _digits(norm2.std(-1, ddof=1) / np.sqrt(replicas), 3),
+        "median": _digits(mean2 + np.median(quadratic(pooled, a), -1) / M, 5),
+        "none": _digits(mean2 + pooled[0, 0] / M, 5),
+        "best": _digits(mean2 + least(pooled) / M, 5),
+        "exact": _digits(mean2, 5),
+    }
+
+
+# Pieces --------------------------------------------------------------------------------------
+
+
+def gradients(model, q, z, w, M, rng):
+    """h and the variates of S7 at w (..., D), of ELBO / N, (..., 8, M, D)."""
+    return evaluate([z.h, *z.S7], draw(model, q, w, M, rng)) / model.N
+
+
+def grams(rng, model, q, z, w, replicas, M, mean=0.0):
+    """Means over M draws at w of G_k . G_l, G = (h - mean, c_2, ..., c_7), (replicas, 8, 8)."""
+    found = []
+    for n in _parts(replicas, max(1, 2000 // M)):  # all at once would be large
+        G = gradients(model, q, z, np.broadcast_to(w, (n, q.D)), M, rng)
+        G[:, 0] -= mean
+        G = G.reshape(n, 8, -1)
+        found.append(G @ np.swapaxes(G, -1, -2) / M)
+    return np.concatenate(found)
+
+
+def quadratic(S, a):
+    """(1, a)^T S (1, a), the second moment of h + C a: a (..., L), S (..., 1 + L or more, same)."""
+    a = np.concatenate([np.ones((*a.shape[:-1], 1)), a], -1)
+    K = a.shape[-1]
+    return ((a[..., None, :] @ S[..., :K, :K])[..., 0, :] * a).sum(-1)
+
+
+def least(S):
+    """The smallest second moment that any weights give."""
+    return quadratic(S, combine.best_weights(S[1:, 1:], S[1:, 0]))
+
+
+def _parts(total, size):
+    """total as a list of parts of at most `size`."""
+    return [size] * (total // size) + [total % size] * (total % size > 0)
+
+
+def _round(x, decimals):
+    """As plain numbers with few decimals; NaN becomes None."""
+    return _plain(np.round(np.asarray(x, float), decimals).tolist())
+
+
+def _digits(x, digits):
+    """As plain numbers with few significant digits."""
+    return _plain(np.vectorize(lambda v: float(f"{v:.{digits}g}"))(np.asarray(x, float)).tolist())
+
+
+def _plain(x):
+    if isinstance(x, list):
+        return [_plain(v) for v in x]
+    return x if np.isfinite(x) else None
+
+
+def cost(task, *, data="toy", runs=1, steps=1, cvs="S7", replicas=0, samples=0, M=10, **_):
+    """Seconds of one core, roughly."""
+    scale = {"toy": 0.1, "australian": 0.3, "sonar": 2.4}.get(data, 1.1) / 1000
+    share = {"none": 0.1, "c5": 0.2, "c7": 0.25, "S4": 0.6, "S5": 0.8, "S6": 0.9}.get(cvs, 1.0)
+    if task == "sgd":
+        return 0.1 + scale * share * runs * steps * M / 10
+    if task == "variance":
+        return scale * (steps * replicas + 5 * samples)
+    if task == "norms":
+        return scale * (replicas * M + samples) / 10
+    return 1000 * scale

@@ -1,0 +1,258 @@
+"""What goes wrong on real machines: kill -9, lost workers, full disks, spoiled or foreign files."""
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from test_experiments import tiny, tree
+
+from cvlib.experiments import Refused, engine, store
+from cvlib.experiments.__main__ import main
+
+ROOT = Path(__file__).resolve().parents[1]
+ENV = os.environ | {"PYTHONPATH": str(ROOT)}
+COMMAND = [sys.executable, "-m", "cvlib.experiments", "table1", "--quick"]
+CELLS = 15  # of the quick table
+PATIENCE = 120  # seconds before a test gives up
+
+
+def start(out, *options):
+    command = [*COMMAND, "--out", str(out), *options]
+    with open(f"{out}.log", "w") as log:  # a pipe would stay open as long as any worker lives
+        return subprocess.Popen(command, env=ENV, stdout=log, stderr=subprocess.STDOUT)
+
+
+def words(out):
+    return Path(f"{out}.log").read_text()
+
+
+def finish(process, out):
+    """Wait for the command to come to a good end."""
+    assert process.wait(timeout=PATIENCE) == 0, words(out)
+
+
+def wait_for_cells(out, count, process):
+    """Until so many cells are on disk; the command must still be at work then."""
+    limit = time.monotonic() + PATIENCE
+    while len(list((out / "cells").glob("*.json"))) < count:
+        assert process.poll() is None, words(out)
+        assert time.monotonic() < limit, "no cell was finished in time"
+        time.sleep(0.01)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """The files of a run that nothing befell, on one worker."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    main([*COMMAND[3:], "--out", str(folder), "--jobs", "1"])
+    files = tree(folder)
+    assert len(files) == CELLS + 1
+    return files
+
+
+def test_kill_9_and_go_on(tmp_path, undisturbed):
+    """Killed twice, at different moments, the same command ends with the same bytes."""
+    out = tmp_path / "out"
+    for cells in (1, 6):
+        process = start(out, "--jobs", "2")
+        wait_for_cells(out, cells, process)
+        process.kill()  # SIGKILL: nothing can be tidied up
+        assert process.wait(timeout=PATIENCE) == -signal.SIGKILL
+        kept = {name: data for name, data in tree(out).items() if name.endswith(".json")}
+        assert cells <= len(kept) <= CELLS
+        assert all(undisturbed[name] == data for name, data in kept.items())
+    finish(start(out, "--jobs", "2"), out)
+    assert f"{CELLS} of {CELLS} cells" in words(out)
+    left = {name: data for name, data in tree(out).items() if not name.endswith(".part")}
+    assert left == undisturbed
+
+
+def test_a_write_cut_short_leaves_no_result(tmp_path, monkeypatch):
+    """A process that dies between the first byte and the last leaves a .part, which is ignored."""
+    c = tiny("none")
+    path = store.cell_path(tmp_path, c)
+    script = (
+        "import os, sys; from pathlib import Path; from cvlib.experiments import store;"
+        "store.os.fsync = lambda _: os._exit(9);"
+        "store.write(Path(sys.argv[1]), {'name': 'x' * 10**6})"
+    )
+    died = subprocess.run([sys.executable, "-c", script, str(path)], env=ENV)
+    assert died.returncode == 9 and not path.exists() and list(path.parent.glob("*.part"))
+    engine.run([c], tmp_path, jobs=1, progress=False)
+    assert json.loads(path.read_text())["name"] == c.name
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    """A scheduler and two workers, each a process of its own; (address, worker processes)."""
+    pytest.importorskip("distributed", reason="Dask is not installed: pip install distributed")
+    note, processes = tmp_path / "scheduler.json", []
+
+    def launch(what, *options):
+        command = [sys.executable, "-m", f"distributed.cli.dask_{what}", "--no-dashboard", *options]
+        log = open(tmp_path / f"{what}{len(processes)}.log", "w")
+        processes.append(
+            subprocess.Popen(command, env=ENV, cwd=tmp_path, stdout=log, stderr=subprocess.STDOUT)
+        )
+        return processes[-1]
+
+    launch("scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(note))
+    limit = time.monotonic() + PATIENCE
+    while not note.exists() or not note.read_text().strip():
+        assert time.monotonic() < limit, "the scheduler did not start"
+        time.sleep(0.05)
+    address = json.loads(note.read_text())["address"]
+    workers = [launch("worker", address, "--no-nanny", "--nthreads", "1") for _ in range(2)]
+    yield address, workers
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+def test_a_cluster_that_loses_a_worker_gives_the_same_bytes(tmp_path, cluster, undisturbed):
+    from distributed import Client
+
+    address, workers = cluster
+    with Client(address) as client:
+        client.wait_for_workers(2, timeout=PATIENCE)
+    out = tmp_path / "out"
+    process = start(out, "--scheduler", address)
+    wait_for_cells(out, 2, process)
+    workers[0].kill()
+    workers[0].wait()
+    assert len(tree(out)) < CELLS, "the worker was lost too late to matter"
+    finish(process, out)
+    assert tree(out) == undisturbed
+    with Client(address) as client:
+        assert len(client.scheduler_info()["workers"]) == 1
+
+
+def test_no_scheduler_there(tmp_path, monkeypatch):
+    pytest.importorskip("distributed")
+    monkeypatch.setattr(engine, "PATIENCE", "1s")
+    with pytest.raises(SystemExit, match="no Dask scheduler answers at tcp://127.0.0.1:9"):
+        main([*COMMAND[3:], "--out", str(tmp_path), "--scheduler", "tcp://127.0.0.1:9"])
+    assert not tree(tmp_path)
+
+
+def test_without_dask(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(SystemExit, match=r"needs Dask: pip install 'cvlib-vi\[cluster\]'"):
+        main([*COMMAND[3:], "--out", str(tmp_path), "--scheduler", "tcp://127.0.0.1:9"])
+
+
+def test_a_worker_process_that_is_killed(tmp_path, monkeypatch):
+    """What the kernel does when memory runs out: a sentence, and finished cells stay."""
+    script = (
+        "import os, sys; from cvlib.experiments import engine, Refused;"
+        "from test_experiments import tiny;"
+        "engine.compute = lambda c: os.kill(os.getpid(), 9);\n"
+        "try: engine.run([tiny('none'), tiny('c5')], sys.argv[1], jobs=2, progress=False)\n"
+        "except Refused as error: print(error)"
+    )
+    env = ENV | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
+    ran = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)], env=env, capture_output=True, text=True
+    )
+    assert "a worker process was killed" in ran.stdout, ran.stderr
+
+
+# The disk ------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_in_the_middle_of_a_write(tmp_path, monkeypatch):
+    path = tmp_path / "cells" / "a.json"
+
+    def full(_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(store.os, "fsync", full)
+    with pytest.raises(Refused, match="a.json could not be written: No space left on device"):
+        store.write(path, {"name": "a"})
+    assert not tree(tmp_path)
+
+
+def test_a_real_limit_on_file_size(tmp_path):
+    """The system itself refuses to let a file grow: exit 1, one sentence, no half file."""
+    script = (
+        "import resource, sys; from cvlib.experiments.__main__ import main;"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100));"
+        "main(['table1', '--quick', '--jobs', '1', '--out', sys.argv[1]])"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)], env=ENV, capture_output=True, text=True
+    )
+    assert ran.returncode == 1 and "Stopped: " in ran.stderr and "File too large" in ran.stderr
+    assert "Traceback" not in ran.stderr and not tree(tmp_path)
+
+
+def test_a_folder_that_is_a_file(tmp_path):
+    (tmp_path / "out").write_text("mine")
+    with pytest.raises(SystemExit, match="could not be written: "):
+        main([*COMMAND[3:], "--jobs", "1", "--out", str(tmp_path / "out")])
+    assert tree(tmp_path) == {"out": b"mine"}
+
+
+# Files of others -----------------------------------------------------------------------------
+
+SPOILED = {
+    "empty": lambda text: "",
+    "cut short": lambda text: text[: len(text) // 2],
+    "no JSON": lambda text: "hello",
+    "a list": lambda text: "[]",
+    "no versions": lambda text: '{"name": "x"}',
+    "another version": lambda text: text.replace('"cvlib": "', '"cvlib": "9.'),
+    "another schema": lambda text: text.replace('"schema": 1', '"schema": 0'),
+    "another NumPy": lambda text: text.replace('"numpy": "', '"numpy": "9.'),
+    "another cell": lambda text: text.replace("cvs=none", "cvs=S4"),
+}
+SAYS = {
+    "another version": r"made with cvlib 9\..* \(now ",
+    "another schema": r"made with schema 0 \(now 1\)",
+    "another NumPy": r"made with numpy 9\.",
+    "another cell": "holds 'sgd data=toy cvs=S4",
+}
+
+
+@pytest.mark.parametrize("how", SPOILED)
+def test_a_cell_file_that_is_not_ours_is_left_alone(tmp_path, how):
+    c = tiny("none")
+    engine.run([c], tmp_path, jobs=1, progress=False)
+    path = store.cell_path(tmp_path, c)
+    path.write_text(SPOILED[how](path.read_text()))
+    before = tree(tmp_path)
+    says = SAYS.get(how, "cannot be read as a result")
+    for resume in (True, False):
+        with pytest.raises(Refused, match=f"{says}.*Nothing was overwritten: move it away"):
+            engine.run([c], tmp_path, jobs=1, resume=resume, progress=False)
+    assert tree(tmp_path) == before
+
+
+def test_a_final_file_of_another_version_stops_before_the_work(tmp_path, undisturbed, monkeypatch):
+    monkeypatch.setattr(engine, "compute", lambda c: pytest.fail("work was begun"))
+    text = undisturbed["table1-quick.json"].decode().replace('"cvlib": "', '"cvlib": "9.')
+    (tmp_path / "table1-quick.json").write_text(text)
+    with pytest.raises(SystemExit, match=r"Stopped: .*made with cvlib 9\."):
+        main([*COMMAND[3:], "--jobs", "1", "--out", str(tmp_path)])
+    assert tree(tmp_path) == {"table1-quick.json": text.encode()}
+
+
+def test_a_final_file_with_other_numbers_is_not_overwritten(tmp_path, undisturbed):
+    for name, data in undisturbed.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(data)
+    final = tmp_path / "table1-quick.json"
+    final.write_text(final.read_text().replace('"elbo": [-', '"elbo": [-1'))
+    before = tree(tmp_path)
+    with pytest.raises(SystemExit, match="differs from what this run makes"):
+        main([*COMMAND[3:], "--jobs", "1", "--out", str(tmp_path)])
+    assert tree(tmp_path) == before
+    final.unlink()
+    main([*COMMAND[3:], "--jobs", "1", "--out", str(tmp_path)])
+    assert tree(tmp_path) == undisturbed

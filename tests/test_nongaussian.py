@@ -1,0 +1,543 @@
+"""Gamma, beta, Bernoulli and categorical families and GR, against scipy, quadrature, enumeration.
+
+Means are not sampled where they can be integrated: `draw` takes noise, so a draw of quadrature
+nodes gives the exact mean of any estimator, without an error bar. The checks take the package as an
+argument, so that test_nongaussian_mutants.py can hand them copies with a bug.
+"""
+
+from itertools import product
+
+import autograd.numpy as anp
+import numpy as np
+import pytest
+from autograd import elementwise_grad, grad
+from autograd.scipy.special import betaln, gammaln, polygamma, psi
+from numpy.testing import assert_allclose
+from scipy import stats
+from scipy.special import digamma, expit, log_expit
+from scipy.special import polygamma as trigamma
+
+import cvlib
+
+SHAPES = [1e-2, 0.3, 1.0, 20.0, 1e4]
+COUNTS = np.array([3.0, 0.0, 2.0])
+
+
+# Everything below is written anew, not taken from the package.
+def log_density(family, w, z):
+    """log q_w(z) of one coordinate, w = [log a, log b]."""
+    a, b = anp.exp(w[0]), anp.exp(w[1])
+    if family == "Gamma":
+        return a * w[1] - gammaln(a) + a * z - anp.exp(w[1] + z)
+    return -a * anp.logaddexp(0, -z) - b * anp.logaddexp(0, z) - betaln(a, b)
+
+
+def transform(family, w, eps):
+    a, b = anp.exp(w[0]), anp.exp(w[1])
+    if family == "Gamma":
+        return psi(a) - w[1] + anp.sqrt(polygamma(1, a)) * eps
+    return psi(a) - psi(b) + anp.sqrt(polygamma(1, a) + polygamma(1, b)) * eps
+
+
+def log_base(family, w, eps):
+    """log qbar_w(eps): the density of z at T_w(eps) times |dT/deps|."""
+    stretch = transform(family, w, 1.0) - transform(family, w, 0.0)
+    return log_density(family, w, transform(family, w, eps)) + anp.log(stretch)
+
+
+def nodes(family, a, b, panels=80, order=24):
+    """Points z and weights of a quadrature rule for the expectation under q, scipy's density.
+
+    Panels grow with the distance from the peak, or from the kink where the tail e^(a z) ends.
+    """
+    if family == "Gamma":
+        kink, s = np.log(max(a, 1)) - np.log(b), np.sqrt(trigamma(1, a))
+        right = np.log((a + 14 * np.sqrt(a) + 45) / max(a, 1))
+    else:
+        kink, s = np.log(max(a, 1) / max(b, 1)), np.sqrt(trigamma(1, a) + trigamma(1, b))
+        right = 42 / b + 14 * min(s, 1) + 5
+    left = 42 / a + 14 * min(s, 1) + 5 * (family == "Beta")
+    away = lambda far: np.geomspace(1e-3 * min(s, 1), far, panels)
+    edges = np.concatenate([kink - away(left)[::-1], [kink], kink + away(right)])
+    x, p = np.polynomial.legendre.leggauss(order)
+    half, mid = np.diff(edges) / 2, (edges[1:] + edges[:-1]) / 2
+    z, weights = (mid[:, None] + half[:, None] * x).ravel(), (half[:, None] * p).ravel()
+    if family == "Gamma":
+        log_pdf = stats.loggamma.logpdf(z, a, loc=-np.log(b))
+    else:
+        log_pdf = a * log_expit(z) + b * log_expit(-z) - betaln(a, b)
+    weights = weights * np.exp(log_pdf)
+    keep = weights > 1e-30
+    return z[keep], weights[keep]
+
+
+def gamma_poisson(cv, q):
+    """Counts with a gamma rate, z = log rate: y z - e^z - log y!."""
+    return cv.models.Model(
+        lambda z, batch: batch[0] * z[..., 0] - anp.exp(z[..., 0]) - gammaln(batch[0] + 1),
+        q.prior(2.0, 0.5),
+        COUNTS,
+        1,
+    )
+
+
+def beta_binomial(cv, q):
+    return cv.models.Model(
+        lambda z, batch: -anp.logaddexp(0, -(2 * batch[0] - 1) * z[..., 0]),
+        q.prior(2.0, 0.5),
+        np.array([1.0, 0.0, 1.0]),
+        1,
+    )
+
+
+MODELS = {"Gamma": gamma_poisson, "Beta": beta_binomial}
+
+
+def built(cv, family, a, b):
+    q = getattr(cv.families, family)(1)
+    return MODELS[family](cv, q), q, np.log([a, b])
+
+
+def exact_terms(family, w):
+    """grad_w E_q of data, prior and log q_v, by autograd through formulas for the means."""
+
+    def means(w):
+        a, b = anp.exp(w[0]), anp.exp(w[1])
+        if family == "Gamma":  # E z, E e^z
+            return psi(a) - w[1], a / b
+        return psi(a) - psi(a + b), psi(b) - psi(a + b)  # E log x, E log(1 - x)
+
+    def data(w):
+        first, second = means(w)
+        if family == "Gamma":
+            return COUNTS.sum() * first - len(COUNTS) * second
+        return 2 * first + second
+
+    def density(a, b):
+        def value(w):
+            first, second = means(w)
+            return a * first - b * second if family == "Gamma" else a * first + b * second
+
+        return value
+
+    a, b = np.exp(w)
+    return {
+        "data": grad(data)(w), "prior": grad(density(2.0, 0.5))(w),
+        "variational": grad(density(a, b))(w),
+    }  # fmt: skip
+
+
+def at_nodes(cv, family, a, b):
+    model, q, w = built(cv, family, a, b)
+    z, p = nodes(family, a, b)
+    m, s = transform(family, w, 0.0), transform(family, w, 1.0) - transform(family, w, 0.0)
+    return model, q, w, p, cv.draw(model, q, w, eps=((z - m) / s)[:, None], subsample=False)
+
+
+def check_density(cv):
+    rng = np.random.default_rng(0)
+    for a, b in product(SHAPES, SHAPES):
+        q = cv.families.Gamma(1)
+        z = stats.loggamma.rvs(a, loc=-np.log(b), size=6, random_state=rng)
+        got = q.log_q(np.log([a, b]), z[:, None])
+        assert_allclose(got, stats.loggamma.logpdf(z, a, loc=-np.log(b)), rtol=1e-9, atol=1e-9)
+        if a >= 0.3:  # in x itself, where it does not underflow
+            x = np.exp(z)
+            assert_allclose(got, stats.gamma.logpdf(x, a, scale=1 / b) + z, rtol=1e-8, atol=1e-8)
+        q, x = cv.families.Beta(1), stats.beta.rvs(a, b, size=50, random_state=rng)
+        x = x[(x > 1e-300) & (x < 1 - 1e-12)][:6]
+        z = np.log(x) - np.log1p(-x)
+        got = q.log_q(np.log([a, b]), z[:, None])
+        want = stats.beta.logpdf(x, a, b) + np.log(x) + np.log1p(-x)
+        assert_allclose(got, want, rtol=1e-8, atol=1e-5)
+
+
+def check_entropy(cv):
+    for a, b in product(SHAPES, SHAPES):
+        w = np.log([a, b])
+        log_x = digamma(a) - np.log(b)  # the entropy of log x is that of x less E log x
+        want = stats.gamma.entropy(a, scale=1 / b) - log_x
+        assert_allclose(cv.families.Gamma(1).entropy(w), want, rtol=1e-8, atol=1e-7)
+        slopes = digamma(a) + digamma(b) - 2 * digamma(a + b)
+        want = stats.beta.entropy(a, b) - slopes
+        assert_allclose(cv.families.Beta(1).entropy(w), want, rtol=1e-8, atol=1e-7)
+
+
+def cdf(family, a, b, z):
+    """P(Z <= z). Where x underflows, F(x) = x^a times a constant, to all digits."""
+    if family == "Gamma":
+        z, log_constant = z + np.log(b), -gammaln(a + 1)
+        direct = stats.gamma.cdf(np.exp(np.minimum(z, 700)), a)
+    elif np.any(z > 0):
+        return np.where(
+            z < 0,
+            cdf(family, a, b, np.minimum(z, 0)),
+            1 - cdf(family, b, a, np.minimum(-z, 0)),
+        )
+    else:
+        direct, log_constant = stats.beta.cdf(expit(z), a, b), -np.log(a) - betaln(a, b)
+    return np.where(z < -200, np.exp(a * np.minimum(z, -200) + log_constant), direct)
+
+
+def check_sampling(cv):
+    rng = np.random.default_rng(0)
+    for a, b in [(1e-2, 3.0), (1.0, 0.2), (1e4, 1e-2), (0.5, 1e4), (1e4, 1e4), (1e-2, 1e-2)]:
+        for family in MODELS:
+            model, q, w = built(cv, family, a, b)
+            draw = cv.draw(model, q, w, M=20_000, rng=rng)
+            assert np.isfinite(draw.z).all()
+            u = cdf(family, a, b, draw.z[:, 0])
+            assert stats.kstest(u, "uniform").pvalue > 1e-7, (family, a, b)
+            assert np.unique(draw.z).size == 20_000  # nothing underflows to one value
+            eps = draw.eps[:, 0]
+            spread = [abs(e.mean()) / (e.std() / np.sqrt(e.size)) for e in (eps, eps**2 - 1)]
+            assert max(spread) < 6, (family, a, b)
+
+
+def check_score_and_base_score(cv):
+    rng = np.random.default_rng(1)
+    for family, a, b in product(MODELS, SHAPES, SHAPES):
+        model, q, w = built(cv, family, a, b)
+        draw = cv.draw(model, q, w, M=4, rng=rng)
+        for m in range(4):
+            z, eps = draw.z[m, 0], draw.eps[m, 0]
+            assert_allclose(z, transform(family, w, eps), rtol=1e-9)
+            score = grad(lambda w: log_density(family, w, z))(w)
+            assert_allclose(draw.score[m], score, rtol=1e-6, atol=1e-6)
+            base = grad(lambda w: log_base(family, w, eps))(w)
+            assert_allclose(draw.base_score[m], base, rtol=1e-6, atol=1e-6)
+
+
+def check_one_draw_of_gr(cv):
+    """f grad log qbar + grad f(T_w(eps)) by autograd through w, for two bound coordinates."""
+    f = lambda z: anp.sin(z[..., 0]) * z[..., 1] + anp.exp(0.3 * z[..., 1])
+    for family in MODELS:
+        model = cv.models.Model(lambda z, batch: f(z) * batch[0], lambda z: f(2 * z), [2.0], 2)
+        q = getattr(cv.families, family)(2)
+        w = np.array([0.4, 1.1, -0.3, 0.8])  # [log a, log b], two each
+        draw = cv.draw(model, q, w, M=3, rng=np.random.default_rng(2), subsample=False)
+        data, prior, _ = cv.terms(model, q)
+        for line, scale, stretch in [(cv.GR(data), 2, 1), (cv.GR(prior), 1, 2)]:
+            for got, eps in zip(line(draw), draw.eps):
+                T = lambda w: anp.array([transform(family, w[i::2], eps[i]) for i in (0, 1)])
+                base = lambda w: sum(log_base(family, w[i::2], eps[i]) for i in (0, 1))
+                moved = grad(lambda w: scale * f(stretch * T(w)))(w)
+                want = scale * f(stretch * T(w)) * grad(base)(w) + moved
+                assert_allclose(got, want, rtol=1e-8, atol=1e-9)
+
+
+def check_means_by_quadrature(cv):
+    """SF, GR and CF of every term have the mean that conjugate formulas give, at all shapes."""
+    for family, a, b in product(MODELS, SHAPES, [1e-2, 1.0, 30.0, 1e4]):
+        model, q, w, p, draw = at_nodes(cv, family, a, b)
+        assert_allclose(p.sum(), 1, rtol=1e-9)
+        exact = exact_terms(family, w)
+        for term in cv.terms(model, q):
+            name = next(iter(term.parts)).name
+            size = 1e-7 * (1 + np.abs(exact[name]).max())
+            for method in (cv.SF, cv.GR):
+                G = method(term)(draw)
+                assert np.isfinite(G).all()
+                spread = np.sqrt(p @ G**2)  # rounding of nodes and weights scales with this
+                assert_allclose(
+                    p @ G, exact[name], rtol=1e-7, atol=max(size, 1e-9 * spread.max()),
+                    err_msg=f"{method.__name__} {name} {family} {a} {b}",
+                )  # fmt: skip
+            if name != "data":
+                G = cv.CF(term)(draw)[0]
+                assert_allclose(G, exact[name], rtol=1e-7, atol=1e-9 * (1 + a + b))
+
+
+def check_taylor(cv):
+    """The expansion in z about the mean keeps its closed form: CF - GR and CF - SF have mean 0."""
+    for family in MODELS:
+        model, q, w, p, draw = at_nodes(cv, family, 2.0, 3.0)
+        f = cv.taylor_z(cv.terms(model, q)[0])
+        m = transform(family, w, 0.0)
+        one = lambda z: COUNTS.sum() * z - 3 * anp.exp(z)
+        if family == "Beta":
+            one = lambda z: -2 * anp.logaddexp(0, -z) - anp.logaddexp(0, z)
+        slope, bend = grad(one)(m), grad(grad(one))(m)
+        sd = lambda w: transform(family, w, 1.0) - transform(family, w, 0.0)
+        expected = lambda w: slope * transform(family, w, 0.0) + bend * sd(w) ** 2 / 2
+        assert_allclose(cv.CF(f)(draw)[0], grad(expected)(w), rtol=1e-8)
+        for c in (cv.CF(f) - cv.GR(f), cv.CF(f) - cv.SF(f)):
+            assert c.is_control_variate
+            assert_allclose(p @ c(draw), 0, atol=1e-8)
+
+
+def check_special_cases(cv):
+    """GR is SF where the transform does nothing, and RP1 where the base does not move."""
+
+    class Still(cv.families.Gamma):
+        """The identity transform: eps = z."""
+
+        def moments(self, w):
+            return np.zeros_like(w[..., :1]), np.ones_like(w[..., :1])
+
+        def moments_grad(self, w):
+            zero = np.zeros((*w.shape[:-1], 2, 1))
+            return zero, zero
+
+        def score(self, draw):
+            a, b = self.unpack(draw.w)
+            return np.concatenate(
+                [a * (draw.z + np.log(b) - digamma(a)), a - b * np.exp(draw.z)], -1
+            )
+
+    q = Still(1)
+    model = gamma_poisson(cv, q)
+    draw = cv.draw(model, q, np.log([2.0, 3.0]), M=5, rng=np.random.default_rng(0))
+    data = cv.terms(model, q)[0]
+    assert_allclose(cv.GR(data)(draw), cv.SF(data)(draw), rtol=1e-12)
+
+    q = cv.families.Gaussian(1)
+    model = cv.models.Model(model.log_lik, cv.models.GaussianPrior(), COUNTS, 1)
+    draw = cv.draw(model, q, np.array([0.3, 0.5]), M=5, rng=np.random.default_rng(0))
+    for term in cv.terms(model, q):
+        assert_allclose(cv.GR(term)(draw), cv.RP1(term)(draw), rtol=0, atol=0)
+    # and of a gamma's two parameters the rate is a fixed base's: log x = log gamma(a) - log b
+    model, q, w = built(cv, "Gamma", 2.0, 3.0)
+    draw = cv.draw(model, q, w, M=50, rng=np.random.default_rng(0))
+    assert_allclose(draw.base_score[:, 1], 0, atol=1e-12)
+    assert np.abs(draw.base_score[:, 0]).max() > 0.01
+
+
+def check_printed_formula_is_biased(cv):
+    """With the score of q in place of the base's, GR has another mean: by a full SF less a part."""
+    model, q, w, p, draw = at_nodes(cv, "Gamma", 2.0, 3.0)
+    data, exact = cv.terms(model, q)[0], exact_terms("Gamma", w)["data"]
+    right = cv.GR(data)(draw)
+    values = (cv.SF(data)(draw) / draw.score)[:, :1]
+    printed = right + values * (draw.score - draw.base_score)
+    assert_allclose(p @ right, exact, rtol=1e-7)
+    assert np.all(np.abs(p @ printed - exact) > 0.5 * np.abs(exact))
+    # the rate's base does not move: exactly twice
+    assert_allclose((p @ printed)[1], 2 * exact[1], rtol=1e-6)
+
+
+# discrete families: every mean is a finite sum
+LOGITS = np.array([[-30.0, 0.4], [2.0, 30.0], [-1.2, 0.7]])
+
+
+def own_model(cv, dim, prior):
+    c = np.arange(1.0, dim + 1)
+    lik = lambda z, batch: anp.sin(anp.sum(c * z, -1) + batch[0]) + anp.sum(z**2, -1)
+    return cv.models.Model(lik, prior, np.array([0.1, 0.9]), dim)
+
+
+def all_states(cv, name, w):
+    """Every state z with its probability, and a draw that visits each of them once."""
+    if name == "Bernoulli":
+        q, d = cv.families.Bernoulli(len(w)), len(w)
+        z = np.array(list(product([0.0, 1.0], repeat=d)))
+        p = np.prod(np.where(z == 1, expit(w), expit(-w)), -1)
+        noise = np.where(z == 1, 1.0, -1.0) * 700
+    else:
+        classes, d = 3, len(w)
+        q = cv.families.Categorical(d // classes, classes)
+        one_hot = np.eye(classes)
+        z = np.array([np.ravel(s) for s in product(one_hot, repeat=d // classes)])
+        e = np.exp(w.reshape(-1, classes) - w.reshape(-1, classes).max(-1, keepdims=True))
+        prob = (e / e.sum(-1, keepdims=True)).ravel()
+        p = np.prod(np.where(z == 1, prob, 1.0), -1)
+        noise = z * 700
+    prior = q.prior(np.linspace(-1, 1, d))
+    model = own_model(cv, d, prior)
+    eps = np.concatenate([noise, np.full_like(noise, 0.5)], -1)
+    draw = cv.draw(model, q, w, eps=eps, subsample=False)
+    assert_allclose(draw.z, z)
+    return model, q, p, z, draw
+
+
+def discrete_cases(cv):
+    for w in LOGITS:
+        yield "Bernoulli", w, *all_states(cv, "Bernoulli", w)
+    for w in [np.array([-30.0, 0.0, 30.0, 1.0, 2.0, -0.5]), np.linspace(-1, 1, 6)]:
+        yield "Categorical", w, *all_states(cv, "Categorical", w)
+
+
+def state_probability(name, w, z):
+    """P(z) by autograd-friendly formulas, (states,)."""
+    if name == "Bernoulli":
+        p = 1 / (1 + anp.exp(-w))
+        return anp.prod(z * p + (1 - z) * (1 - p), -1)
+    rows = anp.exp(anp.reshape(w, (-1, 3)))
+    p = anp.reshape(rows / anp.sum(rows, -1, keepdims=True), (-1,))
+    return anp.prod(1 - z + z * p, -1)
+
+
+def check_discrete_by_enumeration(cv):
+    for name, w, model, q, p, z, draw in discrete_cases(cv):
+        assert_allclose(p.sum(), 1)
+        assert_allclose(np.exp(q.log_q(w, z)), p, rtol=1e-10, atol=1e-300)
+        terms = (p[p > 0] * np.log(p[p > 0])).sum()
+        assert_allclose(q.entropy(w), -terms, rtol=1e-9)
+        values = {
+            "data": sum(np.array([model.log_lik(s, (y,)) for s in z]) for y in model.data[0]),
+            "prior": model.log_prior(z),
+            "variational": np.log(np.maximum(p, 1e-300)),
+        }
+        for term in cv.terms(model, q):
+            which = next(iter(term.parts)).name
+            f = values[which]
+            exact = grad(lambda w: anp.sum(state_probability(name, w, z) * f))(w)
+            for method in (cv.SF, cv.GR):
+                assert_allclose(p @ method(term)(draw), exact, rtol=1e-8, atol=1e-10)
+            if which != "data":
+                assert_allclose(cv.CF(term)(draw)[0], exact, rtol=1e-8, atol=1e-10)
+        assert_allclose(p @ cv.SF(cv.one)(draw), 0, atol=1e-12)
+
+
+def check_discrete_taylor(cv):
+    """MuProp's idea, second order: CF - SF of the expansion about the mean has mean 0."""
+    for name, _, model, q, p, _, draw in discrete_cases(cv):
+        f = cv.taylor_z(cv.terms(model, q)[0])
+        if name == "Categorical":
+            with pytest.raises(ValueError, match="depend on each other"):
+                cv.CF(f)
+            continue
+        assert_allclose(p @ (cv.CF(f) - cv.SF(f))(draw), 0, atol=1e-10)
+        assert np.abs(cv.SF(f)(draw)).max() > 1e-3
+
+
+def check_discrete_sampling(cv):
+    rng = np.random.default_rng(3)
+    w = np.array([-30.0, -1.0, 0.0, 2.0, 30.0])
+    q = cv.families.Bernoulli(5)
+    draw = cv.draw(own_model(cv, 5, q.prior(w)), q, w, M=40_000, rng=rng)
+    mean, p = draw.z.mean(0), expit(w)
+    assert np.all(np.abs(mean - p) <= 6 * np.sqrt(p * (1 - p) / 40_000) + 1e-12)
+    w = np.array([-30.0, 0.0, 30.0, 1.0, 2.0, -0.5])
+    q = cv.families.Categorical(2, 3)
+    draw = cv.draw(own_model(cv, 6, q.prior(w)), q, w, M=40_000, rng=rng)
+    assert_allclose(draw.z.reshape(-1, 2, 3).sum(-1), 1)
+    p = np.exp(w.reshape(2, 3)) / np.exp(w.reshape(2, 3)).sum(-1, keepdims=True)
+    wrong = np.abs(draw.z.mean(0) - p.ravel()) - 6 * np.sqrt(p * (1 - p) / 40_000).ravel()
+    assert np.all(wrong <= 1e-12)
+
+
+def check_batches(cv):
+    """Leading axes are independent runs: batched equals looped; data may be subsampled."""
+    rng = np.random.default_rng(4)
+    for q in [cv.families.Gamma(2), cv.families.Beta(2), cv.families.Bernoulli(2),
+              cv.families.Categorical(1, 2)]:  # fmt: skip
+        model = own_model(cv, 2, q.prior(*[np.ones(2)] * (2 if q.D == 4 else 1)))
+        data, prior, variational = cv.terms(model, q)
+        line = cv.GR(data) + cv.SF(prior) - cv.GR(variational)
+        W = rng.standard_normal((3, q.D))
+        draw = cv.draw(model, q, W, M=4, rng=rng)
+        batched = line(draw)
+        assert batched.shape == (3, 4, q.D)
+        for r in range(3):
+            one = cv.draw(model, q, W[r], eps=draw.eps[r], index=draw.index[r])
+            assert_allclose(line(one), batched[r], rtol=1e-12)
+        eps = np.repeat(draw.eps[0][:1], 2, 0)  # each data point once: the mean is the whole
+        each = cv.draw(model, q, W[0], eps=eps, index=np.array([0, 1]))
+        whole = cv.draw(model, q, W[0], eps=eps, subsample=False)
+        assert_allclose(line(each).mean(0), line(whole)[0], rtol=1e-10)
+
+
+PROPERTIES = {name[6:]: f for name, f in list(globals().items()) if name.startswith("check_")}
+
+
+@pytest.mark.parametrize("name", PROPERTIES)
+def test_property(name):
+    PROPERTIES[name](cvlib)
+
+
+def test_the_oracles_gradient_is_the_integral_of_the_density():
+    """The quadrature nodes with autograd through the density give the conjugate formulas."""
+    data = {
+        "Gamma": lambda z: 5 * z - 3 * np.exp(z),
+        "Beta": lambda z: -2 * np.logaddexp(0, -z) - np.logaddexp(0, z),
+    }
+    for family, f in data.items():
+        w = np.log([2.0, 3.0])
+        z, p = nodes(family, 2.0, 3.0)
+        by_density = grad(
+            lambda v: anp.sum(
+                p * f(z) * anp.exp(log_density(family, v, z) - log_density(family, w, z))
+            )
+        )
+        assert_allclose(by_density(w), exact_terms(family, w)["data"], rtol=1e-8)
+
+
+def test_the_optimum_of_the_conjugate_model_is_the_posterior():
+    """Gamma-Poisson: the posterior is a gamma, there the ELBO gradient is 0 for every draw..."""
+    q = cvlib.families.Gamma(1)
+    model = gamma_poisson(cvlib, q)
+    w = q.pack(2.0 + COUNTS.sum(), 0.5 + len(COUNTS))
+    data, prior, variational = cvlib.terms(model, q)
+    draw = cvlib.draw(model, q, w, M=6, rng=np.random.default_rng(0), subsample=False)
+    landing = cvlib.GR(data + prior - variational)
+    # ... up to the constant log p(x) times the base's score: subtract it
+    evidence = (
+        stats.nbinom.logpmf(COUNTS[0], 2.0, 0.5 / 1.5)
+        + stats.nbinom.logpmf(COUNTS[1], 5.0, 1.5 / 2.5)
+        + stats.nbinom.logpmf(COUNTS[2], 5.0, 2.5 / 3.5)
+    )
+    assert_allclose(landing(draw), evidence * draw.base_score, rtol=1e-7, atol=1e-9)
+
+
+def test_sgd_reaches_the_posterior():
+    q = cvlib.families.Gamma(1)
+    model = gamma_poisson(cvlib, q)
+    data, prior, variational = cvlib.terms(model, q)
+    h = cvlib.GR(data) + cvlib.CF(prior) - cvlib.CF(variational)
+    found = cvlib.optimize.sgd(
+        model, q, h, lr=0.1, steps=500, M=20, rng=np.random.default_rng(0), subsample=False
+    )
+    assert_allclose(found.path[-200:].mean(0), q.pack(7.0, 3.5), atol=0.1)
+
+
+def test_layout_and_names():
+    q = cvlib.families.Gamma(2)
+    assert repr(q) == "Gamma(2)" and q.D == 4
+    assert_allclose(q.start((3,)), np.zeros((3, 4)))
+    a, b = q.unpack(q.pack([1.0, 2.0], 3.0))
+    assert_allclose(a, [1, 2]) and assert_allclose(b, [3, 3])
+    assert repr(cvlib.families.Categorical(2, 3)) == "Categorical(2, 3)"
+    model = gamma_poisson(cvlib, cvlib.families.Gamma(1))
+    data = cvlib.terms(model, cvlib.families.Gamma(1))[0]
+    assert repr(cvlib.GR(data) - cvlib.SF(data)) == "GR(data) - SF(data)"
+
+
+@pytest.mark.parametrize(
+    "line, match",
+    [
+        (lambda q, data: cvlib.RP1(data), "RP1.data. is not possible for Gamma.1.: .* GR"),
+        (lambda q, data: cvlib.RP2(data), "not possible"),
+        (lambda q, data: cvlib.CF(data), "closed form"),
+        (lambda q, data: q.pack(-1.0, 1.0), "positive"),
+        (lambda q, data: q.check([0.0]), r"w must be \(..., 2\)"),
+        (lambda q, data: q.check([0.0, np.nan]), r"nan at \[1\]"),
+        (lambda q, data: q.check([0.0, 500.0]), "smaller step"),
+        (lambda q, data: cvlib.families.Gamma(0), "at least 1"),
+        (lambda q, data: cvlib.families.Categorical(2, 1), "2 values"),
+        (lambda q, data: cvlib.relax(data), "continuous"),
+    ],
+)
+def test_bad_input_is_named(line, match):
+    q = cvlib.families.Gamma(1)
+    data = cvlib.terms(gamma_poisson(cvlib, q), q)[0]
+    with pytest.raises(ValueError, match=match):
+        line(q, data)
+
+
+def test_one_with_a_method_the_family_lacks_is_an_error():
+    q = cvlib.families.Gamma(1)
+    draw = cvlib.draw(gamma_poisson(cvlib, q), q, q.start(), M=2, rng=np.random.default_rng(0))
+    with pytest.raises(ValueError, match="RP2 is not possible for Gamma"):
+        cvlib.RP2(cvlib.one)(draw)
+    assert_allclose((cvlib.SF(cvlib.one) - cvlib.CF(cvlib.one))(draw), draw.score)
+
+
+def test_autograd_sees_what_the_slopes_say():
+    """d log q / dz by hand, used in the base score, against autograd on the density."""
+    for family in MODELS:
+        q = getattr(cvlib.families, family)(1)
+        z = np.linspace(-3, 3, 7)[:, None]
+        w = np.array([0.3, -0.7])
+        got = q.slope(w, z)
+        assert_allclose(got, elementwise_grad(lambda z: log_density(family, w, z))(z), rtol=1e-10)

@@ -1,0 +1,421 @@
+"""Relaxation, REBAR and RELAX against quadrature, enumeration and finite differences."""
+
+from itertools import product
+
+import autograd.numpy as anp
+import numpy as np
+import pytest
+from autograd import grad
+from numpy.testing import assert_allclose
+from scipy import stats
+from scipy.special import expit, logit
+
+import cvlib
+
+T, TAU = 0.45, 0.7  # the one-coin problem E (b - t)^2, and a temperature
+
+
+def coin(cv, d=1, prior=0.3):
+    """f(b) = sum of (b - t)^2 and one product, so that coordinates interact."""
+    q = cv.families.Bernoulli(d)
+    lik = lambda z, batch: anp.sum((z - T) ** 2, -1) * batch[0] + anp.prod(1 + z, -1)
+    return cv.models.Model(lik, q.prior(np.full(d, prior)), np.array([1.0, 0.5]), d), q
+
+
+def coin_value(z):
+    """The data term of the coin by hand, for scalar z."""
+    return 1.5 * (z - T) ** 2 + 2 * (1 + z)
+
+
+def unit_rule(order=60):
+    x, p = np.polynomial.legendre.leggauss(order)
+    return (x + 1) / 2, p / 2
+
+
+def coin_nodes(w, order=60):
+    """A quadrature rule in the noise l of zeta = w + l, split where z jumps from 0 to 1.
+
+    The tails are integrated in l as well, cut where the logistic density is below rounding.
+    """
+    x, p = np.polynomial.legendre.leggauss(order)
+    edges = np.concatenate([np.linspace(-40, -w, 12), np.linspace(-w, 40, 12)[1:]])
+    half, mid = np.diff(edges) / 2, (edges[1:] + edges[:-1]) / 2
+    noise, weights = (mid[:, None] + half[:, None] * x).ravel(), (half[:, None] * p).ravel()
+    return noise, weights * stats.logistic.pdf(noise)
+
+
+def exact_relaxed(w, value, tau):
+    """d/dw of E value(sigma(zeta / tau)): the integral of the logistic density's derivative."""
+    zeta = np.linspace(w - 45, w + 45, 200_001)
+    density = stats.logistic.pdf(zeta - w)
+    slope = density * np.tanh((zeta - w) / 2)  # d/dw of the density of zeta
+    return np.trapezoid(slope * value(expit(zeta / tau)), zeta)
+
+
+def check_relaxed_means_by_quadrature(cv):
+    """SF, RP1 and GR of the relaxed coin, coupled or not, have the exact mean."""
+    model, q = coin(cv)
+    data = cv.terms(model, q)[0]
+    for w in (-2.0, 0.3, 4.0):
+        exact = exact_relaxed(w, coin_value, TAU)
+        noise, p = coin_nodes(w)
+        f = cv.relax(data, TAU)
+        eps = np.stack([noise, np.full_like(noise, 0.5)], -1)
+        draw = cv.draw(model, q, np.array([w]), eps=eps, subsample=False)
+        for method in (cv.SF, cv.RP1, cv.GR):
+            assert_allclose(p @ method(f)(draw), [exact], rtol=1e-7, atol=1e-9)
+        # not coupled: another integral, over v
+        f = cv.relax(data, TAU, coupled=False)
+        v, pv = unit_rule(80)
+        v, pv = v**3, pv * 3 * v**2  # the ends matter: zeta goes to infinity there
+        v, pv = np.concatenate([v / 2, 1 - v / 2]), np.concatenate([pv, pv]) / 2
+        z = np.repeat([0.0, 1.0], len(v))
+        eps = np.stack([np.where(z > 0, 1, -1) * (abs(w) + 1.0), np.tile(v, 2)], -1)
+        draw = cv.draw(model, q, np.array([w]), eps=eps, subsample=False)
+        assert_allclose(draw.z[:, 0], z)
+        weights = np.where(z > 0, expit(w), expit(-w)) * np.tile(pv, 2)
+        assert_allclose(weights @ cv.GR(f)(draw), [exact], rtol=2e-5)
+
+
+def check_conditional_draw_of_a_bit(cv):
+    """zeta given z has the logistic law cut at 0; its derivative is that of the formula in u."""
+    model, q = coin(cv)
+    rng = np.random.default_rng(0)
+    for w in (-30.0, -1.5, 0.2, 30.0):
+        draw = cv.draw(model, q, np.array([w]), M=40, rng=rng)
+        zeta, moved = q.zeta_given_z(draw, coupled=False)
+        b, v = draw.z, draw.eps[:, 1:]
+        assert np.all((zeta > 0) == (b > 0))
+        if abs(w) < 10:
+            place = lambda w: np.where(b > 0, 1 - expit(w) * (1 - v), (1 - v) * expit(-w))
+            assert_allclose(expit(zeta - w), place(w), rtol=1e-9)
+            at = lambda w: w + logit(place(w))
+            assert_allclose(moved, (at(w + 1e-5) - at(w - 1e-5)) / 2e-5, rtol=1e-5, atol=1e-8)
+        # coupled is the same formula with the v that gives back the zeta that made z
+        own, own_moved = q.zeta_given_z(draw, coupled=True)
+        noise = draw.eps[:, :1]
+        assert_allclose(own, w + noise)
+        v = np.where(b > 0, 1 - expit(-noise) / expit(w), 1 - expit(noise) / expit(-w))
+        assert np.all((v > -1e-12) & (v < 1))
+        eps = np.concatenate([noise, np.clip(v, 1e-300, None)], -1)
+        back = cv.draw(model, q, np.array([w]), eps=eps, index=draw.index)
+        if abs(w) < 10:
+            assert_allclose(own, q.zeta_given_z(back, coupled=False)[0], rtol=1e-7, atol=1e-9)
+        assert_allclose(own_moved, q.zeta_given_z(back, coupled=False)[1], rtol=1e-6, atol=1e-9)
+
+
+def check_v_is_uniform_and_independent(cv):
+    """The v that the coupling implies: uniform given either value of z. From the derivative:
+    moved = v e^w / (1 + v e^w) for z = 1, with the signs turned for z = 0."""
+    model, q = coin(cv)
+    w = 0.8
+    draw = cv.draw(model, q, np.array([w]), M=20_000, rng=np.random.default_rng(1))
+    moved, b = q.zeta_given_z(draw, coupled=True)[1][:, 0], draw.z[:, 0]
+    for value, sign in ((1.0, 1), (0.0, -1)):
+        m = moved[b == value]
+        v = m / (1 - m) * np.exp(-sign * w)
+        assert stats.kstest(v, "uniform").pvalue > 1e-7
+
+
+def categorical(cv, count=1, classes=3):
+    q = cv.families.Categorical(count, classes)
+    c = np.linspace(-1, 1.5, q.dim)
+    lik = lambda z, batch: anp.sin(2 * anp.sum(c * z, -1)) * batch[0] + anp.sum(z**2 * c, -1)
+    return cv.models.Model(lik, q.prior(np.zeros(q.dim)), np.array([1.0, 2.0]), q.dim), q
+
+
+def check_conditional_draw_of_a_class(cv):
+    model, q = categorical(cv, 2)
+    rng = np.random.default_rng(2)
+    w = np.array([0.5, -1.0, 0.2, 2.0, 0.0, -0.4])
+    p = np.exp(w.reshape(2, 3)) / np.exp(w.reshape(2, 3)).sum(-1, keepdims=True)
+    draw = cv.draw(model, q, w, M=20_000, rng=rng)
+    zeta, _ = q.zeta_given_z(draw, coupled=False)
+    # the winner is the winner, and the law over all z is the law of zeta: Gumbel about log p
+    assert_allclose(zeta.reshape(-1, 2, 3).argmax(-1), draw.z.reshape(-1, 2, 3).argmax(-1))
+    assert_allclose(draw.z.reshape(-1, 2, 3).argmax(-1), q.zeta(draw).reshape(-1, 2, 3).argmax(-1))
+    for k, log_p in enumerate(np.log(p).ravel()):
+        for sample in (zeta[:, k], q.zeta(draw)[:, k]):
+            assert stats.kstest(sample, stats.gumbel_r(loc=log_p).cdf).pvalue > 1e-7
+    # coupled: the clocks of this very draw, given to the formula that is not coupled
+    first = cv.draw(model, q, w, eps=draw.eps[:50], index=draw.index[:50])
+    x = np.exp(-q.zeta(first)).reshape(-1, 2, 3)
+    won = first.z.reshape(-1, 2, 3) > 0
+    E = np.where(won, x, p * (x - x.min(-1, keepdims=True))).reshape(-1, 6)
+    eps = np.concatenate([first.eps[:, :6], E], -1)
+    own, again = q.zeta_given_z(first, True), q.zeta_given_z(
+        cv.draw(model, q, w, eps=eps, index=first.index), False
+    )  # fmt: skip
+    assert_allclose(own[0], q.zeta(first))
+    for one, other in zip(own, again):
+        assert_allclose(one, other, rtol=1e-7, atol=1e-9)
+    # the derivative, by moving w with all noise and z fixed; log p moves by J_w
+    h = 1e-6
+    for j in range(6):
+        step = h * np.eye(6)[j]
+        up, down = (
+            cv.draw(model, q, w + s * step, eps=first.eps, index=first.index) for s in (1, -1)
+        )
+        if np.any(up.z != down.z):
+            continue
+        by_steps = (q.zeta_given_z(up, False)[0] - q.zeta_given_z(down, False)[0]) / (2 * h)
+        group = np.arange(6) // 3 == j // 3
+        dlogp = np.where(group, np.eye(6)[j] - p.ravel()[j], 0.0)
+        moved = q.zeta_given_z(first, False)[1]
+        assert_allclose(by_steps, moved * dlogp, rtol=1e-4, atol=1e-6)
+
+
+def z_scores(G):
+    return np.abs(G.mean(0)) / (G.std(0) / np.sqrt(len(G)) + 1e-300)
+
+
+def check_categorical_means(cv):
+    """All differences have mean zero, and a pair of classes is a coin."""
+    model, q = categorical(cv)
+    data, prior, variational = cv.terms(model, q)
+    w = np.array([0.5, -1.0, 0.2])
+    draw = cv.draw(model, q, w, M=30_000, rng=np.random.default_rng(3))
+    f = data + prior - variational
+    for coupled in (True, False):
+        relaxed = cv.relax(f, TAU, coupled=coupled)
+        for c in (cv.GR(relaxed) - cv.RP1(relaxed), cv.SF(relaxed) - cv.RP1(relaxed)):
+            assert c.is_control_variate
+            assert z_scores(c(draw)).max() < 6  # 12 scores: a false alarm once in 1e7 suites
+    # two classes: zeta_1 - zeta_0 is logistic, so the exact gradient is the coin's
+    q = cv.families.Categorical(1, 2)
+    lik = lambda z, batch: 1.5 * (z[..., 1] - T) ** 2 + 2 * (1 + z[..., 1]) + 0 * batch[0]
+    model = cv.models.Model(lik, q.prior([0.0, 0.0]), np.array([1.0]), 2)
+    f = cv.relax(cv.terms(model, q)[0], TAU)
+    draw = cv.draw(model, q, np.array([0.0, 0.3]), M=50_000, rng=np.random.default_rng(4))
+    exact = exact_relaxed(0.3, coin_value, TAU) * np.array([-1, 1])
+    for method in (cv.SF, cv.RP1, cv.GR):
+        assert z_scores(method(f)(draw) - exact).max() < 6
+
+
+def belief_network(cv, d=3, pixels=5, seed=0):
+    """Hidden bits z, pixels x ~ Bernoulli(sigma(A z + c)): one row (A_i, c_i, x_i) a pixel."""
+    rng = np.random.default_rng(seed)
+    A, c = 1.5 * rng.standard_normal((pixels, d)), 0.3 * rng.standard_normal(pixels)
+    x = (rng.uniform(size=pixels) < 0.5) * 1.0
+    lik = lambda z, batch: (
+        -anp.logaddexp(0, -(2 * batch[2] - 1) * (anp.sum(batch[0] * z, -1) + batch[1]))
+    )
+    q = cv.families.Bernoulli(d)
+    return cv.models.Model(lik, q.prior(np.zeros(d)), (A, c, x), d), q
+
+
+def elbo_gradient(model, w):
+    """By enumeration of all bits, autograd through their probabilities."""
+    z = np.array(list(product([0.0, 1.0], repeat=model.dim)))
+
+    def elbo(w):
+        p = 1 / (1 + anp.exp(-w))
+        prob = anp.prod(z * p + (1 - z) * (1 - p), -1)
+        joint = np.array([model.log_lik(s, model.data).sum() for s in z]) - model.dim * np.log(2)
+        return anp.sum(prob * (joint - anp.log(prob)))
+
+    return grad(elbo)(w)
+
+
+def lines(cv, model, q, tau=TAU):
+    """Name: ELBO gradients of the belief network with the variates of the zoo subtracted."""
+    data, prior, variational = cv.terms(model, q)
+    f = data + prior - variational
+    loose, relaxed = cv.relax(f, tau, coupled=False), cv.relax(f, tau)
+    h = cv.SF(f)
+    return {
+        "SF": h,
+        "plain": h - (cv.SF(relaxed) - cv.RP1(relaxed)),
+        "loose": h - (cv.GR(loose) - cv.RP1(loose)),
+        "REBAR": h - (cv.GR(relaxed) - cv.RP1(relaxed)),
+    }
+
+
+def check_belief_network(cv):
+    """Unbiased for the enumerated gradient, with data subsampled too; REBAR is the best of them."""
+    model, q = belief_network(cv)
+    w = np.array([0.5, -1.0, 0.3])
+    exact = elbo_gradient(model, w)
+    for subsample in (True, False):
+        draw = cv.draw(model, q, w, M=30_000, rng=np.random.default_rng(5), subsample=subsample)
+        left = {}
+        for name, line in lines(cv, model, q).items():
+            G = line(draw)
+            assert z_scores(G - exact).max() < 6, name
+            left[name] = G.var(0).sum()
+    # the conditional draw is what helps; whether v is coupled to it matters little
+    assert max(left["REBAR"], left["loose"]) < 0.1 * left["plain"] < 0.1 * left["SF"]
+
+
+def check_extreme_logits_are_finite(cv):
+    for q in (cv.families.Bernoulli(3), cv.families.Categorical(1, 3)):
+        model = cv.models.Model(
+            lambda z, b: anp.sum(z, -1) * b[0], q.prior(np.zeros(3)), np.array([1.0]), 3
+        )
+        f = sum(cv.terms(model, q)[1:], cv.terms(model, q)[0])
+        draw = cv.draw(model, q, np.array([-30.0, 0.0, 30.0]), M=2000, rng=np.random.default_rng(6))
+        for coupled in (True, False):
+            relaxed = cv.relax(f, 0.1, coupled)
+            for method in (cv.SF, cv.RP1, cv.GR):
+                assert np.isfinite(method(relaxed)(draw)).all()
+        # a bit that is sure has no noise to remove, and REBAR must not bring any back
+        line = cv.SF(f) - (cv.GR(cv.relax(f, 0.1)) - cv.RP1(cv.relax(f, 0.1)))
+        assert np.abs(line(draw)[:, 2]).max() < 1e-6 or isinstance(q, cv.families.Categorical)
+
+
+def training_cases(cv):
+    """(model, q, w, base line h, how a variate is made of a function)."""
+    model, q = belief_network(cv)
+    data = cv.terms(model, q)[0]
+    h = cv.SF(data)
+    yield (
+        model,
+        q,
+        np.array([0.5, -1.0, 0.3]),
+        h,
+        lambda s: cv.GR(cv.surrogate(data, s)) - cv.RP1(cv.surrogate(data, s)),
+    )
+    model, q = categorical(cv)
+    data2 = cv.terms(model, q)[0]
+    yield (
+        model,
+        q,
+        np.array([0.5, -1.0, 0.2]),
+        cv.SF(data2),
+        lambda s: cv.GR(cv.surrogate(data2, s)) - cv.RP1(cv.surrogate(data2, s)),
+    )
+    X = np.random.default_rng(0).standard_normal((4, 2))
+    model = cv.models.logistic_regression(X, np.array([1.0, -1.0, 1.0, 1.0]))
+    for family in ("Gaussian", "DiagonalGaussian"):
+        q = getattr(cv.families, family)(2)
+        data3 = cv.terms(model, q)[0]
+        for second in (cv.RP1, cv.RP2):
+            yield (
+                model,
+                q,
+                q.start() + 0.1,
+                cv.RP1(data3),
+                lambda s: cv.SF(cv.surrogate(data3, s)) - second(cv.surrogate(data3, s)),
+            )
+    q = cv.families.Gamma(2)
+    data4 = cv.terms(model, q)[0]
+    yield (
+        model,
+        q,
+        np.array([0.2, 0.5, 0.1, -0.3]),
+        cv.GR(data4),
+        lambda s: cv.SF(cv.surrogate(data4, s)) - cv.GR(cv.surrogate(data4, s)),
+    )
+
+
+def check_variance_gradient(cv):
+    """Against finite differences of the mean square of h - c_phi on the same draw."""
+    rng = np.random.default_rng(7)
+    for model, q, w, h, line in training_cases(cv):
+        s, phi = cv.relaxations.network(q.dim, 3, rng)
+        phi = phi + 0.3 * rng.standard_normal(phi.size)
+        draw = cv.draw(model, q, w, M=5, rng=rng)
+        fixed = dict(eps=draw.eps, index=draw.index)
+
+        def g(phi):
+            fresh = cv.draw(model, q, w, **fixed)
+            return (h - line(lambda z: s(phi, z)))(fresh)
+
+        loss = lambda phi: (g(phi) ** 2).sum(-1).mean()
+        got = cv.relaxations.variance_gradient(g(phi), s, phi, line, draw)
+        step = 1e-5
+        want = [
+            (loss(phi + step * e) - loss(phi - step * e)) / (2 * step) for e in np.eye(phi.size)
+        ]
+        assert_allclose(got, want, rtol=2e-5, atol=1e-6 * np.abs(want).max())
+
+
+def check_surrogates_have_mean_zero(cv):
+    """Any function at all, on every family: its variate has mean zero."""
+    rng = np.random.default_rng(8)
+    for model, q, w, _, line in training_cases(cv):
+        s, phi = cv.relaxations.network(q.dim, 3, rng)
+        phi = phi + rng.standard_normal(phi.size)
+        c = line(lambda z: s(phi, z))
+        assert c.is_control_variate
+        draw = cv.draw(model, q, w, M=40_000, rng=rng)
+        assert z_scores(c(draw)).max() < 6
+        assert np.abs(c(draw)).max() > 0.01
+
+
+COSTLY = ("check_categorical_means", "check_belief_network")  # last, for the mutants' sake
+PROPERTIES = {
+    name[6:]: f
+    for name, f in sorted(globals().items(), key=lambda item: item[0] in COSTLY)
+    if name.startswith("check_")
+}
+
+
+@pytest.mark.parametrize("name", PROPERTIES)
+def test_property(name):
+    PROPERTIES[name](cvlib)
+
+
+def test_training_reduces_the_variance():
+    """RELAX on the coin: stochastic steps on the one-draw gradient, then fresh draws."""
+    model, q = coin(cvlib)
+    data = cvlib.terms(model, q)[0]
+    w, rng = np.array([0.2]), np.random.default_rng(0)
+    s, phi = cvlib.relaxations.network(1, 5, rng)
+    h = cvlib.SF(data)
+    line = lambda s: cvlib.GR(cvlib.surrogate(data, s)) - cvlib.RP1(cvlib.surrogate(data, s))
+    left = lambda phi: (h - line(lambda z: s(phi, z)))(
+        cvlib.draw(model, q, w, M=20_000, rng=np.random.default_rng(1), subsample=False)
+    ).var()
+    before = left(phi)
+    for _ in range(400):
+        draw = cvlib.draw(model, q, w, M=1, rng=rng, subsample=False)
+        g = (h - line(lambda z: s(phi, z)))(draw)
+        phi = phi - 0.02 * cvlib.relaxations.variance_gradient(g, s, phi, line, draw)
+    assert left(phi) < 0.2 * before
+
+
+def test_the_network_starts_as_the_zero_function():
+    s, phi = cvlib.relaxations.network(3, 4, np.random.default_rng(0))
+    assert_allclose(s(phi, np.ones((5, 3))), np.zeros(5))
+    assert phi.shape == (3 * 4 + 4 + 4,)
+    assert np.abs(s(phi + 1, np.ones((5, 3)))).min() > 0.1
+
+
+def test_a_relaxation_approaches_the_bit_as_it_cools():
+    q = cvlib.families.Bernoulli(1)
+    assert_allclose(q.squash(np.array([-1.0, 2.0]), 0.01), [0, 1], atol=1e-12)
+    q = cvlib.families.Categorical(1, 3)
+    assert_allclose(q.squash(np.array([-1.0, 2.0, 0.5]), 0.01), [0, 1, 0], atol=1e-12)
+
+
+def test_names():
+    model, q = coin(cvlib)
+    data = cvlib.terms(model, q)[0]
+    f = cvlib.relax(data, 0.5)
+    assert repr(cvlib.GR(f) - cvlib.RP1(f)) == "GR(relax(data, 0.5)) - RP1(relax(data, 0.5))"
+
+
+@pytest.mark.parametrize(
+    "line, match",
+    [
+        (lambda data: cvlib.RP1(data), "RP1.data. is not possible for Bernoulli"),
+        (lambda data: cvlib.relax(data, 0.0), "temperature"),
+        (lambda data: cvlib.CF(cvlib.relax(data)), "closed form"),
+        (lambda data: cvlib.RP2(cvlib.relax(data)), "SF or RP1 or GR"),
+        (lambda data: cvlib.relax(cvlib.taylor_z(data)), "is none"),
+        (lambda data: cvlib.relax(cvlib.one), "'one' is none"),
+        (lambda data: cvlib.surrogate(cvlib.one, lambda z: z), "belongs to none"),
+        (lambda data: cvlib.SF(data) - cvlib.RP1(cvlib.relax(data)), "neither a control variate"),
+        (
+            lambda data: cvlib.relaxations.variance_gradient(
+                0, None, 0, lambda s: cvlib.SF(data), None
+            ),
+            "control variate",
+        ),
+    ],
+)
+def test_bad_input_is_named(line, match):
+    model, q = coin(cvlib)
+    with pytest.raises(ValueError, match=match):
+        line(cvlib.terms(model, q)[0])

@@ -1,0 +1,127 @@
+"""The built book in a real browser: every page, and proof that each check can fail.
+
+Without a browser or a built book the tests are skipped and say why; with CVBOOK_BROWSER=required
+(as in CI) a missing browser fails, and a missing or old book is built first.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import sitecheck  # tools/sitecheck.py
+
+ROOT = Path(__file__).resolve().parents[1]
+SITE = ROOT / "_build/html"
+REQUIRED = os.environ.get("CVBOOK_BROWSER") == "required"
+pytestmark = pytest.mark.site
+
+
+def missing(reason):
+    (pytest.fail if REQUIRED else pytest.skip)(reason)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if not sitecheck.chromium():
+        missing("no browser: install chromium to open the pages as a reader does")
+    with sitecheck.browser() as opened:
+        yield opened
+
+
+def newest(*patterns):
+    return max((p.stat().st_mtime for pattern in patterns for p in ROOT.glob(pattern)), default=0)
+
+
+@pytest.fixture(scope="module")
+def site():
+    sources = newest("book/[!.]*.*", "book/_static/*", "_*.yml", "cvlib/*.py", "tools/booksite.py")
+    if newest("_build/html/index.html") < sources:
+        if not REQUIRED:
+            pytest.skip("the built book is missing or older than its sources: run make book")
+        program = Path(sys.executable).with_name("jupyter-book")
+        subprocess.run([program, "build", ".", "-W", "-n", "--all", "-q"], cwd=ROOT, check=True)
+    return SITE
+
+
+def test_every_page(browser, site):
+    pages = sitecheck.pages(site)
+    found = {str(p.relative_to(site)): sitecheck.check_page(browser, p, site) for p in pages}
+    assert len(pages) >= len(list(ROOT.glob("book/*.md")))
+    assert not {page: problems for page, problems in found.items() if problems}
+
+
+def test_search_finds_a_word_of_a_chapter(browser, site):
+    assert "02-one-control-variate.html" in sitecheck.search(browser, site, "variate")
+    assert sitecheck.search(browser, site, "xylophonist") == set()
+
+
+def test_dark_mode_switches(browser, site):
+    page = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme="light")
+    page.goto((site / "book/intro.html").resolve().as_uri())
+    paper = lambda: page.evaluate("getComputedStyle(document.body).backgroundColor")
+    seen = {paper()}
+    for _ in range(3):  # the button goes round light, dark and the system's choice
+        page.locator(".theme-switch-button:visible").first.click()
+        seen.add(paper())
+    page.close()
+    assert len(seen) == 2
+
+
+# Each check, on a page broken on purpose --------------------------------------------------------
+
+DOT = "data:image/gif;base64,R0lGODlhAQABAAAAACwAAAAAAQABAAA="
+GOOD = f"""<!doctype html><html lang="en"><head><title>t</title>
+<script>window.MathJax = {{}};</script><script defer src="tex-svg-full.js"></script></head>
+<body><h1 id="top">Good</h1> <a href="#top">up</a> <a href="good.html#top">self</a>
+<span class="math">\\(x^2\\)</span> <pre>\\(code\\)</pre>
+<img alt="A dot." src="{DOT}"></body></html>"""
+DEFECTS = {  # what is added to the good page, and what must be found
+    '<img alt="x" src="https://example.org/x.png">': "request outside the site",
+    '<img alt="x" src="missing.png">': "failed request: missing.png",
+    "<script>throw new Error('ours')</script>": "uncaught error: ours",
+    '<span class="math mathjax_ignore">\\(x\\)</span>': "raw TeX: ",
+    '<p class="mathjax_ignore">so \\(x\\) it is</p>': "raw TeX or markup: so",
+    "<p>see {eq}`eq:one`</p>": "raw TeX or markup: see",
+    '<span class="math">\\(x^1^2\\)</span>': "equation with an error: Double exponent",
+    '<span class="math">\\(\\nosuch x\\)</span>': "equation with an unknown command",
+    '<div style="width: 2000px">wide</div>': "wider than the screen at 1280 px",
+    '<div style="width: 700px">wide</div>': "wider than the screen at 390 px",
+    '<details><div style="width: 700px">wide</div></details>': "wider than the screen at 390 px",
+    '<a href="gone.html">gone</a>': "link to a missing page: gone.html",
+    '<a href="#gone">gone</a>': "link to a missing anchor: good.html#gone",
+    f'<img src="{DOT}">': "picture without alt text",
+    f'<img alt="../_images/a.png" src="{DOT}">': "picture without alt text",
+}
+
+
+@pytest.fixture(scope="module")
+def workshop(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site")
+    package = Path(find_spec("sphinx-mathjax-offline").submodule_search_locations[0])
+    shutil.copy(package / "static/mathjax/tex-svg-full.js", folder)
+    return folder
+
+
+def problems_of(browser, folder, html):
+    sitecheck.anchors.cache_clear()
+    (folder / "good.html").write_text(html)
+    return sitecheck.check_page(browser, folder / "good.html", folder)
+
+
+def test_a_good_page_has_no_problem(browser, workshop):
+    assert problems_of(browser, workshop, GOOD) == []
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_a_defect_is_found(browser, workshop, defect):
+    found = problems_of(browser, workshop, GOOD.replace("</body>", defect + "</body>"))
+    assert any(problem.startswith(DEFECTS[defect]) for problem in found), found
+
+
+def test_a_redirect_to_nowhere_is_found(browser, workshop):
+    html = '<meta http-equiv="Refresh" content="0; url=gone.html" />'
+    assert problems_of(browser, workshop, html) == ["link to a missing page: gone.html"]

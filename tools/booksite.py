@@ -1,0 +1,96 @@
+"""Sphinx extension of the book: MathJax inside the site, chapter numbers from file names.
+
+- One file of the pinned PyPI package sphinx-mathjax-offline goes to _static/mathjax/, so that
+  equations are set without a network. (Its name has hyphens, hence find_spec, not import.)
+- Chapter `book/08-best-weights` is chapter 8, whatever the table of contents holds before it; its
+  equations, theorems and figures are 8.1, 8.2 ...
+- Docstrings are plain text (C^T h, |L_ii|, f(*args)), not markup; the API page shows them so.
+- Scripts that serve live kernels from other sites are left out of the pages.
+"""
+
+import re
+import shutil
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from docutils import nodes
+from sphinx.environment.collectors.toctree import TocTreeCollector
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the API page shows this tree's cvlib
+
+number_figures = TocTreeCollector.assign_figure_numbers  # Sphinx calls it after numbering sections
+
+
+def copy_mathjax(app):
+    """Put the one file of MathJax that pages load into the site."""
+    if app.builder.format != "html":
+        return
+    package = Path(find_spec("sphinx-mathjax-offline").submodule_search_locations[0])
+    target = Path(app.outdir, "_static", app.config.mathjax_path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(package / "static" / app.config.mathjax_path, target)
+
+
+def number_by_file_name(collector, env):
+    """Give each chapter the number in its file name, then number equations and figures."""
+    for page, numbers in env.toc_secnumbers.items():
+        if named := re.match(r"(\d+)-", Path(page).name):
+            number = (int(named[1]),)
+            numbers[""] = number
+            env.titles[page]["secnumber"] = number
+            for reference in env.tocs[page].findall(nodes.reference):
+                if reference.get("secnumber"):
+                    reference["secnumber"] = number
+    return number_figures(collector, env)
+
+
+def drop_thebe(app, page, template, context, doctree):
+    """Jupyter Book always loads sphinx-thebe, whose scripts name an outside address: drop them."""
+    for kind in "script_files", "css_files":
+        files = context.get(kind, [])
+        context[kind] = [f for f in files if "thebe" not in f"{f.filename} {f.attributes}".lower()]
+    body = context.get("body", "")
+    context["body"] = re.sub(
+        r'<script type="text/x-thebe-config">.*?</script>', "", body, flags=re.S
+    )
+
+
+def as_written(line):
+    """A line of plain text as markup that shows it unchanged; `x` is code, as in Markdown."""
+    parts = re.split(r"`+([^`]+)`+", line)  # words, code, words, ...
+    parts[::2] = [re.sub(r"([\\*|_])", r"\\\1", words) for words in parts[::2]]
+    parts[1::2] = [f"``{code}``" for code in parts[1::2]]
+    return "".join(parts)
+
+
+def plain_text(app, what, name, obj, options, lines):
+    """Show a docstring as written: paragraphs as text, indented ones as code."""
+    paragraphs = re.split(r"\n\s*\n", "\n".join(lines).strip("\n"))
+    lines.clear()
+    for paragraph in paragraphs:
+        if re.search(r"^ ", paragraph, re.M) and not paragraph.startswith("- "):
+            lines += ["::", "", *("    " + line for line in paragraph.split("\n")), ""]
+        else:
+            lines += [*map(as_written, paragraph.split("\n")), ""]
+
+
+def skip_aliases(app, what, name, obj, skip, options):
+    """Fields of a NamedTuple have no words of their own to show."""
+    return True if str(getattr(obj, "__doc__", "")).startswith("Alias for field") else None
+
+
+def drop_source_maps(app, error):
+    """They serve the theme's developers and are a fifth of the site."""
+    for path in Path(app.outdir).rglob("*.map"):
+        path.unlink()
+
+
+def setup(app):
+    app.connect("autodoc-process-docstring", plain_text)
+    app.connect("autodoc-skip-member", skip_aliases)
+    TocTreeCollector.assign_figure_numbers = number_by_file_name
+    app.connect("builder-inited", copy_mathjax)
+    app.connect("html-page-context", drop_thebe, priority=900)
+    app.connect("build-finished", drop_source_maps)
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
