@@ -92,9 +92,7 @@ def jax_way(p):
     per_sample = jax.vmap(jax.jacrev(lines), (None, None, 0, 0, 0, 0))
     L = len(p.names) - 1
 
-    def gradient(w, eps, index, CC, Ch, seen):
-        x, label = X[index], y[index]
-        k = (label > 0).astype(int)
+    def gradient(w, eps, x, label, k, CC, Ch, seen):
         G = jnp.swapaxes(per_sample(w, w, eps, x, label, k), 0, 1)  # (lines, M, D)
         h, C = G[0], G[1:]
         if not L:
@@ -106,27 +104,27 @@ def jax_way(p):
         return (h + jnp.tensordot(a, C, 1)).mean(0), G, CC, Ch, (1 - GAMMA) * (seen + p.samples)
 
     if p.runs:
-        gradient = jax.vmap(gradient, (0, 0, 0, 0, 0, None))
+        gradient = jax.vmap(gradient, (0, 0, 0, 0, 0, 0, 0, None))
 
-    def own_noise(key, w, CC, Ch, seen):
+    def looked_up(index):
+        return X[index], y[index], (y[index] > 0).astype(int)
+
+    @jax.jit  # a program of its own: in one with the gradient, JAX 0.10 deadlocks on two cores
+    def noise(key):
         key, one, two = jax.random.split(key, 3)
         eps = jax.random.normal(one, p.eps.shape)
-        index = jax.random.randint(two, p.index.shape, 0, p.model.N)
-        return key, gradient(w, eps, index, CC, Ch, seen)
+        return key, eps, *looked_up(jax.random.randint(two, p.index.shape, 0, p.model.N))
 
-    state = [jnp.asarray(a) for a in (p.w, p.state.CC, p.state.Ch)]
-    own_noise, given_noise = jax.jit(own_noise), jax.jit(gradient)
-    keys = [jax.random.key(0)]
+    gradient = jax.jit(gradient)
+    w, CC, Ch = (jnp.asarray(a) for a in (p.w, p.state.CC, p.state.Ch))
+    keys, given = [jax.random.key(0)], (jnp.asarray(p.eps), *looked_up(p.index))
 
     def step():
-        keys[0], out = own_noise(keys[0], *state, p.state.M)
-        return jax.block_until_ready(out)
-
-    eps, index = jnp.asarray(p.eps), jnp.asarray(p.index)
+        keys[0], *drawn = noise(keys[0])
+        return jax.block_until_ready(gradient(w, *drawn, CC, Ch, p.state.M))
 
     def on_given():
-        out = given_noise(state[0], eps, index, state[1], state[2], p.state.M)
-        return jax.block_until_ready(out)
+        return jax.block_until_ready(gradient(w, *given, CC, Ch, p.state.M))
 
     return step, on_given
 

@@ -138,10 +138,11 @@ def legal(model, q, subsample=True):
     """Every control variate of the recipe that may be written, as a list of `Variate`.
 
     All sums of data, prior and -variational (and `one`), all approximations without parameters of
-    their own (so no relaxation or surrogate), all pairs of estimators, with subsample=True on the
-    drawn data and on all data. Legality is asked, not listed: a line is legal if it can be written. Of lines with the same parts up to sign the first
-    stays. Then one generic draw decides: a line that is zero there goes, and so does a multiple of
-    an earlier line, unless it has a name: then `same_as` says whose multiple it is.
+    their own (so no relaxation or surrogate), all pairs of estimators; with subsample=True on the
+    drawn data and on all data. Legality is asked, not listed: a line is legal if it can be
+    written. Of lines with the same parts up to sign the first stays. Then one generic draw decides:
+    a line that is zero there goes, and so does a multiple of an earlier line, unless it has a name:
+    then `same_as` says whose multiple it is.
     """
     known = {_unsigned(line): name for name, line in published(model, q).items()}
     found = {}

@@ -438,6 +438,24 @@ def check_batches(cv):
         assert_allclose(line(each).mean(0), line(whole)[0], rtol=1e-10)
 
 
+def check_taylor_x(cv):
+    """Wang's variate needs no Gaussian: over all data points, drawn and whole agree exactly."""
+    rng = np.random.default_rng(5)
+    model = cv.models.logistic_regression(rng.standard_normal((4, 2)), np.array([1.0, -1, 1, 1]))
+    for family in ("Gamma", "Beta", "Bernoulli"):
+        q = getattr(cv.families, family)(2)
+        f = cv.taylor_x(cv.terms(model, q)[0])
+        c = cv.GR(f) - cv.GR(f.over_all_data())
+        one = cv.draw(model, q, q.start() + 0.3, M=1, rng=rng).eps
+        every = cv.draw(model, q, q.start() + 0.3, eps=np.repeat(one, 4, 0), index=np.arange(4))
+        assert_allclose(c(every).mean(0), 0, atol=1e-12)
+        assert np.abs(c(every)).max() > 1e-3
+        for wrong in (lambda: cv.CF(cv.bound(cv.terms(model, q)[0]))(every),
+                      lambda: cv.exact.elbo(model, q, q.start())):  # fmt: skip
+            with pytest.raises(ValueError, match="needs a Gaussian family"):
+                wrong()
+
+
 PROPERTIES = {name[6:]: f for name, f in list(globals().items()) if name.startswith("check_")}
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from urllib.parse import unquote, urldefrag, urljoin, urlparse
 
 WIDTHS = 1280, 390  # a laptop and a phone
+PATIENCE = 120_000  # milliseconds: a busy machine is not a broken page
 FLAGS = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync --disable-dev-shm-usage"
@@ -132,7 +133,7 @@ def check_page(opened, html, site):
         page.on("request", on_request)
         page.on("requestfailed", on_failure)
         page.on("pageerror", lambda error: found.append(f"uncaught error: {error}"))
-        page.goto(html.resolve().as_uri(), wait_until="load")
+        page.goto(html.resolve().as_uri(), wait_until="load", timeout=PATIENCE)
         found += page.evaluate(MATHS)
         page.evaluate(UNFOLD)
         found += page.evaluate(OVERFLOW)
@@ -145,6 +146,7 @@ def check_page(opened, html, site):
 def search(opened, site, word):
     """The pages that the site's own search finds for a word."""
     page = opened.new_page()
+    page.set_default_timeout(PATIENCE)
     page.goto(f"{(site / 'search.html').resolve().as_uri()}?q={word}", wait_until="load")
     page.wait_for_function(
         "() => /found|did not match/i.test(document.querySelector('#search-results')?.innerText)"

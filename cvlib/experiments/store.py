@@ -2,7 +2,6 @@
 
 import json
 import os
-import platform
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -20,7 +19,7 @@ def versions():
     from .. import __version__
 
     packages = {name: version(name) for name in ("numpy", "scipy", "autograd")}
-    return {"schema": SCHEMA, "cvlib": __version__, "python": platform.python_version(), **packages}
+    return {"schema": SCHEMA, "cvlib": __version__, **packages}
 
 
 def dumps(content):
