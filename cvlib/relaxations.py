@@ -29,8 +29,7 @@ def relax(f, tau=0.5, coupled=True):
             raise ValueError(f"relax takes terms such as data + prior; '{atom.name}' is none")
         if not hasattr(atom.q, "squash"):
             raise ValueError(f"relax is for a discrete q; {atom.q!r} is continuous: use RP1 or GR")
-    how = f", {tau:g}" + ", coupled=False" * (not coupled)
-    return f.map(lambda atom: Free(f"relax({atom.name}{how})", atom, _relaxed(atom, tau), coupled))
+    return f.map(lambda atom: _relaxed(atom, tau, coupled))
 
 
 def surrogate(f, function, coupled=True):
@@ -55,11 +54,14 @@ class Free(Atom):
     direct = True
     trained = False  # does s depend on weights phi?
 
-    def __init__(self, name, like, function, coupled):
-        super().__init__(name, like.model, like.q)
-        self.function, self.coupled = function, coupled
+    def __init__(self, name, like, function, coupled, target=None, on_all_data=None):
+        super().__init__(name, like.model, like.q, target)
+        self.function, self.coupled, self.on_all_data = function, coupled, on_all_data
         self.discrete = hasattr(like.q, "zeta")
         self.methods = ("SF", "RP1", "GR") if self.discrete else like.q.methods[:-1]
+
+    def over_all_data(self):
+        return self.on_all_data() if self.on_all_data else self
 
     def estimate(self, draw, method):
         """s(points) score + pull(grad s(points)), (..., M, D)."""
@@ -100,8 +102,17 @@ class Free(Atom):
         return draw.z, draw.base_score if method == "GR" else None, pull1
 
 
-def _relaxed(atom, tau):
-    return lambda draw: lambda zeta: atom.function(draw, 0)(draw.q.squash(zeta, tau))
+def _relaxed(atom, tau, coupled):
+    """f(squash(zeta)) for f the atom's function, on the data that the atom sees."""
+    how = f", {tau:g}" + ", coupled=False" * (not coupled)
+    return Free(
+        f"relax({atom.name}{how})",
+        atom,
+        lambda draw: lambda zeta: atom.function(draw, 0)(draw.q.squash(zeta, tau)),
+        coupled,
+        target=f"relax({atom.target}{how})",
+        on_all_data=lambda: _relaxed(atom.over_all_data(), tau, coupled),
+    )
 
 
 def _check(who, f):

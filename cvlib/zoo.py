@@ -14,6 +14,7 @@ from .approximations import bound, taylor_x, taylor_z
 from .draws import draw
 from .estimators import CF, GR, RP1, RP2, SF, Estimator, evaluate
 from .integrands import one, terms
+from .relaxations import relax
 
 
 def paper(model, q):
@@ -68,6 +69,7 @@ PUBLISHED = {  # name: who, and the line as a function of the three terms
         "Paisley et al. 2012",
         lambda f, p, v: CF(bound(f + p)) - SF(bound(f + p)),
     ),
+    "REBAR": ("Tucker et al. 2017", lambda f, p, v: GR(relax(f + p)) - RP1(relax(f + p))),
     "joint": (  # there with the expansion at older weights, so that a step needs no pass over data
         "Wang, Geffner and Domke 2024",
         lambda f, p, v: RP1(taylor_z(f)) - CF(taylor_z(f).over_all_data()),
@@ -88,7 +90,9 @@ def published(model, q):
 # Every legal line ----------------------------------------------------------------------------
 
 METHODS = {"SF": SF, "RP1": RP1, "RP2": RP2, "GR": GR, "CF": CF}
-APPROXIMATIONS = {"": lambda f: f, "taylor_z": taylor_z, "bound": bound, "taylor_x": taylor_x}
+APPROXIMATIONS = {
+    "": lambda f: f, "taylor_z": taylor_z, "bound": bound, "taylor_x": taylor_x, "relax": relax,
+}  # fmt: skip
 ALL = " all"  # how a pair names an estimator on the whole data set, as in ("RP1", "RP1 all")
 
 
@@ -137,12 +141,12 @@ class Variate:
 def legal(model, q, subsample=True):
     """Every control variate of the recipe that may be written, as a list of `Variate`.
 
-    All sums of data, prior and -variational (and `one`), all approximations without parameters of
-    their own (so no relaxation or surrogate), all pairs of estimators; with subsample=True on the
-    drawn data and on all data. Legality is asked, not listed: a line is legal if it can be
-    written. Of lines with the same parts up to sign the first stays. Then one generic draw decides:
-    a line that is zero there goes, and so does a multiple of an earlier line, unless it has a name:
-    then `same_as` says whose multiple it is.
+    All sums of data, prior and -variational (and `one`), all approximations that need nothing more
+    (a relaxation at its usual temperature, no surrogate), all pairs of estimators; with
+    subsample=True on the drawn data and on all data. Legality is asked, not listed: a line is legal
+    if it can be written. Of lines with the same parts up to sign the first stays. Then one generic
+    draw decides: a line that is zero there goes, and so does a multiple of an earlier line, unless
+    it has a name: then `same_as` says whose multiple it is.
     """
     known = {_unsigned(line): name for name, line in published(model, q).items()}
     found = {}
@@ -184,7 +188,8 @@ def _ways(f, q, subsample):
         method + data: _written(estimate, g)
         for data, g in on.items()
         for method, estimate in METHODS.items()
-        if method in q.methods  # `one` belongs to no family and would not complain
+        # `one` belongs to no family and would not complain
+        if method in q.methods or all(atom.direct for atom in g.parts)
     }
     return {way: line for way, line in written.items() if line is not None}
 

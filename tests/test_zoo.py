@@ -219,7 +219,12 @@ def test_other_families_join_by_themselves():
         model = cv.models.Model(lik, lambda z: -0.5 * anp.sum(z**2, -1), (X, y), q.dim)
         variates = cv.zoo.legal(model, q)
         assert any(c.name == "score" for c in variates)
-        assert not any("RP" in "".join(c.pair) for c in variates)
+        assert {c.approximation for c in variates if "RP" in "".join(c.pair)} <= {"relax"}
+        relaxed = [c for c in variates if c.approximation == "relax"]
+        assert bool(relaxed) == hasattr(q, "squash")
+        assert sum(c.name == "REBAR" for c in variates) == bool(relaxed)
+        if relaxed:  # on the drawn data and on all data, as every other approximation
+            assert {"GR", "RP1", "RP1 all"} <= {way for c in relaxed for way in c.pair}
         w = q.start() + 0.3 * rng.uniform(-1, 1, q.D)
         draw = cv.draw(model, q, w, M=20_000, rng=rng)
         C = cv.evaluate([c.line for c in variates], draw)
@@ -271,13 +276,13 @@ def test_published_variates():
 
 def test_names_that_a_model_or_family_does_not_allow():
     _, model, q, _ = problem("poisson", "Gaussian")
-    assert set(cv.zoo.PUBLISHED) - set(cv.zoo.published(model, q)) == {"Paisley, bound"}
+    assert set(cv.zoo.PUBLISHED) - set(cv.zoo.published(model, q)) == {"Paisley, bound", "REBAR"}
     _, model, q, _ = problem("curved", "Gaussian")  # a prior of its own, no GLM
     missing = set(cv.zoo.PUBLISHED) - set(cv.zoo.published(model, q))
-    assert missing == {"c2", "c5", "c6", "Paisley, bound"}
+    assert missing == {"c2", "c5", "c6", "Paisley, bound", "REBAR"}
     _, model, q, _ = problem("logistic", "DiagonalGaussian")
     listed = {c.name: c for c in cv.zoo.legal(model, q) if c.name}
-    assert set(cv.zoo.PUBLISHED) - set(listed) == {"c3", "c4"}  # zero: the two roots are one
+    assert set(cv.zoo.PUBLISHED) - set(listed) == {"c3", "c4", "REBAR"}  # c3, c4: the roots are one
     assert listed["c6"].same_as == repr(listed["c5"].line)
 
 
