@@ -2,7 +2,7 @@
 
 The families of `nongaussian` are offered here too.
 
-The pull-back of u = grad_z f(z) to w is written by hand, once per transform, for several lines at a
+The pull-back of u = grad_z f(z) to w is written by hand, once per transform, for all samples at a
 time: autograd through w, sample by sample, is many times slower. Arrays are (..., M, d); the
 leading axes are independent runs.
 """
