@@ -3,14 +3,11 @@
 `pytest -s tests/test_nongaussian_mutants.py` prints the table: bug, first check that saw it.
 """
 
-import importlib
-import sys
-
 import numpy as np
 import pytest
 import test_nongaussian
 import test_relaxations
-from test_mutants import copy_with_bug
+from test_mutants import copy_with_bug, first_alarm
 
 # (name, module, what stands in its source exactly once, what the bug makes of it)
 FAMILY_MUTANTS = [
@@ -225,24 +222,6 @@ RELAXATION_MUTANTS = [
 
 MUTANTS = FAMILY_MUTANTS + RELAXATION_MUTANTS
 FAMILIES, RELAXATIONS = test_nongaussian.PROPERTIES, test_relaxations.PROPERTIES
-
-
-def first_alarm(folder, checks):
-    """Import the copy in `folder` and name the first check that it fails, or None."""
-    sys.path.insert(0, str(folder))
-    importlib.invalidate_caches()
-    try:
-        package = importlib.import_module("mutated")
-        for name, check in checks.items():
-            try:
-                check(package)
-            except AssertionError:  # a number is wrong; a bug that crashes would prove little
-                return name
-        return None
-    finally:
-        sys.path.remove(str(folder))
-        for name in [n for n in sys.modules if n.split(".")[0] == "mutated"]:
-            del sys.modules[name]
 
 
 def test_the_unchanged_copy_raises_no_alarm(tmp_path):
