@@ -28,6 +28,8 @@ def load(name, features="scaled", rows=None):
         raise ValueError(f"{name}.csv is not the file this package was made with: install it again")
     table = np.loadtxt(content.decode().splitlines()[1:], delimiter=",")
     if rows is not None:
+        if np.ndim(rows) != 1 and not isinstance(rows, slice):
+            raise ValueError(f"rows={rows!r}: give a list of indices, a mask or a slice")
         table = table[rows]
     if len(table) == 0:
         raise ValueError(f"rows={rows!r} leaves no data point of {name}")

@@ -7,7 +7,7 @@ from tqdm import trange
 
 from . import combine, exact
 from .draws import draw
-from .estimators import evaluate
+from .estimators import Estimator, evaluate
 
 FAR = 1e6  # a weight beyond this is a run thrown out for good
 HUGE = 1e100  # so is a gradient whose square would overflow
@@ -33,8 +33,9 @@ def sgd(
     the steps before, so that g is unbiased. `runs` repetitions go side by side. A run that diverges
     stays at its last finite weights and is marked in `diverged`.
     """
-    _check(h, cvs, lr, steps)
-    w = q.check(q.start(runs) if w is None else np.broadcast_to(w, (*runs, q.D))).copy()
+    _check(h, cvs, lr, steps, every)
+    w = q.start(runs) if w is None else q.check(w)
+    w = np.broadcast_to(w, (*runs, q.D)).copy()
     v = np.zeros_like(w)
     a = np.zeros((*runs, len(cvs)))
     moments = combine.start(len(cvs), runs)
@@ -80,7 +81,12 @@ def _recorded_steps(steps, every):
     return np.array([t for t in range(steps + 1) if t % every == 0 or t == steps])
 
 
-def _check(h, cvs, lr, steps):
+def _check(h, cvs, lr, steps, every):
+    if isinstance(cvs, Estimator):
+        raise TypeError(f"cvs must be a list: write [{cvs!r}]")
+    for c in (h, *cvs):
+        if not isinstance(c, Estimator):
+            raise TypeError(f"{c!r} is no estimator such as RP1(data)")
     for c in cvs:
         if not c.is_control_variate:
             raise ValueError(f"{c!r} is no control variate: it estimates {c.target}, not zero")
@@ -93,3 +99,5 @@ def _check(h, cvs, lr, steps):
         raise ValueError(f"lr={lr}: the learning rate must be positive")
     if steps < 1:
         raise ValueError(f"steps={steps}: take at least one")
+    if every < 1:
+        raise ValueError(f"every={every}: record every step (1), every second (2), ...")

@@ -91,3 +91,8 @@ def test_wrong_names_list_the_right_ones():
         cv.datasets.load("sonar", features="unit")
     with pytest.raises(ValueError, match="leaves no data point of sonar"):
         cv.datasets.load("sonar", rows=[])
+
+
+def test_one_row_number_is_refused():
+    with pytest.raises(ValueError, match="rows=3: give a list"):
+        cv.datasets.load("sonar", rows=3)

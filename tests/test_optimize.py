@@ -131,3 +131,11 @@ def test_wrong_lines_are_refused(logistic):
         cv.optimize.sgd(model, q, zoo.h, **{**settings, "lr": -1})
     with pytest.raises(ValueError, match="at least one"):
         cv.optimize.sgd(model, q, zoo.h, **{**settings, "steps": 0})
+    with pytest.raises(ValueError, match="every=0"):
+        cv.optimize.sgd(model, q, zoo.h, **settings, every=0)
+    with pytest.raises(ValueError, match="w must be"):
+        cv.optimize.sgd(model, q, zoo.h, **settings, w=np.ones(3))
+    with pytest.raises(TypeError, match="must be a list: write"):
+        cv.optimize.sgd(model, q, zoo.h, zoo.c7, **settings)
+    with pytest.raises(TypeError, match="data is no estimator"):
+        cv.optimize.sgd(model, q, zoo.h, [data], **settings)
