@@ -7,7 +7,7 @@ from .estimators import CF, GR, RP1, RP2, SF, evaluate
 from .integrands import one, terms
 from .relaxations import relax, surrogate
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "CF", "GR", "RP1", "RP2", "SF", "bound", "combine", "datasets", "draw", "evaluate",

@@ -18,6 +18,8 @@ def taylor_z(f):
     for atom in f.parts:
         if isinstance(atom, TaylorX):
             raise ValueError(f"'{atom.name}' is an expansion already: try taylor_z(data)")
+        if atom.direct:
+            raise ValueError(f"taylor_z expands terms of a model; '{atom.name}' is none")
     return f.map(lambda atom: atom if atom.quadratic else TaylorZ(atom))
 
 
@@ -34,6 +36,8 @@ def bound(f):
                 f"bound needs a likelihood with a quadratic lower bound; '{atom.name}' of "
                 f"{atom.model!r} has none (the logistic one has): try taylor_z(data)"
             )
+        if _is_data(atom) and not atom.q.gaussian:
+            raise ValueError(f"bound needs a Gaussian family, not {atom.q!r}: try SF(data)")
         if not _is_data(atom) and not atom.quadratic:
             raise ValueError(f"bound knows the data term alone; '{atom.name}' has no bound here")
     return f.map(lambda atom: Bound(atom.model, atom.q, atom.whole) if _is_data(atom) else atom)
@@ -84,23 +88,13 @@ class TaylorZ(Atom):
     def slope(self, draw):
         return draw.once((self.f.key, "mu"), self.f.grad, "mu")
 
-    def bend(self, draw, where):
-        """grad^2 f(mu) (z - mu), (..., M, d)."""
-
-        def compute(draw):
-            return self.f.hess_times(draw, "mu", draw.at(where) - draw.at("mu"))
-
-        return draw.once((self.key, "bend", where), compute)
-
     def value(self, draw, where):
         away = draw.at(where) - draw.at("mu")
-        change = self.slope(draw) + 0.5 * self.bend(draw, where)
-        return self.f.value(draw, "mu") + np.vecdot(change, away)
+        both = self.slope(draw) + draw.once((self.key, where), self.grad, where)
+        return self.f.value(draw, "mu") + 0.5 * np.vecdot(both, away)  # mean slope of a parabola
 
     def grad(self, draw, where):
-        if where == "mu":
-            return self.slope(draw)
-        return self.slope(draw) + self.bend(draw, where)
+        return self.slope(draw) if where == "mu" else self.f.expanded_grad(draw, where)
 
     def hess_times(self, draw, where, v):
         return self.f.hess_times(draw, "mu", v)
@@ -184,12 +178,12 @@ class TaylorX(Data):
             spread = self._spread(draw, where)  # Cov z, (..., M, K, d)
             e2 = np.vecdot(spread, z[..., None, :])  # mean of e^2, (..., M, K)
             along_mean = (G.n * (d1 + 0.5 * d3 * e2)) @ G.x
-            return along_mean + np.vecmat(G.n * d2, spread) + self._kappa() * (G.n @ G.xy)
+            return along_mean + np.vecmat(G.n * d2, spread) + self._kappa() * G.n_xy
         own, dx, dy, _, mean = self._drawn(draw)
         e = np.vecdot(dx, z)
-        slope = d1.take(own) + self._kappa() * dy + d2.take(own) * e
-        along_mean = slope + 0.5 * d3.take(own) * e**2
-        return self.model.N * (along_mean[..., None] * mean + slope[..., None] * dx)
+        slope = self.model.N * (d1.take(own) + self._kappa() * dy + d2.take(own) * e)
+        bend = 0.5 * self.model.N * d3.take(own) * e**2
+        return slope[..., None] * rows(draw, False).x + bend[..., None] * mean
 
     def _all(self, draw):
         return self.whole or draw.index is None
@@ -198,8 +192,9 @@ class TaylorX(Data):
         return 0.0 if self.model.likelihood.classes else self.model.likelihood.kappa
 
     def _spread(self, draw, where):
-        z, xx = draw.at(where), self.model.groups.xx
-        return np.stack([z @ S for S in xx], -2)  # symmetric, so z S = S z
+        """S z for the covariance S of each group, (..., M, K, d)."""
+        z, G = draw.at(where), self.model.groups
+        return (z @ G.xx_beside).reshape(*z.shape[:-1], *G.x.shape)
 
     def _drawn(self, draw):
         """Of the drawn points: position of their group in an (..., M, K) array, x - xbar, y - ybar,

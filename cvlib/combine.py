@@ -22,10 +22,13 @@ def moments(h, C):
     h, C = _checked(h, C)
     M, D = h.shape[-2:]
     C = C.reshape(*C.shape[:-2], M * D)  # (..., L, M D): sum over m and inner product at once
-    h = h.reshape(*h.shape[:-2], M * D, 1)
+    h = h.reshape(*h.shape[:-2], 1, M * D)
     with np.errstate(over="ignore", invalid="ignore"):  # refused below, by name
-        CC = C @ np.swapaxes(C, -1, -2) / M
-        Ch = (C @ h)[..., 0] / M
+        if C.shape[-2] < 10:  # for few rows faster than the product
+            CC = np.vecdot(C[..., :, None, :], C[..., None, :, :]) / M
+        else:
+            CC = C @ np.swapaxes(C, -1, -2) / M
+        Ch = np.vecdot(C, h) / M
     _refuse_non_finite(CC, Ch)
     return Moments(CC, Ch, M)
 
@@ -57,7 +60,7 @@ def bayes_weights(moments, v0, D):
     `v0` may be an array that broadcasts against the runs. With M = 0 samples all weights are zero.
     """
     v0 = np.asarray(v0, float)
-    if not np.all(v0 >= 0):
+    if not (v0 >= 0).all():
         raise ValueError(f"v0 must be zero or positive; got {v0}")
     CC, Ch, M = moments
     ridge = D * v0[..., None, None] * np.eye(CC.shape[-1])
@@ -186,6 +189,13 @@ def combine(h, C, a):
     return h + g.reshape(*g.shape[:-2], M, D)
 
 
+def mean(h, C, a):
+    """The mean over m of `combine`, (..., D), without a combined gradient for every sample."""
+    h, C = _checked(h, C)
+    share = np.full(h.shape[-2], 1 / h.shape[-2])  # as a product: faster than h.mean(-2)
+    return combine((share @ h)[..., None, :], (share @ C)[..., None, :], a)[..., 0, :]
+
+
 # Inside --------------------------------------------------------------------------------------
 
 NOISE = 100 * np.finfo(float).eps  # relative size below which an eigenvalue is rounding error
@@ -197,15 +207,14 @@ def _solve(S, b):
     Scaling S to a unit diagonal is an exact change of unknowns, a = scale * y; it lets variates of
     size 1e-8 and 1e8 stand side by side. Directions of rounding error alone get weight zero.
     """
-    size = np.sqrt(np.maximum(np.diagonal(S, axis1=-2, axis2=-1), 0))  # (..., L)
-    scale = np.divide(1, size, out=np.zeros_like(size), where=size > 0)
+    size2 = np.diagonal(S, axis1=-2, axis2=-1)  # (..., L)
+    scale = 1 / np.sqrt(np.where(size2 > 0, size2, np.inf))
     values, U = np.linalg.eigh(S * scale[..., :, None] * scale[..., None, :])
-    noise = NOISE * size.shape[-1] * values[..., -1:]
-    if np.any(values < -1e-6):
+    noise = NOISE * size2.shape[-1] * values[..., -1:]
+    if (values < -1e-6).any():
         raise ValueError("CC is not a matrix of second moments: it has a negative eigenvalue")
-    y = np.swapaxes(U, -1, -2) @ (scale * b)[..., None]  # (..., L, 1)
-    y = np.divide(y[..., 0], values, out=np.zeros_like(y[..., 0]), where=values > noise)
-    return -scale * (U @ y[..., None])[..., 0]
+    y = np.vecmat(scale * b, U) / np.where(values > noise, values, np.inf)  # (..., L)
+    return -scale * np.matvec(U, y)
 
 
 def _checked(h, C):

@@ -30,7 +30,7 @@ def load(name, features="scaled", rows=None):
     if rows is not None:
         if np.ndim(rows) != 1 and not isinstance(rows, slice):
             raise ValueError(f"rows={rows!r}: give a list of indices, a mask or a slice")
-        table = table[rows]
+        table = table[list(rows) if isinstance(rows, tuple) else rows]
     if len(table) == 0:
         raise ValueError(f"rows={rows!r} leaves no data point of {name}")
     X = _SCALES[features](table[:, :-1])

@@ -4,6 +4,8 @@ from functools import cached_property
 
 import numpy as np
 
+from .models import check_fit
+
 
 class Draw:
     """M samples at the weights w: eps (..., M, d) and data indices (..., M), or None for all data.
@@ -73,10 +75,7 @@ def draw(model, q, w, M=None, rng=None, *, eps=None, index=None, subsample=True)
 
     With subsample=False every sample sees the whole data set.
     """
-    if model.dim != q.dim:
-        raise ValueError(
-            f"{model!r} does not fit {q!r}: use families.{type(q).__name__}({model.dim})"
-        )
+    check_fit(model, q)
     if rng is not None and not isinstance(rng, np.random.Generator):
         raise ValueError(f"rng={rng!r}: give a generator, rng=np.random.default_rng({rng!r})")
     w = q.check(w)
@@ -86,8 +85,9 @@ def draw(model, q, w, M=None, rng=None, *, eps=None, index=None, subsample=True)
             raise ValueError("draw needs M and rng=np.random.default_rng(seed), or eps")
         if int(M) != M or M < 1:
             raise ValueError(f"M={M}: a draw has a whole number of samples, at least one")
-        eps = q.noise(rng, w, M)
-    eps = _check_eps(np.asarray(eps, float), runs, q.noise_dim, M)
+        eps = q.noise(rng, w, int(M))
+    else:
+        eps = _check_eps(np.asarray(eps, float), runs, q.noise_dim, M)
     if not subsample:
         if index is not None:
             raise ValueError("subsample=False uses all data: leave index out")
@@ -98,7 +98,9 @@ def draw(model, q, w, M=None, rng=None, *, eps=None, index=None, subsample=True)
                 "draw needs index or rng to choose data; subsample=False takes all data"
             )
         index = rng.integers(model.N, size=eps.shape[:-1])
-    return Draw(model, q, w, eps, _check_index(np.asarray(index), eps.shape[:-1], model.N))
+    else:
+        index = _check_index(np.asarray(index), eps.shape[:-1], model.N)
+    return Draw(model, q, w, eps, index)
 
 
 def _check_eps(eps, runs, d, M):

@@ -30,6 +30,7 @@ class Estimator(Linear):
             else:
                 self.by[method].append((coef, atom))
         self.moved = self.by["RP1"] + self.by["GR"]  # their chain rule is the same
+        self.methods = {method for method, pairs in self.by.items() if pairs}
 
     def __call__(self, draw):
         """Per-sample gradients, (..., M, D)."""
@@ -134,23 +135,25 @@ def evaluate(lines, draw, out=None, check=True):
         out = np.empty(shape)
     elif out.shape != shape:
         raise ValueError(f"out must be {shape}, (runs, lines, M, D); got {out.shape}")
+    slope1 = lambda atom: draw.once((atom.key, "z1"), atom.grad, "z1")
+    slope2 = lambda atom: draw.once((atom.key, "z2"), atom.grad, "z2")
+    closed = lambda atom: draw.once((atom.key, "CF"), atom.closed)
+    value = lambda atom: draw.once((atom.key, "SF"), atom.value, "z1")
     for k, line in enumerate(lines):
         G = out[..., k, :, :]
-        u1 = _sum(line.moved, lambda atom: draw.once((atom.key, "z1"), atom.grad, "z1"))
-        u2 = _sum(line.by["RP2"], lambda atom: draw.once((atom.key, "z2"), atom.grad, "z2"))
-        closed = _sum(line.by["CF"], lambda atom: draw.once((atom.key, "CF"), atom.closed))
-        look = lambda atom: draw.once((atom.key, "SF"), atom.value, "z1")
-        value = _sum(line.by["SF"], look)
         # The pull-back is linear in u: add first, pull back once.
-        draw.q.pull1(draw, u1, G)
-        if u2 is not None:
-            draw.q.pull2(draw, u2, G)
-        if closed is not None:
-            G += closed
-        if value is not None:
-            G += value[..., None] * draw.score
+        draw.q.pull1(draw, _sum(line.moved, slope1), G)
+        if line.by["RP2"]:
+            draw.q.pull2(draw, _sum(line.by["RP2"], slope2), G)
+        for coef, atom in line.by["CF"]:
+            if coef == -1:
+                G -= closed(atom)
+            else:
+                G += closed(atom) if coef == 1 else coef * closed(atom)
+        if line.by["SF"]:
+            G += _sum(line.by["SF"], value)[..., None] * draw.score
         if line.by["GR"] and draw.base_score is not None:
-            G += _sum(line.by["GR"], look)[..., None] * draw.base_score
+            G += _sum(line.by["GR"], value)[..., None] * draw.base_score
         for coef, method, atom in line.direct:
             G += coef * draw.once((atom.key, method), atom.estimate, method)
     if check and not np.isfinite(out.sum()):
@@ -175,12 +178,13 @@ def _sum(pairs, array):
 def _check_lines(lines, draw):
     for line in lines:
         if not isinstance(line, Estimator):
-            raise TypeError(f"evaluate takes estimators such as RP1(data), not {line!r}")
+            hint = ": take its .line" * hasattr(line, "line")
+            raise TypeError(f"evaluate takes estimators such as RP1(data), not {line!r}{hint}")
         if line.owner and line.owner != (draw.model, draw.q):
             raise ValueError(f"{line!r} and the draw belong to different models or families")
-        illegal = [m for m, pairs in line.by.items() if pairs and m not in draw.q.methods]
+        illegal = line.methods.difference(draw.q.methods)
         if illegal:
-            raise ValueError(f"{line!r}: {illegal[0]} is not possible for {draw.q!r}")
+            raise ValueError(f"{line!r}: {min(illegal)} is not possible for {draw.q!r}")
 
 
 def _name_the_culprit(lines, draw):

@@ -7,6 +7,7 @@ time: autograd through w, sample by sample, is many times slower. Arrays are (..
 leading axes are independent runs.
 """
 
+import math
 from threading import local
 
 import numpy as np
@@ -16,6 +17,9 @@ from .nongaussian import Bernoulli, Beta, Categorical, Gamma
 __all__ = ["Bernoulli", "Beta", "Categorical", "DiagonalGaussian", "Gamma", "Gaussian"]
 
 LOG_2PI = np.log(2 * np.pi)
+CACHED = 2**16  # numbers of a scratch array that stay in a processor's cache
+KEPT = 2**20  # numbers of a scratch array that is kept between calls
+_scratch = local()
 
 
 class _GaussianFamily:
@@ -23,6 +27,7 @@ class _GaussianFamily:
 
     methods = ("SF", "RP1", "RP2", "GR", "CF")  # the estimators that are legal
     gaussian = quadratics = True
+    far = 1e6  # a weight beyond this is a run thrown out for good
 
     def __init__(self, dim):
         if int(dim) != dim or dim < 1:
@@ -62,9 +67,10 @@ class _GaussianFamily:
         return np.log(scales).sum(-1) + 0.5 * self.dim * (1 + LOG_2PI)
 
     def entropy_grad(self, w):
-        """Gradient of the entropy in the factor: 1 / L_ii on the diagonal, (..., D - d)."""
-        out = np.zeros((*w.shape[:-1], self.D - self.dim))
-        out[..., self.diag - self.dim] = 1 / w[..., self.diag]
+        """Gradient of the entropy: 1 / L_ii for the diagonal of L, else 0, (..., D)."""
+        w = np.asarray(w, float)
+        out = np.zeros_like(w)
+        out[..., self.diag] = 1 / w[..., self.diag]
         return out
 
     def log_q(self, w, z):
@@ -104,8 +110,8 @@ class _GaussianFamily:
     def score(self, draw):
         """grad_w log q_w(z1) = [u, lower(u eps^T) - diag(1 / L_ii)], u = L^-T eps, (..., M, D)."""
         u = draw.whitened
-        factor = self.outer(u, draw.eps) - self.entropy_grad(draw.w)[..., None, :]
-        return np.concatenate([u, factor], -1)
+        path = np.concatenate([u, self.outer(u, draw.eps)], -1)
+        return path - self.entropy_grad(draw.w)[..., None, :]
 
 
 class Gaussian(_GaussianFamily):
@@ -116,7 +122,6 @@ class Gaussian(_GaussianFamily):
         self.flat = self.rows * self.dim + self.cols  # lower triangle in a flattened matrix
         self.diag = self.dim + np.flatnonzero(self.rows == self.cols)  # diagonal of L in w
         self.lengths = np.arange(1, self.dim + 1)  # of the rows of the lower triangle
-        self._scratch = local()
         return len(self.flat)
 
     def pack(self, mu, L):
@@ -187,21 +192,39 @@ class Gaussian(_GaussianFamily):
         In the basis of L = U s V^T the Lyapunov equation is diagonal, and 2 X L = U K V^T with
         K_ij = (a_i b_j + b_i a_j) s_j / (s_i + s_j), a = U^T u, b = U^T eps.
         """
-        U, s, Vt = draw.svd
-        a, b = u @ U, draw.eps_U  # (..., M, d)
-        K, P = self._buffers((*a.shape, self.dim))  # (..., M, d, d)
-        np.matmul(np.stack([a, b], -1), np.stack([b, a], -2), out=K)  # a b^T + b a^T
-        K *= (s[..., None, :] / (s[..., :, None] + s[..., None, :]))[..., None, :, :]
-        np.matmul(K, Vt[..., None, :, :], out=P)
-        np.matmul(U[..., None, :, :], P, out=K)
+        U, _, Vt = draw.svd
+        a, b, share = u @ U, draw.eps_U, draw.once("s_j / (s_i + s_j)", _shares)
+        left, right = np.stack([a, b], -1), np.stack([b, a], -2)  # (..., M, d, 2), (..., M, 2, d)
         out[..., : self.dim] += u
-        out[..., self.dim :] += self.lower(K)
+        for r in self._blocks(a.shape):
+            K, P = self._buffers((*a[r].shape, self.dim))  # (..., M, d, d)
+            np.matmul(left[r], right[r], out=K)  # a b^T + b a^T
+            K *= share[r]
+            np.matmul(K, Vt[r][..., None, :, :], out=P)
+            np.matmul(U[r][..., None, :, :], P, out=K)
+            out[r][..., self.dim :] += self.lower(K)
+
+    def _blocks(self, shape):
+        """Slices of the runs: as many at a time as the cache holds with their d x d matrices."""
+        if len(shape) == 2:
+            return [...]
+        step = max(1, CACHED // max(1, math.prod(shape[1:]) * self.dim))
+        return [np.s_[first : first + step] for first in range(0, shape[0], step)]
 
     def _buffers(self, shape):
         """Two scratch arrays a thread, kept between calls: fresh pages cost as much as the sums."""
-        if getattr(self._scratch, "shape", None) != shape:
-            self._scratch.shape, self._scratch.pair = shape, (np.empty(shape), np.empty(shape))
-        return self._scratch.pair
+        n = math.prod(shape)
+        if n > KEPT:
+            return np.empty((2, *shape))
+        if getattr(_scratch, "size", 0) < n:
+            _scratch.size, _scratch.pair = n, np.empty((2, n))
+        return (flat[:n].reshape(shape) for flat in _scratch.pair)
+
+
+def _shares(draw):
+    """s_j / (s_i + s_j), the same for all samples, (..., 1, d, d)."""
+    s = draw.svd[1][..., None, :]
+    return s[..., None, :] / (s[..., :, None] + s[..., None, :])
 
 
 class DiagonalGaussian(_GaussianFamily):

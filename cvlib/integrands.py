@@ -10,7 +10,7 @@ import numpy as np
 from autograd import elementwise_grad, grad
 
 from .linear import Linear
-from .models import GLM, GaussianPrior
+from .models import GLM, GaussianPrior, check_fit
 from .nongaussian import FamilyPrior
 
 
@@ -54,6 +54,11 @@ class Atom:
         """(grad_z^2 f) L, the part that w has of it, (..., M, D - d)."""
         raise NotImplementedError
 
+    def expanded_grad(self, draw, where):
+        """grad f(mu) + grad^2 f(mu) (z - mu), that of the expansion about mu, (..., M, d)."""
+        slope = draw.once((self.key, "mu"), self.grad, "mu")
+        return slope + self.hess_times(draw, "mu", draw.at(where) - draw.at("mu"))
+
     def closed(self, draw):
         """grad_w E_q f = [E grad f, E[grad^2 f] L] (Bonnet, Price), (..., M or 1, D).
 
@@ -79,10 +84,7 @@ class Integrand(Linear):
 
 def terms(model, q):
     """The integrands of g1, g2, g3: data, prior, variational; g = g1 + g2 - g3."""
-    if model.dim != q.dim:
-        raise ValueError(
-            f"{model!r} does not fit {q!r}: use families.{type(q).__name__}({model.dim})"
-        )
+    check_fit(model, q)
     if q.gaussian:
         data = GLMData(model, q) if isinstance(model, GLM) else OwnData(model, q)
         normal = isinstance(model.log_prior, GaussianPrior)
@@ -165,6 +167,9 @@ class Variational(Atom):
         return -q.solve_t(draw.factor, q.solve(draw.factor, v))
 
     def hess_factor(self, draw, where):
+        return self.closed(draw)[..., self.q.dim :]
+
+    def closed(self, draw):
         return -self.q.entropy_grad(draw.w)[..., None, :]
 
 
@@ -194,6 +199,8 @@ class GLMData(Data):
     def derivatives(self, draw, where, order):
         """[phi', phi'', ...] at x.z, per data point."""
         r = self.rows(draw)
+        if where == "mu":
+            order = max(order, 2)  # whoever asks for the slope there asks for the curvature next
 
         def compute(draw):
             return self.model.likelihood.derivatives(r.eta(draw, where), r.y, order)
@@ -205,8 +212,7 @@ class GLMData(Data):
         return r.total(self.model.likelihood.phi(r.eta(draw, where), r.y))
 
     def grad(self, draw, where):
-        (d1,) = self.derivatives(draw, where, 1)
-        return self.rows(draw).back(d1)
+        return self.rows(draw).back(self.derivatives(draw, where, 1)[0])
 
     def hess_times(self, draw, where, v):
         r = self.rows(draw)
@@ -214,6 +220,10 @@ class GLMData(Data):
 
     def hess_factor(self, draw, where):
         return self.rows(draw).back_factor(draw, self.derivatives(draw, where, 2)[1])
+
+    def expanded_grad(self, draw, where):
+        r, (d1, d2) = self.rows(draw), self.derivatives(draw, "mu", 2)
+        return r.back(d1 + d2 * (r.eta(draw, where) - r.eta(draw, "mu")))
 
     def closed(self, draw):
         r = self.rows(draw)

@@ -36,11 +36,15 @@ class Model:
     """
 
     def __init__(self, log_lik, log_prior, data, dim, name="own model"):
+        if int(dim) != dim or dim < 1:
+            raise ValueError(
+                f"dim={dim}: a model needs a whole number of latent dimensions, at least one"
+            )
+        if isinstance(data, list) and any(isinstance(a, np.ndarray) for a in data):
+            raise ValueError("data is a list of arrays: write a tuple, such as (X, y)")
         self.log_lik, self.log_prior, self.dim, self.name = log_lik, log_prior, int(dim), name
         self.data = tuple(np.asarray(a) for a in (data if isinstance(data, tuple) else (data,)))
         self.N = _check_data(self.data)
-        if self.dim < 1:
-            raise ValueError(f"dim={dim}: a model needs at least one latent dimension")
         self._check_functions()
 
     def __repr__(self):
@@ -143,6 +147,16 @@ class Groups:
     xx: np.ndarray  # (K, d, d) covariances of x (divided by n, not n - 1)
     xy: np.ndarray  # (K, d) covariances of x with y
     constant: np.ndarray  # (K,) mean phi(0, y_i) - phi(0, mean y): what phi has of y alone
+
+    @cached_property
+    def xx_beside(self):
+        """The covariances side by side, (d, K d): one product then does for all groups."""
+        return np.concatenate(self.xx, -1)
+
+    @cached_property
+    def n_xy(self):
+        """Sum of n_k Cov(x, y), (d,)."""
+        return self.n @ self.xy
 
     @classmethod
     def of(cls, X, y, group, K, phi):
@@ -249,6 +263,14 @@ LOGISTIC = Likelihood(
     classes=True,
 )
 POISSON = Likelihood("poisson", _poisson_phi, _counts, _poisson_fast, _poisson_expected, kappa=1.0)
+
+
+def check_fit(model, q):
+    """A ValueError unless q is a law of the model's z."""
+    if model.dim != q.dim:
+        raise ValueError(
+            f"{model!r} does not fit {q!r}, a law of {q.dim} dimensions: take one of {model.dim}"
+        )
 
 
 def _positive(what, value):

@@ -20,6 +20,7 @@ class _Family:
 
     methods = ("SF", "GR", "CF")  # the estimators that are legal for a plain integrand
     gaussian = False
+    far = LARGEST
     quadratics = True  # is E_q known for every quadratic f? mean and variance are, here
 
     def __init__(self, dim):
@@ -369,6 +370,8 @@ class Categorical(_Discrete):
 
     def __init__(self, count, classes):
         super().__init__(count * classes)
+        if int(count) != count:
+            raise ValueError(f"count={count!r}: the number of variables must be whole")
         if int(classes) != classes or classes < 2:
             raise ValueError(f"classes={classes!r}: a categorical variable takes 2 values or more")
         self.count, self.classes = int(count), int(classes)

@@ -9,8 +9,7 @@ from . import combine, exact
 from .draws import draw
 from .estimators import Estimator, evaluate
 
-FAR = 1e6  # a weight beyond this is a run thrown out for good
-HUGE = 1e100  # so is a gradient whose square would overflow
+HUGE = 1e200  # a gradient of larger squared length, or one that overflows, is a run thrown out
 
 
 class Path(NamedTuple):
@@ -30,13 +29,16 @@ def sgd(
     """Momentum ascent on ELBO / N: v <- momentum v + (1 - momentum) g, w <- w + lr v.
 
     g is the mean over M samples of h + C a, with a from the Bayesian rule on moments averaged over
-    the steps before, so that g is unbiased. `runs` repetitions go side by side. A run that diverges
-    stays at its last finite weights and is marked in `diverged`.
+    the steps before, so that g is unbiased. `v0` is in units of the gradient of ELBO / N. `runs`
+    repetitions go side by side. A run that diverges stays at its last finite weights and is marked
+    in `diverged`.
     """
-    _check(h, cvs, lr, steps, every)
+    _check(h, cvs, lr, steps, every, v0)
+    runs = np.broadcast_shapes(runs, () if w is None else np.shape(w)[:-1])
     w = q.start(runs) if w is None else q.check(w)
     w = np.broadcast_to(w, (*runs, q.D)).copy()
     v = np.zeros_like(w)
+    v0 = np.asarray(v0, float) * model.N**2  # v0 belongs to ELBO / N, the gradients G to the ELBO
     a = np.zeros((*runs, len(cvs)))
     moments = combine.start(len(cvs), runs)
     diverged = np.full(runs, -1)
@@ -46,16 +48,15 @@ def sgd(
         d = draw(model, q, w, M, rng, subsample=subsample)
         with np.errstate(over="ignore", invalid="ignore"):  # a diverging run is dealt with below
             evaluate([h, *cvs], d, out=G, check=False)
-            G /= model.N
-        finite = (np.abs(G) < HUGE).all((-3, -2, -1))  # (...), false for NaN too
+            finite = np.vecdot(G.reshape(*runs, -1), G.reshape(*runs, -1)) < HUGE  # no NaN either
         G[~finite] = 0.0  # a broken run must not break the moments of the others
         base, C = G[..., 0, :, :], G[..., 1:, :, :]
         a = combine.bayes_weights(moments, v0, q.D)
-        g = combine.combine(base, C, a).mean(-2)  # (..., D)
+        g = combine.mean(base, C, a) / model.N  # (..., D)
         moments = combine.update(moments, base, C, gamma)
         v = momentum * v + (1 - momentum) * g
         moved = w + lr * v
-        going = (diverged < 0) & finite & (np.abs(moved).max(-1) < FAR)
+        going = (diverged < 0) & finite & (np.abs(moved).max(-1) < q.far)
         diverged = np.where(going | (diverged >= 0), diverged, t)
         w = np.where(going[..., None], moved, w)
         if t % every == 0 or t == steps:
@@ -81,22 +82,26 @@ def _recorded_steps(steps, every):
     return np.array([t for t in range(steps + 1) if t % every == 0 or t == steps])
 
 
-def _check(h, cvs, lr, steps, every):
+def _check(h, cvs, lr, steps, every, v0):
     if isinstance(cvs, Estimator):
         raise TypeError(f"cvs must be a list: write [{cvs!r}]")
     for c in (h, *cvs):
         if not isinstance(c, Estimator):
-            raise TypeError(f"{c!r} is no estimator such as RP1(data)")
+            hint = ": take its .line" * hasattr(c, "line")
+            raise TypeError(f"{c!r} is no estimator such as RP1(data){hint}")
     for c in cvs:
         if not c.is_control_variate:
             raise ValueError(f"{c!r} is no control variate: it estimates {c.target}, not zero")
-    if h.target != {"data": 1, "prior": 1, "variational": -1}:
+    target = {term: round(coef, 9) for term, coef in h.target.items()}
+    if target != {"data": 1, "prior": 1, "variational": -1}:
         raise ValueError(
             f"h = {h!r} must estimate data + prior - variational, the ELBO gradient; "
             f"it estimates {h.target}"
         )
     if not (np.isfinite(lr) and lr > 0):
         raise ValueError(f"lr={lr}: the learning rate must be positive")
+    if not np.all(np.asarray(v0) >= 0):
+        raise ValueError(f"v0 must be zero or positive; got {v0}")
     if steps < 1:
         raise ValueError(f"steps={steps}: take at least one")
     if every < 1:

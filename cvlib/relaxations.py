@@ -25,10 +25,10 @@ def relax(f, tau=0.5, coupled=True):
     if not tau > 0:
         raise ValueError(f"tau={tau}: the temperature must be positive")
     for atom in f.parts:
+        if atom.q is not None and not hasattr(atom.q, "squash"):
+            raise ValueError(f"relax is for a discrete q; {atom.q!r} is continuous: use RP1 or GR")
         if not isinstance(atom, Own):
             raise ValueError(f"relax takes terms such as data + prior; '{atom.name}' is none")
-        if not hasattr(atom.q, "squash"):
-            raise ValueError(f"relax is for a discrete q; {atom.q!r} is continuous: use RP1 or GR")
     return f.map(lambda atom: _relaxed(atom, tau, coupled))
 
 
@@ -42,9 +42,11 @@ def surrogate(f, function, coupled=True):
     atom = next((atom for atom in f.parts if atom.q is not None), None)
     if atom is None:
         raise ValueError(f"surrogate needs a term of a model, and {f!r} belongs to none")
-    name = getattr(function, "__name__", "function")
-    stand_in = Free(f"surrogate({f!r}, {name})", atom, lambda draw: function, coupled)
-    stand_in.key, stand_in.trained = (*stand_in.key, id(function)), True
+    how = getattr(function, "__name__", "function") + ", coupled=False" * (not coupled)
+    name = f"surrogate({f!r}, {how})"
+    # Two functions may share a name. In the key the function stays alive, so its id is its own.
+    stand_in = Free(name, atom, lambda draw: function, coupled, f"{name} at {id(function):#x}")
+    stand_in.key, stand_in.trained = (*stand_in.key, function), True
     return Integrand({stand_in: 1})
 
 
@@ -104,7 +106,7 @@ class Free(Atom):
 
 def _relaxed(atom, tau, coupled):
     """f(squash(zeta)) for f the atom's function, on the data that the atom sees."""
-    how = f", {tau:g}" + ", coupled=False" * (not coupled)
+    how = f", {float(tau)}" + ", coupled=False" * (not coupled)
     return Free(
         f"relax({atom.name}{how})",
         atom,

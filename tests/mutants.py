@@ -8,8 +8,8 @@ MUTANTS = [
     (
         "score forgets the gradient of the normaliser",
         "families",
-        "self.outer(u, draw.eps) - self.entropy_grad(draw.w)[..., None, :]",
-        "self.outer(u, draw.eps)",
+        "return path - self.entropy_grad(draw.w)[..., None, :]",
+        "return path",
     ),
     ("entropy gradient has the wrong sign", "families", "= 1 / w[", "= -1 / w["),
     ("entropy without its 1", "families", "self.dim * (1 + LOG_2PI)", "self.dim * LOG_2PI"),
@@ -33,8 +33,13 @@ MUTANTS = [
         "self.flat = self.rows * self.dim + self.cols",
         "self.flat = self.cols * self.dim + self.rows",
     ),
-    ("RP2 without the factor s_j", "families", "K *= (s[..., None, :] / (", "K *= (1 / ("),
-    ("RP2 with s_i for s_j", "families", "K *= (s[..., None, :] / (", "K *= (s[..., :, None] / ("),
+    ("RP2 without the factor s_j", "families", "return s[..., None, :] / (", "return 1 / ("),
+    (
+        "RP2 with s_i for s_j",
+        "families",
+        "return s[..., None, :] / (",
+        "return s[..., :, None] / (",
+    ),
     ("RP2 with s_i + 2 s_j", "families", "(s[..., :, None] + s[", "(s[..., :, None] + 2 * s["),
     (
         "RP2 without the other half of sym",
@@ -188,33 +193,46 @@ MUTANTS = [
     ),
     ("over_all_data keeps the old name", "integrands", 'name + ".over_all_data()" * whole', "name"),
     # approximations
+    ("Taylor in z: value loses 1/2", "approximations", "0.5 * np.vecdot(both", "np.vecdot(both"),
     (
-        "curvature taken at z, not at mu",
+        "Taylor in z: value from the slope at mu alone",
         "approximations",
-        'self.f.hess_times(draw, "mu", draw.at(where)',
-        "self.f.hess_times(draw, where, draw.at(where)",
+        "draw.once((self.key, where), self.grad, where)",
+        "self.slope(draw)",
     ),
     (
-        "Taylor in z: value loses 1/2",
-        "approximations",
-        "0.5 * self.bend(draw, where)",
-        "self.bend(draw, where)",
+        "Taylor in z: gradient keeps 1/2, linear model",
+        "integrands",
+        "r.back(d1 + d2 * (r.eta",
+        "r.back(d1 + 0.5 * d2 * (r.eta",
     ),
     (
-        "Taylor in z: gradient keeps 1/2",
-        "approximations",
-        "return self.slope(draw) + self.bend(",
-        "return self.slope(draw) + 0.5 * self.bend(",
+        "Taylor in z: gradient keeps 1/2, own model",
+        "integrands",
+        "slope + self.hess_times(",
+        "slope + 0.5 * self.hess_times(",
     ),
     (
-        "Taylor in z: kept bend forgets the point",
-        "approximations",
-        '(self.key, "bend", where)',
-        '(self.key, "bend")',
+        "Taylor in z: curvature at z, linear model",
+        "integrands",
+        'self.derivatives(draw, "mu", 2)',
+        "self.derivatives(draw, where, 2)",
     ),
     (
-        "Taylor in z: bend about 0, not mu",
-        "approximations",
+        "Taylor in z: curvature at z, own model",
+        "integrands",
+        'self.hess_times(draw, "mu", draw.at(where)',
+        "self.hess_times(draw, where, draw.at(where)",
+    ),
+    (
+        "Taylor in z: about 0, linear model",
+        "integrands",
+        '(r.eta(draw, where) - r.eta(draw, "mu"))',
+        "r.eta(draw, where)",
+    ),
+    (
+        "Taylor in z: about 0, own model",
+        "integrands",
         'hess_times(draw, "mu", draw.at(where) - draw.at("mu"))',
         'hess_times(draw, "mu", draw.at(where))',
     ),
@@ -234,8 +252,8 @@ MUTANTS = [
     (
         "Taylor in x: third derivative lost",
         "approximations",
-        "slope + 0.5 * d3.take(own) * e**2",
-        "slope",
+        "bend = 0.5 * self.model.N * d3.take(own) * e**2",
+        "bend = 0 * e",
     ),
     (
         "Taylor in x: third derivative lost over all data",
@@ -252,8 +270,8 @@ MUTANTS = [
     (
         "Taylor in x: gradient along x - xbar alone",
         "approximations",
-        "along_mean[..., None] * mean + slope",
-        "slope",
+        "rows(draw, False).x + bend",
+        "dx + bend",
     ),
     (
         "Taylor in x: classes swapped",
@@ -277,6 +295,13 @@ MUTANTS = [
     ),
     # estimators
     ("minus taken for plus", "estimators", "total = total - part", "total = total + part"),
+    ("minus taken for plus in a closed form", "estimators", "G -= closed", "G += closed"),
+    (
+        "scalar factor of a closed form lost",
+        "estimators",
+        "else coef * closed(atom)",
+        "else closed(atom)",
+    ),
     (
         "scalar factor lost",
         "estimators",
@@ -286,8 +311,8 @@ MUTANTS = [
     (
         "SF with its own score on top: v not held fixed",
         "estimators",
-        "value[..., None] * draw.score",
-        "(1 + value[..., None]) * draw.score",
+        'G += _sum(line.by["SF"], value)[..., None] * draw.score',
+        'G += (1 + _sum(line.by["SF"], value)[..., None]) * draw.score',
     ),
     ("SF at the points of RP2", "estimators", 'atom.value, "z1"', 'atom.value, "z2"'),
     (

@@ -63,7 +63,18 @@ MODELS = {
         r"got \(3,\) and \(3,\)",
     ),
     "no data point": (lambda: cv.models.logistic_regression(X[:0], []), "empty"),
-    "no feature": (lambda: cv.models.logistic_regression(X[:, :0], SIGNS), "at least one latent"),
+    "no feature": (
+        lambda: cv.models.logistic_regression(X[:, :0], SIGNS),
+        "latent dimensions, at least one",
+    ),
+    "half a dimension": (
+        lambda: cv.models.Model(lambda z, b: z[..., 0], cv.models.GaussianPrior(), X, 2.5),
+        "dim=2.5: a model needs a whole number",
+    ),
+    "data as a list": (
+        lambda: cv.models.Model(lambda z, b: z[..., 0], cv.models.GaussianPrior(), [X, SIGNS], 2),
+        "a list of arrays: write a tuple",
+    ),
     "prior_sd = 0": (lambda: cv.models.logistic_regression(X, SIGNS, 0), "sd must be a positive"),
     "prior_sd < 0": (lambda: cv.models.logistic_regression(X, SIGNS, -1), "not -1"),
     "noise_sd NaN": (
@@ -134,14 +145,18 @@ DRAWS = {
     ),
     "family of another dimension": (
         lambda: cv.draw(logistic(), cv.families.Gaussian(3), np.ones(9), M=1, rng=rng),
-        r"does not fit Gaussian\(3\): use families.Gaussian\(2\)",
+        r"does not fit Gaussian\(3\), a law of 3 dimensions: take one of 2",
     ),
 }
 
 FAMILIES = {
     "terms of another dimension": (
         lambda: cv.terms(logistic(), cv.families.DiagonalGaussian(3)),
-        r"use families.DiagonalGaussian\(2\)",
+        r"DiagonalGaussian\(3\), a law of 3 dimensions: take one of 2",
+    ),
+    "relaxation of a Gaussian": (
+        lambda: cv.relax(cv.terms(logistic(), q)[0]),
+        r"relax is for a discrete q; Gaussian\(2\) is continuous: use RP1 or GR",
     ),
     "dim = 0": (lambda: cv.families.Gaussian(0), "dim=0.*at least 1"),
     "dim = 1.5": (lambda: cv.families.DiagonalGaussian(1.5), "dim=1.5"),

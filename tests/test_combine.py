@@ -36,12 +36,13 @@ def stacked(h, C):
 
 
 def check_moments_are_means_of_products(cb):
-    h, C = sample(L=3, M=5, D=4)
-    CC, Ch, M = cb.moments(h, C)
-    C_m = [C[:, m].T for m in range(5)]  # the paper's C, D x L
-    assert_allclose(CC, np.mean([c.T @ c for c in C_m], axis=0))
-    assert_allclose(Ch, np.mean([c.T @ h[m] for m, c in enumerate(C_m)], axis=0))
-    assert M == 5
+    for L in 3, 12:
+        h, C = sample(L=L, M=5, D=4)
+        CC, Ch, M = cb.moments(h, C)
+        C_m = [C[:, m].T for m in range(5)]  # the paper's C, D x L
+        assert_allclose(CC, np.mean([c.T @ c for c in C_m], axis=0), atol=1e-12)
+        assert_allclose(Ch, np.mean([c.T @ h[m] for m, c in enumerate(C_m)], axis=0), atol=1e-12)
+        assert M == 5
 
 
 def check_known_moments(cb):
@@ -294,6 +295,7 @@ def check_combine(cb):
     assert_allclose(cb.combine(h, C, a), h + 2 * C[0] - C[1] + 0.5 * C[2])
     by_coordinate = np.outer(a, [1.0, 0.0, -1.0, 2.0])
     g = cb.combine(h, C, by_coordinate)
+    assert_allclose(cb.mean(h, C, by_coordinate), (g[0] + g[1]) / 2)
     for d in range(4):
         assert_allclose(
             g[:, d], cb.combine(h[:, d : d + 1], C[:, :, d : d + 1], by_coordinate[:, d])[:, 0]

@@ -15,9 +15,10 @@ SOURCE = Path(combine.__file__).read_text()
 
 # name: (what stands in the source, exactly once; what the bug makes of it)
 MUTANTS = {
-    "sign of the weights": ("return -scale * (U", "return scale * (U"),
-    "moments divided by M D, not M": ("(C @ h)[..., 0] / M", "(C @ h)[..., 0] / (M * D)"),
-    "C^T C not divided by M": ("np.swapaxes(C, -1, -2) / M", "np.swapaxes(C, -1, -2)"),
+    "sign of the weights": ("return -scale * np", "return scale * np"),
+    "moments divided by M D, not M": ("np.vecdot(C, h) / M", "np.vecdot(C, h) / (M * D)"),
+    "C^T C not divided by M": ("C[..., None, :, :]) / M", "C[..., None, :, :])"),
+    "the same for many variates": ("np.swapaxes(C, -1, -2) / M", "np.swapaxes(C, -1, -2)"),
     "regulariser twice as large": ("ridge = D * v0", "ridge = 2 * D * v0"),
     "regulariser without D": ("ridge = D * v0", "ridge = v0"),
     "regulariser not divided by M": ("ridge = D * v0", "ridge = M * D * v0"),
@@ -27,12 +28,15 @@ MUTANTS = {
         "return best_weights((ridge + 1) * M * CC, M * Ch)",
     ),
     "Ch not multiplied by M": ("ridge + M * CC, M * Ch)", "ridge + M * CC, Ch)"),
-    "solution left in scaled units": ("return -scale * (U", "return -(U"),
-    "right-hand side not rescaled": ("@ (scale * b)[..., None]", "@ b[..., None]"),
-    "no rescaling at all": ("scale = np.divide(1, size,", "scale = np.divide(1, size**0,"),
+    "solution left in scaled units": ("return -scale * np", "return -np"),
+    "right-hand side not rescaled": ("np.vecmat(scale * b, U)", "np.vecmat(b, U)"),
+    "no rescaling at all": (
+        "np.where(size2 > 0, size2, np.inf)",
+        "np.where(size2 > 0, 1.0, np.inf)",
+    ),
     "rank tolerance too large": ("NOISE = 100 *", "NOISE = 1e13 *"),
-    "rounding error inverted": ("where=values > noise", "where=values != 0"),
-    "eigenvectors transposed": ("y = np.swapaxes(U, -1, -2) @", "y = U @"),
+    "rounding error inverted": ("np.where(values > noise,", "np.where(values != 0,"),
+    "eigenvectors transposed": ("y = np.vecmat(scale * b, U)", "y = np.matvec(U, scale * b)"),
     "prior of h and c forgotten": ("(T_hc + M * Ch) / (n0", "(M * Ch) / (n0"),
     "prior twice, the factor 2": ("Moments((T_cc + M", "Moments((2 * T_cc + M"),
     "kappa and 1 - kappa swapped": (
@@ -48,6 +52,8 @@ MUTANTS = {
     "newest samples not discounted": ("(1 - gamma) * (seen + B))", "(1 - gamma) * seen + B)"),
     "old Ch forgotten": ("Ch = (seen * state.Ch + B", "Ch = (B"),
     "start with one sample seen": ("np.zeros((*runs, L)), 0.0)", "np.ones((*runs, L)), 1.0)"),
+    "mean over samples is a sum": ("[-2], 1 / h.shape[-2])", "[-2], 1.0)"),
+    "mean counts h M times": ("combine((share @ h)", "combine((len(share) * share @ h)"),
     "combine subtracts": ("return h + g.reshape", "return h - g.reshape"),
     "coordinate weights mixed up": ("(a[..., None, :] * C)", "(a[..., ::-1][..., None, :] * C)"),
     "sum of squares for square of sum": (

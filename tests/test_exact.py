@@ -15,7 +15,7 @@ def test_elbo_and_gradient_of_small_problems():
 
 
 @pytest.mark.parametrize("sd", [0.01, 1.0, 6.0])
-@pytest.mark.parametrize("name", ["logistic", "linear"])
+@pytest.mark.parametrize("name", ["logistic", "linear", "poisson"])
 def test_elbo_and_slope_by_adaptive_quadrature(name, sd):
     """One latent dimension, from a narrow q to one as wide as any data set starts with."""
     p = oracles.problem(name, 1, 4)

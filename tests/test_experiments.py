@@ -220,11 +220,11 @@ def test_figures_3_and_4_tell_the_same(quick):
 def test_a_smaller_run_has_a_name_of_its_own():
     assert settings("table1") == (
         "table1",
-        plans.FULL["table1"],
+        plans.Size(),
         "python -m cvlib.experiments table1",
     )
     label, size, command = settings("table1", runs=2)
-    assert label == "table1-runs2" and size == plans.FULL["table1"]._replace(runs=2)
+    assert label == "table1-runs2" and size == plans.Size(runs=2)
     assert command == "python -m cvlib.experiments table1 --runs 2"
     assert settings("figure1", quick=True)[0] == "figure1-quick"
 

@@ -15,8 +15,8 @@ FAMILY_MUTANTS = [
     (
         "GR as the paper prints it: the score of q",
         "estimators",
-        "look)[..., None] * draw.base_score",
-        "look)[..., None] * draw.score",
+        "value)[..., None] * draw.base_score",
+        "value)[..., None] * draw.score",
     ),
     ("GR without its score", "estimators", 'if line.by["GR"] and draw', "if False and draw"),
     (

@@ -1,5 +1,6 @@
 """The loop against the conjugate posterior, which it must find, and against its own promises."""
 
+import autograd.numpy as anp
 import numpy as np
 import pytest
 
@@ -108,6 +109,27 @@ def test_a_diverging_run_is_marked_and_harms_no_other():
     stopped = run.path[run.diverged[1] - 1 :, 1]
     np.testing.assert_array_equal(stopped, np.broadcast_to(stopped[0], stopped.shape))
     assert cv.exact.elbo(model, q, run.w[0]) > cv.exact.elbo(model, q, w[0])
+
+
+def test_a_diverging_run_of_any_family_is_marked():
+    rng = np.random.default_rng(0)
+    y = rng.poisson(3.0, 20)
+    lik = lambda z, batch: batch[0] * z[..., 0] - anp.exp(z[..., 0])
+    q = cv.families.Gamma(1)
+    model = cv.models.Model(lik, q.prior(np.ones(1), np.ones(1)), y, 1)
+    data, prior, variational = cv.terms(model, q)
+    h = cv.GR(data) + CF(prior) - CF(variational)
+    path = cv.optimize.sgd(model, q, h, lr=20.0, steps=60, M=2, runs=(8,), rng=rng)
+    assert (path.diverged > 0).any() and (np.abs(path.w) <= q.far).all()
+
+
+def test_runs_come_from_the_start_too(logistic):
+    model, q, zoo = logistic
+    options = dict(lr=0.1, steps=3, M=4)
+    alone = cv.optimize.sgd(model, q, zoo.h, rng=np.random.default_rng(0), runs=(5,), **options)
+    rng = np.random.default_rng(0)
+    given = cv.optimize.sgd(model, q, zoo.h, rng=rng, w=q.start((5,)), **options)
+    np.testing.assert_array_equal(alone.w, given.w)
 
 
 def test_recorded_steps(logistic):

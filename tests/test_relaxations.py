@@ -389,6 +389,25 @@ def test_a_relaxation_approaches_the_bit_as_it_cools():
     assert_allclose(q.squash(np.array([-1.0, 2.0, 0.5]), 0.01), [0, 1, 0], atol=1e-12)
 
 
+def test_functions_of_one_name_stay_apart():
+    """On one draw, where a freed function's address may be taken by the next."""
+    model, q = coin(cvlib)
+    data = cvlib.terms(model, q)[0]
+    draw = cvlib.draw(model, q, q.start(), M=3, rng=np.random.default_rng(0))
+    times = lambda k: lambda zeta: k * anp.sum(anp.tanh(zeta), -1)
+    pair = lambda f: cvlib.SF(f) - cvlib.RP1(f)
+    first = pair(cvlib.surrogate(data, times(1)))(draw)
+    for k in range(2, 8):
+        assert_allclose(pair(cvlib.surrogate(data, times(k)))(draw), k * first)
+    with pytest.raises(ValueError, match="neither a control variate"):
+        cvlib.SF(cvlib.surrogate(data, times(1))) - cvlib.RP1(cvlib.surrogate(data, times(5)))
+    s = times(1)
+    coupled, fresh = (cvlib.GR(cvlib.surrogate(data, s, coupled=c)) for c in (True, False))
+    assert not np.allclose(coupled(draw), fresh(draw))
+    warm = [cvlib.RP1(cvlib.relax(data, tau))(draw) for tau in (0.5, 0.5 + 1e-8)]
+    assert np.abs(warm[1] - warm[0]).max() > 0
+
+
 def test_names():
     model, q = coin(cvlib)
     data = cvlib.terms(model, q)[0]
@@ -405,6 +424,7 @@ def test_names():
         (lambda data: cvlib.RP2(cvlib.relax(data)), "SF or RP1 or GR"),
         (lambda data: cvlib.relax(cvlib.taylor_z(data)), "is none"),
         (lambda data: cvlib.relax(cvlib.one), "'one' is none"),
+        (lambda data: cvlib.taylor_z(cvlib.relax(data)), "expands terms of a model"),
         (lambda data: cvlib.surrogate(cvlib.one, lambda z: z), "belongs to none"),
         (lambda data: cvlib.SF(data) - cvlib.RP1(cvlib.relax(data)), "neither a control variate"),
         (

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from . import engine, store
-from .plans import BLOCK, FULL, LOOP, PLANS, QUICK
+from .plans import BLOCK, LOOP, PLANS, QUICK, Size
 
 
 def main(argv=None):
@@ -54,7 +54,7 @@ def make(name, args):
 
 def settings(name, runs=None, quick=False):
     """The file's name, the size and the command: a smaller run never takes the full one's place."""
-    label, size, command = name, FULL[name], f"python -m cvlib.experiments {name}"
+    label, size, command = name, Size(), f"python -m cvlib.experiments {name}"
     if quick:
         label, size, command = f"{label}-quick", QUICK, f"{command} --quick"
     if runs not in (None, size.runs):

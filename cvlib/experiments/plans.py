@@ -138,7 +138,6 @@ def figure5(size):
 
 
 PLANS = {plan.__name__: plan for plan in (table1, figure1, figure3, figure4, figure5)}
-FULL = dict.fromkeys(PLANS, Size()) | dict.fromkeys(["figure3", "figure4"], Size(runs=20))
 
 # Cells ---------------------------------------------------------------------------------------
 
