@@ -34,7 +34,7 @@ def sgd(
     in `diverged`.
     """
     _check(h, cvs, lr, steps, every, v0)
-    runs = np.broadcast_shapes(runs, () if w is None else np.shape(w)[:-1])
+    runs = _runs(runs, w)
     w = q.start(runs) if w is None else q.check(w)
     w = np.broadcast_to(w, (*runs, q.D)).copy()
     v = np.zeros_like(w)
@@ -82,9 +82,18 @@ def _recorded_steps(steps, every):
     return np.array([t for t in range(steps + 1) if t % every == 0 or t == steps])
 
 
+def _runs(runs, w):
+    """The shape of the runs, from `runs` and from the start w together."""
+    starts = () if w is None else np.shape(w)[:-1]
+    try:
+        return np.broadcast_shapes(runs, starts)
+    except ValueError:
+        raise ValueError(f"runs={runs}, but w starts {starts} runs: leave runs out") from None
+
+
 def _check(h, cvs, lr, steps, every, v0):
-    if isinstance(cvs, Estimator):
-        raise TypeError(f"cvs must be a list: write [{cvs!r}]")
+    if isinstance(cvs, Estimator) or cvs is None:
+        raise TypeError(f"cvs must be a list: write {[cvs] if cvs else []}")
     for c in (h, *cvs):
         if not isinstance(c, Estimator):
             hint = ": take its .line" * hasattr(c, "line")

@@ -43,6 +43,27 @@ def test_density_and_entropy(family, d):
         assert_allclose(q.entropy(w), law.entropy(), rtol=1e-10)
 
 
+@pytest.mark.parametrize("runs", [(7,), (3, 2), (1,)])
+@pytest.mark.parametrize("cached, kept", [(1, 2**20), (100, 2**20), (2**16, 0)])
+def test_blocks_of_runs_change_nothing(monkeypatch, runs, cached, kept):
+    """RP2 in blocks of runs, and without kept scratch memory, against one run after the other."""
+    rng = np.random.default_rng(0)
+    model = cv.models.logistic_regression(
+        rng.standard_normal((5, 3)), np.array([1.0, -1, 1, -1, 1])
+    )
+    q = cv.families.Gaussian(3)
+    line = cv.RP2(cv.terms(model, q)[0])
+    w = q.start(runs) + 0.1 * rng.standard_normal((*runs, q.D))
+    draw = cv.draw(model, q, w, M=4, rng=rng)
+    alone = [
+        line(cv.draw(model, q, w[r], eps=draw.eps[r], index=draw.index[r]))
+        for r in np.ndindex(runs)
+    ]
+    monkeypatch.setattr(cv.families, "CACHED", cached)
+    monkeypatch.setattr(cv.families, "KEPT", kept)
+    assert_allclose(line(draw), np.reshape(alone, (*runs, 4, q.D)), rtol=1e-12)
+
+
 def test_a_family_can_be_sent_to_another_process():
     q = cv.families.Gaussian(3)
     assert repr(pickle.loads(pickle.dumps(q))) == repr(q)

@@ -130,6 +130,10 @@ def test_runs_come_from_the_start_too(logistic):
     rng = np.random.default_rng(0)
     given = cv.optimize.sgd(model, q, zoo.h, rng=rng, w=q.start((5,)), **options)
     np.testing.assert_array_equal(alone.w, given.w)
+    with pytest.raises(ValueError, match=r"w starts \(5,\) runs: leave runs out"):
+        cv.optimize.sgd(model, q, zoo.h, rng=rng, w=q.start((5,)), runs=(3,), **options)
+    with pytest.raises(TypeError, match=r"cvs must be a list: write \[\]"):
+        cv.optimize.sgd(model, q, zoo.h, None, rng=rng, **options)
 
 
 def test_recorded_steps(logistic):
@@ -144,6 +148,10 @@ def test_recorded_steps(logistic):
 def test_wrong_lines_are_refused(logistic):
     model, q, zoo = logistic
     settings = dict(lr=0.1, steps=1, M=1, rng=np.random.default_rng(0))
+    with pytest.raises(TypeError, match="no estimator such as RP1.*take its .line"):
+        cv.optimize.sgd(model, q, zoo.h, cv.zoo.legal(model, q)[:1], **settings)
+    with pytest.raises(ValueError, match="v0 must be zero or positive; got -1"):
+        cv.optimize.sgd(model, q, zoo.h, [zoo.c1], v0=-1, **settings)
     with pytest.raises(ValueError, match="no control variate: it estimates"):
         cv.optimize.sgd(model, q, zoo.h, [zoo.h], **settings)
     data, prior, variational = cv.terms(model, q)
