@@ -1,12 +1,15 @@
 """Approximations of integrands, each chosen so that one of two expectations becomes easy.
 
 `taylor_z` and `bound` are quadratic in z, so the expectation over q has a closed form; `taylor_x`
-is quadratic in x, so the expectation over the data needs only moments, computed once.
+and `taylor_x_slope` are polynomials in x, so the expectation over the data needs only moments,
+computed once.
 """
 
 import numpy as np
 
-from .integrands import Atom, Data, Integrand, rows
+from .atoms import OfEta, Own
+from .integrands import OnData, integrand
+from .rows import rows
 
 
 def taylor_z(f):
@@ -14,13 +17,18 @@ def taylor_z(f):
 
     An integrand that is quadratic in z already is its own expansion.
     """
-    _check(f, "taylor_z")
-    for atom in f.parts:
+    for atom in integrand(f, "taylor_z").parts:
         if isinstance(atom, TaylorX):
             raise ValueError(f"'{atom.name}' is an expansion already: try taylor_z(data)")
-        if atom.direct:
+        if atom.space != "z" or not (atom.quadratic or isinstance(atom, OfEta | Own)):
             raise ValueError(f"taylor_z expands terms of a model; '{atom.name}' is none")
-    return f.map(lambda atom: atom if atom.quadratic else TaylorZ(atom))
+    return f.map(_expanded)
+
+
+def _expanded(atom):
+    if atom.quadratic:
+        return atom
+    return (TaylorEta if isinstance(atom, OfEta) else TaylorZ)(atom)
 
 
 def bound(f):
@@ -28,117 +36,146 @@ def bound(f):
 
     Its variational parameters are set from q: xi_i^2 = E_q[(x_i.z)^2]. Quadratic integrands stay.
     """
-    _check(f, "bound")
-    for atom in f.parts:
-        likelihood = getattr(atom.model, "likelihood", None)
-        if _is_data(atom) and getattr(likelihood, "bound", None) is None:
-            raise ValueError(
-                f"bound needs a likelihood with a quadratic lower bound; '{atom.name}' of "
-                f"{atom.model!r} has none (the logistic one has): try taylor_z(data)"
-            )
-        if _is_data(atom) and not atom.q.gaussian:
-            raise ValueError(f"bound needs a Gaussian family, not {atom.q!r}: try SF(data)")
-        if not _is_data(atom) and not atom.quadratic:
+    for atom in integrand(f, "bound").parts:
+        if _is_data(atom):
+            likelihood = getattr(atom.model, "likelihood", None)
+            if getattr(likelihood, "bound", None) is None:
+                raise ValueError(
+                    f"bound needs a likelihood with a quadratic lower bound; '{atom.name}' of "
+                    f"{atom.model!r} has none (the logistic one has): try taylor_z(data)"
+                )
+            if not atom.q.gaussian:
+                raise ValueError(f"bound needs a Gaussian family, not {atom.q!r}: try SF(data)")
+        elif not atom.quadratic:
             raise ValueError(f"bound knows the data term alone; '{atom.name}' has no bound here")
-    return f.map(lambda atom: Bound(atom.model, atom.q, atom.whole) if _is_data(atom) else atom)
+    return f.map(lambda atom: Bound(atom) if _is_data(atom) else atom)
 
 
 def taylor_x(f):
     """Second-order Taylor expansion of the data term in x about the mean of each class.
 
-    Wang et al. 2013. On the drawn data as it stands; `.over_all_data()` averages over the data set
-    through moments that are computed once. Regression data form one class.
+    The full parabola of the function. On the drawn data as it stands; `.over_all_data()` averages
+    over the data set through moments that are computed once. Regression data form one class.
     """
-    _check(f, "taylor_x")
-    for atom in f.parts:
+    return _in_x(f, "taylor_x", TaylorX)
+
+
+def taylor_x_slope(f):
+    """First-order Taylor expansion, in x, of the factor phi' of the data term's slope phi' x.
+
+    Wang et al. 2013 expand the slope and not the function: the third derivative is left out. The
+    result is no gradient of any function, so it has RP1 and RP2, each with a mean of its own.
+    """
+    return _in_x(f, "taylor_x_slope", TaylorXSlope)
+
+
+def _in_x(f, who, kind):
+    for atom in integrand(f, who).parts:
         if not _is_data(atom):
-            raise ValueError(
-                f"taylor_x expands in the data; '{atom.name}' has none: try taylor_x(data)"
-            )
+            raise ValueError(f"{who} expands in the data; '{atom.name}' has none: try {who}(data)")
         likelihood = getattr(atom.model, "likelihood", None)
         if likelihood is None or not (likelihood.classes or likelihood.kappa is not None):
             raise ValueError(
-                "taylor_x needs a generalised linear model whose labels are classes or enter "
+                f"{who} needs a generalised linear model whose labels are classes or enter "
                 f"linearly; {atom.model!r} is none: try taylor_z(data)"
             )
-    return f.map(lambda atom: TaylorX(atom.model, atom.q, atom.whole))
-
-
-def _check(f, who):
-    if not isinstance(f, Integrand):
-        raise TypeError(f"{who} approximates an integrand such as data, not {f!r}")
+        if atom.model.offset is not None:
+            raise ValueError(
+                f"{who} expands about the means of x, and the offsets of {atom.model!r} move eta "
+                "as well: try taylor_z(data)"
+            )
+    return f.map(kind)
 
 
 def _is_data(atom):
-    return isinstance(atom, Data) and atom.target == "data"
+    return isinstance(atom, OnData) and atom.target == "data"
 
 
-class TaylorZ(Atom):
-    """f(mu) + grad f(mu).(z - mu) + (z - mu)^T grad^2 f(mu) (z - mu) / 2."""
+class Expansion(OnData):
+    """An approximation of the atom f, on the data that f sees; `word` is how it is written."""
 
-    closed_form = quadratic = True
+    word = ""
 
     def __init__(self, f):
-        super().__init__(f"taylor_z({f.name})", f.model, f.q, target=f"taylor_z({f.target})")
+        super().__init__(f"{self.word}({f.bare})", f.model, f.q, f"{self.word}({f.target})")
         self.f = f
+        if f.whole:
+            self._over_all_data()
 
     def over_all_data(self):
-        return TaylorZ(self.f.over_all_data())
+        whole = self.f.over_all_data()
+        return self if whole == self.f else type(self)(whole)
 
-    def slope(self, draw):
-        return draw.once((self.f.key, "mu"), self.f.grad, "mu")
+    def rows(self, draw):
+        return self.f.rows(draw)
+
+
+class TaylorZ(Expansion):
+    """f(mu) + grad f(mu).(z - mu) + (z - mu)^T grad^2 f(mu) (z - mu) / 2."""
+
+    word = "taylor_z"
+    closed_form = quadratic = True
 
     def value(self, draw, where):
         away = draw.at(where) - draw.at("mu")
-        both = self.slope(draw) + draw.once((self.key, where), self.grad, where)
+        both = self.f.slope(draw, "mu") + self.slope(draw, where)
         return self.f.value(draw, "mu") + 0.5 * np.vecdot(both, away)  # mean slope of a parabola
 
     def grad(self, draw, where):
-        return self.slope(draw) if where == "mu" else self.f.expanded_grad(draw, where)
+        slope = self.f.slope(draw, "mu")
+        return (
+            slope if where == "mu" else slope + self.f.along(draw, draw.at(where) - draw.at("mu"))
+        )
 
-    def hess_times(self, draw, where, v):
-        return self.f.hess_times(draw, "mu", v)
-
-    def hess_factor(self, draw, where):
-        return self.f.hess_factor(draw, "mu")
+    def bend(self, draw, where):
+        return draw.once((self.key, "bend"), self.f.bend, "mu")
 
 
-class Bound(Data):
-    """sum_i a_i + b_i x_i.z + c_i (x_i.z)^2 / 2, below phi and touching it at x_i.z = +- xi_i."""
+class TaylorEta(Expansion, OfEta):
+    """The same for an f of eta: psi(m) + psi'(m) (eta - m) + psi''(m) (eta - m)^2 / 2."""
 
+    word = "taylor_z"
     closed_form = quadratic = True
 
-    def __init__(self, model, q, whole=False):
-        super().__init__(model, q, whole, name="bound(data)")
+    def derivatives(self, draw, where, order):
+        d1, d2 = self.f.derivatives(draw, "mu", 2)[:2]
+        if where == "mu":
+            return d1, d2
+        r = self.rows(draw)
+        return d1 + d2 * (r.eta(draw, where) - r.eta(draw, "mu")), d2
+
+    def psi(self, draw, where):
+        r = self.rows(draw)
+        away = r.eta(draw, where) - r.eta(draw, "mu")
+        d1, d2 = self.f.derivatives(draw, "mu", 2)[:2]
+        return self.f.psi(draw, "mu") + (d1 + 0.5 * d2 * away) * away
+
+
+class Bound(Expansion, OfEta):
+    """sum_i a_i + b_i eta_i + c_i eta_i^2 / 2, below phi and touching it at eta_i = +- xi_i."""
+
+    word = "bound"
+    closed_form = quadratic = True
 
     def coefficients(self, draw):
-        r = rows(draw, self.whole)
+        """a, b, c per data point, at xi^2 = E_q eta^2."""
+        return draw.once((self.key, "abc"), self._coefficients)
 
-        def compute(draw):
-            xi = np.sqrt(r.eta(draw, "mu") ** 2 + r.variance(draw))
-            return self.model.likelihood.bound(xi, r.y)
+    def _coefficients(self, draw):
+        r = self.rows(draw)
+        xi = np.sqrt(r.eta(draw, "mu") ** 2 + r.variance(draw))
+        return self.model.likelihood.bound(xi, r.y)
 
-        return r, *draw.once((self.key, "abc"), compute)
+    def psi(self, draw, where):
+        (a, b, c), eta = self.coefficients(draw), self.rows(draw).eta(draw, where)
+        return a + b * eta + 0.5 * c * eta**2
 
-    def value(self, draw, where):
-        r, a, b, c = self.coefficients(draw)
-        eta = r.eta(draw, where)
-        return r.total(a + b * eta + 0.5 * c * eta**2)
-
-    def grad(self, draw, where):
-        r, _, b, c = self.coefficients(draw)
-        return r.back(b + c * r.eta(draw, where))
-
-    def hess_times(self, draw, where, v):
-        r, _, _, c = self.coefficients(draw)
-        return r.back(c * r.dot(v))
-
-    def hess_factor(self, draw, where):
-        r, _, _, c = self.coefficients(draw)
-        return r.back_factor(draw, c)
+    def derivatives(self, draw, where, order):
+        _, b, c = self.coefficients(draw)
+        return b + c * self.rows(draw).eta(draw, where), c
 
 
-class TaylorX(Data):
+class TaylorX(Expansion):
     """phi + phi' e + phi'' e^2 / 2 at xbar.z, with e = (x - xbar).z, xbar the mean of x's class.
 
     Over all data the mean of e vanishes and that of e^2 is z^T Cov(x) z. Where y varies within a
@@ -146,9 +183,7 @@ class TaylorX(Data):
     """
 
     advice = "CF(taylor_z(data))"
-
-    def __init__(self, model, q, whole=False):
-        super().__init__(model, q, whole, name="taylor_x(data)")
+    word, third = "taylor_x", 1.0  # the share of the third derivative in the slope
 
     def at_means(self, draw, where):
         """phi', phi'', phi''' at xbar.z for each group, each (..., M, K)."""
@@ -163,7 +198,7 @@ class TaylorX(Data):
         G, z, phi = self.model.groups, draw.at(where), self.model.likelihood.phi
         d1, d2, _ = self.at_means(draw, where)
         m = z @ G.x.T  # (..., M, K)
-        if self._all(draw):
+        if self.sees_all(draw):
             each = phi(m, G.y) + G.constant + self._kappa() * (z @ G.xy.T)
             return (each + 0.5 * d2 * np.vecdot(self._spread(draw, where), z[..., None, :])) @ G.n
         own, dx, dy, y, _ = self._drawn(draw)
@@ -174,19 +209,17 @@ class TaylorX(Data):
     def grad(self, draw, where):
         G, z = self.model.groups, draw.at(where)
         d1, d2, d3 = self.at_means(draw, where)
-        if self._all(draw):
+        half = 0.5 * self.third
+        if self.sees_all(draw):
             spread = self._spread(draw, where)  # Cov z, (..., M, K, d)
             e2 = np.vecdot(spread, z[..., None, :])  # mean of e^2, (..., M, K)
-            along_mean = (G.n * (d1 + 0.5 * d3 * e2)) @ G.x
+            along_mean = (G.n * (d1 + half * d3 * e2)) @ G.x
             return along_mean + np.vecmat(G.n * d2, spread) + self._kappa() * G.n_xy
         own, dx, dy, _, mean = self._drawn(draw)
         e = np.vecdot(dx, z)
         slope = self.model.N * (d1.take(own) + self._kappa() * dy + d2.take(own) * e)
-        bend = 0.5 * self.model.N * d3.take(own) * e**2
+        bend = half * self.model.N * d3.take(own) * e**2
         return slope[..., None] * rows(draw, False).x + bend[..., None] * mean
-
-    def _all(self, draw):
-        return self.whole or draw.index is None
 
     def _kappa(self):
         return 0.0 if self.model.likelihood.classes else self.model.likelihood.kappa
@@ -208,3 +241,11 @@ class TaylorX(Data):
             return own, r.x - mean, r.y - G.y[k], r.y, mean
 
         return draw.once("distance from group means", compute)
+
+
+class TaylorXSlope(TaylorX):
+    """(phi' + phi'' e) x in place of phi' x: a field of slopes, not the gradient of a function."""
+
+    word, third = "taylor_x_slope", 0.0
+    conservative = False
+    value = None

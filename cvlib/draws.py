@@ -1,7 +1,5 @@
 """A draw: the noise and the data points that every estimator of one step looks at."""
 
-from functools import cached_property
-
 import numpy as np
 
 from .models import check_fit
@@ -10,10 +8,9 @@ from .models import check_fit
 class Draw:
     """M samples at the weights w: eps (..., M, d) and data indices (..., M), or None for all data.
 
-    The noise eps is standard normal for a Gaussian q; another family says what its own is.
-
-    Sample m is one pair, a data point and noise of its own (local reparameterisation). What
-    several estimators share is computed once and kept here.
+    The base sample eps is standard normal for a Gaussian q; another family says what its own is.
+    Sample m is one pair: a data point and an eps of its own. What several estimators share is
+    computed once and kept here.
     """
 
     def __init__(self, model, q, w, eps, index):
@@ -25,49 +22,36 @@ class Draw:
     def M(self):
         return self.eps.shape[-2]
 
-    @cached_property
-    def z(self):
-        """The sample of q_w that SF and RP1 use, mu + L eps, (..., M, d)."""
-        return self.q.z1(self)
-
-    def at(self, where):
-        """The points "z1", "z2" (..., M, d) or "mu" (..., 1, d)."""
-        if where == "z1":
-            return self.z
-        if where == "mu":
-            return self.mu[..., None, :]
-        return self.once("z2", self.q.z2)
-
     def once(self, key, compute, *where):
-        """compute(self, where) the first time `key` is asked for, the same array afterwards."""
+        """compute(self, *where) the first time `key` is asked for, the same array afterwards."""
         kept = self._kept.get(key)
         if kept is None:
             kept = self._kept[key] = compute(self, *where)
         return kept
 
-    @cached_property
-    def whitened(self):
-        return self.q.whitened(self)
+    def of(self, name):
+        """What the family's method `name` makes of this draw: points, a score ..., made once."""
+        kept = self._kept.get(name)
+        if kept is None:
+            kept = self._kept[name] = getattr(self.q, name)(self)
+        return kept
 
-    @cached_property
+    at = of  # points: "z1", "z2" (..., M, d), "mu" (..., 1, d)
+
+    @property
+    def z(self):
+        """The sample of q_w that SF and RP1 use, mu + L eps for a Gaussian, (..., M, d)."""
+        return self.of("z1")
+
+    @property
     def score(self):
         """grad_w log q_w(z), (..., M, D)."""
-        return self.q.score(self)
+        return self.of("score")
 
-    @cached_property
+    @property
     def base_score(self):
-        """grad_w log qbar_w(eps), (..., M, D); None where the base does not depend on w."""
-        return self.q.base_score(self)
-
-    @cached_property
-    def svd(self):
-        """L = U diag(s) V^T: more exact than the eigenvalues of L L^T, whose s are squared."""
-        return np.linalg.svd(self.factor)
-
-    @cached_property
-    def eps_U(self):
-        """U^T eps, (..., M, d)."""
-        return self.eps @ self.svd[0]
+        """grad_w log qbar_w(eps) of a base that depends on w, (..., M, D)."""
+        return self.of("base_score")
 
 
 def draw(model, q, w, M=None, rng=None, *, eps=None, index=None, subsample=True):

@@ -37,11 +37,10 @@ def term_gradients(model, q, w, nodes=NODES):
     m, v, mu, _ = _marginals(model, q, w)
     w = np.asarray(w, float)
     d1, d2 = _expected(model, m, v, nodes, slopes=True)
-    L = q.dense(q.unpack(w)[1])
-    curvature = np.swapaxes(d2[..., None] * model.X, -1, -2) @ model.X  # (..., d, d)
+    bend = q.gram(d2[..., None, :], model.X, q.unpack(w)[1])[..., 0, :]
     sd2 = model.log_prior.sd**2
     return {
-        "data": np.concatenate([d1 @ model.X, q.lower(curvature @ L)], -1),
+        "data": np.concatenate([d1 @ model.X, bend], -1),
         "prior": -w / sd2,
         "variational": -q.entropy_grad(w),
     }

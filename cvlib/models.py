@@ -18,6 +18,7 @@ class GaussianPrior:
     """log N(z | 0, sd^2 I), callable like any log-prior; its expectations have a closed form."""
 
     sd: float = 1.0
+    mean: float = 0.0
 
     def __post_init__(self):
         _positive("the prior's sd", self.sd)
@@ -92,6 +93,7 @@ class Likelihood:
     bound: Callable | None = None  # (xi, y) -> a, b, c with phi >= a + b eta + c eta^2 / 2
     kappa: float | None = None  # d^2 phi / d eta d y where it is constant (canonical links)
     quadratic: bool = False  # phi is quadratic in eta
+    strip: float = 1.0  # phi' and phi'' are analytic in eta for |Im eta| < strip
     classes: bool = False  # labels are classes: taylor_x expands about each class mean
     _grads: list = field(default_factory=list, repr=False, compare=False)
 
@@ -116,7 +118,7 @@ class GLM(Model):
         if X.ndim != 2 or y.shape != X.shape[:1]:
             raise ValueError(f"X must be (N, d) and y (N,); got {X.shape} and {y.shape}")
         self.likelihood = likelihood
-        self.X, self.y = X, y
+        self.X, self.y, self.offset = X, y, None
         super().__init__(
             lambda z, batch: likelihood.phi(anp.sum(batch[0] * z, -1), batch[1]),
             GaussianPrior(prior_sd),
@@ -260,6 +262,7 @@ LOGISTIC = Likelihood(
     _logistic_fast,
     bound=_logistic_bound,
     kappa=0.5,
+    strip=np.pi,
     classes=True,
 )
 POISSON = Likelihood("poisson", _poisson_phi, _counts, _poisson_fast, _poisson_expected, kappa=1.0)

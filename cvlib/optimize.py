@@ -7,7 +7,7 @@ from tqdm import trange
 
 from . import combine, exact
 from .draws import draw
-from .estimators import Estimator, evaluate
+from .estimators import Estimator, check_gradient, check_variate, evaluate
 
 HUGE = 1e200  # a gradient of larger squared length, or one that overflows, is a run thrown out
 
@@ -94,19 +94,9 @@ def _runs(runs, w):
 def _check(h, cvs, lr, steps, every, v0):
     if isinstance(cvs, Estimator) or cvs is None:
         raise TypeError(f"cvs must be a list: write {[cvs] if cvs else []}")
-    for c in (h, *cvs):
-        if not isinstance(c, Estimator):
-            hint = ": take its .line" * hasattr(c, "line")
-            raise TypeError(f"{c!r} is no estimator such as RP1(data){hint}")
+    check_gradient(h)
     for c in cvs:
-        if not c.is_control_variate:
-            raise ValueError(f"{c!r} is no control variate: it estimates {c.target}, not zero")
-    target = {term: round(coef, 9) for term, coef in h.target.items()}
-    if target != {"data": 1, "prior": 1, "variational": -1}:
-        raise ValueError(
-            f"h = {h!r} must estimate data + prior - variational, the ELBO gradient; "
-            f"it estimates {h.target}"
-        )
+        check_variate(c)
     if not (np.isfinite(lr) and lr > 0):
         raise ValueError(f"lr={lr}: the learning rate must be positive")
     if not np.all(np.asarray(v0) >= 0):

@@ -5,6 +5,7 @@ False alarms: the Monte Carlo checks share 5e-7 by the union bound; everything e
 """
 
 import itertools
+import re
 from functools import cache
 
 import numpy as np
@@ -18,7 +19,7 @@ from properties import CONFIGURATIONS
 from scipy import linalg, stats
 
 import cvlib as cv
-from cvlib import CF, RP1, RP2, SF, bound, one, taylor_x, taylor_z
+from cvlib import CF, RP1, RP2, SF, bound, estimators, one, taylor_x, taylor_x_slope, taylor_z
 
 FALSE_ALARM = 5e-7
 few = settings(deadline=None, derandomize=True, max_examples=12, database=None)
@@ -178,7 +179,7 @@ def test_a_line_prints_as_it_is_written(logistic):
         "SF(one)",
         "2*RP1(data) - 0.5*RP2(data)",
         "-RP1(data)",
-        "RP2(taylor_z(data.over_all_data()))",
+        "RP2(taylor_z(data).over_all_data())",
     ]:
         line = eval(text, globals(), names)
         assert repr(line) == text
@@ -265,19 +266,40 @@ def test_approximations_that_do_not_exist(logistic):
             write()
 
 
-def test_differences_of_two_different_terms(logistic):
-    data, prior, variational, *_ = logistic
-    for write, left_over in [
-        (lambda: RP1(prior) - RP2(data), "estimates data"),
-        (lambda: CF(taylor_z(data)) - SF(data), "estimates data"),
-        (lambda: SF(data) - CF(taylor_z(data)), r"estimates taylor_z\(data\)"),
-        (lambda: RP1(taylor_x(data)) - RP1(data.over_all_data()), "estimates data"),
-        (lambda: CF(bound(data)) - CF(taylor_z(data)), r"estimates taylor_z\(data\)"),
-        (lambda: RP1(data) - 2 * RP2(data), "estimates data"),
-        (lambda: SF(one) - RP1(prior), "estimates prior"),
+def test_differences_of_two_different_terms_are_refused_where_they_are_used(logistic):
+    data, prior, variational, model, q, w = logistic
+    h = RP1(data) + RP1(prior) - CF(variational)
+    for line, left_over in [
+        (RP1(prior) - RP2(data), "it estimates {'prior': 1, 'data': -1}"),
+        (CF(taylor_z(data)) - SF(data), "'data': -1"),
+        (RP1(taylor_x(data)) - RP1(data.over_all_data()), "'data': -1"),
+        (CF(bound(data)) - CF(taylor_z(data)), r"'taylor_z(data)': -1"),
+        (RP1(data) - (1 + 1e-9) * RP2(data), "'data': -1"),
+        (RP1(data) - (1 - 1e-13) * RP2(data), "'data': "),
+        (RP1(taylor_x_slope(data)) - RP2(taylor_x_slope(data)), "RP2(taylor_x_slope(data))"),
+        (SF(one) - RP1(prior), "'prior': -1"),
     ]:
-        with pytest.raises(ValueError, match=left_over):
-            write()
+        with pytest.raises(ValueError, match=re.escape(left_over)):
+            estimators.check_variate(line)
+        with pytest.raises(ValueError, match="is no control variate"):
+            cv.optimize.sgd(model, q, h, [line], lr=0.1, steps=1, M=2, rng=np.random.default_rng(0))
+        with pytest.raises(ValueError, match="must estimate data"):
+            estimators.check_gradient(h + line)
+
+
+def test_the_order_of_writing_does_not_matter(logistic):
+    data, prior, variational, model, q, w = logistic
+    T = taylor_z(data)
+    h = RP1(data) + RP1(prior) - CF(variational)
+    draw = cv.draw(model, q, w, M=3, rng=np.random.default_rng(0))
+    first = h - RP1(T) + CF(T)
+    for same in [h + CF(T) - RP1(T), CF(T) - (RP1(T) - h), -RP1(T) - CF(variational) + h + CF(T)
+                 + CF(variational)]:  # fmt: skip
+        assert same.parts == first.parts and same.target == first.target
+        assert_allclose(same(draw), first(draw), rtol=1e-12, atol=1e-12)
+    third = RP1(data) / 3
+    estimators.check_gradient(h - RP1(data) + third + third + third)  # but for rounding
+    estimators.check_variate(0.1 * RP1(data) + 0.2 * RP1(data) - 0.3 * RP2(data))
 
 
 def test_terms_of_two_models_do_not_mix(logistic):
@@ -304,14 +326,15 @@ def test_things_that_are_no_lines(logistic):
     data, prior, variational, model, q, w = logistic
     draw = cv.draw(model, q, w, M=2, rng=np.random.default_rng(0))
     for write, message in [
-        (lambda: RP1(3), "RP1 estimates an integrand"),
-        (lambda: RP1(RP1(data)), "RP1 estimates an integrand"),
-        (lambda: CF("data"), "CF estimates an integrand"),
-        (lambda: taylor_z(RP1(data)), "taylor_z approximates an integrand"),
+        (lambda: RP1(3), "RP1 takes an integrand"),
+        (lambda: RP1(RP1(data)), "RP1 takes an integrand"),
+        (lambda: CF("data"), "CF takes an integrand"),
+        (lambda: taylor_z(RP1(data)), "taylor_z takes an integrand"),
         (lambda: RP1(data) + data, "cannot add data"),
         (lambda: RP1(data) - 1, "cannot subtract 1"),
         (lambda: RP1(data) * RP1(data), "only by a number"),
-        (lambda: cv.evaluate([data], draw), "evaluate takes estimators"),
+        (lambda: cv.evaluate(RP1(data), draw), "list of lines"),
+        (lambda: cv.evaluate([data], draw), "data is no estimator"),
     ]:
         with pytest.raises(TypeError, match=message):
             write()

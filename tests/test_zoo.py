@@ -254,7 +254,7 @@ def check_names(zoo):
         "Miller": "CF(taylor_z(data)) + CF(prior) - RP1(taylor_z(data)) - RP1(prior)",
         "Paisley": "CF(taylor_z(data)) + CF(prior) - SF(taylor_z(data)) - SF(prior)",
         "Paisley, bound": "CF(bound(data)) + CF(prior) - SF(bound(data)) - SF(prior)",
-        "joint": "RP1(taylor_z(data)) - CF(taylor_z(data.over_all_data()))",
+        "joint": "RP1(taylor_z(data)) - CF(taylor_z(data).over_all_data())",
     }
     assert {name: repr(line) for name, line in lines.items()} == known
     listed = zoo.legal(model, q)
