@@ -2,10 +2,13 @@
 
 import re
 
+import jupytext
 import nbformat
 import notebooks  # tools/notebooks.py
 import pytest
 import yaml
+from jupyter_client.kernelspec import get_kernel_spec
+from jupytext.config import load_jupytext_config
 
 BOOK = notebooks.BOOK
 CHAPTERS = notebooks.chapters()
@@ -21,6 +24,15 @@ def toc_files():
 @pytest.mark.parametrize("md", CHAPTERS, ids=stem)
 def test_the_notebook_is_the_executed_twin_of_the_text(md):
     assert notebooks.problem(md) is None, "run: make notebooks"
+
+
+@pytest.mark.parametrize("md", CHAPTERS, ids=stem)
+def test_a_save_in_jupyter_lab_leaves_the_text_as_it_is(md):
+    """What Lab does on a save: the text through jupytext and back, with the kernel's own name."""
+    config = load_jupytext_config(str(md))
+    nb = jupytext.read(md, config=config)
+    assert nb.metadata.kernelspec.display_name == get_kernel_spec("python3").display_name
+    assert jupytext.writes(nb, "md:myst", config=config) == md.read_text("utf-8"), "make notebooks"
 
 
 @pytest.mark.parametrize("md", CHAPTERS, ids=stem)

@@ -20,7 +20,7 @@ jupytext:
     format_name: myst
     format_version: 0.13
 kernelspec:
-  display_name: Python 3
+  display_name: Python 3 (ipykernel)
   language: python
   name: python3
 ---
@@ -59,7 +59,8 @@ def tiny(tmp_path_factory):
         shutil.copy(ROOT / name, root)
     shutil.copytree(ROOT / "tools", root / "tools", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(ROOT / "book/_static", root / "book/_static")
-    shutil.copy(ROOT / "book/references.bib", root / "book")
+    for name in "references.bib", "jupytext.toml":
+        shutil.copy(ROOT / "book" / name, root / "book")
     (root / "cvlib").mkdir()
     (root / "cvlib/__init__.py").touch()
     (root / "tests").mkdir()
@@ -118,6 +119,46 @@ def test_a_cell_that_was_never_executed_is_a_problem(copy):
     nb.cells[-1].update(execution_count=None, outputs=[])
     nbformat.write(nb, path)
     assert "never executed: 40 + 2" in notebooks.problem(copy / "book/08-tiny.md")
+
+
+# The text as Jupyter Lab saves it ---------------------------------------------------------------
+
+FIGURE = """```{code-cell} ipython3
+---
+mystnb:
+  figure:
+    caption: |
+      Forty and two: what is
+      left of a sum.
+  image:
+    alt: >
+      Nothing to see here, in as many words as it takes to fill more than one of the lines that
+      jupytext writes.
+---
+40 + 2
+"""
+WRAPPED = """    caption: 'Forty and two: what is left of a sum.'
+  image:
+    alt: Nothing to see here, in as many words as it takes to fill more than one of
+      the lines that jupytext writes.
+"""
+
+
+def test_a_text_is_left_as_it_is(copy, capsys):
+    notebooks.tidy(copy / "book/08-tiny.md")
+    assert (copy / "book/08-tiny.md").read_text("utf-8") == CHAPTER
+    assert capsys.readouterr().out == ""
+
+
+def test_a_caption_is_wrapped_and_the_kernel_named_as_lab_does(copy, capsys):
+    md = copy / "book/08-tiny.md"
+    edit(md, "```{code-cell} ipython3\n40 + 2\n", FIGURE)
+    edit(md, "Python 3 (ipykernel)", "Python 3")
+    notebooks.tidy(md)
+    assert WRAPPED in md.read_text("utf-8")
+    assert "display_name: Python 3 (ipykernel)" in md.read_text("utf-8")
+    assert "08-tiny.md: rewrapped" in capsys.readouterr().out
+    assert notebooks.saved(md) == md.read_text("utf-8")
 
 
 # Execution --------------------------------------------------------------------------------------

@@ -21,12 +21,14 @@ from pathlib import Path
 
 import jupytext
 import nbformat
+from jupytext.config import load_jupytext_config
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
 ROOT = Path(__file__).resolve().parents[1]
 BOOK = ROOT / "book"
 STORY = Path("_static/story.png")  # inside book/: the README's picture
+KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 
 
 def chapters(book=BOOK):
@@ -46,6 +48,27 @@ def read_text(md):
         cell["metadata"] = nbformat.from_dict(dict(cell.metadata))
     nb.nbformat, nb.nbformat_minor = 4, 5
     return nb
+
+
+def saved(md):
+    """The chapter's text as Jupyter Lab saves it, each caption and alt text as one paragraph."""
+    config = load_jupytext_config(str(md))
+    nb = jupytext.read(md, config=config)
+    nb.metadata["kernelspec"] = KERNEL
+    for cell in nb.cells:
+        shown = cell.metadata.get("mystnb", {})
+        for part, words in ("figure", "caption"), ("image", "alt"):
+            if words in shown.get(part, {}):
+                shown[part][words] = " ".join(shown[part][words].split())
+    return jupytext.writes(nb, "md:myst", config=config)
+
+
+def tidy(md):
+    """Write the text as Lab would, so that a save there shows only what was edited."""
+    text = saved(md)
+    if text != md.read_text("utf-8"):
+        md.write_text(text, "utf-8")
+        print(f"{md.name}: rewrapped as Jupyter Lab saves it")
 
 
 def inputs(nb):
@@ -145,6 +168,8 @@ def main():
     prepare_environment()
     import matplotlib.font_manager  # noqa: F401  a first use builds a cache and says so on stderr
 
+    for md in chapters():
+        tidy(md)
     todo, total = selected(args.names, args.all)
     failed = 0
     with ProcessPoolExecutor(args.jobs) as pool:
