@@ -172,9 +172,8 @@ class GLMData(OfEta):
     def integrated(self, draw):
         r = self.rows(draw)
         m, v = r.eta(draw, "mu"), r.variance(draw)
-        return self.from_derivatives(
-            draw, *quadrature.slopes(self.model.likelihood, m, v, r.y, 1e-9)
-        )
+        means = quadrature.slopes(self.model.likelihood, m, v, r.y, tolerance=1e-9)
+        return self.from_derivatives(draw, *means)
 
 
 class Own(Atom):
@@ -228,10 +227,8 @@ class Own(Atom):
             return None
 
         def compute(draw):
-            columns = np.broadcast_to(np.eye(self.q.dim), (*z.shape, self.q.dim))
-            return self._hess_times(
-                draw, np.broadcast_to(z[..., None, :], columns.shape), columns, 1
-            )
+            points, columns = np.broadcast_arrays(z[..., None, :], np.eye(self.q.dim))
+            return self._hess_times(draw, points, columns, 1)
 
         return draw.once((self.key, "hessian"), compute)
 

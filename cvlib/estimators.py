@@ -140,7 +140,7 @@ PR = Method(
 )
 QD = Method(
     "QD",
-    """[E phi'(eta) x, lower(E phi''(eta) x x^T L)], both by one-dimensional quadrature, (..., M, D).
+    """N [E phi'(eta) x, lower(E phi''(eta) x x^T L)], the means by quadrature in eta, (..., M, D).
 
     No noise from q is left; with subsampling, that of the data is.
     """,
@@ -240,7 +240,7 @@ def _estimator(line):
     if isinstance(line, Estimator):
         return line
     if hasattr(line, "line"):
-        raise TypeError(f"{line!r} is an entry of the zoo: take its .line")
+        raise TypeError(f"{line!r} is no estimator such as RP1(data): take its .line")
     hint = ": write a list of lines" if isinstance(line, list | tuple) else ""
     raise TypeError(f"{line!r} is no estimator such as RP1(data){hint}")
 
@@ -314,7 +314,7 @@ def _check_lines(lines, draw):
         if owner and owner != (draw.model, draw.q):
             raise ValueError(f"{line!r} and the draw belong to different models or families")
         if not owner:  # made of `one` alone, which could not know the family
-            for method, atom in line.parts:
+            for method, _ in line.parts:
                 if method.name not in draw.q.methods:
                     raise ValueError(f"{line!r}: {method} is not possible for {draw.q!r}")
 

@@ -27,7 +27,7 @@ class Route(NamedTuple):
 
 
 class Family:
-    """A law q_w of z in R^dim, w in R^D. A class that has `routes` is a family and must be complete.
+    """A law q_w of z in R^dim, w in R^D. A class with `routes` is a family and must be complete.
 
     routes   {space: {word: Route}}: how each word estimates an integrand of z (or of the zeta
              behind a discrete z) by sampling
