@@ -129,6 +129,9 @@ class Gaussian(_GaussianFamily):
     def _factor_size(self):
         self.rows, self.cols = np.tril_indices(self.dim)
         self.flat = self.rows * self.dim + self.cols  # lower triangle in a flattened matrix
+        self.symmetric = np.zeros(self.dim**2, int)  # a symmetric matrix from its lower triangle
+        self.symmetric[self.flat] = np.arange(len(self.flat))
+        self.symmetric[self.cols * self.dim + self.rows] = np.arange(len(self.flat))
         self.diag = self.dim + np.flatnonzero(self.rows == self.cols)  # diagonal of L in w
         self.lengths = np.arange(1, self.dim + 1)  # of the rows of the lower triangle
         return len(self.flat)
@@ -164,9 +167,16 @@ class Gaussian(_GaussianFamily):
         """u_i for every entry (i, j) of the lower triangle: take(rows), but twice as fast."""
         return np.repeat(u, self.lengths, axis=-1)
 
-    def gram(self, c, X, L):
-        """lower(X^T diag(c) X L) for c (..., M, N) and X (N, d), as (..., M, D - d)."""
-        H = np.swapaxes(c[..., None] * X, -1, -2) @ X  # (..., M, d, d)
+    def gram(self, c, X, L, pairs=None):
+        """lower(X^T diag(c) X L) for c (..., M, N) and X (N, d), as (..., M, D - d).
+
+        With pairs (N, d (d + 1) / 2), the products of columns of X, all c take one matrix product.
+        """
+        if pairs is None:
+            H = np.swapaxes(c[..., None] * X, -1, -2) @ X  # (..., M, d, d)
+        else:
+            H = (c.reshape(-1, len(X)) @ pairs).take(self.symmetric, -1)
+            H = H.reshape(*c.shape[:-1], self.dim, self.dim)
         return self.lower(H @ L[..., None, :, :])
 
     def bend(self, times, L):
@@ -290,7 +300,7 @@ class DiagonalGaussian(_GaussianFamily):
     def by_row(self, u):
         return u
 
-    def gram(self, c, X, sigma):
+    def gram(self, c, X, sigma, pairs=None):
         """diag(X^T diag(c) X) sigma, (..., M, d), without the d x d matrix."""
         return (c @ X**2) * sigma[..., None, :]
 
