@@ -9,7 +9,7 @@ few of which lie in the middle, do much worse there.
 """
 
 import numpy as np
-from scipy.optimize import minimize
+import scipy  # scipy.optimize is loaded at its first use
 
 from .models import GLM, check_fit
 
@@ -18,12 +18,13 @@ NODES = 101  # an error near 1e-8 at |x.L| = 6, to rounding below 4; tests: adap
 
 def elbo(model, q, w, nodes=NODES):
     """ELBO(w) = E log p(x | z) + E log p(z) + entropy, (..., D) -> (...)."""
-    m, v, mu, scale2 = _marginals(model, q, w)
-    value = _expected(model, m, v, nodes, slopes=False).sum(-1)
-    sd2 = model.log_prior.sd**2
-    log_normaliser = 0.5 * q.dim * np.log(2 * np.pi * sd2)
-    prior = -0.5 * ((mu**2).sum(-1) + scale2) / sd2 - log_normaliser
-    return value + prior + q.entropy(w)
+    w = _check(model, q, w)
+    data = _expected(model, *_marginals(model, q, w), nodes, slopes=False).sum(-1)
+    centre, precision = _prior(model, q)
+    square = precision * (w - centre) ** 2
+    normaliser = 0.5 * np.log(2 * np.pi / precision[: q.dim]).sum()
+    prior = -0.5 * (square[..., : q.dim].sum(-1) + square[..., q.dim :].sum(-1)) - normaliser
+    return data + prior + q.entropy(w)
 
 
 def gradient(model, q, w, nodes=NODES):
@@ -34,22 +35,19 @@ def gradient(model, q, w, nodes=NODES):
 
 def term_gradients(model, q, w, nodes=NODES):
     """The exact g1, g2, g3 as {"data": ..., "prior": ..., "variational": ...}, each (..., D)."""
-    m, v, mu, _ = _marginals(model, q, w)
-    w = np.asarray(w, float)
-    d1, d2 = _expected(model, m, v, nodes, slopes=True)
-    L = q.dense(q.unpack(w)[1])
-    curvature = np.swapaxes(d2[..., None] * model.X, -1, -2) @ model.X  # (..., d, d)
-    sd2 = model.log_prior.sd**2
-    return {
-        "data": np.concatenate([d1 @ model.X, q.lower(curvature @ L)], -1),
-        "prior": -w / sd2,
+    w = _check(model, q, w)
+    d1, d2 = _expected(model, *_marginals(model, q, w), nodes, slopes=True)
+    centre, precision = _prior(model, q)
+    return {  # Bonnet and Price: [E slope, E curvature L]
+        "data": np.concatenate([d1 @ model.X, q.gram(d2, model.X, q.unpack(w)[1])], -1),
+        "prior": -precision * (w - centre),
         "variational": -q.entropy_grad(w),
     }
 
 
 def optimum(model, q, w=None, nodes=NODES):
     """The w of the best ELBO in the family, by L-BFGS on the exact ELBO and gradient."""
-    found = minimize(
+    found = scipy.optimize.minimize(
         lambda w: -elbo(model, q, w, nodes) / model.N,
         q.start() if w is None else w,
         jac=lambda w: -gradient(model, q, w, nodes) / model.N,
@@ -57,22 +55,39 @@ def optimum(model, q, w=None, nodes=NODES):
         options={"maxiter": 5000, "maxfun": 10000, "ftol": 1e-15, "gtol": 1e-9},
     )
     if np.abs(found.jac).max() > 1e-5:
-        raise RuntimeError(f"the optimum was not reached: {found.message}")
+        raise RuntimeError(
+            f"the optimum was not reached: {found.message}. Start nearer to it with w=, scale the "
+            "data, or take more nodes"
+        )
     return found.x
 
 
-def _marginals(model, q, w):
-    """Mean and variance of each x_i.z, (..., N) both; mu; trace of the covariance."""
+def _check(model, q, w):
     if not isinstance(model, GLM):
         raise ValueError(f"exact references need a generalised linear model, not {model!r}")
     if not q.gaussian:
         raise ValueError(f"an exact reference needs a Gaussian family, not {q!r}")
     check_fit(model, q)
-    w = q.check(w)
+    return q.check(w)
+
+
+def _marginals(model, q, w):
+    """Mean and variance of each x_i.z + offset_i, (..., N) both."""
     mu, factor = q.unpack(w)
+    m = mu @ model.X.T
     X = np.broadcast_to(model.X, (*w.shape[:-1], *model.X.shape))
     v = (q.times_t(factor, X) ** 2).sum(-1)
-    return mu @ model.X.T, v, mu, (w[..., q.dim :] ** 2).sum(-1)
+    return m if model.offset is None else m + model.offset, v
+
+
+def _prior(model, q):
+    """Centre and precision that the normal prior has for every entry of w = [mu, L], (D,) each.
+
+    E (z_i - mean_i)^2 = (mu_i - mean_i)^2 + sum_j L_ij^2: entries of row i share a precision.
+    """
+    mean, sd = (np.broadcast_to(a, q.dim) for a in (model.log_prior.mean, model.log_prior.sd))
+    centre = np.concatenate([mean, np.zeros(q.D - q.dim)])
+    return centre, np.concatenate([1 / sd**2, q.by_row(1 / sd**2)])
 
 
 def _expected(model, m, v, nodes, slopes):

@@ -156,6 +156,10 @@ class Gaussian(_GaussianFamily):
         """u_i for every entry (i, j) of the lower triangle: take(rows), but twice as fast."""
         return np.repeat(u, self.lengths, axis=-1)
 
+    def gram(self, c, X, L):
+        """lower((X^T diag(c) X) L), c (..., N) and X (N, d) -> (..., D - d)."""
+        return self.lower(np.swapaxes(c[..., None] * X, -1, -2) @ X @ L)
+
     def pull1(self, draw, u, out):
         """[u, lower(u eps^T)] into out (..., M, D): the chain rule through z1; u = None is 0."""
         if u is None:
@@ -258,6 +262,12 @@ class DiagonalGaussian(_GaussianFamily):
 
     def outer(self, u, e):
         return u * e
+
+    def by_row(self, u):
+        return u
+
+    def gram(self, c, X, sigma):
+        return (c @ X**2) * sigma
 
     def pull1(self, draw, u, out):
         out[..., self.dim :] = 0.0 if u is None else u * draw.eps
