@@ -1,6 +1,6 @@
 """cvlib: control variates for variational inference, each one line of a recipe."""
 
-from . import combine, datasets, exact, families, models, optimize, relaxations, zoo
+from . import combine, datasets, exact, families, models, optimize, relaxations, rules, zoo
 from .approximations import bound, taylor_x, taylor_z
 from .draws import draw
 from .estimators import CF, GR, RP1, RP2, SF, evaluate
@@ -11,6 +11,6 @@ __version__ = "0.2.0"
 
 __all__ = [
     "CF", "GR", "RP1", "RP2", "SF", "bound", "combine", "datasets", "draw", "evaluate",
-    "exact", "families", "models", "one", "optimize", "relax", "relaxations", "surrogate",
-    "taylor_x", "taylor_z", "terms", "zoo",
+    "exact", "families", "models", "one", "optimize", "relax", "relaxations", "rules",
+    "surrogate", "taylor_x", "taylor_z", "terms", "zoo",
 ]  # fmt: skip

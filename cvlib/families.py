@@ -36,6 +36,7 @@ class _GaussianFamily:
             )
         self.dim = self.noise_dim = int(dim)
         self.D = self.dim + self._factor_size()
+        self.blocks = slice(0, self.dim), slice(self.dim, self.D)  # of w: mu, factor
 
     def __repr__(self):
         return f"{type(self).__name__}({self.dim})"

@@ -33,6 +33,11 @@ class _Family:
     def __repr__(self):
         return f"{type(self).__name__}({self.dim})"
 
+    @property
+    def blocks(self):
+        """Slices of w that weights may treat apart: here one, all of w."""
+        return (slice(0, self.D),)
+
     def start(self, runs=()):
         """All parameters of w zero, as (*runs, D)."""
         return np.zeros((*runs, self.D))
@@ -107,6 +112,11 @@ class _Standardised(_Family):
     def __init__(self, dim):
         super().__init__(dim)
         self.D = 2 * self.dim
+
+    @property
+    def blocks(self):
+        """Slices of w: the first parameters, the second."""
+        return slice(0, self.dim), slice(self.dim, self.D)
 
     def pack(self, first, second):
         """w from the positive parameters, (..., d) each."""
