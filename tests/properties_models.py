@@ -335,7 +335,7 @@ def check_slope_at_the_optimum(cv):
 
 
 def check_unreached_optimum(cv):
-    """Without natural steps: a coarse rule makes ELBO and gradient disagree, L-BFGS ends nowhere."""
+    """Without natural steps a coarse rule makes ELBO and gradient disagree: no optimum."""
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((20, 2)), np.where(rng.random(20) < 0.5, 1.0, -1.0)
     model, q = cv.models.logistic_regression(X, y, 3.0), cv.families.Gaussian(2)
