@@ -188,6 +188,7 @@ def check_slopes(cv):
         lambda z, b: anp.maximum(z[..., 0], z[..., 1]) * b[1] + 1e8,
         lambda z, b: anp.sin(1e6 * z[..., 0]) * b[1],
         lambda z, b: 1e-3 * z[..., 0] * b[1] + 1e10,
+        lambda z, b: (0.1 * z[..., 0] * b[1] + 1e3).astype(np.float32),
     ):
         assert accepts(lambda: own(cv, good))
 
