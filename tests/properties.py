@@ -3,8 +3,10 @@
 The tests run them on cvlib; test_mutants.py runs the same functions on copies with a bug in them.
 """
 
+import importlib
 import itertools
 import warnings
+from functools import cache
 from types import SimpleNamespace
 
 import autograd.numpy as anp
@@ -13,7 +15,7 @@ import oracles
 from autograd import grad
 from numpy.testing import assert_allclose
 from oracles import FAMILIES, PROBLEMS
-from scipy import stats
+from scipy import integrate, stats
 
 METHODS = ("SF", "RP1", "RP2", "RB", "PR", "QD", "CF")
 APPROXIMATIONS = (None, "taylor_z", "bound", "taylor_x", "taylor_x_slope")
@@ -518,6 +520,54 @@ def check_expected(cv):
             assert_allclose(got, right, rtol=1e-7, atol=1e-9, err_msg=name)
 
 
+def adaptive_mean(g, m, sd, *kinks):
+    """E g(eta) for eta ~ N(m, sd^2) by scipy's adaptive quadrature, to about 14 digits."""
+    reach = 12.0
+    points = sorted({0.0, *(np.clip((k - m) / sd, -reach, reach) for k in kinks)})
+    edges = [-reach, *points, reach]  # pieces that end where g bends
+    each = lambda x: g(m + sd * x) * np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", integrate.IntegrationWarning)  # asked for every digit
+        return sum(
+            integrate.quad(each, a, b, epsabs=1e-15, epsrel=1e-14, limit=400)[0]
+            for a, b in itertools.pairwise(edges)
+            if a < b
+        )
+
+
+def check_quadrature(cv, tolerance=1e-9):
+    """E phi' and E phi'' of the logistic likelihood against adaptive quadrature, also far out.
+
+    The tolerance is relative to the size of phi' and phi'' for |Im eta| <= 0.8 pi.
+    """
+    slopes = importlib.import_module(f"{cv.__name__}.quadrature").slopes
+    size = np.array([1 / np.sin(0.8 * np.pi), 1 / (4 * np.cos(0.4 * np.pi) ** 2)])
+    m = np.array([-20.0, -3.0, -0.4, 0.0, 1.0, 6.0, 20.0])
+    widths = np.array([0.01, 0.1, 0.6, 1.0, 3.0, 10.0, 30.0, 60.0])[:, None]
+    right = np.array([[logistic_means(a, sd) for a in m] for sd in widths[:, 0]])
+    right = np.moveaxis(right, -1, 0)  # (2, widths, means)
+    worst = 0.0
+    for label in (1.0, -1.0):  # phi(eta, -1) = phi(-eta, 1)
+        together = slopes(cv.models.LOGISTIC, label * m, widths**2, np.full(7, label), tolerance)
+        for k, sd in enumerate(widths[:, 0]):
+            v = np.full(7, sd**2)
+            alone = slopes(cv.models.LOGISTIC, label * m, v, np.full(7, label), tolerance)
+            for got in (np.array(alone), np.array(together)[:, k]):
+                sign = np.array([label, 1.0])[:, None]
+                error = np.abs(sign * got - right[:, k]).max(-1) / size
+                worst = max(worst, error.max())
+                assert np.all(error <= tolerance + 3e-15), f"sd = {sd}: errors {error}"
+    return worst
+
+
+@cache
+def logistic_means(m, sd):
+    """E phi', E phi'' for y = 1."""
+    slope = lambda t: 1 / (1 + np.exp(min(t, 700)))
+    curve = lambda t: -1 / (2 * np.cosh(np.clip(t, -700, 700) / 2)) ** 2
+    return [adaptive_mean(g, m, sd, -30.0, -8.0, 0.0, 8.0, 30.0) for g in (slope, curve)]
+
+
 def check_bound(cv):
     """Below phi everywhere, touching it at +- xi with its slope, for xi from 0 to 50."""
     xi = np.array([0.0, 1e-7, 1e-5, 1e-3, 0.3, 2.0, 10.0, 50.0])[:, None]
@@ -583,6 +633,7 @@ PROPERTIES = {
     "hand-written derivatives": check_hand_written_derivatives,
     "closed forms of expectations": check_expected,
     "bound below and touching": check_bound,
+    "quadrature in eta": check_quadrature,
     "class moments": check_class_moments,
     "arithmetic of lines": check_arithmetic,
     "draws": check_draws,
