@@ -201,10 +201,11 @@ class TaylorX(Expansion):
         if self.sees_all(draw):
             each = phi(m, G.y) + G.constant + self._kappa() * (z @ G.xy.T)
             return (each + 0.5 * d2 * np.vecdot(self._spread(draw, where), z[..., None, :])) @ G.n
-        own, dx, dy, y, _ = self._drawn(draw)
-        e = np.vecdot(dx, z)
+        r, own, dy = self._drawn(draw)
+        m = m.take(own)
+        e = r.eta(draw, where) - m
         d1 = d1.take(own) + self._kappa() * dy
-        return self.model.N * (phi(m.take(own), y) + d1 * e + 0.5 * d2.take(own) * e**2)
+        return r.total(phi(m, r.y) + d1 * e + 0.5 * d2.take(own) * e**2)
 
     def grad(self, draw, where):
         G, z = self.model.groups, draw.at(where)
@@ -215,11 +216,13 @@ class TaylorX(Expansion):
             e2 = np.vecdot(spread, z[..., None, :])  # mean of e^2, (..., M, K)
             along_mean = (G.n * (d1 + half * d3 * e2)) @ G.x
             return along_mean + np.vecmat(G.n * d2, spread) + self._kappa() * G.n_xy
-        own, dx, dy, _, mean = self._drawn(draw)
-        e = np.vecdot(dx, z)
-        slope = self.model.N * (d1.take(own) + self._kappa() * dy + d2.take(own) * e)
-        bend = half * self.model.N * d3.take(own) * e**2
-        return slope[..., None] * rows(draw, False).x + bend[..., None] * mean
+        r, own, dy = self._drawn(draw)
+        e = r.eta(draw, where) - (z @ G.x.T).take(own)
+        slope = r.back(d1.take(own) + self._kappa() * dy + d2.take(own) * e)
+        bend = half * d3.take(own) * e**2
+        each = np.arange(len(G.n)) == (own % len(G.n))[..., None]  # (..., M, [B,] K)
+        in_group = r.total(np.moveaxis(bend[..., None] * each, -1, 0))  # (K, ..., M)
+        return slope + np.moveaxis(in_group, 0, -1) @ G.x
 
     def _kappa(self):
         return 0.0 if self.model.likelihood.classes else self.model.likelihood.kappa
@@ -230,17 +233,16 @@ class TaylorX(Expansion):
         return (z @ G.xx_beside).reshape(*z.shape[:-1], *G.x.shape)
 
     def _drawn(self, draw):
-        """Of the drawn points: position of their group in an (..., M, K) array, x - xbar, y - ybar,
-        y, xbar."""
+        """The drawn rows, the place of their group in an (..., M, K) array, and y - ybar."""
 
         def compute(draw):
             G, r = self.model.groups, rows(draw, False)
-            k = G.group[draw.index]  # (..., M)
-            own = np.arange(k.size).reshape(k.shape) * len(G.n) + k
-            mean = G.x[k]
-            return own, r.x - mean, r.y - G.y[k], r.y, mean
+            k = G.group[draw.index]  # (..., M), or (..., M or 1, B)
+            samples = np.arange(draw.eps[..., 0].size).reshape(draw.eps.shape[:-1])  # (..., M)
+            samples = samples[..., None] if draw.batched else samples
+            return r, samples * len(G.n) + k, r.y - G.y[k]
 
-        return draw.once("distance from group means", compute)
+        return draw.once("groups of the drawn rows", compute)
 
 
 class TaylorXSlope(TaylorX):

@@ -253,7 +253,7 @@ class OwnData(Own, OnData):
     def points(self, draw, where):
         """With an M-axis of full length where each sample sees its own data."""
         z = draw.at(where)
-        if self.sees_all(draw):
+        if self.sees_all(draw) or draw.shares_batch:
             return z
         return np.broadcast_to(z, (*draw.eps.shape[:-1], z.shape[-1]))
 
@@ -261,9 +261,14 @@ class OwnData(Own, OnData):
         model = self.model
         if self.sees_all(draw):
             return lambda z: anp.sum(model.log_lik(z[..., None, :], model.data), -1)
-        at = draw.index.reshape(draw.index.shape + (1,) * extra)
+        if not draw.batched:
+            at = draw.index.reshape(draw.index.shape + (1,) * extra)
+            batch = tuple(a[at] for a in model.data)
+            return lambda z: model.N * model.log_lik(z, batch)
+        *lead, B = draw.index.shape
+        at = draw.index.reshape(*lead, *(1,) * extra, B)  # (..., M or 1, [1,] B)
         batch = tuple(a[at] for a in model.data)
-        return lambda z: model.N * model.log_lik(z, batch)
+        return lambda z: model.N / B * anp.sum(model.log_lik(z[..., None, :], batch), -1)
 
 
 class FamilyDensity(Own):

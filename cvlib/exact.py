@@ -37,7 +37,7 @@ def term_gradients(model, q, w, nodes=NODES):
     m, v, mu, _ = _marginals(model, q, w)
     w = np.asarray(w, float)
     d1, d2 = _expected(model, m, v, nodes, slopes=True)
-    bend = q.gram(d2[..., None, :], model.X, q.unpack(w)[1])[..., 0, :]
+    bend = q.gram(d2[..., None, :], model.X[None], q.unpack(w)[1])[..., 0, :]
     sd2 = model.log_prior.sd**2
     return {
         "data": np.concatenate([d1 @ model.X, bend], -1),

@@ -165,9 +165,10 @@ class Gaussian(_GaussianFamily):
         return np.repeat(u, self.lengths, axis=-1)
 
     def gram(self, c, X, L):
-        """lower(X^T diag(c) X L) for c (..., M, N) and X (N, d), as (..., M, D - d)."""
-        H = np.swapaxes(c[..., None] * X, -1, -2) @ X  # (..., M, d, d)
-        return self.lower(H @ L[..., None, :, :])
+        """lower(X^T diag(c) X L) for c (..., M, B), X (..., M or 1, B, d), as (..., M, D - d)."""
+        left, L = np.swapaxes(c[..., None] * X, -1, -2), L[..., None, :, :]  # (..., M, d, B)
+        few = X.shape[-2] < self.dim  # then no d x d x d product
+        return self.lower(left @ (X @ L) if few else (left @ X) @ L)
 
     def bend(self, times, L):
         """lower(H L), given `times`, which takes rows V (..., k, d) to H V (..., M, k, d)."""
@@ -292,7 +293,9 @@ class DiagonalGaussian(_GaussianFamily):
 
     def gram(self, c, X, sigma):
         """diag(X^T diag(c) X) sigma, (..., M, d), without the d x d matrix."""
-        return (c @ X**2) * sigma[..., None, :]
+        X2 = X**2
+        total = c @ X2[..., 0, :, :] if X.shape[-3] == 1 else np.vecmat(c, X2)
+        return total * sigma[..., None, :]
 
     def pull1(self, draw, u, out, add=False):
         self._pull(u, u * draw.eps, out, add)
