@@ -395,6 +395,39 @@ def check_batched_equals_looped(cv, name="logistic", family="Gaussian", d=2, M=3
     return len(together)
 
 
+def check_batches(cv, name="logistic", family="Gaussian", d=2, M=3, N=5, B=2, seed=0):
+    """A batch of B data points gives the mean of what its points give, one after the other.
+
+    A batch for each sample, one for all of them, all data as a batch; two runs.
+    """
+    p = oracles.problem(name, d, N)
+    model, q = oracles.build(cv, p), getattr(cv.families, family)(d)
+    lines = every_line(cv, p, model, q)[0]
+    together = [line for line, *_ in lines.values()]
+    close = np.array([1e-11 if method != "QD" else 3e-9 * N for _, method, *_ in lines.values()])
+    rng = np.random.default_rng(seed)
+    w, eps = oracles.weights(family, d), rng.standard_normal((2, M, d))
+    each = rng.integers(N, size=(2, M, B))
+    shared = rng.integers(N, size=(2, B))
+    everyone = np.tile(np.arange(N), (2, 1))
+    for index, kind in (
+        (each, {"index": each, "batch": B, "each": True}),
+        (shared[:, None], {"index": shared, "batch": B}),
+        (everyone[:, None], {"index": everyone, "batch": N}),
+        (everyone[:, None], {"subsample": False}),
+    ):
+        table = cv.evaluate(together, cv.draw(model, q, w, eps=eps, **kind))
+        right = 0
+        for b in range(index.shape[-1]):
+            i = np.broadcast_to(index[..., b], (2, M))
+            right = right + cv.evaluate(together, cv.draw(model, q, w, eps=eps, index=i))
+        right = right / index.shape[-1]
+        error = np.abs(table - right).max((0, 2, 3)) / (1 + np.abs(right).max((0, 2, 3)))
+        worst = np.argmax(error / close)
+        assert error[worst] < close[worst], f"{together[worst]!r}: {error[worst]:.1e}"
+    return len(together)
+
+
 def check_data_average(cv, name="logistic", family="Gaussian", d=3, N=4, seed=0, constant=False):
     """At any noise, a line's mean over the data points is the same line on all data."""
     p = oracles.problem(name, d, N)
@@ -453,6 +486,13 @@ def check_draws(cv, runs=4000, M=3):
             assert abs((a * b).mean()) < 7 / np.sqrt(runs), "two entries of a draw are correlated"
         neighbour = np.roll(a, 1)
         assert abs((a * neighbour).mean()) < 7 / np.sqrt(runs), "two runs are correlated"
+    for kind, shape in (({"batch": 2}, (1, 2)), ({"batch": 2, "each": True}, (M, 2))):
+        batch = cv.draw(model, q, q.start((runs,)), M=M, rng=np.random.default_rng(2), **kind)
+        assert batch.index.shape == (runs, *shape)
+        apart = (batch.index.reshape(runs, -1) - 2) / np.sqrt(2)  # (runs, M B or B)
+        product = apart.T @ apart / runs - np.eye(apart.shape[1])
+        assert np.abs(product).max() < 7 * np.sqrt(2 / runs), "points of a batch are correlated"
+        assert np.abs(apart.mean(0)).max() < 7 / np.sqrt(runs), "batches are not uniform"
     again = cv.draw(model, q, q.start((runs,)), M=M, rng=np.random.default_rng(1))
     assert np.array_equal(again.eps, draw.eps) and np.array_equal(again.index, draw.index)
     mu, L = oracles.unpack("Gaussian", 2, oracles.weights("Gaussian", 2)[0])
@@ -650,6 +690,9 @@ PROPERTIES = {
     "exact references": check_exact_references,
     "batched = looped = alone": each(
         check_batched_equals_looped, ("logistic",), ("curved", "DiagonalGaussian")
+    ),
+    "batches of data": each(
+        check_batches, *itertools.product(("logistic", "poisson", "curved"), FAMILIES)
     ),
     "badly conditioned L": check_badly_conditioned,
     "exact means": each(check_exact_means, *CONFIGURATIONS),

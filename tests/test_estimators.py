@@ -212,6 +212,12 @@ def test_batched_equals_looped_equals_alone(name, family, d, N, M, seed):
 
 
 @few
+@given(B=st.integers(1, 4), **shapes)
+def test_a_batch_is_the_mean_of_its_points(name, family, d, N, M, B, seed):
+    properties.check_batches(cv, name, family, d, M, N, B, seed)
+
+
+@few
 @given(constant=st.booleans(), **{k: v for k, v in shapes.items() if k != "M"})
 def test_mean_over_the_data_is_the_whole_data_set(name, family, d, N, seed, constant):
     properties.check_data_average(cv, name, family, d, N, seed, constant)
