@@ -13,9 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from .integrands import integrand
-from .linear import Linear
+from .linear import ROUNDING, Linear
 
-ROUNDING = 8 * np.finfo(float).eps  # what a sum of coefficients may miss zero by, relative
 ELBO = {"data": 1, "prior": 1, "variational": -1}  # what a base gradient estimates
 
 
