@@ -390,6 +390,36 @@ def test_the_order_of_writing_does_not_matter(logistic):
     estimators.check_variate(0.1 * RP1(data) + 0.2 * RP1(data) - 0.3 * RP2(data))
 
 
+@settings(few, max_examples=60)
+@given(
+    st.data(),
+    st.lists(st.fractions(-9, 9, max_denominator=12).filter(bool), min_size=1, max_size=5),
+)
+def test_any_order_of_writing_is_the_same_line(chosen, coefficients):
+    """Random coefficients of random words, balanced term by term: a variate in every order; with a
+    bias of 1e-9 or 1e-13 of its size, in none."""
+    p, model, q, w, _ = properties.setting(cv, "logistic", "Gaussian")
+    data, prior, _ = cv.terms(model, q)
+    words, atoms = [RP1, RP2, cv.PR, SF], [data, prior, taylor_z(data), data.over_all_data()]
+    pick = lambda some: chosen.draw(st.sampled_from(some))
+    pieces = []
+    for c in coefficients:
+        f = pick(atoms)
+        pieces += [(c, pick(words)(f)), (-c, pick(words)(f.over_all_data()))]
+    for at in range(0, len(pieces), 3):  # some coefficients in parts that floats do not add up to
+        c, line = pieces[at]
+        pieces[at : at + 1] = [(c / 3, line), (c / 3, line), (c / 3, line)]
+    size = sum(abs(c) for c, _ in pieces)
+    orders = [pieces] + [chosen.draw(st.permutations(pieces)) for _ in range(3)]
+    for bias in (0, 1e-9, -1e-13):
+        for order in orders:
+            line = 0 * RP1(data) + bias * float(size) * RP1(prior)
+            for c, part in order:
+                line = line + float(c) * part
+            assert line.is_control_variate == (bias == 0), f"{line!r}: {line.target}"
+            assert set(line.target) <= {"prior"}
+
+
 def test_terms_of_two_models_do_not_mix(logistic):
     data, prior, variational, model, q, w = logistic
     other = oracles.build(cv, oracles.problem("logistic"))
