@@ -12,23 +12,28 @@ from .integrands import OnData, integrand
 from .rows import rows
 
 
-def taylor_z(f):
+def taylor_z(f, at="mu"):
     """Second-order Taylor expansion of f in z about mu (Paisley et al. 2012, Miller et al. 2017).
 
-    An integrand that is quadratic in z already is its own expansion.
+    With at="snapshot" about older weights, those of the draw's snapshot: over all data it then
+    needs no pass over them. An integrand that is quadratic in z already is its own expansion.
     """
+    if at not in ("mu", "snapshot"):
+        raise ValueError(f'at={at!r}: expand at "mu" or at "snapshot"')
     for atom in integrand(f, "taylor_z").parts:
         if isinstance(atom, TaylorX):
             raise ValueError(f"'{atom.name}' is an expansion already: try taylor_z(data)")
         if atom.space != "z" or not (atom.quadratic or isinstance(atom, OfEta | Own)):
             raise ValueError(f"taylor_z expands terms of a model; '{atom.name}' is none")
-    return f.map(_expanded)
+    return f.map(lambda atom: _expanded(atom, at))
 
 
-def _expanded(atom):
+def _expanded(atom, at):
     if atom.quadratic:
         return atom
-    return (TaylorEta if isinstance(atom, OfEta) else TaylorZ)(atom)
+    if at == "snapshot" and isinstance(atom, OnData):
+        return AtSnapshot(atom)
+    return (TaylorEta if isinstance(atom, OfEta) else TaylorZ)(atom, at)
 
 
 def bound(f):
@@ -94,61 +99,107 @@ def _is_data(atom):
 class Expansion(OnData):
     """An approximation of the atom f, on the data that f sees; `word` is how it is written."""
 
-    word = ""
+    word = how = ""
 
     def __init__(self, f):
-        super().__init__(f"{self.word}({f.bare})", f.model, f.q, f"{self.word}({f.target})")
+        name, target = (f"{self.word}({of}{self.how})" for of in (f.bare, f.target))
+        super().__init__(name, f.model, f.q, target)
         self.f = f
         if f.whole:
             self._over_all_data()
 
     def over_all_data(self):
         whole = self.f.over_all_data()
-        return self if whole == self.f else type(self)(whole)
+        return self if whole == self.f else self.of(whole)
+
+    def of(self, f):
+        """The same approximation of another atom."""
+        return type(self)(f)
 
     def rows(self, draw):
         return self.f.rows(draw)
 
 
 class TaylorZ(Expansion):
-    """f(mu) + grad f(mu).(z - mu) + (z - mu)^T grad^2 f(mu) (z - mu) / 2."""
+    """f(c) + grad f(c).(z - c) + (z - c)^T grad^2 f(c) (z - c) / 2, c = mu or an older mu."""
 
     word = "taylor_z"
     closed_form = quadratic = True
+
+    def __init__(self, f, at="mu"):
+        self.centre = at
+        self.how = "" if at == "mu" else f", at={at!r}"
+        super().__init__(f)
+
+    def of(self, f):
+        return type(self)(f, self.centre)
 
     def value(self, draw, where):
-        away = draw.at(where) - draw.at("mu")
-        both = self.f.slope(draw, "mu") + self.slope(draw, where)
-        return self.f.value(draw, "mu") + 0.5 * np.vecdot(both, away)  # mean slope of a parabola
+        away = draw.at(where) - draw.at(self.centre)
+        both = self.f.slope(draw, self.centre) + self.slope(draw, where)
+        return self.f.value(draw, self.centre) + 0.5 * np.vecdot(both, away)  # mean of two slopes
 
     def grad(self, draw, where):
-        slope = self.f.slope(draw, "mu")
-        return (
-            slope if where == "mu" else slope + self.f.along(draw, draw.at(where) - draw.at("mu"))
-        )
+        slope = self.f.slope(draw, self.centre)
+        if where == self.centre:
+            return slope
+        return slope + self.f.along(draw, self.centre, draw.at(where) - draw.at(self.centre))
 
     def bend(self, draw, where):
-        return draw.once((self.key, "bend"), self.f.bend, "mu")
+        return draw.once((self.key, "bend"), self.f.bend, self.centre)
 
 
-class TaylorEta(Expansion, OfEta):
+class TaylorEta(TaylorZ, OfEta):
     """The same for an f of eta: psi(m) + psi'(m) (eta - m) + psi''(m) (eta - m)^2 / 2."""
 
-    word = "taylor_z"
-    closed_form = quadratic = True
+    value, grad, bend = OfEta.value, OfEta.grad, OfEta.bend
 
     def derivatives(self, draw, where, order):
-        d1, d2 = self.f.derivatives(draw, "mu", 2)[:2]
-        if where == "mu":
-            return d1, d2
-        r = self.rows(draw)
-        return d1 + d2 * (r.eta(draw, where) - r.eta(draw, "mu")), d2
+        d1, d2 = self.f.derivatives(draw, self.centre, 2)[:2]
+        return (d1 if where == self.centre else d1 + d2 * self._away(draw, where)), d2
 
     def psi(self, draw, where):
+        away = self._away(draw, where)
+        d1, d2 = self.f.derivatives(draw, self.centre, 2)[:2]
+        return self.f.psi(draw, self.centre) + (d1 + 0.5 * d2 * away) * away
+
+    def _away(self, draw, where):
         r = self.rows(draw)
-        away = r.eta(draw, where) - r.eta(draw, "mu")
-        d1, d2 = self.f.derivatives(draw, "mu", 2)[:2]
-        return self.f.psi(draw, "mu") + (d1 + 0.5 * d2 * away) * away
+        return r.eta(draw, where) - r.eta(draw, self.centre)
+
+
+class AtSnapshot(Expansion):
+    """The data term about older weights: on drawn data afresh, on all data from the stored sums."""
+
+    word, how = "taylor_z", ", at='snapshot'"
+    closed_form = quadratic = True
+
+    def __init__(self, f):
+        super().__init__(f)
+        self.drawn = (TaylorEta if isinstance(f, OfEta) else TaylorZ)(f, "snapshot")
+
+    def value(self, draw, where):
+        if not self.sees_all(draw):
+            return self.drawn.value(draw, where)
+        s, away = draw.snapshot, draw.at(where) - draw.at("snapshot")
+        both = s.slope[..., None, :] + self.slope(draw, where)
+        return s.value[..., None] + 0.5 * np.vecdot(both, away)
+
+    def grad(self, draw, where):
+        if not self.sees_all(draw):
+            return self.drawn.grad(draw, where)
+        away = draw.at(where) - draw.at("snapshot")
+        return draw.snapshot.slope[..., None, :] + away @ draw.snapshot.hessian
+
+    def bend(self, draw, where):
+        if not self.sees_all(draw):
+            return self.drawn.bend(draw, where)
+        draw.at("snapshot")  # is there one?
+        H = draw.snapshot.hessian[..., None, :, :]
+        return draw.once(
+            (self.key, "bend"),
+            lambda draw: self.q.bend(lambda V: V[..., None, :, :] @ H, draw.factor),
+        )
 
 
 class Bound(Expansion, OfEta):

@@ -106,6 +106,15 @@ class Family:
         """The mean as a point, (..., 1, d)."""
         return draw.mu[..., None, :]
 
+    def snapshot(self, draw):
+        """The mean at older weights as a point, (..., 1, d)."""
+        if draw.snapshot is None:
+            raise ValueError(
+                'an expansion with at="snapshot" needs a draw that has one: '
+                "draw(..., snapshot=cvlib.snapshot(model, mu)), or renew=K in the loop"
+            )
+        return draw.snapshot.mu[..., None, :]
+
     def mean(self, w):
         """E_q z, (..., d)."""
         return self.moments(self.check(w))[0]

@@ -8,9 +8,8 @@ step of SGD cannot leave the family.
 
 import autograd.numpy as anp
 import numpy as np
-from autograd.scipy.special import betaln, gammaln
-from scipy.special import expit, polygamma, psi
 
+from ..special import betaln, expit, gammaln, polygamma, psi
 from .base import Route, Unconstrained
 
 
