@@ -21,6 +21,7 @@ class _Discrete(Unconstrained):
     required = {
         "squash": "the relaxation of z at temperature tau, a function of zeta for autograd",
         "zeta_given_z": "zeta drawn given z, and its derivative in the logits",
+        "to_w": "a gradient in w from one in the logits, (..., M, D)",
     }
     smooth = "zeta"
 

@@ -21,6 +21,7 @@ class _GaussianFamily(Family):
     """What both families share: w = [mu, factor], q_w = N(mu, L L^T), L built from the factor."""
 
     required = {
+        "_factor_size": "how many numbers of w make L; where its diagonal stands is self.diag",
         "times": "L v for each row of v",
         "times_t": "L^T v for each row of v",
         "solve": "L^-1 v for each row of v",

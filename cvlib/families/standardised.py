@@ -21,6 +21,12 @@ class _Standardised(Unconstrained):
     law: its density qbar_w moves with w, a little.
     """
 
+    required = {
+        "_sample": "M samples z ~ q_w, (..., M, d)",
+        "moments_grad": "gradients of mean and standard deviation in w, (..., 2, d) each",
+        "slope": "d log q_w / dz, coordinate by coordinate",
+    }
+
     def __init__(self, dim):
         super().__init__(dim)
         self.D = 2 * self.dim
