@@ -98,11 +98,13 @@ def rows(what, f, d, n, shapes):
     """
     rng = np.random.default_rng(0)
     z = rng.permuted(np.repeat(LEVELS, d, 1), axis=0) * rng.uniform(0.9, 1.1, (3, d))
-    pick = lambda count, shape: rng.permutation(np.resize(range(count), np.prod(shape)))
+    pick = lambda count, shape: rng.permutation(np.resize(range(count), np.prod(shape))).reshape(
+        shape
+    )
     alone = None
     with _quietly():
         for lead, data_lead in shapes:
-            k, j = pick(3, lead).reshape(lead), pick(n, data_lead).reshape(data_lead)
+            k, j = pick(3, lead), pick(n, data_lead)
             given = f"z of shape {z[k].shape}" + f" and rows of data of shape {j.shape}" * (n > 1)
             shape = np.broadcast_shapes(lead, data_lead)
             got = _value(what, lambda: f(z[k], j), given, shape)
@@ -149,10 +151,11 @@ def _finite(what, got, points, letter="z"):
     """`got` (...) at the points (..., d)."""
     bad = ~np.isfinite(got)
     if bad.any():
+        first = np.array2string(points[bad][0], precision=3, threshold=6, edgeitems=2)
         raise ValueError(
-            f"{what} is {got[bad][:3]} at {letter} = {points[bad][:3].tolist()}: it must be a "
-            f"number for every real {letter}. Put exp({letter}) for a positive parameter, "
-            f"1 / (1 + exp(-{letter})) for a probability; scale the data if something overflowed"
+            f"{what} is {got[bad][:3]}, first at {letter} = {first}: it must be a number for every "
+            f"real {letter}. Put exp({letter}) for a positive parameter, 1 / (1 + exp(-{letter})) "
+            "for a probability; scale the data if something overflowed"
         )
 
 
@@ -166,7 +169,7 @@ def _far(what, f, z, letter="z"):
     _finite(what, np.where(np.isinf(far), far, 0.0), 10 * z, letter)
 
 
-def _slope(what, f, z, step=1e-5):
+def _slope(what, f, z, step=1e-4):
     """Autograd finds the slope of f, (K, d) -> (K,), that differences find.
 
     Those are believed where two step sizes agree: not at a kink.
@@ -181,7 +184,8 @@ def _slope(what, f, z, step=1e-5):
     v = np.cos(np.arange(z.shape[-1]))  # a direction
     along, value = slope @ v, np.asarray(f(z))
     coarse, fine = ((f(z + h * v) - f(z - h * v)) / (2 * h) for h in (step, step / 2))
-    rounding = 1e-14 * (np.abs(value) / step + np.abs(slope) @ np.abs(v))
+    eps = np.finfo(np.result_type(value, np.float16)).eps
+    rounding = 50 * eps * (np.abs(value) / step + np.abs(slope) @ np.abs(v))
     believed = np.abs(coarse - fine) <= 1e-3 * np.abs(fine) + rounding
     wrong = believed & ~(np.abs(along - fine) <= 1e-2 * np.abs(fine) + 10 * rounding)
     if wrong.any():

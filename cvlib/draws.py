@@ -1,9 +1,8 @@
 """A draw: the noise and the data points that every estimator of one step looks at."""
 
-from numbers import Integral
-
 import numpy as np
 
+from .arguments import whole
 from .models import check_fit
 
 
@@ -84,7 +83,7 @@ def draw(
     if eps is None:
         if rng is None or M is None:
             raise ValueError("draw needs M and rng=np.random.default_rng(seed), or eps")
-        eps = q.noise(rng, w, check_count("M", M, "samples"))
+        eps = q.noise(rng, w, whole("M", M))
     else:
         eps = _check_eps(np.asarray(eps, float), runs, q.noise_dim, M)
     if not subsample:
@@ -94,7 +93,7 @@ def draw(
     M = eps.shape[-2]
     shape = (*runs, M)
     if batch is not None:
-        B = check_count("batch", batch, "data points")
+        B = whole("batch", batch)
         shape = (*runs, M, B) if each else (*runs, B)
     elif each:
         raise ValueError("each=True gives every sample a batch of its own: say batch=B too")
@@ -111,13 +110,6 @@ def draw(
     if index.shape == (*runs, M, 1):
         index = index[..., 0]  # a batch of one is a data point a sample
     return Draw(model, q, w, eps, index, snapshot)
-
-
-def check_count(name, value, what):
-    """`value` as an int, or a ValueError: a whole number of `what`, at least one."""
-    if not isinstance(value, Integral) or value < 1:
-        raise ValueError(f"{name}={value!r}: give a whole number of {what}, at least one")
-    return int(value)
 
 
 def _check_eps(eps, runs, d, M):

@@ -74,7 +74,13 @@ MUTANTS = [
         "believed = np.abs(coarse - fine) <=",
         "believed = np.abs(fine) >=",
     ),
-    ("rounding refused", "checks.py", "rounding = 1e-14 *", "rounding = 0 *"),
+    ("rounding refused", "checks.py", "rounding = 50 * eps *", "rounding = 0 *"),
+    (
+        "all numbers are double",
+        "checks.py",
+        "np.finfo(np.result_type(value, np.float16))",
+        "np.finfo(float)",
+    ),
     ("fast checked to order 2", "checks.py", "for order in (1, 2, 3):", "for order in (1, 2):"),
     (
         "fast checked at the first order only",
