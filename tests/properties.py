@@ -1,6 +1,6 @@
 """The defining properties of the core, each a function of the package under test.
 
-The tests run them on cvlib; test_mutants.py runs the same functions on copies with a bug in them.
+The tests run them on cvlib; harness.py runs the same functions on copies with a bug in them.
 """
 
 import importlib
