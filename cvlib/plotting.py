@@ -7,9 +7,17 @@ import base64
 import html
 import io
 
-import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.patches import Ellipse
+
+try:
+    import matplotlib.pyplot as plt
+    from matplotlib.patches import Ellipse
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        f"cvlib.plotting draws with matplotlib, and there is no module {error.name!r} here: "
+        "pip install matplotlib (the rest of cvlib does not need it)",
+        name=error.name,
+    ) from error
 
 # Okabe and Ito's palette: told apart with every common form of colour blindness.
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
