@@ -1,26 +1,39 @@
 """Approximations of integrands, each chosen so that one of two expectations becomes easy.
 
 `taylor_z` and `bound` are quadratic in z, so the expectation over q has a closed form; `taylor_x`
-is quadratic in x, so the expectation over the data needs only moments, computed once.
+and `taylor_x_slope` are polynomials in x, so the expectation over the data needs only moments,
+computed once.
 """
 
 import numpy as np
 
-from .integrands import Atom, Data, Integrand, rows
+from .atoms import OfEta, Own
+from .integrands import OnData, integrand
+from .rows import rows
 
 
-def taylor_z(f):
+def taylor_z(f, at="mu"):
     """Second-order Taylor expansion of f in z about mu (Paisley et al. 2012, Miller et al. 2017).
 
-    An integrand that is quadratic in z already is its own expansion.
+    With at="snapshot" about older weights, those of the draw's snapshot: over all data it then
+    needs no pass over them. An integrand that is quadratic in z already is its own expansion.
     """
-    _check(f, "taylor_z")
-    for atom in f.parts:
+    if at not in ("mu", "snapshot"):
+        raise ValueError(f'at={at!r}: expand at "mu" or at "snapshot"')
+    for atom in integrand(f, "taylor_z").parts:
         if isinstance(atom, TaylorX):
             raise ValueError(f"'{atom.name}' is an expansion already: try taylor_z(data)")
-        if atom.direct:
+        if atom.space != "z" or not (atom.quadratic or isinstance(atom, OfEta | Own)):
             raise ValueError(f"taylor_z expands terms of a model; '{atom.name}' is none")
-    return f.map(lambda atom: atom if atom.quadratic else TaylorZ(atom))
+    return f.map(lambda atom: _expanded(atom, at))
+
+
+def _expanded(atom, at):
+    if atom.quadratic:
+        return atom
+    if at == "snapshot" and isinstance(atom, OnData):
+        return AtSnapshot(atom)
+    return (TaylorEta if isinstance(atom, OfEta) else TaylorZ)(atom, at)
 
 
 def bound(f):
@@ -28,117 +41,192 @@ def bound(f):
 
     Its variational parameters are set from q: xi_i^2 = E_q[(x_i.z)^2]. Quadratic integrands stay.
     """
-    _check(f, "bound")
-    for atom in f.parts:
-        likelihood = getattr(atom.model, "likelihood", None)
-        if _is_data(atom) and getattr(likelihood, "bound", None) is None:
-            raise ValueError(
-                f"bound needs a likelihood with a quadratic lower bound; '{atom.name}' of "
-                f"{atom.model!r} has none (the logistic one has): try taylor_z(data)"
-            )
-        if _is_data(atom) and not atom.q.gaussian:
-            raise ValueError(f"bound needs a Gaussian family, not {atom.q!r}: try SF(data)")
-        if not _is_data(atom) and not atom.quadratic:
+    for atom in integrand(f, "bound").parts:
+        if _is_data(atom):
+            likelihood = getattr(atom.model, "likelihood", None)
+            if getattr(likelihood, "bound", None) is None:
+                raise ValueError(
+                    f"bound needs a likelihood with a quadratic lower bound; '{atom.name}' of "
+                    f"{atom.model!r} has none (the logistic one has): try taylor_z(data)"
+                )
+            if not atom.q.gaussian:
+                raise ValueError(f"bound needs a Gaussian family, not {atom.q!r}: try SF(data)")
+        elif not atom.quadratic:
             raise ValueError(f"bound knows the data term alone; '{atom.name}' has no bound here")
-    return f.map(lambda atom: Bound(atom.model, atom.q, atom.whole) if _is_data(atom) else atom)
+    return f.map(lambda atom: Bound(atom) if _is_data(atom) else atom)
 
 
 def taylor_x(f):
     """Second-order Taylor expansion of the data term in x about the mean of each class.
 
-    Wang et al. 2013. On the drawn data as it stands; `.over_all_data()` averages over the data set
-    through moments that are computed once. Regression data form one class.
+    The full parabola of the function. On the drawn data as it stands; `.over_all_data()` averages
+    over the data set through moments that are computed once. Regression data form one class.
     """
-    _check(f, "taylor_x")
-    for atom in f.parts:
+    return _in_x(f, "taylor_x", TaylorX)
+
+
+def taylor_x_slope(f):
+    """First-order Taylor expansion, in x, of the factor phi' of the data term's slope phi' x.
+
+    Wang et al. 2013 expand the slope and not the function: the third derivative is left out. The
+    result is no gradient of any function, so it has RP1 and RP2, each with a mean of its own.
+    """
+    return _in_x(f, "taylor_x_slope", TaylorXSlope)
+
+
+def _in_x(f, who, kind):
+    for atom in integrand(f, who).parts:
         if not _is_data(atom):
-            raise ValueError(
-                f"taylor_x expands in the data; '{atom.name}' has none: try taylor_x(data)"
-            )
+            raise ValueError(f"{who} expands in the data; '{atom.name}' has none: try {who}(data)")
         likelihood = getattr(atom.model, "likelihood", None)
         if likelihood is None or not (likelihood.classes or likelihood.kappa is not None):
             raise ValueError(
-                "taylor_x needs a generalised linear model whose labels are classes or enter "
+                f"{who} needs a generalised linear model whose labels are classes or enter "
                 f"linearly; {atom.model!r} is none: try taylor_z(data)"
             )
-    return f.map(lambda atom: TaylorX(atom.model, atom.q, atom.whole))
-
-
-def _check(f, who):
-    if not isinstance(f, Integrand):
-        raise TypeError(f"{who} approximates an integrand such as data, not {f!r}")
+        if atom.model.offset is not None:
+            raise ValueError(
+                f"{who} expands about the means of x, and the offsets of {atom.model!r} move eta "
+                "as well: try taylor_z(data)"
+            )
+    return f.map(kind)
 
 
 def _is_data(atom):
-    return isinstance(atom, Data) and atom.target == "data"
+    return isinstance(atom, OnData) and atom.target == "data"
 
 
-class TaylorZ(Atom):
-    """f(mu) + grad f(mu).(z - mu) + (z - mu)^T grad^2 f(mu) (z - mu) / 2."""
+class Expansion(OnData):
+    """An approximation of the atom f, on the data that f sees; `word` is how it is written."""
 
+    word = how = ""
+
+    def __init__(self, f):
+        name, target = (f"{self.word}({of}{self.how})" for of in (f.bare, f.target))
+        super().__init__(name, f.model, f.q, target)
+        self.f = f
+        if f.whole:
+            self._over_all_data()
+
+    def over_all_data(self):
+        whole = self.f.over_all_data()
+        return self if whole == self.f else self.of(whole)
+
+    def of(self, f):
+        """The same approximation of another atom."""
+        return type(self)(f)
+
+    def rows(self, draw):
+        return self.f.rows(draw)
+
+
+class TaylorZ(Expansion):
+    """f(c) + grad f(c).(z - c) + (z - c)^T grad^2 f(c) (z - c) / 2, c = mu or an older mu."""
+
+    word = "taylor_z"
+    closed_form = quadratic = True
+
+    def __init__(self, f, at="mu"):
+        self.centre = at
+        self.how = "" if at == "mu" else f", at={at!r}"
+        super().__init__(f)
+
+    def of(self, f):
+        return type(self)(f, self.centre)
+
+    def value(self, draw, where):
+        away = draw.at(where) - draw.at(self.centre)
+        both = self.f.slope(draw, self.centre) + self.slope(draw, where)
+        return self.f.value(draw, self.centre) + 0.5 * np.vecdot(both, away)  # mean of two slopes
+
+    def grad(self, draw, where):
+        slope = self.f.slope(draw, self.centre)
+        if where == self.centre:
+            return slope
+        return slope + self.f.along(draw, self.centre, draw.at(where) - draw.at(self.centre))
+
+    def bend(self, draw, where):
+        return draw.once((self.key, "bend"), self.f.bend, self.centre)
+
+
+class TaylorEta(TaylorZ, OfEta):
+    """The same for an f of eta: psi(m) + psi'(m) (eta - m) + psi''(m) (eta - m)^2 / 2."""
+
+    value, grad, bend = OfEta.value, OfEta.grad, OfEta.bend
+
+    def derivatives(self, draw, where, order):
+        d1, d2 = self.f.derivatives(draw, self.centre, 2)[:2]
+        return (d1 if where == self.centre else d1 + d2 * self._away(draw, where)), d2
+
+    def psi(self, draw, where):
+        away = self._away(draw, where)
+        d1, d2 = self.f.derivatives(draw, self.centre, 2)[:2]
+        return self.f.psi(draw, self.centre) + (d1 + 0.5 * d2 * away) * away
+
+    def _away(self, draw, where):
+        r = self.rows(draw)
+        return r.eta(draw, where) - r.eta(draw, self.centre)
+
+
+class AtSnapshot(Expansion):
+    """The data term about older weights: on drawn data afresh, on all data from the stored sums."""
+
+    word, how = "taylor_z", ", at='snapshot'"
     closed_form = quadratic = True
 
     def __init__(self, f):
-        super().__init__(f"taylor_z({f.name})", f.model, f.q, target=f"taylor_z({f.target})")
-        self.f = f
-
-    def over_all_data(self):
-        return TaylorZ(self.f.over_all_data())
-
-    def slope(self, draw):
-        return draw.once((self.f.key, "mu"), self.f.grad, "mu")
+        super().__init__(f)
+        self.drawn = (TaylorEta if isinstance(f, OfEta) else TaylorZ)(f, "snapshot")
 
     def value(self, draw, where):
-        away = draw.at(where) - draw.at("mu")
-        both = self.slope(draw) + draw.once((self.key, where), self.grad, where)
-        return self.f.value(draw, "mu") + 0.5 * np.vecdot(both, away)  # mean slope of a parabola
+        if not self.sees_all(draw):
+            return self.drawn.value(draw, where)
+        s, away = draw.snapshot, draw.at(where) - draw.at("snapshot")
+        both = s.slope[..., None, :] + self.slope(draw, where)
+        return s.value[..., None] + 0.5 * np.vecdot(both, away)
 
     def grad(self, draw, where):
-        return self.slope(draw) if where == "mu" else self.f.expanded_grad(draw, where)
+        if not self.sees_all(draw):
+            return self.drawn.grad(draw, where)
+        away = draw.at(where) - draw.at("snapshot")
+        return draw.snapshot.slope[..., None, :] + away @ draw.snapshot.hessian
 
-    def hess_times(self, draw, where, v):
-        return self.f.hess_times(draw, "mu", v)
+    def bend(self, draw, where):
+        if not self.sees_all(draw):
+            return self.drawn.bend(draw, where)
+        draw.at("snapshot")  # is there one?
+        H = draw.snapshot.hessian[..., None, :, :]
+        return draw.once(
+            (self.key, "bend"),
+            lambda draw: self.q.bend(lambda V: V[..., None, :, :] @ H, draw.factor),
+        )
 
-    def hess_factor(self, draw, where):
-        return self.f.hess_factor(draw, "mu")
 
+class Bound(Expansion, OfEta):
+    """sum_i a_i + b_i eta_i + c_i eta_i^2 / 2, below phi and touching it at eta_i = +- xi_i."""
 
-class Bound(Data):
-    """sum_i a_i + b_i x_i.z + c_i (x_i.z)^2 / 2, below phi and touching it at x_i.z = +- xi_i."""
-
+    word = "bound"
     closed_form = quadratic = True
 
-    def __init__(self, model, q, whole=False):
-        super().__init__(model, q, whole, name="bound(data)")
-
     def coefficients(self, draw):
-        r = rows(draw, self.whole)
+        """a, b, c per data point, at xi^2 = E_q eta^2."""
+        return draw.once((self.key, "abc"), self._coefficients)
 
-        def compute(draw):
-            xi = np.sqrt(r.eta(draw, "mu") ** 2 + r.variance(draw))
-            return self.model.likelihood.bound(xi, r.y)
+    def _coefficients(self, draw):
+        r = self.rows(draw)
+        xi = np.sqrt(r.eta(draw, "mu") ** 2 + r.variance(draw))
+        return self.model.likelihood.bound(xi, r.y)
 
-        return r, *draw.once((self.key, "abc"), compute)
+    def psi(self, draw, where):
+        (a, b, c), eta = self.coefficients(draw), self.rows(draw).eta(draw, where)
+        return a + b * eta + 0.5 * c * eta**2
 
-    def value(self, draw, where):
-        r, a, b, c = self.coefficients(draw)
-        eta = r.eta(draw, where)
-        return r.total(a + b * eta + 0.5 * c * eta**2)
-
-    def grad(self, draw, where):
-        r, _, b, c = self.coefficients(draw)
-        return r.back(b + c * r.eta(draw, where))
-
-    def hess_times(self, draw, where, v):
-        r, _, _, c = self.coefficients(draw)
-        return r.back(c * r.dot(v))
-
-    def hess_factor(self, draw, where):
-        r, _, _, c = self.coefficients(draw)
-        return r.back_factor(draw, c)
+    def derivatives(self, draw, where, order):
+        _, b, c = self.coefficients(draw)
+        return b + c * self.rows(draw).eta(draw, where), c
 
 
-class TaylorX(Data):
+class TaylorX(Expansion):
     """phi + phi' e + phi'' e^2 / 2 at xbar.z, with e = (x - xbar).z, xbar the mean of x's class.
 
     Over all data the mean of e vanishes and that of e^2 is z^T Cov(x) z. Where y varies within a
@@ -146,9 +234,7 @@ class TaylorX(Data):
     """
 
     advice = "CF(taylor_z(data))"
-
-    def __init__(self, model, q, whole=False):
-        super().__init__(model, q, whole, name="taylor_x(data)")
+    word, third = "taylor_x", 1.0  # the share of the third derivative in the slope
 
     def at_means(self, draw, where):
         """phi', phi'', phi''' at xbar.z for each group, each (..., M, K)."""
@@ -163,30 +249,31 @@ class TaylorX(Data):
         G, z, phi = self.model.groups, draw.at(where), self.model.likelihood.phi
         d1, d2, _ = self.at_means(draw, where)
         m = z @ G.x.T  # (..., M, K)
-        if self._all(draw):
+        if self.sees_all(draw):
             each = phi(m, G.y) + G.constant + self._kappa() * (z @ G.xy.T)
             return (each + 0.5 * d2 * np.vecdot(self._spread(draw, where), z[..., None, :])) @ G.n
-        own, dx, dy, y, _ = self._drawn(draw)
-        e = np.vecdot(dx, z)
+        r, own, dy = self._drawn(draw)
+        m = m.take(own)
+        e = r.eta(draw, where) - m
         d1 = d1.take(own) + self._kappa() * dy
-        return self.model.N * (phi(m.take(own), y) + d1 * e + 0.5 * d2.take(own) * e**2)
+        return r.total(phi(m, r.y) + d1 * e + 0.5 * d2.take(own) * e**2)
 
     def grad(self, draw, where):
         G, z = self.model.groups, draw.at(where)
         d1, d2, d3 = self.at_means(draw, where)
-        if self._all(draw):
+        half = 0.5 * self.third
+        if self.sees_all(draw):
             spread = self._spread(draw, where)  # Cov z, (..., M, K, d)
             e2 = np.vecdot(spread, z[..., None, :])  # mean of e^2, (..., M, K)
-            along_mean = (G.n * (d1 + 0.5 * d3 * e2)) @ G.x
+            along_mean = (G.n * (d1 + half * d3 * e2)) @ G.x
             return along_mean + np.vecmat(G.n * d2, spread) + self._kappa() * G.n_xy
-        own, dx, dy, _, mean = self._drawn(draw)
-        e = np.vecdot(dx, z)
-        slope = self.model.N * (d1.take(own) + self._kappa() * dy + d2.take(own) * e)
-        bend = 0.5 * self.model.N * d3.take(own) * e**2
-        return slope[..., None] * rows(draw, False).x + bend[..., None] * mean
-
-    def _all(self, draw):
-        return self.whole or draw.index is None
+        r, own, dy = self._drawn(draw)
+        e = r.eta(draw, where) - (z @ G.x.T).take(own)
+        slope = r.back(d1.take(own) + self._kappa() * dy + d2.take(own) * e)
+        bend = half * d3.take(own) * e**2
+        each = np.arange(len(G.n)) == (own % len(G.n))[..., None]  # (..., M, [B,] K)
+        in_group = r.total(np.moveaxis(bend[..., None] * each, -1, 0))  # (K, ..., M)
+        return slope + np.moveaxis(in_group, 0, -1) @ G.x
 
     def _kappa(self):
         return 0.0 if self.model.likelihood.classes else self.model.likelihood.kappa
@@ -197,14 +284,21 @@ class TaylorX(Data):
         return (z @ G.xx_beside).reshape(*z.shape[:-1], *G.x.shape)
 
     def _drawn(self, draw):
-        """Of the drawn points: position of their group in an (..., M, K) array, x - xbar, y - ybar,
-        y, xbar."""
+        """The drawn rows, the place of their group in an (..., M, K) array, and y - ybar."""
 
         def compute(draw):
             G, r = self.model.groups, rows(draw, False)
-            k = G.group[draw.index]  # (..., M)
-            own = np.arange(k.size).reshape(k.shape) * len(G.n) + k
-            mean = G.x[k]
-            return own, r.x - mean, r.y - G.y[k], r.y, mean
+            k = G.group[draw.index]  # (..., M), or (..., M or 1, B)
+            samples = np.arange(draw.eps[..., 0].size).reshape(draw.eps.shape[:-1])  # (..., M)
+            samples = samples[..., None] if draw.batched else samples
+            return r, samples * len(G.n) + k, r.y - G.y[k]
 
-        return draw.once("distance from group means", compute)
+        return draw.once("groups of the drawn rows", compute)
+
+
+class TaylorXSlope(TaylorX):
+    """(phi' + phi'' e) x in place of phi' x: a field of slopes, not the gradient of a function."""
+
+    word, third = "taylor_x_slope", 0.0
+    conservative = False
+    value = None

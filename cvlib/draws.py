@@ -1,23 +1,23 @@
 """A draw: the noise and the data points that every estimator of one step looks at."""
 
-from functools import cached_property
-
 import numpy as np
 
+from .arguments import whole
 from .models import check_fit
 
 
 class Draw:
-    """M samples at the weights w: eps (..., M, d) and data indices (..., M), or None for all data.
+    """M samples at the weights w: eps (..., M, d), and which data points each of them sees.
 
-    The noise eps is standard normal for a Gaussian q; another family says what its own is.
-
-    Sample m is one pair, a data point and noise of its own (local reparameterisation). What
-    several estimators share is computed once and kept here.
+    The base sample eps is standard normal for a Gaussian q; another family says what its own is.
+    `index` is (..., M), one data point a sample; (..., M, B), a batch for each; (..., 1, B), one
+    batch for all; or None: every sample sees all data. What several estimators share is computed
+    once and kept here.
     """
 
-    def __init__(self, model, q, w, eps, index):
+    def __init__(self, model, q, w, eps, index, snapshot=None):
         self.model, self.q, self.w, self.eps, self.index = model, q, w, eps, index
+        self.snapshot = snapshot
         self.mu, self.factor = q.moments(w)
         self._kept = {}
 
@@ -25,55 +25,55 @@ class Draw:
     def M(self):
         return self.eps.shape[-2]
 
-    @cached_property
-    def z(self):
-        """The sample of q_w that SF and RP1 use, mu + L eps, (..., M, d)."""
-        return self.q.z1(self)
+    @property
+    def batched(self):
+        return self.index is not None and self.index.ndim == self.eps.ndim
 
-    def at(self, where):
-        """The points "z1", "z2" (..., M, d) or "mu" (..., 1, d)."""
-        if where == "z1":
-            return self.z
-        if where == "mu":
-            return self.mu[..., None, :]
-        return self.once("z2", self.q.z2)
+    @property
+    def shares_batch(self):
+        return self.batched and self.index.shape[-2] == 1
 
     def once(self, key, compute, *where):
-        """compute(self, where) the first time `key` is asked for, the same array afterwards."""
+        """compute(self, *where) the first time `key` is asked for, the same array afterwards."""
         kept = self._kept.get(key)
         if kept is None:
             kept = self._kept[key] = compute(self, *where)
         return kept
 
-    @cached_property
-    def whitened(self):
-        return self.q.whitened(self)
+    def of(self, name):
+        """What the family's method `name` makes of this draw: points, a score ..., made once."""
+        kept = self._kept.get(name)
+        if kept is None:
+            kept = self._kept[name] = getattr(self.q, name)(self)
+        return kept
 
-    @cached_property
+    at = of  # points: "z1", "z2" (..., M, d), "mu" (..., 1, d)
+
+    @property
+    def z(self):
+        """The sample of q_w that SF and RP1 use, mu + L eps for a Gaussian, (..., M, d)."""
+        return self.of("z1")
+
+    @property
     def score(self):
         """grad_w log q_w(z), (..., M, D)."""
-        return self.q.score(self)
+        return self.of("score")
 
-    @cached_property
+    @property
     def base_score(self):
-        """grad_w log qbar_w(eps), (..., M, D); None where the base does not depend on w."""
-        return self.q.base_score(self)
-
-    @cached_property
-    def svd(self):
-        """L = U diag(s) V^T: more exact than the eigenvalues of L L^T, whose s are squared."""
-        return np.linalg.svd(self.factor)
-
-    @cached_property
-    def eps_U(self):
-        """U^T eps, (..., M, d)."""
-        return self.eps @ self.svd[0]
+        """grad_w log qbar_w(eps) of a base that depends on w, (..., M, D)."""
+        return self.of("base_score")
 
 
-def draw(model, q, w, M=None, rng=None, *, eps=None, index=None, subsample=True):
+def draw(
+    model, q, w, M=None, rng=None, *, eps=None, index=None, subsample=True, batch=None, each=False,
+    snapshot=None,
+):  # fmt: skip
     """A `Draw` at w (..., D), random from `rng` or with `eps` and `index` given.
 
-    With subsample=False every sample sees the whole data set.
+    Every sample sees a data point of its own, index (..., M). With batch=B it sees B of them: one
+    batch for all samples, index (..., B), or with each=True one for each, index (..., M, B). With
+    subsample=False it sees the whole data set. `snapshot` is for expansions about older weights.
     """
     check_fit(model, q)
     if rng is not None and not isinstance(rng, np.random.Generator):
@@ -83,24 +83,33 @@ def draw(model, q, w, M=None, rng=None, *, eps=None, index=None, subsample=True)
     if eps is None:
         if rng is None or M is None:
             raise ValueError("draw needs M and rng=np.random.default_rng(seed), or eps")
-        if int(M) != M or M < 1:
-            raise ValueError(f"M={M}: a draw has a whole number of samples, at least one")
-        eps = q.noise(rng, w, int(M))
+        eps = q.noise(rng, w, whole("M", M))
     else:
         eps = _check_eps(np.asarray(eps, float), runs, q.noise_dim, M)
     if not subsample:
-        if index is not None:
-            raise ValueError("subsample=False uses all data: leave index out")
-        return Draw(model, q, w, eps, None)
+        if index is not None or batch is not None:
+            raise ValueError("subsample=False uses all data: leave index and batch out")
+        return Draw(model, q, w, eps, None, snapshot)
+    M = eps.shape[-2]
+    shape = (*runs, M)
+    if batch is not None:
+        B = whole("batch", batch)
+        shape = (*runs, M, B) if each else (*runs, B)
+    elif each:
+        raise ValueError("each=True gives every sample a batch of its own: say batch=B too")
     if index is None:
         if rng is None:
             raise ValueError(
                 "draw needs index or rng to choose data; subsample=False takes all data"
             )
-        index = rng.integers(model.N, size=eps.shape[:-1])
+        index = rng.integers(model.N, size=shape)
     else:
-        index = _check_index(np.asarray(index), eps.shape[:-1], model.N)
-    return Draw(model, q, w, eps, index)
+        index = _check_index(np.asarray(index), shape, model.N)
+    if batch is not None and not each:
+        index = index[..., None, :]
+    if index.shape == (*runs, M, 1):
+        index = index[..., 0]  # a batch of one is a data point a sample
+    return Draw(model, q, w, eps, index, snapshot)
 
 
 def _check_eps(eps, runs, d, M):
@@ -117,7 +126,7 @@ def _check_eps(eps, runs, d, M):
 def _check_index(index, shape, N):
     if index.shape != shape or index.dtype.kind not in "iu":
         raise ValueError(
-            f"index must be whole numbers of shape {shape}, one data point a sample; "
+            f"index must be whole numbers of shape {shape}, the runs and the data points drawn; "
             f"got {index.dtype} of shape {index.shape}"
         )
     if index.min() < 0 or index.max() >= N:

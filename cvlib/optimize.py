@@ -19,14 +19,13 @@ import numpy as np
 from tqdm import tqdm
 
 from . import combine, exact, rules
-from .checks import numbers, whole
+from .arguments import numbers, whole
 from .draws import draw
-from .estimators import Estimator, evaluate
+from .estimators import Estimator, check_gradient, check_variate, evaluate
+from .snapshots import Snapshot, snapshot
 
 HUGE = 1e200  # a gradient of larger squared length, or one that overflows, is a run thrown out
 RECORD = 100e6  # bytes that a record may have before it is thinned
-ROUNDING = 1e-12  # what is left of 0.1 + 0.2 - 0.3: no bias
-ELBO = {"data": 1, "prior": 1, "variational": -1}  # what a base gradient must estimate
 FORMAT = "cvlib state 1"
 SAVED = ("t", "w", "a", "diverged", "mean", "count")
 
@@ -156,6 +155,10 @@ class Plan:
         """Memory of the weight rule, and the first weights."""
         return (), np.zeros((*runs, 0))
 
+    def refreshed(self, state):
+        """The state before a step, with what is due every so many steps."""
+        return state
+
     def gradient(self, state):
         """g (..., D), of ELBO / N; is it finite (...); and the new `moments`, `a` and `G`."""
         raise NotImplementedError(f"{type(self).__name__} has no gradient")
@@ -174,7 +177,12 @@ class NoiseFree(Plan):
 
 @dataclass(frozen=True)
 class Noisy(Plan):
-    """The mean over M samples of h + C a, the weights a from the steps before: g is unbiased."""
+    """The mean over M samples of h + C a, the weights a from the steps before: g is unbiased.
+
+    Samples see the data as in `draw`: one point each, a batch, or all of them. With `renew` = K a
+    snapshot of the data term is taken before the first step, after 1, 2, 4, 8 ... steps (w moves
+    fast at first), and from step K on every K steps.
+    """
 
     h: Estimator
     cvs: tuple = ()
@@ -182,6 +190,9 @@ class Noisy(Plan):
     M: int
     weights: rules.Weighting = rules.bayes()
     subsample: bool = True
+    batch: int | None = None
+    each: bool = False
+    renew: int | None = None
 
     remedies = "a smaller lr, more samples M, better control variates, or another start w"
 
@@ -189,6 +200,8 @@ class Noisy(Plan):
         super().__post_init__()
         _check_lines(self.h, self.cvs)
         whole("M", self.M)
+        if self.renew is not None:
+            whole("renew", self.renew)
         if not isinstance(self.weights, rules.Weighting):
             raise TypeError(f"weights={self.weights!r} is no weight rule such as rules.bayes()")
 
@@ -204,9 +217,20 @@ class Noisy(Plan):
         L = len(self.cvs)
         return self.weighting.start(self.q, L, runs), np.zeros((*runs, L))
 
+    def refreshed(self, state):
+        K, t = self.renew, state.t
+        if K is None or not (t % K == 0 or (t < K and t & (t - 1) == 0)):
+            return state
+        new = snapshot(self.model, self.q.mean(state.w))
+        kept = {f"snapshot {name}": x for name, x in new._asdict().items()}
+        return state._replace(notes=state.notes | kept)
+
     def gradient(self, state):
         q, N, weighting = self.q, self.model.N, self.weighting
-        d = draw(self.model, q, state.w, self.M, state.rng, subsample=self.subsample)
+        d = draw(
+            self.model, q, state.w, self.M, state.rng, subsample=self.subsample, batch=self.batch,
+            each=self.each, snapshot=_snapshot(state),
+        )  # fmt: skip
         runs = state.w.shape[:-1]
         shape = (*runs, len(self.lines), self.M, q.D)
         G = np.empty(shape) if state.G is None or state.G.shape != shape else state.G
@@ -248,6 +272,7 @@ def step(state, plan):
     A run whose gradient is not finite, or whose w would go beyond q.far, stays where it is from
     then on and is marked in `diverged`.
     """
+    state = plan.refreshed(state)
     t, w, diverged, mean, count = state.t + 1, state.w, state.diverged, state.mean, state.count
     g, finite, moments, a, G = plan.gradient(state)
     rate = plan.rate(t, w.shape[:-1])
@@ -277,7 +302,7 @@ class Path(NamedTuple):
 def sgd(
     model, q, h, cvs=(), *, lr, steps, M, rng=None, w=None, runs=(), momentum=0.9, gamma=0.02,
     v0=1e-3, every=None, subsample=True, progress=False, rule=None, weights=None, average=None,
-    hooks=None, state=None,
+    hooks=None, state=None, batch=None, each=False, renew=None,
 ):  # fmt: skip
     """Momentum ascent on ELBO / N: v <- momentum v + (1 - momentum) g, w <- w + lr v.
 
@@ -293,13 +318,15 @@ def sgd(
         k-th with the smallest k that keeps the record under 100 MB.
     hooks: {k: function}; function(state, plan) is called after the steps k, 2 k, ... It returns
         nothing, or the pair (state, plan) to go on with, or raises StopIteration to end the run.
+    batch, each: how many data points a sample sees, as in `draw`.
+    renew: K; take a snapshot of the data term every K steps, for taylor_z(data, at="snapshot").
     state: go on from there, to step `steps`; w, runs and rng are the state's own.
     """
     if weights is not None and (np.any(v0 != 1e-3) or gamma != 0.02):
         raise ValueError("v0 and gamma belong to the weight rule: write them there, or no weights")
     plan = Noisy(
-        model, q, h, cvs, lr=lr, M=M, subsample=subsample, average=average,
-        rule=_rule(rule, momentum),
+        model, q, h, cvs, lr=lr, M=M, subsample=subsample, average=average, batch=batch, each=each,
+        renew=renew, rule=_rule(rule, momentum),
         weights=rules.bayes(v0, gamma) if weights is None else weights,
     )  # fmt: skip
     if state is None:
@@ -382,6 +409,12 @@ def _rule(rule, momentum):
     return rule
 
 
+def _snapshot(state):
+    """The snapshot that the state keeps, or None."""
+    kept = [state.notes.get(f"snapshot {name}") for name in Snapshot._fields]
+    return None if kept[0] is None else Snapshot(*kept)
+
+
 def _bits(rng):
     return None if rng is None else rng.bit_generator.state
 
@@ -431,20 +464,6 @@ def _check_lines(h, cvs):
         right = {Estimator: f"[{cvs!r}]", type(None): "[]", dict: "list(cvs.values())"}
         hint = right.get(type(cvs), "for example [c7], or zoo.S7")
         raise TypeError(f"cvs must be a list: write {hint}")
-    for c in (h, *cvs):
-        if not isinstance(c, Estimator):
-            hint = ": take its .line" * hasattr(c, "line")
-            raise TypeError(f"{c!r} is no estimator such as RP1(data){hint}")
+    check_gradient(h)
     for c in cvs:
-        if _bias(c.target, {}) > ROUNDING:
-            raise ValueError(f"{c!r} is no control variate: it estimates {c.target}, not zero")
-    if _bias(h.target, ELBO) > ROUNDING:
-        raise ValueError(
-            f"h = {h!r} must estimate data + prior - variational, the ELBO gradient; "
-            f"it estimates {h.target}"
-        )
-
-
-def _bias(target, right):
-    """The largest difference between two {term: coefficient}."""
-    return max((abs(target.get(t, 0) - right.get(t, 0)) for t in {*target, *right}), default=0)
+        check_variate(c)

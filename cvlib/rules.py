@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from . import combine
-from .checks import number, numbers
+from .arguments import number, numbers
 
 
 class Ascent:
@@ -84,6 +84,59 @@ class adam(Ascent):
         s = self.b2 * s + (1 - self.b2) * g**2
         move = m / (1 - b1_t) / (np.sqrt(s / (1 - b2_t)) + self.eps)
         return w + rate * move, (m, s, b1_t, b2_t)
+
+
+@dataclass(frozen=True)
+class natural(Ascent):
+    """The natural gradient of a Gaussian q; the rate is rho, of which 1 is a full Newton step.
+
+    Sigma^-1 <- L^-T S L^-1, mu <- mu + rho Sigma grad_mu ELBO with the new Sigma. With P the
+    curvature in q's own coordinates, S = (I + (I + rho (P - I))^2) / 2, which is positive definite
+    whatever noise P has (Lin, Schmidt and Khan 2020). positive=False takes S = I + rho (P - I)
+    (variational online Newton, Khan and Rue 2023): a run where noise makes it indefinite diverges.
+
+    A step in mu of more than `reach` sqrt(d) standard deviations of q is cut to that length: it
+    would leave the region where q has looked at the curvature. The memory counts such steps.
+    """
+
+    positive: bool = True
+    reach: float = 3.0
+
+    def __post_init__(self):
+        number("reach", self.reach, 0, above=True)
+
+    def start(self, q, w):
+        if not q.gaussian:
+            raise ValueError(
+                f"rules.natural needs a Gaussian family, not {q!r}: only there is the natural "
+                "gradient a function of the ordinary one; take rules.adam() or rules.momentum()"
+            )
+        return (np.zeros(w.shape[:-1], int),)
+
+    def step(self, memory, w, g, rate, q, N):
+        (cut,) = memory
+        rho, d = np.asarray(rate), q.dim
+        mu, factor = q.unpack(w)
+        g_mu, g_factor = N * g[..., :d], N * g[..., d:]
+        K = q.change(q.curvature(factor, g_factor), rho, self.positive)
+        factor = q.compose(factor, K)
+        v = rho * q.times_t(factor, g_mu[..., None, :])[..., 0, :]  # the step in units of q
+        before = q.times(K, v[..., None, :])[..., 0, :]  # in units of the q before it
+        length = np.sqrt(np.vecdot(before, before)) / (self.reach * np.sqrt(d))
+        mu = mu + q.times(factor, (v / np.maximum(length, 1.0)[..., None])[..., None, :])[..., 0, :]
+        return q.joined(mu, factor), (cut + (length > 1),)
+
+
+@dataclass(frozen=True)
+class falling:
+    """A rate that falls: `first` up to the step `after`, then first (after / t)^power."""
+
+    first: float
+    after: int
+    power: float = 1.0
+
+    def __call__(self, t):
+        return self.first * min(1.0, (self.after / t) ** self.power)
 
 
 class Weighting:

@@ -10,10 +10,10 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from .approximations import bound, taylor_x, taylor_z
+from .approximations import bound, taylor_x, taylor_x_slope, taylor_z
+from .atoms import one, terms
 from .draws import draw
-from .estimators import CF, GR, RP1, RP2, SF, Estimator, evaluate
-from .integrands import one, terms
+from .estimators import CF, GR, PR, QD, RB, RP1, RP2, SF, Estimator, evaluate
 from .relaxations import relax
 
 
@@ -89,9 +89,11 @@ def published(model, q):
 
 # Every legal line ----------------------------------------------------------------------------
 
-METHODS = {"SF": SF, "RP1": RP1, "RP2": RP2, "GR": GR, "CF": CF}
+# CF before QD: where both are the same number, the line with the closed form is the one listed
+METHODS = {method.name: method for method in (SF, RP1, RP2, GR, RB, PR, CF, QD)}
 APPROXIMATIONS = {
-    "": lambda f: f, "taylor_z": taylor_z, "bound": bound, "taylor_x": taylor_x, "relax": relax,
+    "": lambda f: f, "taylor_z": taylor_z, "bound": bound, "taylor_x": taylor_x,
+    "taylor_x_slope": taylor_x_slope, "relax": relax,
 }  # fmt: skip
 ALL = " all"  # how a pair names an estimator on the whole data set, as in ("RP1", "RP1 all")
 
@@ -128,14 +130,16 @@ class Variate:
             whole = atom.over_all_data()
             given_i[atom] = given_i.get(atom, 0) + coef
             given_eps[method, whole] = given_eps.get((method, whole), 0) + coef
-            both |= method != "CF" and atom != whole
+            both |= method.samples and atom != whole
         touched = {"data": any(given_i.values()), "q": any(given_eps.values()), "both": both}
         return tuple(share for share, touches in touched.items() if touches)
 
     @property
     def passes_over_data(self):
         """Does one evaluation cost a pass over all data? Expansions in x keep moments instead."""
-        return self.approximation != "taylor_x" and any(ALL in way for way in self.pair)
+        return not self.approximation.startswith("taylor_x") and any(
+            ALL in way for way in self.pair
+        )
 
 
 def legal(model, q, subsample=True):
@@ -155,6 +159,8 @@ def legal(model, q, subsample=True):
             ways = _ways(_written(approximate, f), q, subsample)
             for a, b in combinations(ways, 2):
                 line = ways[a] - ways[b]
+                if not line.is_control_variate:
+                    continue  # two words for a slope that is no gradient
                 name = known.get(_unsigned(line), "")
                 who = PUBLISHED[name][0] if name else ""
                 new = Variate(line, term, approximation, (a, b), name, who)
@@ -189,7 +195,7 @@ def _ways(f, q, subsample):
         for data, g in on.items()
         for method, estimate in METHODS.items()
         # `one` belongs to no family and would not complain
-        if method in q.methods or all(atom.direct for atom in g.parts)
+        if method in q.methods or all(atom.space != "z" for atom in g.parts)
     }
     return {way: line for way, line in written.items() if line is not None}
 

@@ -532,7 +532,7 @@ def test_layout_and_names():
         (lambda q, data: q.check([0.0, np.nan]), r"nan at \[1\]"),
         (lambda q, data: q.check([0.0, 500.0]), "smaller step"),
         (lambda q, data: cvlib.families.Gamma(0), "at least 1"),
-        (lambda q, data: cvlib.families.Categorical(2, 1), "2 values"),
+        (lambda q, data: cvlib.families.Categorical(2, 1), "values, at least 2"),
         (lambda q, data: cvlib.relax(data), "continuous"),
     ],
 )

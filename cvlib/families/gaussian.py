@@ -1,10 +1,7 @@
-"""Gaussian families q_w: w as one flat vector, two reparameterisations, their pull-backs.
-
-The families of `nongaussian` are offered here too.
+"""Gaussian families: two reparameterisations, their pull-backs, and what curvature gives.
 
 The pull-back of u = grad_z f(z) to w is written by hand, once per transform, for all samples at a
-time: autograd through w, sample by sample, is many times slower. Arrays are (..., M, d); the
-leading axes are independent runs.
+time: autograd through w, sample by sample, is many times slower.
 """
 
 import math
@@ -12,9 +9,7 @@ from threading import local
 
 import numpy as np
 
-from .nongaussian import Bernoulli, Beta, Categorical, Gamma
-
-__all__ = ["Bernoulli", "Beta", "Categorical", "DiagonalGaussian", "Gamma", "Gaussian"]
+from .base import Family, Route
 
 LOG_2PI = np.log(2 * np.pi)
 CACHED = 2**16  # numbers of a scratch array that stay in a processor's cache
@@ -22,24 +17,35 @@ KEPT = 2**20  # numbers of a scratch array that is kept between calls
 _scratch = local()
 
 
-class _GaussianFamily:
+class _GaussianFamily(Family):
     """What both families share: w = [mu, factor], q_w = N(mu, L L^T), L built from the factor."""
 
-    methods = ("SF", "RP1", "RP2", "GR", "CF")  # the estimators that are legal
-    gaussian = quadratics = True
-    far = 1e6  # a weight beyond this is a run thrown out for good
+    required = {
+        "_factor_size": "how many numbers of w make L; where its diagonal stands is self.diag",
+        "times": "L v for each row of v",
+        "times_t": "L^T v for each row of v",
+        "solve": "L^-1 v for each row of v",
+        "solve_t": "L^-T v for each row of v",
+        "outer": "what w has of u e^T as a gradient in L",
+        "by_row": "u_i for every entry (i, j) of L that w has",
+        "gram": "what w has of X^T diag(c) X L",
+        "bend": "what w has of H L, from products with H",
+        "curvature": "I - P, from a gradient in L",
+        "change": "K, with L K the factor after a natural step",
+        "compose": "L K",
+        "joined": "w from mean and factor, unchecked",
+    }
+    gaussian = True
+    by_hand = ("CF", "RB", "PR", "QD")
+    far = 1e6
 
     def __init__(self, dim):
-        if int(dim) != dim or dim < 1:
-            raise ValueError(
-                f"dim={dim!r}: a Gaussian needs a whole number of dimensions, at least 1"
-            )
-        self.dim = self.noise_dim = int(dim)
+        super().__init__(dim)
         self.D = self.dim + self._factor_size()
-        self.blocks = slice(0, self.dim), slice(self.dim, self.D)  # of w: mu, factor
 
-    def __repr__(self):
-        return f"{type(self).__name__}({self.dim})"
+    @property
+    def blocks(self):
+        return slice(0, self.dim), slice(self.dim, self.D)
 
     def start(self, runs=()):
         """mu = 0, L = I, as (*runs, D)."""
@@ -48,10 +54,7 @@ class _GaussianFamily:
         return w
 
     def check(self, w):
-        """`w` as an array of floats, or a ValueError that says what is wrong with it."""
-        w = np.asarray(w, float)
-        if w.ndim == 0 or w.shape[-1] != self.D:
-            raise ValueError(f"w must be (..., {self.D}) for {self!r}; got {w.shape}")
+        w = super().check(w)
         if not np.isfinite(w).all():
             raise ValueError(f"w is not finite at {np.argwhere(~np.isfinite(w))[0].tolist()}")
         if not w[..., self.diag].all():
@@ -88,12 +91,11 @@ class _GaussianFamily:
         """Mean and factor of the covariance."""
         return self.unpack(w)
 
-    def base_score(self, draw):
-        """grad_w log qbar_w(eps): None, for the base N(0, I) does not move."""
-        return None
-
     def chain(self, draw, slope, bend):
-        """grad_w E_q f = [slope, bend]; either may be the same for all samples, (..., M, D)."""
+        """grad_w E_q f = [E grad f, E[grad^2 f] L] (Bonnet, Price), (..., M or 1, D).
+
+        Either may be the same for all samples.
+        """
         if slope.shape[:-1] != bend.shape[:-1]:
             lead = np.broadcast_shapes(slope.shape[:-1], bend.shape[:-1])
             slope = np.broadcast_to(slope, (*lead, slope.shape[-1]))
@@ -110,13 +112,24 @@ class _GaussianFamily:
 
     def score(self, draw):
         """grad_w log q_w(z1) = [u, lower(u eps^T) - diag(1 / L_ii)], u = L^-T eps, (..., M, D)."""
-        u = draw.whitened
+        u = draw.of("whitened")
         path = np.concatenate([u, self.outer(u, draw.eps)], -1)
         return path - self.entropy_grad(draw.w)[..., None, :]
 
 
+ROUTES = {
+    "SF": Route("z1", score="score"),
+    "RP1": Route("z1", pull="pull1"),
+    "RP2": Route("z2", pull="pull2"),
+    "GR": Route("z1", pull="pull1"),  # the base N(0, I) does not move: it has no score
+}
+
+
 class Gaussian(_GaussianFamily):
     """q_w = N(mu, L L^T), w = [mu, lower triangle of L row by row], D = d + d (d + 1) / 2."""
+
+    routes = {"z": ROUTES}
+    full = True
 
     def _factor_size(self):
         self.rows, self.cols = np.tril_indices(self.dim)
@@ -132,6 +145,10 @@ class Gaussian(_GaussianFamily):
             raise ValueError(f"mu must be (..., {d}), L (..., {d}, {d}); got {mu.shape}, {L.shape}")
         if np.triu(L, 1).any():
             raise ValueError("L must be lower triangular: take np.linalg.cholesky(covariance)")
+        return self.joined(mu, L)
+
+    def joined(self, mu, L):
+        """`pack` without its checks."""
         return np.concatenate([mu, self.lower(L)], -1)
 
     def unpack(self, w):
@@ -141,9 +158,8 @@ class Gaussian(_GaussianFamily):
         L[..., self.flat] = w[..., self.dim :]
         return w[..., : self.dim], L.reshape(*w.shape[:-1], self.dim, self.dim)
 
-    def dense(self, L):
-        """The factor as a matrix, (..., d, d)."""
-        return L
+    def sd(self, w):
+        return np.sqrt((self.unpack(self.check(w))[1] ** 2).sum(-1))
 
     def lower(self, G):
         """What w has of a gradient G (..., d, d) in L: its lower triangle, (..., D - d)."""
@@ -157,14 +173,53 @@ class Gaussian(_GaussianFamily):
         """u_i for every entry (i, j) of the lower triangle: take(rows), but twice as fast."""
         return np.repeat(u, self.lengths, axis=-1)
 
-    def pull1(self, draw, u, out):
-        """[u, lower(u eps^T)] into out (..., M, D): the chain rule through z1; u = None is 0."""
-        if u is None:
-            out[...] = 0.0
+    def gram(self, c, X, L):
+        """lower(X^T diag(c) X L) for c (..., M, B), X (..., M or 1, B, d), as (..., M, D - d)."""
+        left, L = np.swapaxes(c[..., None] * X, -1, -2), L[..., None, :, :]  # (..., M, d, B)
+        few = X.shape[-2] < self.dim  # then no d x d x d product
+        return self.lower(left @ (X @ L) if few else (left @ X) @ L)
+
+    def bend(self, times, L):
+        """lower(H L), given `times`, which takes rows V (..., k, d) to H V (..., M, k, d)."""
+        HL = times(np.swapaxes(L, -1, -2))  # row k is H times column k of L
+        return self.lower(np.swapaxes(HL, -1, -2))
+
+    def curvature(self, L, g):
+        """I - P from the part g (..., D - d) of a gradient of the ELBO, (..., d, d).
+
+        P = -L^T E[grad^2 log p(x, z)] L is the curvature in q's own coordinates. g is the lower
+        triangle of (E[grad^2 log p] + Sigma^-1) L, so that of L^T g is that of I - P.
+        """
+        G = np.zeros((*g.shape[:-1], self.dim * self.dim))
+        G[..., self.flat] = g
+        T = np.tril(np.swapaxes(L, -1, -2) @ G.reshape(L.shape))
+        return T + np.swapaxes(np.tril(T, -1), -1, -2)
+
+    def change(self, A, rho, positive):
+        """K (..., d, d), lower triangular: L K is the factor after a natural step, A = I - P.
+
+        K K^T = S^-1 with S = R R^T, R upper triangular: the Cholesky factor of S turned round.
+        """
+        I = np.eye(self.dim)
+        B = I - np.expand_dims(rho, -1) * A
+        S = (I + B @ B) / 2 if positive else B
+        R = _cholesky(S[..., ::-1, ::-1])[..., ::-1, ::-1]
+        return np.swapaxes(np.linalg.inv(R), -1, -2)
+
+    def compose(self, L, K):
+        """L K."""
+        return L @ K
+
+    def pull1(self, draw, u, out, add=False):
+        """[u, lower(u eps^T)] into out (..., M, D): the chain rule through z1."""
+        mu, factor = out[..., : self.dim], out[..., self.dim :]
+        eps = draw.once("eps by column", lambda draw: draw.eps.take(self.cols, -1))
+        if add:
+            mu += u
+            factor += self.by_row(u) * eps
         else:
-            eps = draw.once("eps by column", lambda draw: draw.eps.take(self.cols, -1))
-            np.multiply(self.by_row(u), eps, out=out[..., self.dim :])
-            out[..., : self.dim] = u
+            mu[...] = u
+            np.multiply(self.by_row(u), eps, out=factor)
 
     def times(self, L, v):
         """L v for each row of v, (..., M, d)."""
@@ -182,20 +237,35 @@ class Gaussian(_GaussianFamily):
         """L^-T v for each row of v."""
         return self.solve(np.swapaxes(L, -1, -2), v)
 
+    def svd(self, draw):
+        """L = U diag(s) V^T: more exact than the eigenvalues of L L^T, whose s are squared."""
+        return np.linalg.svd(draw.factor)
+
+    def eps_U(self, draw):
+        """U^T eps, (..., M, d)."""
+        return draw.eps @ draw.of("svd")[0]
+
+    def shares(self, draw):
+        """s_j / (s_i + s_j), the same for all samples, (..., 1, d, d)."""
+        s = draw.of("svd")[1][..., None, :]
+        return s[..., None, :] / (s[..., :, None] + s[..., None, :])
+
     def z2(self, draw):
         """The second transform, mu + S eps with S = (L L^T)^(1/2) symmetric, (..., M, d)."""
-        U, s, _ = draw.svd
-        return draw.mu[..., None, :] + (draw.eps_U * s[..., None, :]) @ np.swapaxes(U, -1, -2)
+        U, s, _ = draw.of("svd")
+        return draw.mu[..., None, :] + (draw.of("eps_U") * s[..., None, :]) @ np.swapaxes(U, -1, -2)
 
-    def pull2(self, draw, u, out):
-        """Add [u, lower(2 X L)], S X + X S = sym(u eps^T), to out: the chain rule through z2.
+    def pull2(self, draw, u, out, add=False):
+        """[u, lower(2 X L)], S X + X S = sym(u eps^T), into out: the chain rule through z2.
 
         In the basis of L = U s V^T the Lyapunov equation is diagonal, and 2 X L = U K V^T with
         K_ij = (a_i b_j + b_i a_j) s_j / (s_i + s_j), a = U^T u, b = U^T eps.
         """
-        U, _, Vt = draw.svd
-        a, b, share = u @ U, draw.eps_U, draw.once("s_j / (s_i + s_j)", _shares)
+        U, _, Vt = draw.of("svd")
+        a, b, share = u @ U, draw.of("eps_U"), draw.of("shares")
         left, right = np.stack([a, b], -1), np.stack([b, a], -2)  # (..., M, d, 2), (..., M, 2, d)
+        if not add:
+            out[...] = 0.0  # small beside the products
         out[..., : self.dim] += u
         for r in self._blocks(a.shape):
             K, P = self._buffers((*a[r].shape, self.dim))  # (..., M, d, d)
@@ -222,10 +292,14 @@ class Gaussian(_GaussianFamily):
         return (flat[:n].reshape(shape) for flat in _scratch.pair)
 
 
-def _shares(draw):
-    """s_j / (s_i + s_j), the same for all samples, (..., 1, d, d)."""
-    s = draw.svd[1][..., None, :]
-    return s[..., None, :] / (s[..., :, None] + s[..., None, :])
+def _cholesky(S):
+    """The lower Cholesky factor of each matrix; NaN where one is not positive definite."""
+    try:
+        return np.linalg.cholesky(S)
+    except np.linalg.LinAlgError:
+        if S.ndim == 2:
+            return np.full(S.shape, np.nan)
+        return np.stack([_cholesky(one) for one in S])
 
 
 class DiagonalGaussian(_GaussianFamily):
@@ -234,6 +308,8 @@ class DiagonalGaussian(_GaussianFamily):
     The symmetric square root of the covariance is diag(|sigma|): where sigma is positive both
     reparameterisations are one, and the difference of RP1 and RP2 is 0.
     """
+
+    routes = {"z": ROUTES}
 
     def _factor_size(self):
         self.diag = self.dim + np.arange(self.dim)
@@ -244,6 +320,9 @@ class DiagonalGaussian(_GaussianFamily):
         mu, sigma = np.asarray(mu, float), np.asarray(sigma, float)
         if mu.shape != sigma.shape or mu.shape[-1:] != (self.dim,):
             raise ValueError(f"mu, sigma must be (..., {self.dim}); got {mu.shape}, {sigma.shape}")
+        return self.joined(mu, sigma)
+
+    def joined(self, mu, sigma):
         return np.concatenate([mu, sigma], -1)
 
     def unpack(self, w):
@@ -251,18 +330,43 @@ class DiagonalGaussian(_GaussianFamily):
         w = np.asarray(w)
         return w[..., : self.dim], w[..., self.dim :]
 
-    def dense(self, sigma):
-        return sigma[..., None] * np.eye(self.dim)
-
-    def lower(self, G):
-        return np.diagonal(G, axis1=-2, axis2=-1)
+    def sd(self, w):
+        return np.abs(self.check(w)[..., self.dim :])
 
     def outer(self, u, e):
         return u * e
 
-    def pull1(self, draw, u, out):
-        out[..., self.dim :] = 0.0 if u is None else u * draw.eps
-        out[..., : self.dim] = 0.0 if u is None else u
+    def by_row(self, u):
+        return u
+
+    def gram(self, c, X, sigma):
+        """diag(X^T diag(c) X) sigma, (..., M, d), without the d x d matrix."""
+        X2 = X**2
+        total = c @ X2[..., 0, :, :] if X.shape[-3] == 1 else np.vecmat(c, X2)
+        return total * sigma[..., None, :]
+
+    def curvature(self, sigma, g):
+        """1 - p, with p the curvature in units of sigma, (..., d)."""
+        return sigma * g
+
+    def change(self, A, rho, positive):
+        B = 1 - rho * A
+        S = (1 + B**2) / 2 if positive else np.where(B > 0, B, np.nan)
+        return 1 / np.sqrt(S)
+
+    def compose(self, sigma, k):
+        return sigma * k
+
+    def pull1(self, draw, u, out, add=False):
+        self._pull(u, u * draw.eps, out, add)
+
+    def _pull(self, mu, sigma, out, add):
+        if add:
+            out[..., : self.dim] += mu
+            out[..., self.dim :] += sigma
+        else:
+            out[..., : self.dim] = mu
+            out[..., self.dim :] = sigma
 
     def times(self, sigma, v):
         return v * sigma[..., None, :]
@@ -275,6 +379,5 @@ class DiagonalGaussian(_GaussianFamily):
     def z2(self, draw):
         return draw.mu[..., None, :] + self.times(np.abs(draw.factor), draw.eps)
 
-    def pull2(self, draw, u, out):
-        out[..., : self.dim] += u
-        out[..., self.dim :] += u * self.times(np.sign(draw.factor), draw.eps)
+    def pull2(self, draw, u, out, add=False):
+        self._pull(u, u * self.times(np.sign(draw.factor), draw.eps), out, add)

@@ -1,0 +1,295 @@
+"""The integrands of the ELBO gradient's terms: data, prior, variational, and the constant one."""
+
+import autograd.numpy as anp
+import numpy as np
+from autograd import elementwise_grad
+
+from . import quadrature
+from .families import FamilyPrior
+from .integrands import Atom, Integrand, OnData
+from .models import GLM, GaussianPrior, check_fit
+from .rows import rows
+from .snapshots import hess_times
+
+
+def terms(model, q):
+    """The integrands of g1, g2, g3: data, prior, variational; g = g1 + g2 - g3."""
+    check_fit(model, q)
+    if q.gaussian:
+        data = GLMData(model, q) if isinstance(model, GLM) else OwnData(model, q)
+        normal = isinstance(model.log_prior, GaussianPrior)
+        prior = NormalPrior(model, q) if normal else OwnPrior(model, q)
+        variational = Variational(model, q)
+    else:  # the closed forms of GLMs and normal priors are for a Gaussian q
+        data = OwnData(model, q)
+        conjugate = isinstance(model.log_prior, FamilyPrior) and model.log_prior.q == q
+        prior = ConjugatePrior(model, q) if conjugate else OwnPrior(model, q)
+        variational = FamilyDensity("variational", model, q)
+    return tuple(Integrand({atom: 1}) for atom in (data, prior, variational))
+
+
+class One(Atom):
+    """f = 1. Its score-function estimator is the score term, grad_w log q_w(z): mean zero."""
+
+    closed_form = quadratic = True
+
+    def value(self, draw, where):
+        return np.ones(draw.eps.shape[:-1])
+
+    def grad(self, draw, where):
+        return np.zeros_like(draw.at(where))
+
+    def bend(self, draw, where):
+        return np.zeros((1, draw.q.D - draw.q.dim))
+
+    def closed(self, draw):
+        return np.zeros((1, draw.q.D))
+
+
+one = Integrand({One("one", None, None): 1})  # belongs to every model
+
+
+class NormalPrior(Atom):
+    """log N(z | mean, sd^2), mean and sd numbers or (d,)."""
+
+    closed_form = quadratic = True
+
+    def __init__(self, model, q):
+        super().__init__("prior", model, q)
+        self.mean, self.precision = model.log_prior.mean, 1 / model.log_prior.sd**2
+        self.by_row = self.precision if np.ndim(self.precision) == 0 else q.by_row(self.precision)
+
+    def value(self, draw, where):
+        return self.model.log_prior(draw.at(where))
+
+    def grad(self, draw, where):
+        return -self.precision * (draw.at(where) - self.mean)
+
+    def bend(self, draw, where):
+        return -self.by_row * draw.w[..., None, self.q.dim :]
+
+
+class Variational(Atom):
+    """log q_v(z) with v = w held fixed."""
+
+    closed_form = quadratic = True
+
+    def __init__(self, model, q):
+        super().__init__("variational", model, q)
+
+    def value(self, draw, where):
+        return self.q.log_q(draw.w, draw.at(where))
+
+    def grad(self, draw, where):
+        if where == "mu":
+            return np.zeros_like(draw.at(where))
+        if where == "z1":
+            return -draw.of("whitened")
+        q, away = self.q, draw.at(where) - draw.at("mu")
+        return -q.solve_t(draw.factor, q.solve(draw.factor, away))
+
+    def bend(self, draw, where):
+        return -self.q.entropy_grad(draw.w)[..., None, self.q.dim :]
+
+    def closed(self, draw):
+        return -self.q.entropy_grad(draw.w)[..., None, :]
+
+
+class OfEta(OnData):
+    """sum_i psi_i(eta_i): an f that has of z only eta_i = x_i.z + offset_i, under a Gaussian q.
+
+    A subclass says psi and its derivatives. Then slope and curvature are those of `rows`, and
+    E_q needs one-dimensional expectations only: of eta_i ~ N(m_i, v_i).
+    """
+
+    of_eta = True
+
+    def rows(self, draw):
+        return rows(draw, self.whole)
+
+    def psi(self, draw, where):
+        """psi(eta) at the points, per data point, (..., M) or (..., M, N)."""
+        raise NotImplementedError
+
+    def derivatives(self, draw, where, order):
+        """[psi', psi''][:order] at the points, or more, of the same shape."""
+        raise NotImplementedError
+
+    def value(self, draw, where):
+        return self.rows(draw).total(self.psi(draw, where))
+
+    def grad(self, draw, where):
+        return self.rows(draw).back(self.derivatives(draw, where, 1)[0])
+
+    def bend(self, draw, where):
+        return self.rows(draw).bend(draw, self.derivatives(draw, where, 2)[1])
+
+    def from_derivatives(self, draw, d1, d2):
+        """[sum d1 x, sum d2 x x^T L]: grad_w E_q f when d1, d2 stand for E psi' and E psi''."""
+        r = self.rows(draw)
+        return draw.q.chain(draw, r.back(d1), r.bend(draw, d2))
+
+    def averaged(self, draw):
+        """RP1's conditional mean given eta: E[eps | eta] = L^T x (eta - m) / v.
+
+        It is Price's formula with psi' (eta - m) / v for psi'', whose means are equal (Stein).
+        """
+        r, (d1, *_) = self.rows(draw), self.derivatives(draw, "z1", 1)
+        v = r.variance(draw)
+        away = r.eta(draw, "z1") - r.eta(draw, "mu")
+        return self.from_derivatives(draw, d1, d1 * away / np.where(v > 0, v, np.inf))
+
+    def integrated(self, draw):
+        """E psi' and E psi'' in place of samples. For a quadratic psi they are those at m."""
+        return self.from_derivatives(draw, *self.derivatives(draw, "mu", 2)[:2])
+
+
+class GLMData(OfEta):
+    """sum_i phi(eta_i, y_i)."""
+
+    def __init__(self, model, q):
+        super().__init__("data", model, q)
+        self.closed_form = model.likelihood.expected is not None
+        self.quadratic = model.likelihood.quadratic
+        self.advice = "CF(taylor_z(data))" + " or CF(bound(data))" * bool(model.likelihood.bound)
+
+    def psi(self, draw, where):
+        r = self.rows(draw)
+        return self.model.likelihood.phi(r.eta(draw, where), r.y)
+
+    def derivatives(self, draw, where, order):
+        r = self.rows(draw)
+        if where == "mu":
+            order = max(order, 2)  # whoever asks for the slope there asks for the curvature next
+
+        def compute(draw):
+            return self.model.likelihood.derivatives(r.eta(draw, where), r.y, order)
+
+        return draw.once(("phi", where, self.whole, order), compute)
+
+    def closed(self, draw):
+        return self.integrated(draw)
+
+    def integrated(self, draw):
+        r = self.rows(draw)
+        m, v = r.eta(draw, "mu"), r.variance(draw)
+        means = quadrature.slopes(self.model.likelihood, m, v, r.y, tolerance=1e-9)
+        return self.from_derivatives(draw, *means)
+
+
+class Own(Atom):
+    """An integrand f(z) of the reader's own, differentiated by autograd in z.
+
+    Rows are independent, so the gradient of the sum over rows is the gradient row by row.
+    """
+
+    advice = "CF(taylor_z(...))"
+
+    def function(self, draw, extra):
+        """f of points (..., M, [k,] d) for one draw; `extra` axes stand between M and d."""
+        raise NotImplementedError
+
+    def points(self, draw, where):
+        """The points of the draw; (..., 1, d) at mu, where f is the same for all samples."""
+        return draw.at(where)
+
+    def value(self, draw, where):
+        return np.asarray(self.function(draw, 0)(draw.at(where)))
+
+    def grad(self, draw, where):
+        return elementwise_grad(self.function(draw, 0))(self.points(draw, where))
+
+    def bend(self, draw, where):
+        H = self.one_hessian(draw, where)
+        if H is not None:
+            return self.q.bend(lambda V: V[..., None, :, :] @ H, draw.factor)
+        z = self.points(draw, where)[..., None, :]  # (..., M, 1, d)
+
+        def times(V):
+            """H V for rows V (..., k, d) that all samples share, as (..., M, k, d)."""
+            return hess_times(self.function(draw, 1), *np.broadcast_arrays(z, V[..., None, :, :]))
+
+        return self.q.bend(times, draw.factor)
+
+    def along(self, draw, where, v):
+        """grad^2 f at one point, "mu" or "snapshot", times v (..., M, d)."""
+        H = self.one_hessian(draw, where)
+        if H is not None:
+            return v @ H[..., 0, :, :]
+        z, v = np.broadcast_arrays(self.points(draw, where), v)
+        return hess_times(self.function(draw, 0), z, v)
+
+    def one_hessian(self, draw, where):
+        """grad^2 f, (..., 1, d, d), where one serves all samples and is worth its d products.
+
+        None where samples see different points or data, or a diagonal q needs no d x d matrix.
+        """
+        z = self.points(draw, where)
+        if z.shape[-2] != 1 or not self.q.full:
+            return None
+
+        def compute(draw):
+            points, columns = np.broadcast_arrays(z[..., None, :], np.eye(self.q.dim))
+            return hess_times(self.function(draw, 1), points, columns)
+
+        return draw.once((self.key, "hessian", where), compute)
+
+
+class OwnPrior(Own):
+    def __init__(self, model, q):
+        super().__init__("prior", model, q)
+
+    def function(self, draw, extra):
+        return self.model.log_prior
+
+
+class OwnData(Own, OnData):
+    def __init__(self, model, q):
+        super().__init__("data", model, q)
+
+    def points(self, draw, where):
+        """With an M-axis of full length where each sample sees its own data."""
+        z = draw.at(where)
+        if self.sees_all(draw) or draw.shares_batch:
+            return z
+        return np.broadcast_to(z, (*draw.eps.shape[:-1], z.shape[-1]))
+
+    def function(self, draw, extra):
+        model = self.model
+        if self.sees_all(draw):
+            return lambda z: anp.sum(model.log_lik(z[..., None, :], model.data), -1)
+        if not draw.batched:
+            at = draw.index.reshape(draw.index.shape + (1,) * extra)
+            batch = tuple(a[at] for a in model.data)
+            return lambda z: model.N * model.log_lik(z, batch)
+        *lead, B = draw.index.shape
+        at = draw.index.reshape(*lead, *(1,) * extra, B)  # (..., M or 1, [1,] B)
+        batch = tuple(a[at] for a in model.data)
+        return lambda z: model.N / B * anp.sum(model.log_lik(z[..., None, :], batch), -1)
+
+
+class FamilyDensity(Own):
+    """log q_v(z) of a family beyond the Gaussian, with v = w held fixed."""
+
+    closed_form = True
+
+    def v(self, draw):
+        return draw.w
+
+    def function(self, draw, extra):
+        v = self.v(draw)
+        v = v.reshape(*v.shape[:-1], *(1,) * (1 + extra), v.shape[-1])
+        return lambda z: self.q.log_density(v, z)
+
+    def closed(self, draw):
+        return self.q.cross_grad(draw.w, self.v(draw))[..., None, :]
+
+
+class ConjugatePrior(FamilyDensity):
+    """log q_v(z) as a prior: v are its own parameters."""
+
+    def __init__(self, model, q):
+        super().__init__("prior", model, q)
+
+    def v(self, draw):
+        return self.model.log_prior.v

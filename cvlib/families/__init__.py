@@ -1,0 +1,14 @@
+"""Families q_w: Gaussian (full, diagonal), gamma, beta, Bernoulli, categorical.
+
+`base` says what a family must provide.
+"""
+
+from .base import Family, FamilyPrior, Route, Unconstrained
+from .discrete import Bernoulli, Categorical
+from .gaussian import DiagonalGaussian, Gaussian
+from .standardised import Beta, Gamma
+
+__all__ = [
+    "Bernoulli", "Beta", "Categorical", "DiagonalGaussian", "Family", "FamilyPrior", "Gamma",
+    "Gaussian", "Route", "Unconstrained",
+]  # fmt: skip

@@ -1,0 +1,247 @@
+"""Bernoulli and categorical: z takes finitely many values, a continuous zeta stands behind it."""
+
+import autograd.numpy as anp
+import numpy as np
+import scipy  # scipy.special is loaded at its first use
+
+from ..special import expit, logsumexp
+from .base import Route, Unconstrained
+
+
+class _Discrete(Unconstrained):
+    """z cannot be moved by w: GR is SF for a plain integrand.
+
+    Behind z stands a continuous variable zeta = logits + noise with z = step(zeta), and integrands
+    of zeta have three estimators: SF, the score of zeta's density; RP1, zeta moved by w; and GR,
+    with base (z, v): draw z first, then zeta given z from v, so that the score is the score of z.
+    The base sample of a draw has two halves: one makes zeta and z, the other is for a fresh zeta
+    given z. Coupled, the zeta given z is the one that made z.
+    """
+
+    required = {
+        "squash": "the relaxation of z at temperature tau, a function of zeta for autograd",
+        "zeta_given_z": "zeta drawn given z, and its derivative in the logits",
+        "to_w": "a gradient in w from one in the logits, (..., M, D)",
+    }
+    smooth = "zeta"
+
+    def halves(self, draw):
+        return draw.eps[..., : self.dim], draw.eps[..., self.dim :]
+
+    def pack(self, logits):
+        return np.asarray(logits, float)
+
+    def unpack(self, w):
+        return np.asarray(w)
+
+    def base_score(self, draw):
+        return draw.score  # the transform does nothing: the base is q itself
+
+    def score(self, draw):
+        """z - E z, (..., M, D)."""
+        return draw.z - draw.mu[..., None, :]
+
+    def given(self, draw, coupled):
+        return draw.once(("given z", coupled), lambda draw: self.zeta_given_z(draw, coupled))
+
+    def zeta_coupled(self, draw):
+        return self.given(draw, True)[0]
+
+    def zeta_fresh(self, draw):
+        return self.given(draw, False)[0]
+
+    def pull_zeta(self, draw, u, out, add=False):
+        """From slopes in zeta to w, into out (..., M, D)."""
+        moved = self.to_w(draw, u)
+        out[...] = out + moved if add else moved
+
+    def pull_coupled(self, draw, u, out, add=False):
+        self.pull_zeta(draw, self.given(draw, True)[1] * u, out, add)
+
+    def pull_fresh(self, draw, u, out, add=False):
+        self.pull_zeta(draw, self.given(draw, False)[1] * u, out, add)
+
+
+def _of_zeta(kind):
+    return {
+        "SF": Route("zeta", score="zeta_score"),
+        "RP1": Route("zeta", pull="pull_zeta"),
+        "GR": Route(f"zeta_{kind}", score="score", pull=f"pull_{kind}"),
+    }
+
+
+ROUTES = {
+    "z": {"SF": Route("z1", score="score"), "GR": Route("z1", score="score")},
+    "zeta": _of_zeta("coupled"),
+    "zeta, fresh": _of_zeta("fresh"),
+}
+
+
+class Bernoulli(_Discrete):
+    """z_i in {0, 1}, P(z_i = 1) = sigma(w_i), independent; w holds the logits, D = d.
+
+    zeta = w + logistic noise, z = 1 where zeta > 0.
+    """
+
+    routes = ROUTES
+
+    def __init__(self, dim):
+        super().__init__(dim)
+        self.D, self.noise_dim = self.dim, 2 * self.dim
+
+    def log_density(self, w, z):
+        return -anp.sum(z * anp.logaddexp(0, -w) + (1 - z) * anp.logaddexp(0, w), -1)
+
+    def moments(self, w):
+        return expit(w), np.sqrt(expit(w) * expit(-w))
+
+    def moments_grad(self, w):
+        p, s = self.moments(w)
+        return (s * s)[..., None, :], (s * (expit(-w) - p) / 2)[..., None, :]
+
+    def noise(self, rng, w, M):
+        """[logistic, uniform], (..., M, 2 d)."""
+        shape = (*w.shape[:-1], M, self.dim)
+        return np.concatenate([rng.logistic(size=shape), rng.uniform(size=shape)], -1)
+
+    def z1(self, draw):
+        return (self.zeta(draw) > 0).astype(float)
+
+    def cross(self, w, v):
+        return -(expit(w) * np.logaddexp(0, -v) + expit(-w) * np.logaddexp(0, v)).sum(-1)
+
+    def cross_grad(self, w, v):
+        return expit(w) * expit(-w) * v
+
+    # the relaxation
+    def squash(self, zeta, tau):
+        """The concrete relaxation of z: sigma(zeta / tau), a step as tau -> 0."""
+        return 0.5 * (1 + anp.tanh(zeta / (2 * tau)))
+
+    def zeta(self, draw):
+        return draw.w[..., None, :] + self.halves(draw)[0]
+
+    def zeta_score(self, draw):
+        """grad_w of the logistic log density of zeta, tanh(noise / 2), (..., M, D)."""
+        return np.tanh(self.halves(draw)[0] / 2)
+
+    def zeta_given_z(self, draw, coupled):
+        """zeta drawn given z, and its derivative in w at fixed z and fixed noise v, (..., M, d).
+
+        Given z = 1 the noise u of zeta = w + logit(u) is uniform above 1 - sigma(w), so
+        u = 1 - sigma(w) (1 - v), which is zeta = log(1 + v e^w) - log(1 - v). Given z = 0 turn all
+        signs. Coupled: the v for which this zeta is the zeta that made z; it is uniform and
+        independent of z, as it must be.
+        """
+        noise, v = self.halves(draw)
+        sign = 2 * draw.z - 1
+        w = sign * draw.w[..., None, :]
+        if coupled:
+            zeta = self.zeta(draw)
+            v = -np.expm1(-np.abs(zeta)) * expit(sign * noise)
+        else:
+            zeta = sign * (np.log1p(v * np.exp(w)) - np.log1p(-v))
+        with np.errstate(divide="ignore"):  # v = 0: the derivative is 0
+            return zeta, expit(w + np.log(v))
+
+    def to_w(self, draw, u):
+        """From a gradient in the logits to w, (..., M, D)."""
+        return u
+
+
+class Categorical(_Discrete):
+    """`count` independent variables with `classes` values each, one-hot, side by side in z.
+
+    w holds the logits in the same order, d = D = count * classes. zeta = log p + Gumbel noise, z
+    marks the largest in each group.
+    """
+
+    routes = ROUTES
+    quadratics = False  # the coordinates of one variable are not independent
+
+    def __init__(self, count, classes):
+        self.count = self.whole("count", count, "variables")
+        self.classes = self.whole("classes", classes, "values", least=2)
+        super().__init__(self.count * self.classes)
+        self.D, self.noise_dim = self.dim, 2 * self.dim
+
+    def _sizes(self):
+        return self.count, self.classes
+
+    def split(self, a):
+        """(..., d) -> (..., count, classes)."""
+        return a.reshape(*a.shape[:-1], self.count, self.classes)
+
+    def join(self, a):
+        return a.reshape(*a.shape[:-2], self.dim)
+
+    def log_p(self, w):
+        """Normalised log probabilities, (..., d)."""
+        return self.join(scipy.special.log_softmax(self.split(w), -1))
+
+    def log_density(self, w, z):
+        rows = anp.reshape(w, (*w.shape[:-1], self.count, self.classes))
+        log_p = anp.reshape(rows - logsumexp(rows, -1, keepdims=True), w.shape)
+        return anp.sum(z * log_p, -1)
+
+    def moments(self, w):
+        p = np.exp(self.log_p(w))
+        return p, np.sqrt(p * (1 - p))
+
+    def noise(self, rng, w, M):
+        """[Gumbel, exponential], (..., M, 2 d)."""
+        shape = (*w.shape[:-1], M, self.dim)
+        first = -np.log(rng.standard_exponential(shape))
+        return np.concatenate([first, rng.standard_exponential(shape)], -1)
+
+    def z1(self, draw):
+        rows = self.split(self.zeta(draw))
+        return self.join((np.arange(self.classes) == rows.argmax(-1)[..., None]).astype(float))
+
+    def cross(self, w, v):
+        return (np.exp(self.log_p(w)) * self.log_p(v)).sum(-1)
+
+    def cross_grad(self, w, v):
+        return self._to_w(np.exp(self.log_p(w)), np.exp(self.log_p(w)) * self.log_p(v))
+
+    def _to_w(self, p, u):
+        """u - p (sum of u over the classes): the chain rule from log p to logits."""
+        return u - p * self.join(np.repeat(self.split(u).sum(-1)[..., None], self.classes, -1))
+
+    # the relaxation
+    def squash(self, zeta, tau):
+        """The concrete relaxation of z: softmax(zeta / tau) in each group."""
+        rows = anp.reshape(zeta / tau, (*zeta.shape[:-1], self.count, self.classes))
+        return anp.reshape(anp.exp(rows - logsumexp(rows, -1, keepdims=True)), zeta.shape)
+
+    def zeta(self, draw):
+        return self.log_p(draw.w)[..., None, :] + self.halves(draw)[0]
+
+    def zeta_score(self, draw):
+        """grad_w of the Gumbel log density of zeta, 1 - e^-noise per coordinate of log p."""
+        return self.to_w(draw, -np.expm1(-self.halves(draw)[0]))
+
+    def zeta_given_z(self, draw, coupled):
+        """zeta drawn given z, and its derivative in log p at fixed z and noise, (..., M, d).
+
+        x = e^-zeta are clocks that ring at the rates p, and z says which rings first. That time is
+        exponential with rate 1 whichever it is, and the others have no memory: after it each waits
+        another exponential time of its rate. So x_first = E_first, x_k = x_first + E_k / p_k.
+        """
+        zeta = self.zeta(draw)
+        if not coupled:
+            log_E, won = np.log(self.halves(draw)[1]), draw.z > 0
+            first = self._first(log_E, won)
+            later = np.logaddexp(first, log_E - self.log_p(draw.w)[..., None, :])
+            zeta = -np.where(won, first, later)
+        # (x_k - x_first) / x_k, which is 0 for the first
+        return zeta, -np.expm1(zeta - self._first(zeta, draw.z > 0))
+
+    def _first(self, a, won):
+        """The entry of the class that won, for all classes of its group."""
+        rows = self.split(np.where(won, a, 0.0)).sum(-1)[..., None]
+        return self.join(np.repeat(rows, self.classes, -1))
+
+    def to_w(self, draw, u):
+        """From a gradient in log p to the logits, (..., M, D)."""
+        return self._to_w(draw.mu[..., None, :], u)

@@ -1,0 +1,194 @@
+"""Gamma and beta: continuous families whose base moves with w, a little.
+
+A gamma variable x enters as z = log x, a beta variable as z = logit x. Models are then written in
+z, which may be any real number: nothing underflows where x itself would be 0, and the same model
+takes a Gaussian q. w holds logarithms of the positive parameters, so that every w is legal and a
+step of SGD cannot leave the family.
+"""
+
+import autograd.numpy as anp
+import numpy as np
+
+from ..special import betaln, expit, gammaln, polygamma, psi
+from .base import Route, Unconstrained
+
+
+class _Standardised(Unconstrained):
+    """Two positive parameters a coordinate, w = [log first, log second], D = 2 d.
+
+    Generalised reparameterisation (Ruiz et al. 2016): z = m(w) + s(w) eps, with m and s the mean
+    and standard deviation of z. Then eps has mean 0 and variance 1 whatever w is, but not the same
+    law: its density qbar_w moves with w, a little.
+    """
+
+    required = {
+        "_sample": "M samples z ~ q_w, (..., M, d)",
+        "moments_grad": "gradients of mean and standard deviation in w, (..., 2, d) each",
+        "slope": "d log q_w / dz, coordinate by coordinate",
+    }
+
+    def __init__(self, dim):
+        super().__init__(dim)
+        self.D = 2 * self.dim
+
+    @property
+    def blocks(self):
+        return slice(0, self.dim), slice(self.dim, self.D)
+
+    def pack(self, first, second):
+        """w from the positive parameters, (..., d) each."""
+        first, second = (
+            np.broadcast_to(np.asarray(p, float), np.broadcast_shapes(np.shape(p), (self.dim,)))
+            for p in (first, second)
+        )
+        if not (np.all(first > 0) and np.all(second > 0)):
+            raise ValueError(f"both parameters of {self!r} must be positive: {first}, {second}")
+        return np.log(np.concatenate(np.broadcast_arrays(first, second), -1))
+
+    def unpack(self, w):
+        """The two positive parameters, (..., d) each."""
+        w = np.asarray(w)
+        return np.exp(w[..., : self.dim]), np.exp(w[..., self.dim :])
+
+    def z1(self, draw):
+        """m + s eps, (..., M, d)."""
+        return draw.mu[..., None, :] + draw.factor[..., None, :] * draw.eps
+
+    def noise(self, rng, w, M):
+        """eps = (z - m) / s with z ~ q_w, (..., M, d)."""
+        m, s = self.moments(w)
+        return (self._sample(rng, w, M) - m[..., None, :]) / s[..., None, :]
+
+    def jacobian(self, draw):
+        """dz/dw at fixed eps, m' + s' eps, for each of the two parameters, (..., M, 2, d)."""
+        dm, ds = self.moments_grad(draw.w)
+        return dm[..., None, :, :] + ds[..., None, :, :] * draw.eps[..., None, :]
+
+    def pull1(self, draw, u, out, add=False):
+        """The chain rule through z1 into out (..., M, D)."""
+        moved = (u[..., None, :] * draw.of("jacobian")).reshape(out.shape)
+        out[...] = out + moved if add else moved
+
+    def base_score(self, draw):
+        """log qbar_w(eps) = log q_w(m + s eps) + log s, so its gradient has three parts."""
+        ds = self.moments_grad(draw.w)[1][..., None, :, :]
+        moved = self.slope(draw.w[..., None, :], draw.z)[..., None, :] * draw.of("jacobian")
+        stretched = ds / draw.factor[..., None, None, :]
+        return draw.score + (moved + stretched).reshape(draw.score.shape)
+
+
+def _log_gamma(rng, shape, M):
+    """log of standard gamma variables, (..., M, d): x(a) = x(a + 1) u^(1/a), safe for small a."""
+    shape = np.broadcast_to(shape[..., None, :], (*shape.shape[:-1], M, shape.shape[-1]))
+    # -log u is exponential, and never infinite
+    return np.log(rng.standard_gamma(shape + 1)) - rng.standard_exponential(shape.shape) / shape
+
+
+ROUTES = {
+    "SF": Route("z1", score="score"),
+    "GR": Route("z1", score="base_score", pull="pull1"),
+}
+
+
+class Gamma(_Standardised):
+    """z = log x, x ~ Gamma(shape a, rate b), independent; w = [log a, log b], D = 2 d.
+
+    log q_w(z) = a log b - log Gamma(a) + a z - b e^z: a density in z, not in x.
+    """
+
+    routes = {"z": ROUTES}
+
+    def log_density(self, w, z):
+        log_a, log_b = w[..., : self.dim], w[..., self.dim :]
+        a = anp.exp(log_a)
+        return anp.sum(a * (log_b + z) - gammaln(a) - anp.exp(log_b + z), -1)
+
+    def _sample(self, rng, w, M):
+        a, _ = self.unpack(w)
+        return _log_gamma(rng, a, M) - w[..., None, self.dim :]
+
+    def moments(self, w):
+        """Mean and standard deviation of z: psi(a) - log b, sqrt(psi'(a)), (..., d)."""
+        a, _ = self.unpack(w)
+        return psi(a) - w[..., self.dim :], np.sqrt(polygamma(1, a))
+
+    def moments_grad(self, w):
+        """Gradients of mean and standard deviation in [log a, log b], each (..., 2, d)."""
+        a, _ = self.unpack(w)
+        ds = a * polygamma(2, a) / (2 * np.sqrt(polygamma(1, a)))
+        one, zero = np.ones_like(a), np.zeros_like(a)
+        return np.stack([a * polygamma(1, a), -one], -2), np.stack([ds, zero], -2)
+
+    def slope(self, w, z):
+        """d log q_w / dz = a - b e^z."""
+        return np.exp(w[..., : self.dim]) - np.exp(w[..., self.dim :] + z)
+
+    def score(self, draw):
+        """[a (z + log b - psi(a)), a - b e^z] = [a s eps, a - b e^z], (..., M, D)."""
+        a, _ = self.unpack(draw.w)
+        by_shape = (a * draw.factor)[..., None, :] * draw.eps
+        return np.concatenate([by_shape, self.slope(draw.w[..., None, :], draw.z)], -1)
+
+    def cross(self, w, v):
+        """E_{q_w} log q_v(z), (...)."""
+        (a, b), (av, bv), log_bv = self.unpack(w), self.unpack(v), v[..., self.dim :]
+        mean = psi(a) - w[..., self.dim :]
+        return (av * (log_bv + mean) - gammaln(av) - bv * a / b).sum(-1)
+
+    def cross_grad(self, w, v):
+        """Its gradient in w, v held fixed, (..., D)."""
+        (a, b), (av, bv) = self.unpack(w), self.unpack(v)
+        return np.concatenate([a * (av * polygamma(1, a) - bv / b), bv * a / b - av], -1)
+
+
+class Beta(_Standardised):
+    """z = logit x, x ~ Beta(a, b), independent; w = [log a, log b], D = 2 d.
+
+    log q_w(z) = a log sigma(z) + b log sigma(-z) - log B(a, b): a density in z, not in x.
+    """
+
+    routes = {"z": ROUTES}
+
+    def log_density(self, w, z):
+        a, b = anp.exp(w[..., : self.dim]), anp.exp(w[..., self.dim :])
+        return anp.sum(-a * anp.logaddexp(0, -z) - b * anp.logaddexp(0, z) - betaln(a, b), -1)
+
+    def _sample(self, rng, w, M):
+        a, b = self.unpack(w)
+        return _log_gamma(rng, a, M) - _log_gamma(rng, b, M)
+
+    def moments(self, w):
+        """Mean psi(a) - psi(b) and standard deviation sqrt(psi'(a) + psi'(b)) of z, (..., d)."""
+        a, b = self.unpack(w)
+        return psi(a) - psi(b), np.sqrt(polygamma(1, a) + polygamma(1, b))
+
+    def moments_grad(self, w):
+        """Gradients of mean and standard deviation in [log a, log b], each (..., 2, d)."""
+        a, b = self.unpack(w)
+        s = self.moments(w)[1]
+        dm = np.stack([a * polygamma(1, a), -b * polygamma(1, b)], -2)
+        ds = np.stack([a * polygamma(2, a), b * polygamma(2, b)], -2)
+        return dm, ds / (2 * s[..., None, :])
+
+    def slope(self, w, z):
+        """d log q_w / dz = a sigma(-z) - b sigma(z)."""
+        return np.exp(w[..., : self.dim]) * expit(-z) - np.exp(w[..., self.dim :]) * expit(z)
+
+    def score(self, draw):
+        """[a (log x - E log x), b (log (1 - x) - E log (1 - x))], (..., M, D)."""
+        (a, b), z = self.unpack(draw.w[..., None, :]), draw.z
+        log_x, log_1x = -np.logaddexp(0, -z), -np.logaddexp(0, z)
+        both = psi(a + b)
+        return np.concatenate([a * (log_x - psi(a) + both), b * (log_1x - psi(b) + both)], -1)
+
+    def cross(self, w, v):
+        (a, b), (av, bv) = self.unpack(w), self.unpack(v)
+        both = psi(a + b)
+        return (av * (psi(a) - both) + bv * (psi(b) - both) - betaln(av, bv)).sum(-1)
+
+    def cross_grad(self, w, v):
+        (a, b), (av, bv) = self.unpack(w), self.unpack(v)
+        both = (av + bv) * polygamma(1, a + b)
+        return np.concatenate(
+            [a * (av * polygamma(1, a) - both), b * (bv * polygamma(1, b) - both)], -1
+        )

@@ -1,0 +1,103 @@
+"""The data points that a GLM's integrand sees under a draw: one a sample, a batch, or all of them.
+
+eta = x.z + offset is all that a GLM has of z. A function of eta has the slope c x and the curvature
+c x x^T, with c its derivatives in eta: `back` and `bend` make these from c, summed over the points
+of a sample and scaled so that they stand for all N.
+"""
+
+import numpy as np
+
+
+class Rows:
+    """One data point a sample: x (..., M, d), and so eta and c (..., M)."""
+
+    def __init__(self, model, index):
+        self.x, self.y, self.scale = model.X[index], model.y[index], float(model.N)
+        self.offset = None if model.offset is None else model.offset[index]
+
+    def dot(self, v):
+        """x.v for v (..., M, d), as (..., M)."""
+        return np.vecdot(self.x, v)
+
+    def eta(self, draw, where):
+        """x.z + offset at the points of a draw."""
+        return draw.once(("eta", self, where), self._eta, where)
+
+    def _eta(self, draw, where):
+        eta = self.dot(draw.at(where))
+        return eta if self.offset is None else eta + self.offset
+
+    def total(self, c):
+        """N c, (..., M)."""
+        return self.scale * c
+
+    def back(self, c):
+        """N c x, (..., M, d)."""
+        return (self.scale * c)[..., None] * self.x
+
+    def bend(self, draw, c):
+        """What w has of N c x x^T L, (..., M, D - d)."""
+        return draw.q.outer(self.back(c), self.x_factor(draw))
+
+    def x_factor(self, draw):
+        """L^T x, (..., M, d)."""
+        return draw.once(("L^T x", self), lambda draw: draw.q.times_t(draw.factor, self.x))
+
+    def variance(self, draw):
+        """x^T Sigma x, the variance of eta under q, (..., M)."""
+        return draw.once(("variance", self), self._variance)
+
+    def _variance(self, draw):
+        u = self.x_factor(draw)
+        return np.vecdot(u, u)
+
+
+class Batch(Rows):
+    """B data points a sample: x (..., M or 1, B, d), and so eta and c (..., M, B).
+
+    With 1 in place of M all samples share the batch, and sums over it are matrix products.
+    """
+
+    def __init__(self, model, index):
+        super().__init__(model, index)
+        self.scale /= self.x.shape[-2]
+
+    @property
+    def shared(self):
+        return self.x.shape[-3] == 1
+
+    def dot(self, v):
+        if self.shared:
+            return v @ np.swapaxes(self.x[..., 0, :, :], -1, -2)
+        return np.matvec(self.x, v)
+
+    def total(self, c):
+        return self.scale * c.sum(-1)
+
+    def back(self, c):
+        total = c @ self.x[..., 0, :, :] if self.shared else np.vecmat(c, self.x)
+        return total if self.scale == 1 else self.scale * total
+
+    def bend(self, draw, c):
+        return draw.q.gram(c if self.scale == 1 else self.scale * c, self.x, draw.factor)
+
+    def x_factor(self, draw):
+        """L^T x, (..., M or 1, B, d)."""
+        runs, (M, B, d) = draw.w.shape[:-1], self.x.shape[-3:]
+        x = np.broadcast_to(self.x, (*runs, M, B, d)).reshape(*runs, M * B, d)
+        return draw.q.times_t(draw.factor, x).reshape(*runs, M, B, d)
+
+
+class AllRows(Batch):
+    """The whole data set as one batch that all samples share: x (1, N, d)."""
+
+    def __init__(self, model):
+        self.x, self.y, self.offset, self.scale = model.X[None], model.y, model.offset, 1.0
+
+
+def rows(draw, whole):
+    """The data that an integrand sees under a draw, made once a draw."""
+    if whole or draw.index is None:
+        return draw.once("all rows", lambda draw: AllRows(draw.model))
+    kind = Batch if draw.batched else Rows
+    return draw.once("rows", lambda draw: kind(draw.model, draw.index))
