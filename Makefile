@@ -15,9 +15,9 @@ help:
 	@echo "make book       build the book into $(SITE), warnings are errors"
 	@echo "make serve      serve the built book on http://localhost:$(PORT)"
 	@echo "make test       lint, unit tests, every chapter executed and compared with its stored outputs"
-	@echo "make site-test  open every page of the built book in a browser (needs chromium)"
+	@echo "make site-test  open every page of the built book, and a chapter in Jupyter Lab, in a browser (needs chromium)"
 	@echo "make notebooks  execute the chapters whose text changed; ALL=1 for every chapter"
-	@echo "make lab        Jupyter Lab on the chapters"
+	@echo "make lab        Jupyter Lab on the chapters; ARGS='--port 8899 --no-browser' are its options"
 	@echo "make bench      time a step against plain autograd and JAX (installs JAX); SAVE=1 for the book"
 	@echo "make experiments  the paper's table and figures; NAME=table1 RUNS=2 for a quick look"
 	@echo "make lock       renew the pins in requirements.txt from requirements.in"
@@ -38,6 +38,8 @@ $(READY): requirements.txt pyproject.toml
 	@touch $(READY)
 
 book: $(READY)
+	@$(BIN)/python tools/notebooks.py --check || { \
+	  echo "The book was not built: its pages would not show what the lines above name."; exit 1; }
 	@start=$$(date +%s); \
 	$(BIN)/jupyter-book build . -W -n --keep-going --all --quiet || { \
 	  echo "The book was not built: the warnings above, counted as errors, say where."; exit 1; }; \
@@ -57,13 +59,13 @@ test: $(READY)
 	echo "All tests passed in $$(( $$(date +%s) - start )) s"
 
 site-test: $(READY)
-	@CVBOOK_BROWSER=required $(BIN)/pytest tests/test_site.py
+	@CVBOOK_BROWSER=required $(BIN)/pytest tests/test_site.py tests/test_lab.py
 
 notebooks: $(READY)
 	@$(BIN)/python tools/notebooks.py $(if $(ALL),--all)
 
 lab: $(READY)
-	@$(BIN)/jupyter lab book/
+	@$(BIN)/python tools/lab.py $(ARGS)
 
 bench: $(READY)
 	@$(BIN)/python -c 'import jax' 2>/dev/null || $(BIN)/python -m pip install --quiet -e '.[bench]'

@@ -1,6 +1,6 @@
 """The defining properties of the core, each a function of the package under test.
 
-The tests run them on cvlib; test_mutants.py runs the same functions on copies with a bug in them.
+The tests run them on cvlib; harness.py runs the same functions on copies with a bug in them.
 """
 
 import importlib
@@ -464,6 +464,39 @@ def check_arithmetic(cv):
     close(combined(draw), A + cv.RP1(prior)(draw) - cv.CF(variational)(draw))
 
 
+def check_judged(cv):
+    """A line is a variate if its coefficients cancel term by term, to rounding and no further."""
+    p, model, q, w, _ = setting(cv, "logistic", "Gaussian")
+    data, prior, variational = cv.terms(model, q)
+    s, third = cv.taylor_x_slope(data), cv.RP1(data) / 3
+    for line in [
+        cv.RP1(data) - cv.RP2(data.over_all_data()),
+        third - cv.RP1(data) + third + third + cv.SF(prior) - cv.PR(prior),
+        0.1 * cv.RP1(data) + 0.2 * cv.QD(data) - 0.3 * cv.RB(data),
+        5 * cv.SF(cv.one) + cv.RP1(s) - cv.RP1(s.over_all_data()),
+    ]:
+        assert line.is_control_variate, repr(line)
+        cv.estimators.check_variate(line)
+    h = cv.RP1(data) + cv.RP1(prior) - cv.CF(variational)
+    cv.estimators.check_gradient(h - cv.RP1(data) + third + third + third)
+    for line in [
+        cv.RP1(data) - (1 + 1e-9) * cv.RP2(data),
+        1e-13 * cv.RP1(data) + cv.RP1(prior) - cv.PR(prior),
+        (1 - 1e-13) * cv.RP1(data) - cv.RB(data),
+        cv.RP1(s) - cv.RP2(s),
+        cv.RP1(data) - cv.RP1(cv.taylor_z(data)),
+        cv.RP1(data) + cv.RP2(data),
+    ]:
+        assert not line.is_control_variate, repr(line)
+        for judge, wrong in ((cv.estimators.check_variate, line),
+                             (cv.estimators.check_gradient, h + line)):  # fmt: skip
+            try:
+                judge(wrong)
+            except ValueError:
+                continue
+            raise AssertionError(f"{wrong!r} is not refused")
+
+
 def check_draws(cv, runs=4000, M=3):
     """Noise is standard normal, data points uniform, and all of them independent.
 
@@ -676,6 +709,7 @@ PROPERTIES = {
     "quadrature in eta": check_quadrature,
     "class moments": check_class_moments,
     "arithmetic of lines": check_arithmetic,
+    "lines are judged": check_judged,
     "draws": check_draws,
     "closed forms, d = 1 to 8": check_closed_form_of_prior_and_entropy,
     "the named variates": check_zoo,

@@ -1,6 +1,6 @@
 """`cvlib.combine` against least squares, minimisers, enumeration and brute force.
 
-Each check is a function of the module, so that test_combine_mutants.py can run it on broken copies.
+Each check is a function of the module, so that it can be run on copies with a bug (harness.py).
 """
 
 import itertools

@@ -390,6 +390,10 @@ def test_the_order_of_writing_does_not_matter(logistic):
     estimators.check_variate(0.1 * RP1(data) + 0.2 * RP1(data) - 0.3 * RP2(data))
 
 
+def test_a_line_is_judged_by_its_coefficients():
+    properties.check_judged(cv)
+
+
 @settings(few, max_examples=60)
 @given(
     st.data(),

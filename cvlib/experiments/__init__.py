@@ -7,11 +7,11 @@ store    files that are written whole or not at all
 engine   cells on all cores, or on a Dask cluster
 """
 
-import json
 from pathlib import Path
 
 import numpy as np
 
+from . import store
 from .cells import Cell, cell, compute
 from .engine import run
 from .plans import PLANS
@@ -23,7 +23,10 @@ __all__ = ["PLANS", "RESULTS", "Cell", "Refused", "cell", "compute", "load", "ru
 
 
 def load(name, folder=RESULTS):
-    """A stored result such as "table1", as a dictionary: settings, versions, and lists of rows."""
+    """A stored result such as "table1", as a dictionary: settings, versions, and lists of rows.
+
+    A file whose checksum is not that of its content is refused.
+    """
     path = Path(folder) / f"{name}.json"
     if not path.exists():
         there = sorted(p.stem for p in Path(folder).glob("*.json"))
@@ -31,7 +34,7 @@ def load(name, folder=RESULTS):
             f"no result {name!r} in {folder}: there are {there}. "
             f"Make it with python -m cvlib.experiments {name.split('-')[0]}"
         )
-    return json.loads(path.read_text("utf-8"))
+    return store.read(path, name, "rows", any_version=True)
 
 
 def summary(elbo):

@@ -37,7 +37,7 @@ def make(name, args):
     label, size, command = settings(name, args.runs, args.quick)
     path = Path(args.out) / f"{label}.json"
     if path.exists():
-        store.read(path, label)  # refuse now, not after the work
+        store.read(path, label, "rows")  # refuse now, not after the work
     cells, gather = PLANS[name](size)
     results = engine.run(
         cells, args.out, jobs=args.jobs, scheduler=args.scheduler, resume=args.resume, title=label

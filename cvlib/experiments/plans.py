@@ -197,8 +197,7 @@ def _steps(cells, results):
 
 def _quantiles(elbo):
     """Order statistics over runs at each step; a diverged run counts as worse than all others."""
-    elbo = np.array(elbo, float)
-    ranked = np.sort(np.where(np.isnan(elbo), -np.inf, elbo), axis=0)  # (runs, T)
+    ranked = np.sort(_none_last(elbo), axis=0)  # (runs, T)
     pick = lambda p: _few(ranked[round(p * (len(ranked) - 1))], 6)
     return {"median": pick(0.5), "low": pick(0.1), "high": pick(0.9)}
 
@@ -208,10 +207,8 @@ def _best_rates(rows):
     found = []
     for data, cvs in dict.fromkeys((row["data"], row["cvs"]) for row in rows):
         same = [row["median"] for row in rows if (row["data"], row["cvs"]) == (data, cvs)]
-        best = np.array(same, float)  # (rates, T); None is NaN
-        found.append(
-            {"data": data, "cvs": cvs, "lr": "best", "median": _few(np.nanmax(best, 0), 6)}
-        )
+        median = _few(_none_last(same).max(0), 6)
+        found.append({"data": data, "cvs": cvs, "lr": "best", "median": median})
     return found
 
 
@@ -222,6 +219,12 @@ def _mean_and_error(trace):
     if len(trace) > 1:
         row["error"] = _few(trace.std(0, ddof=1) / np.sqrt(len(trace)), 3)
     return row
+
+
+def _none_last(rows):
+    """Rows as an array in which None, for a diverged run, is worse than every number."""
+    x = np.array(rows, float)
+    return np.where(np.isnan(x), -np.inf, x)
 
 
 def _few(x, digits):
