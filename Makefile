@@ -9,11 +9,12 @@ PORT   ?= 8000
 JOBS   ?= auto
 SHELL  := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help book serve test site-test notebooks lab lock bench experiments clean distclean
+.PHONY: help book serve lint test site-test notebooks lab lock bench experiments clean distclean
 
 help:
 	@echo "make book       build the book into $(SITE), warnings are errors"
 	@echo "make serve      serve the built book on http://localhost:$(PORT)"
+	@echo "make lint       ruff's checks and format, the first part of make test"
 	@echo "make test       lint, unit tests, every chapter executed and compared with its stored outputs"
 	@echo "make site-test  open every page of the built book, and a chapter in Jupyter Lab, in a browser (needs chromium)"
 	@echo "make notebooks  execute the chapters whose text changed; ALL=1 for every chapter"
@@ -51,10 +52,12 @@ serve: $(READY)
 	@echo "The book is on http://localhost:$(PORT) (stop with Ctrl-C)"
 	@$(BIN)/python -m http.server $(PORT) --bind localhost --directory $(SITE)
 
-test: $(READY)
+lint: $(READY)
+	@$(BIN)/ruff check --output-format concise . && $(BIN)/ruff format --check . || { \
+	  echo "Lint FAILED: mend the lines above (ruff format does most); for a chapter, in its .md, then make notebooks"; exit 1; }
+
+test: lint
 	@start=$$(date +%s); \
-	$(BIN)/ruff check --output-format concise . && $(BIN)/ruff format --check . || { \
-	  echo "Lint FAILED: mend the lines above (ruff format does most); for a chapter, in its .md, then make notebooks"; exit 1; }; \
 	$(BIN)/pytest --nbval -n $(JOBS) --dist loadfile || { \
 	  echo "Tests FAILED: the report above says which; stale outputs are renewed with: make notebooks ALL=1"; exit 1; }; \
 	echo "All tests passed in $$(( $$(date +%s) - start )) s"
