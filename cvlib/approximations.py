@@ -257,10 +257,11 @@ class TaylorX(Expansion):
             each = phi(m, G.y) + G.constant + self._kappa() * (z @ G.xy.T)
             return (each + 0.5 * d2 * np.vecdot(self._spread(draw, where), z[..., None, :])) @ G.n
         r, own, dy = self._drawn(draw)
-        m = m.take(own)
+        m, y = m.take(own), r.y - dy  # the group's mean label: phi need not be linear in y
         e = r.eta(draw, where) - m
+        phi_m = phi(m, y) + self._kappa() * dy * m + phi(0 * dy, r.y) - phi(0 * dy, y)
         d1 = d1.take(own) + self._kappa() * dy
-        return r.total(phi(m, r.y) + d1 * e + 0.5 * d2.take(own) * e**2)
+        return r.total(phi_m + d1 * e + 0.5 * d2.take(own) * e**2)
 
     def grad(self, draw, where):
         G, z = self.model.groups, draw.at(where)
