@@ -19,7 +19,8 @@ help:
 	@echo "make site-test  open every page of the built book, and a chapter in Jupyter Lab, in a browser (needs chromium)"
 	@echo "make notebooks  execute the chapters whose text changed; ALL=1 for every chapter"
 	@echo "make lab        Jupyter Lab on the chapters; ARGS='--port 8899 --no-browser' are its options"
-	@echo "make bench      time a step against plain autograd and JAX (installs JAX); SAVE=1 for the book"
+	@echo "make bench      time a step against plain autograd and JAX (installs JAX); SAVE=1 for the book;"
+	@echo "                OLD=COMMIT times another version of the package and this one in turns"
 	@echo "make experiments  the paper's table and figures; NAME=table1 RUNS=2 for a quick look, OUT=folder"
 	@echo "make lock       renew the pins in requirements.txt from requirements.in"
 	@echo "make clean      remove what was built; make distclean removes .venv too"
@@ -71,8 +72,12 @@ lab: $(READY)
 	@$(BIN)/python tools/lab.py $(ARGS)
 
 bench: $(READY)
+ifdef OLD
+	@$(BIN)/python -m benchmarks.versions $(OLD)
+else
 	@$(BIN)/python -c 'import jax' 2>/dev/null || $(BIN)/python -m pip install --quiet -e '.[bench]'
 	@$(BIN)/python -m benchmarks.steps $(if $(SAVE),--save)
+endif
 
 experiments: $(READY)
 	@$(BIN)/python -m cvlib.experiments $(or $(NAME),all) $(if $(RUNS),--runs $(RUNS)) $(if $(OUT),--out $(OUT))
