@@ -13,9 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from .integrands import integrand
-from .linear import Linear
+from .linear import ROUNDING, Linear
 
-ROUNDING = 8 * np.finfo(float).eps  # what a sum of coefficients may miss zero by, relative
 ELBO = {"data": 1, "prior": 1, "variational": -1}  # what a base gradient estimates
 
 
@@ -106,9 +105,11 @@ def _no_curvature(atom):
 def _not_of_eta(word):
     def refuses(atom):
         if not atom.of_eta:
+            whose = f" of {atom.model!r}" if atom.model is not None else ""
+            instead = "RP1" if _no_curvature(atom) else "PR or RP1"
             return (
                 f"{word} needs an f that has of z only eta = x.z, as the data term of a "
-                f"generalised linear model; '{atom.name}' of {atom.model!r} has more: try PR or RP1"
+                f"generalised linear model; '{atom.name}'{whose} is no such f: try {instead}"
             )
 
     return refuses

@@ -240,8 +240,9 @@ def _closed(rows, limits):
         zero, zero_error = plain[row["data"]]
         gap = limit[row["data"]] - zero
         left = (limit[row["data"]] - median) / gap
+        both = np.hypot(error, left * zero_error) if left != 1 else 0.0  # 0 by definition
         row["median"], row["error"] = _few([median], 7) + _few([error], 3)
-        row["closed"] = _few([1 - left], 6) + _few([np.hypot(error, left * zero_error) / gap], 3)
+        row["closed"] = _few([1 - left], 6) + _few([both / gap], 3)
     return rows
 
 
@@ -268,8 +269,7 @@ def _steps(cells, results):
 
 def _quantiles(elbo):
     """Order statistics over runs at each step; a diverged run counts as worse than all others."""
-    elbo = np.array(elbo, float)
-    ranked = np.sort(np.where(np.isnan(elbo), -np.inf, elbo), axis=0)  # (runs, T)
+    ranked = np.sort(_none_last(elbo), axis=0)  # (runs, T)
     pick = lambda p: _few(ranked[round(p * (len(ranked) - 1))], 6)
     return {"median": pick(0.5), "low": pick(0.1), "high": pick(0.9)}
 
@@ -279,10 +279,8 @@ def _best_rates(rows):
     found = []
     for data, cvs in dict.fromkeys((row["data"], row["cvs"]) for row in rows):
         same = [row["median"] for row in rows if (row["data"], row["cvs"]) == (data, cvs)]
-        best = np.array(same, float)  # (rates, T); None is NaN
-        found.append(
-            {"data": data, "cvs": cvs, "lr": "best", "median": _few(np.nanmax(best, 0), 6)}
-        )
+        median = _few(_none_last(same).max(0), 6)
+        found.append({"data": data, "cvs": cvs, "lr": "best", "median": median})
     return found
 
 

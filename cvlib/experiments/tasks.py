@@ -4,6 +4,7 @@ Gradients are those of ELBO / N, as in the loop; stored ELBOs are those of the w
 """
 
 import hashlib
+import warnings
 from functools import cache
 
 import numpy as np
@@ -56,10 +57,12 @@ def sgd(rng, *, data, cvs, lr, v0, gamma, M, steps, first, runs):
 
 
 def _climb(rng, model, q, h, cvs, lr, v0, gamma, M, steps, runs):
-    path = optimize.sgd(
-        model, q, h, cvs, lr=lr, steps=steps, M=M, rng=rng, v0=v0, gamma=gamma, runs=(runs,),
-        every=max(1, steps // RECORDS),
-    )  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optimize.Diverged)  # counted below
+        path = optimize.sgd(
+            model, q, h, cvs, lr=lr, steps=steps, M=M, rng=rng, v0=v0, gamma=gamma, runs=(runs,),
+            every=max(1, steps // RECORDS),
+        )  # fmt: skip
     elbo = np.array([exact.elbo(model, q, w) for w in path.path])  # (T, runs)
     lost = (path.diverged >= 0) & (path.steps[:, None] >= path.diverged)
     return {

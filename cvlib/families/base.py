@@ -3,6 +3,7 @@
 Arrays are (..., M, d) or (..., M, D); the leading axes are independent runs. w is one flat vector.
 """
 
+from itertools import product
 from numbers import Real
 from types import SimpleNamespace
 from typing import NamedTuple
@@ -45,6 +46,8 @@ class Family:
         "entropy": "-E_q log q_w, (...)",
         "z1": "the sample of q_w, a function of the draw's eps, (..., M, d)",
         "score": "grad_w log q_w(z1), (..., M, D)",
+    }
+    required_for_quadratics = {
         "chain": "grad_w E_q f of a quadratic f, from its slope and bend at the mean",
     }
     by_hand = ("CF",)  # the words that need no route
@@ -57,13 +60,17 @@ class Family:
         super().__init_subclass__(**kwargs)
         if "routes" not in vars(cls):
             return  # not a family yet: a base that several share
-        required = {k: v for base in cls.__mro__ for k, v in vars(base).get("required", {}).items()}
+        tables = ("required", "required_for_quadratics") if cls.quadratics else ("required",)
+        required = {}
+        for base, table in product(cls.__mro__, tables):
+            required.update(vars(base).get(table, {}))
         missing = {name: why for name, why in required.items() if getattr(cls, name, None) is None}
         for space, table in cls.routes.items():
             for word, route in table.items():
                 for name in filter(None, route):
                     if not callable(getattr(cls, name, None)):
-                        missing[name] = f"the route of {word} in {space} goes through it"
+                        why = f"the route of {word} in {space} goes through it"
+                        missing.setdefault(name, why)
         if missing:
             what = "; ".join(f"{name} ({why})" for name, why in missing.items())
             raise TypeError(f"the family {cls.__name__} is incomplete. It lacks {what}")
@@ -85,7 +92,7 @@ class Family:
 
     def whole(self, name, value, what, least=1):
         """`value` as an int, or a ValueError: a size must be a whole number."""
-        if not isinstance(value, Real) or int(value) != value or value < least:
+        if not isinstance(value, Real) or value % 1 != 0 or value < least:  # inf % 1 is NaN
             hint = f": write {type(self).__name__}({value!r}.dim)" if hasattr(value, "dim") else ""
             raise ValueError(
                 f"{name}={value!r}: {type(self).__name__} needs a whole number of {what}, "
@@ -105,6 +112,15 @@ class Family:
     def mu(self, draw):
         """The mean as a point, (..., 1, d)."""
         return draw.mu[..., None, :]
+
+    def snapshot(self, draw):
+        """The mean at older weights as a point, (..., 1, d)."""
+        if draw.snapshot is None:
+            raise ValueError(
+                'an expansion with at="snapshot" needs a draw that has one: '
+                "draw(..., snapshot=cvlib.snapshot(model, mu)), or renew=K in the loop"
+            )
+        return draw.snapshot.mu[..., None, :]
 
     def mean(self, w):
         """E_q z, (..., d)."""
@@ -149,6 +165,9 @@ class Unconstrained(Family):
         "log_density": "log q_w(z) that autograd can differentiate in w and z",
         "cross": "E_{q_w} log q_v, (...)",
         "cross_grad": "its gradient in w, v held fixed, (..., D)",
+    }
+    required_for_quadratics = {
+        "moments_grad": "gradients of mean and standard deviation in w, (..., D / d, d) each",
     }
     far = LARGEST
 
