@@ -89,7 +89,8 @@ def published(model, q):
 
 # Every legal line ----------------------------------------------------------------------------
 
-METHODS = {method.name: method for method in (SF, RP1, RP2, GR, RB, PR, QD, CF)}
+# CF before QD: of a quadratic both are the same, and the first of two copies stays
+METHODS = {method.name: method for method in (SF, RP1, RP2, GR, RB, PR, CF, QD)}
 APPROXIMATIONS = {
     "": lambda f: f, "taylor_z": taylor_z, "bound": bound, "taylor_x": taylor_x,
     "taylor_x_slope": taylor_x_slope, "relax": relax,
