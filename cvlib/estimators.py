@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .integrands import integrand
+from .integrands import Illegal, integrand
 from .linear import ROUNDING, Linear
 
 ELBO = {"data": 1, "prior": 1, "variational": -1}  # what a base gradient estimates
@@ -48,7 +48,7 @@ class Method:
         for atom in integrand(f, self.name).parts:
             complaint = self.complaint(atom)
             if complaint:
-                raise ValueError(complaint)
+                raise Illegal(complaint)
         return Estimator({(self, atom): coef for atom, coef in f.parts.items()})
 
     def complaint(self, atom):
