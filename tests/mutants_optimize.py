@@ -110,8 +110,8 @@ MUTANTS = [
         "(diverged >= 0), diverged, t)",
         "(diverged >= 0), diverged, t + 1)",
     ),
-    ("bias up to 1e-3 passes", "estimators.py", "ROUNDING = 8 *", "ROUNDING = 1e13 *"),
-    ("bias up to 1e-9 passes", "estimators.py", "ROUNDING = 8 *", "ROUNDING = 1e7 *"),
+    ("bias up to 1e-3 passes", "linear.py", "ROUNDING = 32 *", "ROUNDING = 1e13 *"),
+    ("bias up to 1e-9 passes", "linear.py", "ROUNDING = 32 *", "ROUNDING = 1e7 *"),
     ("a hook a step early", "optimize.py", "if t % k == 0:", "if (t + 1) % k == 0:"),
     (
         "a hook's plan is ignored",
