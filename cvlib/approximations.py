@@ -8,7 +8,7 @@ computed once.
 import numpy as np
 
 from .atoms import OfEta, Own
-from .integrands import OnData, integrand
+from .integrands import Illegal, OnData, integrand
 from .rows import rows
 
 
@@ -22,18 +22,19 @@ def taylor_z(f, at="mu"):
         raise ValueError(f'at={at!r}: expand at "mu" or at "snapshot"')
     for atom in integrand(f, "taylor_z").parts:
         if isinstance(atom, TaylorX):
-            raise ValueError(f"'{atom.name}' is an expansion already: try taylor_z(data)")
+            raise Illegal(f"'{atom.name}' is an expansion already: try taylor_z(data)")
         if atom.space != "z" or not (atom.quadratic or isinstance(atom, OfEta | Own)):
-            raise ValueError(f"taylor_z expands terms of a model; '{atom.name}' is none")
+            raise Illegal(f"taylor_z expands terms of a model; '{atom.name}' is none")
     return f.map(lambda atom: _expanded(atom, at))
 
 
 def _expanded(atom, at):
     if atom.quadratic:
         return atom
-    if at == "snapshot" and isinstance(atom, OnData):
-        return AtSnapshot(atom)
-    return (TaylorEta if isinstance(atom, OfEta) else TaylorZ)(atom, at)
+    of_eta, on_data = isinstance(atom, OfEta), isinstance(atom, OnData)
+    if at == "snapshot" and on_data and (atom.whole or not of_eta):
+        return Stored(atom)
+    return (TaylorEta if of_eta else TaylorZ)(atom, at)
 
 
 def bound(f):
@@ -45,14 +46,14 @@ def bound(f):
         if _is_data(atom):
             likelihood = getattr(atom.model, "likelihood", None)
             if getattr(likelihood, "bound", None) is None:
-                raise ValueError(
+                raise Illegal(
                     f"bound needs a likelihood with a quadratic lower bound; '{atom.name}' of "
                     f"{atom.model!r} has none (the logistic one has): try taylor_z(data)"
                 )
             if not atom.q.gaussian:
-                raise ValueError(f"bound needs a Gaussian family, not {atom.q!r}: try SF(data)")
+                raise Illegal(f"bound needs a Gaussian family, not {atom.q!r}: try SF(data)")
         elif not atom.quadratic:
-            raise ValueError(f"bound knows the data term alone; '{atom.name}' has no bound here")
+            raise Illegal(f"bound knows the data term alone; '{atom.name}' has no bound here")
     return f.map(lambda atom: Bound(atom) if _is_data(atom) else atom)
 
 
@@ -77,15 +78,15 @@ def taylor_x_slope(f):
 def _in_x(f, who, kind):
     for atom in integrand(f, who).parts:
         if not _is_data(atom):
-            raise ValueError(f"{who} expands in the data; '{atom.name}' has none: try {who}(data)")
+            raise Illegal(f"{who} expands in the data; '{atom.name}' has none: try {who}(data)")
         likelihood = getattr(atom.model, "likelihood", None)
         if likelihood is None or not (likelihood.classes or likelihood.kappa is not None):
-            raise ValueError(
+            raise Illegal(
                 f"{who} needs a generalised linear model whose labels are classes or enter "
                 f"linearly; {atom.model!r} is none: try taylor_z(data)"
             )
         if atom.model.offset is not None:
-            raise ValueError(
+            raise Illegal(
                 f"{who} expands about the means of x, and the offsets of {atom.model!r} move eta "
                 "as well: try taylor_z(data)"
             )
@@ -132,7 +133,7 @@ class TaylorZ(Expansion):
         super().__init__(f)
 
     def of(self, f):
-        return type(self)(f, self.centre)
+        return _expanded(f, self.centre)
 
     def value(self, draw, where):
         away = draw.at(where) - draw.at(self.centre)
@@ -168,22 +169,25 @@ class TaylorEta(TaylorZ, OfEta):
         return r.eta(draw, where) - r.eta(draw, self.centre)
 
 
-class AtSnapshot(Expansion):
-    """The data term about older weights: on drawn data afresh, on all data from the stored sums."""
+class Stored(Expansion):
+    """The data term about older weights, on all data from the sums of a snapshot: no pass.
+
+    Own models come here on drawn data too, and are expanded afresh there.
+    """
 
     word, how = "taylor_z", ", at='snapshot'"
     closed_form = quadratic = True
 
     def __init__(self, f):
         super().__init__(f)
-        self.drawn = (TaylorEta if isinstance(f, OfEta) else TaylorZ)(f, "snapshot")
+        self.drawn = TaylorZ(f, "snapshot")
 
     def value(self, draw, where):
         if not self.sees_all(draw):
             return self.drawn.value(draw, where)
-        s, away = draw.snapshot, draw.at(where) - draw.at("snapshot")
-        both = s.slope[..., None, :] + self.slope(draw, where)
-        return s.value[..., None] + 0.5 * np.vecdot(both, away)
+        away = draw.at(where) - draw.at("snapshot")
+        both = draw.snapshot.slope[..., None, :] + self.slope(draw, where)
+        return draw.snapshot.value[..., None] + 0.5 * np.vecdot(both, away)
 
     def grad(self, draw, where):
         if not self.sees_all(draw):
@@ -195,11 +199,11 @@ class AtSnapshot(Expansion):
         if not self.sees_all(draw):
             return self.drawn.bend(draw, where)
         draw.at("snapshot")  # is there one?
+        return draw.once((self.key, "bend"), self._bend)
+
+    def _bend(self, draw):
         H = draw.snapshot.hessian[..., None, :, :]
-        return draw.once(
-            (self.key, "bend"),
-            lambda draw: self.q.bend(lambda V: V[..., None, :, :] @ H, draw.factor),
-        )
+        return self.q.bend(lambda V: V[..., None, :, :] @ H, draw.factor)
 
 
 class Bound(Expansion, OfEta):
@@ -253,10 +257,11 @@ class TaylorX(Expansion):
             each = phi(m, G.y) + G.constant + self._kappa() * (z @ G.xy.T)
             return (each + 0.5 * d2 * np.vecdot(self._spread(draw, where), z[..., None, :])) @ G.n
         r, own, dy = self._drawn(draw)
-        m = m.take(own)
+        m, y = m.take(own), r.y - dy  # the group's mean label: phi need not be linear in y
         e = r.eta(draw, where) - m
+        phi_m = phi(m, y) + self._kappa() * dy * m + phi(0 * dy, r.y) - phi(0 * dy, y)
         d1 = d1.take(own) + self._kappa() * dy
-        return r.total(phi(m, r.y) + d1 * e + 0.5 * d2.take(own) * e**2)
+        return r.total(phi_m + d1 * e + 0.5 * d2.take(own) * e**2)
 
     def grad(self, draw, where):
         G, z = self.model.groups, draw.at(where)

@@ -125,9 +125,16 @@ class OfEta(OnData):
         return self.rows(draw).bend(draw, self.derivatives(draw, where, 2)[1])
 
     def from_derivatives(self, draw, d1, d2):
-        """[sum d1 x, sum d2 x x^T L]: grad_w E_q f when d1, d2 stand for E psi' and E psi''."""
+        """[sum d1 x, sum d2 x x^T L]: grad_w E_q f when d1, d2 stand for E psi' and E psi''.
+
+        The words that do expectations by hand differ in these two alone, and give them.
+        """
         r = self.rows(draw)
         return draw.q.chain(draw, r.back(d1), r.bend(draw, d2))
+
+    def price(self, draw, where):
+        """psi' and psi'' at the points."""
+        return self.derivatives(draw, where, 2)[:2]
 
     def averaged(self, draw):
         """RP1's conditional mean given eta: E[eps | eta] = L^T x (eta - m) / v.
@@ -137,11 +144,11 @@ class OfEta(OnData):
         r, (d1, *_) = self.rows(draw), self.derivatives(draw, "z1", 1)
         v = r.variance(draw)
         away = r.eta(draw, "z1") - r.eta(draw, "mu")
-        return self.from_derivatives(draw, d1, d1 * away / np.where(v > 0, v, np.inf))
+        return d1, d1 * away / np.where(v > 0, v, np.inf)
 
     def integrated(self, draw):
         """E psi' and E psi'' in place of samples. For a quadratic psi they are those at m."""
-        return self.from_derivatives(draw, *self.derivatives(draw, "mu", 2)[:2])
+        return self.price(draw, "mu")
 
 
 class GLMData(OfEta):
@@ -173,8 +180,7 @@ class GLMData(OfEta):
     def integrated(self, draw):
         r = self.rows(draw)
         m, v = r.eta(draw, "mu"), r.variance(draw)
-        means = quadrature.slopes(self.model.likelihood, m, v, r.y, tolerance=1e-9)
-        return self.from_derivatives(draw, *means)
+        return quadrature.slopes(self.model.likelihood, m, v, r.y, tolerance=1e-9)
 
 
 class Own(Atom):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .integrands import integrand
+from .integrands import Illegal, integrand
 from .linear import ROUNDING, Linear
 
 ELBO = {"data": 1, "prior": 1, "variational": -1}  # what a base gradient estimates
@@ -26,7 +26,8 @@ class Method:
     """A word of the language: called with an integrand it makes a line.
 
     Without `by_hand` it goes the family's route of its name. With it, `by_hand(draw, atom)` gives
-    the gradient, (..., M or 1, D), and `refuses(atom)` a sentence where an atom does not have it.
+    the gradient, (..., M or 1, D), or, for an f of eta, what stands for psi' and psi'' in it; and
+    `refuses(atom)` a sentence where an atom does not have it.
     """
 
     name: str
@@ -47,7 +48,7 @@ class Method:
         for atom in integrand(f, self.name).parts:
             complaint = self.complaint(atom)
             if complaint:
-                raise ValueError(complaint)
+                raise Illegal(complaint)
         return Estimator({(self, atom): coef for atom, coef in f.parts.items()})
 
     def complaint(self, atom):
@@ -66,12 +67,23 @@ class Method:
         return self.refuses(atom)
 
     def steps(self, atom, q):
-        """What `evaluate` does for one atom: ("pull", at, name), ("hand", word), ("score", ...)."""
+        """What `evaluate` does for one atom: ("pull", at, name), ("score", ...), by hand ("eta",)
+        for the drawn data points together, or ("hand", word)."""
         if self.by_hand:
-            return [("hand", self, None)]
+            return [("eta", None, None) if atom.of_eta and not atom.whole else ("hand", self, None)]
         route = q.routes[atom.space][self.name]
         pull = [("pull", route.at, route.pull)] if route.pull else []
         return pull + [("score", route.at, route.score)] * bool(route.score)
+
+    def derivatives(self, draw, atom):
+        """What stands for psi' and psi'', computed once a draw."""
+        return draw.once((atom.key, self, "derivatives"), self.by_hand, atom)
+
+    def gradient(self, draw, atom):
+        """By hand, (..., M or 1, D)."""
+        if atom.of_eta:
+            return atom.from_derivatives(draw, *self.derivatives(draw, atom))
+        return self.by_hand(draw, atom)
 
 
 def _no_closed_form(atom):
@@ -183,16 +195,17 @@ class Estimator(Linear):
     def program(self, q):
         """What `evaluate` does: [(kind, at or word, name, [(coefficient, atom), ...]), ...].
 
-        Parts that take the same step are added first, for every step is linear. Pulls come first:
-        the first of them fills its array instead of adding to it.
+        Parts that take the same step are added first, for every step is linear. What has a row a
+        sample comes first: the first of them fills its array instead of adding to it.
         """
         known, steps = self._program
         if known is not q:
             table = {}
             for (method, atom), coef in self.parts.items():
                 for step in method.steps(atom, q):
-                    table.setdefault(step, []).append((coef, atom))
-            order = ("pull", "hand", "score").index
+                    part = (method, atom) if step[0] == "eta" else atom
+                    table.setdefault(step, []).append((coef, part))
+            order = ("pull", "eta", "hand", "score").index
             steps = sorted(((*s, pairs) for s, pairs in table.items()), key=lambda s: order(s[0]))
             self._program = q, steps
         return steps
@@ -268,10 +281,12 @@ def evaluate(lines, draw, out=None, check=True):
             if kind == "pull":
                 slope = lambda atom: atom.slope(draw, at)
                 getattr(q, name)(draw, _sum(pairs, slope), G, add=not first)
+            elif kind == "eta":
+                d1, d2 = (_sum(pairs, lambda p: p[0].derivatives(draw, p[1])[i]) for i in (0, 1))
+                pairs[0][1][1].rows(draw).fill(draw, d1, d2, G, add=not first)
             elif kind == "hand":
-                for coef, atom in pairs:
-                    _add(G, coef, draw.once((atom.key, at), at.by_hand, atom), first)
-                    first = False
+                gradient = lambda atom: draw.once((atom.key, at), at.gradient, atom)
+                _add(G, 1, _sum(pairs, gradient), first)
             else:
                 value = lambda atom: draw.once((atom.key, at, "value"), atom.value, at)
                 _add(G, 1, _sum(pairs, value)[..., None] * draw.of(name), first)

@@ -10,6 +10,10 @@ from copy import copy
 from .linear import Linear
 
 
+class Illegal(ValueError):
+    """A word or an approximation that a term or a family does not have."""
+
+
 class Atom:
     """One integrand. Points are names such as "z1"; arrays are (..., M, ...), M = 1 at "mu".
 

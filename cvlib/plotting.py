@@ -172,12 +172,14 @@ def _png(figure, dpi, colors):
 
 
 # All pictures are in the page and one is visible. The handler finds them from the slider itself,
-# so that several sliders in one page need no names.
+# so that several sliders in one page need no names. In Jupyter Lab the arrow keys are the slider's
+# (data-lm-...). Lab disables it in a notebook not yet trusted and drops the tag <template>, so that
+# the words inside show just then.
 _SLIDER = """<div class="cv-slider" data-values="{values}" style="max-width:46rem">
 <label style="display:flex;gap:.75em;align-items:center;flex-wrap:wrap">
 <span>{label}</span>
 <input type="range" min="0" max="{last}" value="{start}" style="flex:1;min-width:8em"
- aria-valuetext="{value}" oninput="
+ data-lm-suppress-shortcuts="true" aria-valuetext="{value}" oninput="
   const box = this.closest('.cv-slider'), k = +this.value;
   const value = box.dataset.values.split('|')[k];
   box.querySelectorAll('img').forEach((img, i) => img.style.display = i === k ? 'block' : 'none');
@@ -185,6 +187,7 @@ _SLIDER = """<div class="cv-slider" data-values="{values}" style="max-width:46re
   this.setAttribute('aria-valuetext', value);">
 <output style="min-width:3.5em;font-variant-numeric:tabular-nums">{value}</output>
 </label>
+<template><em>The slider moves once you run this cell.</em></template>
 {images}
 </div>"""
 

@@ -37,7 +37,21 @@ class Rows:
 
     def bend(self, draw, c):
         """What w has of N c x x^T L, (..., M, D - d)."""
-        return draw.q.outer(self.back(c), self.x_factor(draw))
+        return (self.scale * c)[..., None] * self.x_outer(draw)
+
+    def fill(self, draw, d1, d2, out, add):
+        """N [d1 x, d2 x x^T L] into out (..., M, D), or added to it."""
+        mu, factor = (out[..., block] for block in draw.q.blocks)
+        if add:
+            mu += self.back(d1)
+            factor += self.bend(draw, d2)
+        else:
+            mu[...] = self.back(d1)
+            np.multiply((self.scale * d2)[..., None], self.x_outer(draw), out=factor)
+
+    def x_outer(self, draw):
+        """What w has of x x^T L, (..., M, D - d)."""
+        return draw.once(("x x^T L", self), lambda d: d.q.outer(self.x, self.x_factor(d)))
 
     def x_factor(self, draw):
         """L^T x, (..., M, d)."""
@@ -80,6 +94,13 @@ class Batch(Rows):
 
     def bend(self, draw, c):
         return draw.q.gram(c if self.scale == 1 else self.scale * c, self.x, draw.factor)
+
+    def fill(self, draw, d1, d2, out, add):
+        mu, factor = (out[..., block] for block in draw.q.blocks)
+        if not add:
+            out[...] = 0.0
+        mu += self.back(d1)
+        factor += self.bend(draw, d2)
 
     def x_factor(self, draw):
         """L^T x, (..., M or 1, B, d)."""

@@ -119,7 +119,9 @@ def test_a_stale_expansion_has_the_same_mean_on_drawn_and_on_all_data(name, fami
     data, *_ = cv.terms(model, q)
     for line in lines(model, q, STALE):
         ((word, _),) = line.parts
-        everything = word(cv.taylor_z(data, at="snapshot").over_all_data())
+        if word is RB:
+            continue  # its rivals on all data have another part of eps
+        everything = (CF if word is QD else word)(cv.taylor_z(data, at="snapshot").over_all_data())
         c = line - everything
         cv.estimators.check_variate(c)
         scale = 1 + np.abs(line(draw)).max()

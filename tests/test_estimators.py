@@ -6,6 +6,7 @@ False alarms: the Monte Carlo checks share 5e-7 by the union bound; everything e
 
 import itertools
 import re
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -447,3 +448,16 @@ def test_things_that_are_no_lines(logistic):
     ]:
         with pytest.raises(TypeError, match=message):
             write()
+
+
+def test_expansion_in_x_about_one_mean_of_two_classes():
+    """phi of a logistic model is not linear in y between -1 and 1: drawn and all data agree yet."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((6, 2)), np.array([1.0, -1, 1, 1, -1, 1])
+    model = cv.models.GLM(X, y, replace(cv.models.LOGISTIC, classes=False))
+    q = cv.families.Gaussian(2)
+    f = taylor_x(cv.terms(model, q)[0])
+    eps = np.repeat(rng.standard_normal((1, 2)), 6, 0)  # one eps, every data point
+    draw = cv.draw(model, q, q.start(), eps=eps, index=np.arange(6))
+    for word in (SF, RP1, RP2):
+        assert_allclose((word(f) - word(f.over_all_data()))(draw).mean(0), 0, atol=1e-12)

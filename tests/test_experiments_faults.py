@@ -14,6 +14,7 @@ import pytest
 from test_experiments import tiny, tree
 from test_experiments_store import sealed
 
+import cvlib
 from cvlib.experiments import Refused, engine, store
 from cvlib.experiments.__main__ import main
 
@@ -119,12 +120,14 @@ def test_a_write_cut_short_leaves_no_result(tmp_path, monkeypatch):
 
 @pytest.fixture
 def cluster(tmp_path):
-    """A scheduler and two workers, each a process of its own; (address, worker processes)."""
+    """A scheduler and two workers, begun as the package says; (address, worker processes)."""
+    for words in "dask scheduler --port 8786", "dask worker tcp://", "--nthreads 1":
+        assert words in cvlib.experiments.__doc__ and words in cvlib.experiments.__main__.__doc__
     pytest.importorskip("distributed", reason="Dask is not installed: pip install distributed")
     note, processes = tmp_path / "scheduler.json", []
 
     def launch(what, *options):
-        command = [sys.executable, "-m", f"distributed.cli.dask_{what}", "--no-dashboard", *options]
+        command = [sys.executable, "-m", "dask", what, "--no-dashboard", *options]
         log = open(tmp_path / f"{what}{len(processes)}.log", "w")
         processes.append(
             subprocess.Popen(command, env=ENV, cwd=tmp_path, stdout=log, stderr=subprocess.STDOUT)

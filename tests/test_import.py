@@ -5,7 +5,7 @@ import sys
 
 LATER = (
     "scipy.special", "scipy.stats", "scipy.optimize", "autograd.scipy", "matplotlib", "joblib",
-    "threadpoolctl", "cvlib.experiments", "cvlib.plotting",
+    "threadpoolctl", "tqdm", "cvlib.experiments", "cvlib.plotting",
 )  # fmt: skip
 
 

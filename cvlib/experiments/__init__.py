@@ -5,6 +5,18 @@ tasks    what a cell computes
 plans    which cells make up a table or a figure, and what is kept of them
 store    files that are written whole or not at all
 engine   cells on all cores, or on a Dask cluster
+
+Several machines share the cells of an experiment through Dask. Install this project with the same
+versions on all of them (`pip install -r requirements.txt`, which brings Dask), choose a network you
+trust, for Dask asks nobody who they are, and start a scheduler, workers, and the command::
+
+    dask scheduler --port 8786                                # on one machine, say alpha
+    dask worker tcp://alpha:8786 --nworkers 4 --nthreads 1    # on each: four cells at a time
+    python -m cvlib.experiments all --scheduler tcp://alpha:8786
+
+Only the last one writes files: the same bytes as on one machine. A cell whose worker is lost goes
+to another worker; a worker with other versions is refused; stopped, the command goes on where it
+was.
 """
 
 from pathlib import Path

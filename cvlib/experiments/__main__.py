@@ -4,7 +4,9 @@
     python -m cvlib.experiments all                all of them
     python -m cvlib.experiments table1 --runs 2    a quick look; written to table1-runs2.json
     python -m cvlib.experiments all --quick        every part of the code in a minute
-    python -m cvlib.experiments all --scheduler tcp://host:8786      on a Dask cluster
+    python -m cvlib.experiments all --scheduler tcp://host:8786      on a Dask cluster, begun with
+        dask scheduler --port 8786                                   on host, and on each machine
+        dask worker tcp://host:8786 --nworkers 4 --nthreads 1        four cells at a time
 
 Stopped at any moment, the same command goes on where it was. The numbers do not depend on the
 number of workers or on the order of work.
