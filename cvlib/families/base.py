@@ -82,10 +82,15 @@ class Family:
         return f"{type(self).__name__}({', '.join(map(str, self._sizes()))})"
 
     def __eq__(self, other):
-        return type(self) is type(other) and self._sizes() == other._sizes()
+        return isinstance(other, Family) and self.key == other.key
 
     def __hash__(self):
-        return hash((type(self), self._sizes()))
+        return hash(self.key)
+
+    @property
+    def key(self):
+        """What makes two families the same: their kind and their sizes."""
+        return type(self), *self._sizes()
 
     def _sizes(self):
         return (self.dim,)
