@@ -8,6 +8,9 @@ from importlib import import_module
 
 import harness
 import properties
+import properties_models
+import properties_natural
+import properties_optimize
 import pytest
 import test_combine
 import test_datasets
@@ -29,6 +32,9 @@ BEYOND = {name: BEYOND[name] for name in sorted(BEYOND, key=COSTLY.__contains__)
 RELAXED = test_relaxations.PROPERTIES
 AREAS = {  # for each list mutants_NAME.py the checks that must see its bugs, likely ones first
     "core": properties.PROPERTIES,
+    "models": properties_models.PROPERTIES,
+    "optimize": properties_optimize.PROPERTIES,
+    "natural": properties_natural.PROPERTIES,
     "combine": of("combine", test_combine.CHECKS),
     "families": BEYOND | RELAXED,
     "relaxations": RELAXED | BEYOND,
@@ -70,6 +76,8 @@ def test_a_patch_that_does_not_apply_fails():
     for old in "these words are not in the source", "def ":
         with pytest.raises(AssertionError, match="the patch no longer applies: .* times in"):
             judge(("a bug", "combine.py", old, ""), {})
+    with pytest.raises(AssertionError, match="there is no nowhere.py"):
+        judge(("a bug", "nowhere.py", "def ", ""), {})
 
 
 def test_only_a_failed_assertion_is_a_catch():
