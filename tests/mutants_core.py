@@ -416,8 +416,8 @@ MUTANTS = [
     (
         "snapshot: value loses 1/2",
         "approximations.py",
-        "s.value[..., None] + 0.5 * np.vecdot",
-        "s.value[..., None] + np.vecdot",
+        "draw.snapshot.value[..., None] + 0.5 * np",
+        "draw.snapshot.value[..., None] + np",
     ),
     (
         "snapshot: about mu for the older weights",
@@ -434,8 +434,14 @@ MUTANTS = [
     (
         "snapshot: drawn data expanded afresh",
         "approximations.py",
-        '(TaylorEta if isinstance(f, OfEta) else TaylorZ)(f, "snapshot")',
-        '(TaylorEta if isinstance(f, OfEta) else TaylorZ)(f, "mu")',
+        "return (TaylorEta if of_eta else TaylorZ)(atom, at)",
+        'return (TaylorEta if of_eta else TaylorZ)(atom, "mu")',
+    ),
+    (
+        "snapshot: own model's drawn data expanded afresh",
+        "approximations.py",
+        'self.drawn = TaylorZ(f, "snapshot")',
+        'self.drawn = TaylorZ(f, "mu")',
     ),
     (
         "snapshot: sums of a part of the data",
@@ -511,6 +517,18 @@ MUTANTS = [
         "phi(m, G.y)",
     ),
     (
+        "Taylor in x: a drawn y's constant lost",
+        "approximations.py",
+        "+ phi(0 * dy, r.y) - phi(0 * dy, y)",
+        "+ phi(0 * dy, y) - phi(0 * dy, y)",
+    ),
+    (
+        "Taylor in x: kappa lost in the value at the mean",
+        "approximations.py",
+        "phi_m = phi(m, y) + self._kappa() * dy * m",
+        "phi_m = phi(m, y) + 0 * dy * m",
+    ),
+    (
         "Taylor in x: at z1 for RP2 too",
         "approximations.py",
         '("phi at group means", where)',
@@ -567,7 +585,30 @@ MUTANTS = [
         "slope = lambda atom: atom.slope(draw, at)",
         'slope = lambda atom: draw.once((atom.key, "slope"), atom.grad, at)',
     ),
-    ("every pull overwrites the one before", "estimators.py", "add=not first", "add=False"),
+    (
+        "every pull overwrites the one before",
+        "estimators.py",
+        "_sum(pairs, slope), G, add=not first)",
+        "_sum(pairs, slope), G, add=False)",
+    ),
+    (
+        "words by hand overwrite what was pulled",
+        "estimators.py",
+        "fill(draw, d1, d2, G, add=not first)",
+        "fill(draw, d1, d2, G, add=False)",
+    ),
+    (
+        "words by hand: slope for curvature",
+        "estimators.py",
+        "p[0].derivatives(draw, p[1])[i]) for i in (0, 1))",
+        "p[0].derivatives(draw, p[1])[i]) for i in (0, 0))",
+    ),
+    (
+        "words by hand are all the first one",
+        "estimators.py",
+        "d1, d2 = (_sum(pairs, lambda p: p[0]",
+        "d1, d2 = (_sum(pairs, lambda p: pairs[0][1][0]",
+    ),
     (
         "what stood in the array shows",
         "estimators.py",
@@ -577,8 +618,14 @@ MUTANTS = [
     (
         "a word keeps another word's numbers",
         "estimators.py",
-        "draw.once((atom.key, at), at.by_hand, atom)",
-        'draw.once((atom.key, "hand"), at.by_hand, atom)',
+        "draw.once((atom.key, at), at.gradient, atom)",
+        'draw.once((atom.key, "hand"), at.gradient, atom)',
+    ),
+    (
+        "a word keeps another word's derivatives",
+        "estimators.py",
+        'draw.once((atom.key, self, "derivatives")',
+        'draw.once((atom.key, "derivatives")',
     ),
     ("a bias of 1e-3 passes", "linear.py", "ROUNDING = 32 * float_info.epsilon", "ROUNDING = 1e-3"),
     (
@@ -618,19 +665,20 @@ MUTANTS = [
     # Rao-Blackwell, Price, quadrature
     (
         "RB: eps in place of its conditional mean",
-        "atoms.py",
-        "return self.from_derivatives(draw, d1, d1 * away / np.where(v > 0, v, np.inf))",
+        "estimators.py",
+        '        if self.by_hand:\n            return [("eta"',
         (
-            "out = np.empty((*draw.eps.shape[:-1], draw.q.D))\n"
-            '        draw.q.pull1(draw, self.slope(draw, "z1"), out)\n'
-            "        return out"
+            '        if self.name == "RB":\n'
+            '            return [("pull", "z1", "pull1")]\n'
+            "        if self.by_hand:\n"
+            '            return [("eta"'
         ),
     ),
     (
         "RB: the mean of eps is zero",
         "atoms.py",
-        "self.from_derivatives(draw, d1, d1 * away / np.where(v > 0, v, np.inf))",
-        "self.from_derivatives(draw, d1, 0 * d1 * away / np.where(v > 0, v, np.inf))",
+        "return d1, d1 * away / np.where(v > 0, v, np.inf)",
+        "return d1, 0 * d1 * away",
     ),
     (
         "RB: sd for variance",
@@ -676,12 +724,7 @@ MUTANTS = [
         'atom.price(draw, "z1")',
         'draw.q.chain(draw, atom.slope(draw, "mu"), atom.bend(draw, "z1"))',
     ),
-    (
-        "PR: a lost L",
-        "rows.py",
-        "return draw.q.outer(self.back(c), self.x_factor(draw))",
-        ("return draw.q.outer(self.back(c), np.broadcast_to(self.x, self.x_factor(draw).shape))"),
-    ),
+    ("PR: a lost L", "rows.py", "d.q.outer(self.x, self.x_factor(d))", "d.q.outer(self.x, self.x)"),
     (
         "PR: a lost L, own model",
         "atoms.py",
@@ -718,8 +761,26 @@ MUTANTS = [
     (
         "PR: N once too often",
         "rows.py",
-        "return draw.q.outer(self.back(c), self.x_factor(draw))",
-        "return draw.q.outer(self.scale * self.back(c), self.x_factor(draw))",
+        "return (self.scale * c)[..., None] * self.x_outer(draw)",
+        "return (self.scale**2 * c)[..., None] * self.x_outer(draw)",
+    ),
+    (
+        "PR: N lost where it comes first",
+        "rows.py",
+        "np.multiply((self.scale * d2)[..., None], self",
+        "np.multiply(d2[..., None], self",
+    ),
+    (
+        "a batch by hand adds to what stood there",
+        "rows.py",
+        "if not add:\n            out[...] = 0.0",
+        "if False:\n            out[...] = 0.0",
+    ),
+    (
+        "a batch by hand overwrites",
+        "rows.py",
+        "if not add:\n            out[...] = 0.0",
+        "if True:\n            out[...] = 0.0",
     ),
     (
         "PR reads CF where f is quadratic",
@@ -736,8 +797,8 @@ MUTANTS = [
     (
         "QD: value at the mean, no expectation",
         "atoms.py",
-        "return self.from_derivatives(draw, *means)",
-        'return self.from_derivatives(draw, *self.derivatives(draw, "mu", 2)[:2])',
+        "return quadrature.slopes(self.model.likelihood, m, v, r.y, tolerance=1e-9)",
+        'return self.price(draw, "mu")',
     ),
     ("QD: variance for sd", "quadrature.py", "sd = np.sqrt(v)", "sd = v"),
     (
@@ -841,7 +902,7 @@ MUTANTS = [
     (
         "c5 without its average over the data",
         "zoo.py",
-        "c5 = RP1(taylor_x(data)) - RP1(taylor_x(data).over_all_data())",
-        "c5 = RP1(taylor_x(data)) - RP1(taylor_x(data))",
+        "RP1(taylor_x(f)) - RP1(taylor_x(f).over_all_data())",
+        "RP1(taylor_x(f)) - RP1(taylor_x(f))",
     ),
 ]

@@ -17,6 +17,7 @@ import test_datasets
 import test_experiments
 import test_experiments_plans
 import test_experiments_store
+import test_families
 import test_nongaussian
 import test_plotting
 import test_prices
@@ -40,7 +41,7 @@ AREAS = {  # for each list mutants_NAME.py the checks that must see its bugs, li
     "optimize": properties_optimize.PROPERTIES,
     "natural": properties_natural.PROPERTIES,
     "combine": of("combine", test_combine.CHECKS),
-    "families": BEYOND | RELAXED,
+    "families": test_families.CHECKS | BEYOND | RELAXED,
     "relaxations": RELAXED | BEYOND,
     "zoo": ordered(test_zoo.CHECKS),
     "experiments": test_experiments_plans.CHECKS

@@ -275,6 +275,13 @@ def training_cases(cv):
         h,
         lambda s: cv.GR(cv.surrogate(data, s)) - cv.RP1(cv.surrogate(data, s)),
     )
+    yield (  # the same pair the other way round, twice
+        model,
+        q,
+        np.array([0.5, -1.0, 0.3]),
+        h,
+        lambda s: 2 * cv.RP1(cv.surrogate(data, s)) - 2 * cv.GR(cv.surrogate(data, s)),
+    )
     model, q = categorical(cv)
     data2 = cv.terms(model, q)[0]
     yield (
