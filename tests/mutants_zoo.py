@@ -69,10 +69,4 @@ MUTANTS = [
         'refuses=_not_of_eta("QD"),\n    why=GAUSSIAN,\n    samples=False,',
         'refuses=_not_of_eta("QD"),\n    why=GAUSSIAN,',
     ),
-    (
-        "RB may be written for any term",
-        "estimators.py",
-        "if not atom.of_eta:",
-        'if not atom.of_eta and word != "RB":',
-    ),
 ]
