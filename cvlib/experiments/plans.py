@@ -249,8 +249,9 @@ def _closed(rows, limits):
 def _median(elbo):
     """Median over runs, a diverged one counting as the worst, and its standard error."""
     away = 0.5 / np.sqrt(len(elbo))
-    low, median, high = np.quantile(_none_last(elbo), [0.5 - away, 0.5, 0.5 + away])
-    return median, (high - low) / 2
+    with np.errstate(invalid="ignore"):  # where half of the runs diverged there is no error
+        low, median, high = np.quantile(_none_last(elbo), [0.5 - away, 0.5, 0.5 + away])
+        return median, (high - low) / 2
 
 
 def _limits(paths, results):
