@@ -9,17 +9,19 @@ PORT   ?= 8000
 JOBS   ?= auto
 SHELL  := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help book serve test site-test notebooks lab lock bench experiments clean distclean
+.PHONY: help book serve lint test site-test notebooks lab lock bench experiments clean distclean
 
 help:
 	@echo "make book       build the book into $(SITE), warnings are errors"
 	@echo "make serve      serve the built book on http://localhost:$(PORT)"
+	@echo "make lint       ruff's checks and format, the first part of make test"
 	@echo "make test       lint, unit tests, every chapter executed and compared with its stored outputs"
-	@echo "make site-test  open every page of the built book in a browser (needs chromium)"
+	@echo "make site-test  open every page of the built book, and a chapter in Jupyter Lab, in a browser (needs chromium)"
 	@echo "make notebooks  execute the chapters whose text changed; ALL=1 for every chapter"
-	@echo "make lab        Jupyter Lab on the chapters"
-	@echo "make bench      time a step against plain autograd and JAX (installs JAX); SAVE=1 for the book"
-	@echo "make experiments  the paper's table and figures; NAME=table1 RUNS=2 for a quick look"
+	@echo "make lab        Jupyter Lab on the chapters; ARGS='--port 8899 --no-browser' are its options"
+	@echo "make bench      time a step against plain autograd and JAX (installs JAX); SAVE=1 for the book;"
+	@echo "                OLD=COMMIT times another version of the package and this one in turns"
+	@echo "make experiments  the paper's table and figures; NAME=table1 RUNS=2 for a quick look, OUT=folder"
 	@echo "make lock       renew the pins in requirements.txt from requirements.in"
 	@echo "make clean      remove what was built; make distclean removes .venv too"
 
@@ -38,6 +40,8 @@ $(READY): requirements.txt pyproject.toml
 	@touch $(READY)
 
 book: $(READY)
+	@$(BIN)/python tools/notebooks.py --check || { \
+	  echo "The book was not built: its pages would not show what the lines above name."; exit 1; }
 	@start=$$(date +%s); \
 	$(BIN)/jupyter-book build . -W -n --keep-going --all --quiet || { \
 	  echo "The book was not built: the warnings above, counted as errors, say where."; exit 1; }; \
@@ -48,29 +52,36 @@ serve: $(READY)
 	@echo "The book is on http://localhost:$(PORT) (stop with Ctrl-C)"
 	@$(BIN)/python -m http.server $(PORT) --bind localhost --directory $(SITE)
 
-test: $(READY)
+lint: $(READY)
+	@$(BIN)/ruff check --output-format concise . && $(BIN)/ruff format --check . || { \
+	  echo "Lint FAILED: mend the lines above (ruff format does most); for a chapter, in its .md, then make notebooks"; exit 1; }
+
+test: lint
 	@start=$$(date +%s); \
-	$(BIN)/ruff check --output-format concise . && $(BIN)/ruff format --check . || { \
-	  echo "Lint FAILED: mend the lines above (ruff format does most); for a chapter, in its .md, then make notebooks"; exit 1; }; \
 	$(BIN)/pytest --nbval -n $(JOBS) --dist loadfile || { \
 	  echo "Tests FAILED: the report above says which; stale outputs are renewed with: make notebooks ALL=1"; exit 1; }; \
 	echo "All tests passed in $$(( $$(date +%s) - start )) s"
 
 site-test: $(READY)
-	@CVBOOK_BROWSER=required $(BIN)/pytest tests/test_site.py
+	@CVBOOK_BROWSER=required $(BIN)/pytest tests/test_site.py tests/test_lab.py
 
 notebooks: $(READY)
 	@$(BIN)/python tools/notebooks.py $(if $(ALL),--all)
 
 lab: $(READY)
-	@$(BIN)/jupyter lab book/
+	@$(BIN)/python tools/lab.py $(ARGS)
 
 bench: $(READY)
+ifdef OLD
+	@$(BIN)/python -m benchmarks.versions $(OLD)
+else
 	@$(BIN)/python -c 'import jax' 2>/dev/null || $(BIN)/python -m pip install --quiet -e '.[bench]'
 	@$(BIN)/python -m benchmarks.steps $(if $(SAVE),--save)
+	@$(BIN)/python -m benchmarks.ladder $(if $(SAVE),--save)
+endif
 
 experiments: $(READY)
-	@$(BIN)/python -m cvlib.experiments $(or $(NAME),all) $(if $(RUNS),--runs $(RUNS))
+	@$(BIN)/python -m cvlib.experiments $(or $(NAME),all) $(if $(RUNS),--runs $(RUNS)) $(if $(OUT),--out $(OUT))
 
 lock: $(READY)
 	@CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --upgrade --strip-extras --allow-unsafe --no-emit-index-url \

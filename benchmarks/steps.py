@@ -22,6 +22,7 @@ import autograd.numpy as anp
 import numpy as np
 
 import cvlib as cv
+from benchmarks import own
 from benchmarks.reference import make_lines
 from cvlib import combine
 
@@ -251,6 +252,21 @@ def growth():
     return {what: {str(k): t for k, t in times.items()} for what, times in found.items()}
 
 
+def own_models():
+    """Time a step for models of one's own, all data in every sample."""
+    found = []
+    for name in own.MODELS:
+        steps = {key: step for key, step in own.rows().items() if key[0] == name}
+        times = best_times(steps, 0.3)
+        for (_, samples, label), t in times.items():
+            base = times[name, samples, "base"]
+            found.append({"model": name, "M": samples, "set": label, "cvlib": t})
+            print(
+                f"{name:<20}M = {samples:<4}{label:<5}{1e3 * t:9.3f} ms{t / base:8.2f} base steps"
+            )
+    return found
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name} for the book")
@@ -265,7 +281,9 @@ def main():
     versions = {name: version(name) for name in ("numpy", "jax", "autograd")}
     versions |= {"python": platform.python_version(), "cores": os.cpu_count()}
     print("  ".join(f"{k} {v}" for k, v in versions.items()) + f"  M = {M}")
-    results = {"versions": versions, "steps": compare(), "growth": growth()}
+    results = {
+        "versions": versions, "steps": compare(), "growth": growth(), "own": own_models(),
+    }  # fmt: skip
     if options.save:
         RESULTS.write_text(json.dumps(results, indent=1) + "\n")
         print(f"written to {RESULTS}")

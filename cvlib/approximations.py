@@ -8,27 +8,33 @@ computed once.
 import numpy as np
 
 from .atoms import OfEta, Own
-from .integrands import OnData, integrand
+from .integrands import Illegal, OnData, integrand
 from .rows import rows
 
 
-def taylor_z(f):
+def taylor_z(f, at="mu"):
     """Second-order Taylor expansion of f in z about mu (Paisley et al. 2012, Miller et al. 2017).
 
-    An integrand that is quadratic in z already is its own expansion.
+    With at="snapshot" about older weights, those of the draw's snapshot: over all data it then
+    needs no pass over them. An integrand that is quadratic in z already is its own expansion.
     """
+    if at not in ("mu", "snapshot"):
+        raise ValueError(f'at={at!r}: expand at "mu" or at "snapshot"')
     for atom in integrand(f, "taylor_z").parts:
         if isinstance(atom, TaylorX):
-            raise ValueError(f"'{atom.name}' is an expansion already: try taylor_z(data)")
+            raise Illegal(f"'{atom.name}' is an expansion already: try taylor_z(data)")
         if atom.space != "z" or not (atom.quadratic or isinstance(atom, OfEta | Own)):
-            raise ValueError(f"taylor_z expands terms of a model; '{atom.name}' is none")
-    return f.map(_expanded)
+            raise Illegal(f"taylor_z expands terms of a model; '{atom.name}' is none")
+    return f.map(lambda atom: _expanded(atom, at))
 
 
-def _expanded(atom):
+def _expanded(atom, at):
     if atom.quadratic:
         return atom
-    return (TaylorEta if isinstance(atom, OfEta) else TaylorZ)(atom)
+    of_eta, on_data = isinstance(atom, OfEta), isinstance(atom, OnData)
+    if at == "snapshot" and on_data and (atom.whole or not of_eta):
+        return Stored(atom)
+    return (TaylorEta if of_eta else TaylorZ)(atom, at)
 
 
 def bound(f):
@@ -40,14 +46,14 @@ def bound(f):
         if _is_data(atom):
             likelihood = getattr(atom.model, "likelihood", None)
             if getattr(likelihood, "bound", None) is None:
-                raise ValueError(
+                raise Illegal(
                     f"bound needs a likelihood with a quadratic lower bound; '{atom.name}' of "
                     f"{atom.model!r} has none (the logistic one has): try taylor_z(data)"
                 )
             if not atom.q.gaussian:
-                raise ValueError(f"bound needs a Gaussian family, not {atom.q!r}: try SF(data)")
+                raise Illegal(f"bound needs a Gaussian family, not {atom.q!r}: try SF(data)")
         elif not atom.quadratic:
-            raise ValueError(f"bound knows the data term alone; '{atom.name}' has no bound here")
+            raise Illegal(f"bound knows the data term alone; '{atom.name}' has no bound here")
     return f.map(lambda atom: Bound(atom) if _is_data(atom) else atom)
 
 
@@ -72,15 +78,15 @@ def taylor_x_slope(f):
 def _in_x(f, who, kind):
     for atom in integrand(f, who).parts:
         if not _is_data(atom):
-            raise ValueError(f"{who} expands in the data; '{atom.name}' has none: try {who}(data)")
+            raise Illegal(f"{who} expands in the data; '{atom.name}' has none: try {who}(data)")
         likelihood = getattr(atom.model, "likelihood", None)
         if likelihood is None or not (likelihood.classes or likelihood.kappa is not None):
-            raise ValueError(
+            raise Illegal(
                 f"{who} needs a generalised linear model whose labels are classes or enter "
                 f"linearly; {atom.model!r} is none: try taylor_z(data)"
             )
         if atom.model.offset is not None:
-            raise ValueError(
+            raise Illegal(
                 f"{who} expands about the means of x, and the offsets of {atom.model!r} move eta "
                 "as well: try taylor_z(data)"
             )
@@ -94,61 +100,110 @@ def _is_data(atom):
 class Expansion(OnData):
     """An approximation of the atom f, on the data that f sees; `word` is how it is written."""
 
-    word = ""
+    word = how = ""
 
     def __init__(self, f):
-        super().__init__(f"{self.word}({f.bare})", f.model, f.q, f"{self.word}({f.target})")
+        name, target = (f"{self.word}({of}{self.how})" for of in (f.bare, f.target))
+        super().__init__(name, f.model, f.q, target)
         self.f = f
         if f.whole:
             self._over_all_data()
 
     def over_all_data(self):
         whole = self.f.over_all_data()
-        return self if whole == self.f else type(self)(whole)
+        return self if whole == self.f else self.of(whole)
+
+    def of(self, f):
+        """The same approximation of another atom."""
+        return type(self)(f)
 
     def rows(self, draw):
         return self.f.rows(draw)
 
 
 class TaylorZ(Expansion):
-    """f(mu) + grad f(mu).(z - mu) + (z - mu)^T grad^2 f(mu) (z - mu) / 2."""
+    """f(c) + grad f(c).(z - c) + (z - c)^T grad^2 f(c) (z - c) / 2, c = mu or an older mu."""
 
     word = "taylor_z"
     closed_form = quadratic = True
+
+    def __init__(self, f, at="mu"):
+        self.centre = at
+        self.how = "" if at == "mu" else f", at={at!r}"
+        super().__init__(f)
+
+    def of(self, f):
+        return _expanded(f, self.centre)
 
     def value(self, draw, where):
-        away = draw.at(where) - draw.at("mu")
-        both = self.f.slope(draw, "mu") + self.slope(draw, where)
-        return self.f.value(draw, "mu") + 0.5 * np.vecdot(both, away)  # mean slope of a parabola
+        away = draw.at(where) - draw.at(self.centre)
+        both = self.f.slope(draw, self.centre) + self.slope(draw, where)
+        return self.f.value(draw, self.centre) + 0.5 * np.vecdot(both, away)  # mean of two slopes
 
     def grad(self, draw, where):
-        slope = self.f.slope(draw, "mu")
-        return (
-            slope if where == "mu" else slope + self.f.along(draw, draw.at(where) - draw.at("mu"))
-        )
+        slope = self.f.slope(draw, self.centre)
+        if where == self.centre:
+            return slope
+        return slope + self.f.along(draw, self.centre, draw.at(where) - draw.at(self.centre))
 
     def bend(self, draw, where):
-        return draw.once((self.key, "bend"), self.f.bend, "mu")
+        return draw.once((self.key, "bend"), self.f.bend, self.centre)
 
 
-class TaylorEta(Expansion, OfEta):
+class TaylorEta(TaylorZ, OfEta):
     """The same for an f of eta: psi(m) + psi'(m) (eta - m) + psi''(m) (eta - m)^2 / 2."""
 
-    word = "taylor_z"
-    closed_form = quadratic = True
+    value, grad, bend = OfEta.value, OfEta.grad, OfEta.bend
 
     def derivatives(self, draw, where, order):
-        d1, d2 = self.f.derivatives(draw, "mu", 2)[:2]
-        if where == "mu":
-            return d1, d2
-        r = self.rows(draw)
-        return d1 + d2 * (r.eta(draw, where) - r.eta(draw, "mu")), d2
+        d1, d2 = self.f.derivatives(draw, self.centre, 2)[:2]
+        return (d1 if where == self.centre else d1 + d2 * self._away(draw, where)), d2
 
     def psi(self, draw, where):
+        away = self._away(draw, where)
+        d1, d2 = self.f.derivatives(draw, self.centre, 2)[:2]
+        return self.f.psi(draw, self.centre) + (d1 + 0.5 * d2 * away) * away
+
+    def _away(self, draw, where):
         r = self.rows(draw)
-        away = r.eta(draw, where) - r.eta(draw, "mu")
-        d1, d2 = self.f.derivatives(draw, "mu", 2)[:2]
-        return self.f.psi(draw, "mu") + (d1 + 0.5 * d2 * away) * away
+        return r.eta(draw, where) - r.eta(draw, self.centre)
+
+
+class Stored(Expansion):
+    """The data term about older weights, on all data from the sums of a snapshot: no pass.
+
+    Own models come here on drawn data too, and are expanded afresh there.
+    """
+
+    word, how = "taylor_z", ", at='snapshot'"
+    closed_form = quadratic = True
+
+    def __init__(self, f):
+        super().__init__(f)
+        self.drawn = TaylorZ(f, "snapshot")
+
+    def value(self, draw, where):
+        if not self.sees_all(draw):
+            return self.drawn.value(draw, where)
+        away = draw.at(where) - draw.at("snapshot")
+        both = draw.snapshot.slope[..., None, :] + self.slope(draw, where)
+        return draw.snapshot.value[..., None] + 0.5 * np.vecdot(both, away)
+
+    def grad(self, draw, where):
+        if not self.sees_all(draw):
+            return self.drawn.grad(draw, where)
+        away = draw.at(where) - draw.at("snapshot")
+        return draw.snapshot.slope[..., None, :] + away @ draw.snapshot.hessian
+
+    def bend(self, draw, where):
+        if not self.sees_all(draw):
+            return self.drawn.bend(draw, where)
+        draw.at("snapshot")  # is there one?
+        return draw.once((self.key, "bend"), self._bend)
+
+    def _bend(self, draw):
+        H = draw.snapshot.hessian[..., None, :, :]
+        return self.q.bend(lambda V: V[..., None, :, :] @ H, draw.factor)
 
 
 class Bound(Expansion, OfEta):
@@ -201,10 +256,12 @@ class TaylorX(Expansion):
         if self.sees_all(draw):
             each = phi(m, G.y) + G.constant + self._kappa() * (z @ G.xy.T)
             return (each + 0.5 * d2 * np.vecdot(self._spread(draw, where), z[..., None, :])) @ G.n
-        own, dx, dy, y, _ = self._drawn(draw)
-        e = np.vecdot(dx, z)
+        r, own, dy = self._drawn(draw)
+        m, y = m.take(own), r.y - dy  # the group's mean label: phi need not be linear in y
+        e = r.eta(draw, where) - m
+        phi_m = phi(m, y) + self._kappa() * dy * m + phi(0 * dy, r.y) - phi(0 * dy, y)
         d1 = d1.take(own) + self._kappa() * dy
-        return self.model.N * (phi(m.take(own), y) + d1 * e + 0.5 * d2.take(own) * e**2)
+        return r.total(phi_m + d1 * e + 0.5 * d2.take(own) * e**2)
 
     def grad(self, draw, where):
         G, z = self.model.groups, draw.at(where)
@@ -215,11 +272,13 @@ class TaylorX(Expansion):
             e2 = np.vecdot(spread, z[..., None, :])  # mean of e^2, (..., M, K)
             along_mean = (G.n * (d1 + half * d3 * e2)) @ G.x
             return along_mean + np.vecmat(G.n * d2, spread) + self._kappa() * G.n_xy
-        own, dx, dy, _, mean = self._drawn(draw)
-        e = np.vecdot(dx, z)
-        slope = self.model.N * (d1.take(own) + self._kappa() * dy + d2.take(own) * e)
-        bend = half * self.model.N * d3.take(own) * e**2
-        return slope[..., None] * rows(draw, False).x + bend[..., None] * mean
+        r, own, dy = self._drawn(draw)
+        e = r.eta(draw, where) - (z @ G.x.T).take(own)
+        slope = r.back(d1.take(own) + self._kappa() * dy + d2.take(own) * e)
+        bend = half * d3.take(own) * e**2
+        each = np.arange(len(G.n)) == (own % len(G.n))[..., None]  # (..., M, [B,] K)
+        in_group = r.total(np.moveaxis(bend[..., None] * each, -1, 0))  # (K, ..., M)
+        return slope + np.moveaxis(in_group, 0, -1) @ G.x
 
     def _kappa(self):
         return 0.0 if self.model.likelihood.classes else self.model.likelihood.kappa
@@ -230,17 +289,16 @@ class TaylorX(Expansion):
         return (z @ G.xx_beside).reshape(*z.shape[:-1], *G.x.shape)
 
     def _drawn(self, draw):
-        """Of the drawn points: position of their group in an (..., M, K) array, x - xbar, y - ybar,
-        y, xbar."""
+        """The drawn rows, the place of their group in an (..., M, K) array, and y - ybar."""
 
         def compute(draw):
             G, r = self.model.groups, rows(draw, False)
-            k = G.group[draw.index]  # (..., M)
-            own = np.arange(k.size).reshape(k.shape) * len(G.n) + k
-            mean = G.x[k]
-            return own, r.x - mean, r.y - G.y[k], r.y, mean
+            k = G.group[draw.index]  # (..., M), or (..., M or 1, B)
+            samples = np.arange(draw.eps[..., 0].size).reshape(draw.eps.shape[:-1])  # (..., M)
+            samples = samples[..., None] if draw.batched else samples
+            return r, samples * len(G.n) + k, r.y - G.y[k]
 
-        return draw.once("distance from group means", compute)
+        return draw.once("groups of the drawn rows", compute)
 
 
 class TaylorXSlope(TaylorX):

@@ -2,13 +2,15 @@
 
 import autograd.numpy as anp
 import numpy as np
-from autograd import elementwise_grad, grad
+from autograd import elementwise_grad
 
 from . import quadrature
 from .families import FamilyPrior
+from .families.base import check_fit
 from .integrands import Atom, Integrand, OnData
-from .models import GLM, GaussianPrior, check_fit
+from .models import GLM, GaussianPrior
 from .rows import rows
+from .snapshots import hess_times
 
 
 def terms(model, q):
@@ -124,9 +126,16 @@ class OfEta(OnData):
         return self.rows(draw).bend(draw, self.derivatives(draw, where, 2)[1])
 
     def from_derivatives(self, draw, d1, d2):
-        """[sum d1 x, sum d2 x x^T L]: grad_w E_q f when d1, d2 stand for E psi' and E psi''."""
+        """[sum d1 x, sum d2 x x^T L]: grad_w E_q f when d1, d2 stand for E psi' and E psi''.
+
+        The words that do expectations by hand differ in these two alone, and give them.
+        """
         r = self.rows(draw)
         return draw.q.chain(draw, r.back(d1), r.bend(draw, d2))
+
+    def price(self, draw, where):
+        """psi' and psi'' at the points."""
+        return self.derivatives(draw, where, 2)[:2]
 
     def averaged(self, draw):
         """RP1's conditional mean given eta: E[eps | eta] = L^T x (eta - m) / v.
@@ -136,11 +145,11 @@ class OfEta(OnData):
         r, (d1, *_) = self.rows(draw), self.derivatives(draw, "z1", 1)
         v = r.variance(draw)
         away = r.eta(draw, "z1") - r.eta(draw, "mu")
-        return self.from_derivatives(draw, d1, d1 * away / np.where(v > 0, v, np.inf))
+        return d1, d1 * away / np.where(v > 0, v, np.inf)
 
     def integrated(self, draw):
         """E psi' and E psi'' in place of samples. For a quadratic psi they are those at m."""
-        return self.from_derivatives(draw, *self.derivatives(draw, "mu", 2)[:2])
+        return self.price(draw, "mu")
 
 
 class GLMData(OfEta):
@@ -172,8 +181,7 @@ class GLMData(OfEta):
     def integrated(self, draw):
         r = self.rows(draw)
         m, v = r.eta(draw, "mu"), r.variance(draw)
-        means = quadrature.slopes(self.model.likelihood, m, v, r.y, tolerance=1e-9)
-        return self.from_derivatives(draw, *means)
+        return quadrature.slopes(self.model.likelihood, m, v, r.y, tolerance=1e-9)
 
 
 class Own(Atom):
@@ -199,43 +207,39 @@ class Own(Atom):
         return elementwise_grad(self.function(draw, 0))(self.points(draw, where))
 
     def bend(self, draw, where):
-        H = self.hessian_at_mu(draw) if where == "mu" else None
+        H = self.one_hessian(draw, where)
         if H is not None:
             return self.q.bend(lambda V: V[..., None, :, :] @ H, draw.factor)
         z = self.points(draw, where)[..., None, :]  # (..., M, 1, d)
 
         def times(V):
             """H V for rows V (..., k, d) that all samples share, as (..., M, k, d)."""
-            return self._hess_times(draw, *np.broadcast_arrays(z, V[..., None, :, :]), 1)
+            return hess_times(self.function(draw, 1), *np.broadcast_arrays(z, V[..., None, :, :]))
 
         return self.q.bend(times, draw.factor)
 
-    def along(self, draw, v):
-        """grad^2 f(mu) v for v (..., M, d)."""
-        H = self.hessian_at_mu(draw)
+    def along(self, draw, where, v):
+        """grad^2 f at one point, "mu" or "snapshot", times v (..., M, d)."""
+        H = self.one_hessian(draw, where)
         if H is not None:
             return v @ H[..., 0, :, :]
-        return self._hess_times(draw, np.broadcast_to(self.points(draw, "mu"), v.shape), v, 0)
+        z, v = np.broadcast_arrays(self.points(draw, where), v)
+        return hess_times(self.function(draw, 0), z, v)
 
-    def hessian_at_mu(self, draw):
-        """grad^2 f(mu), (..., 1, d, d), where one serves all samples and is worth its d products.
+    def one_hessian(self, draw, where):
+        """grad^2 f, (..., 1, d, d), where one serves all samples and is worth its d products.
 
-        None where samples see different data, or where a diagonal q needs no d x d matrix.
+        None where samples see different points or data, or a diagonal q needs no d x d matrix.
         """
-        z = self.points(draw, "mu")
+        z = self.points(draw, where)
         if z.shape[-2] != 1 or not self.q.full:
             return None
 
         def compute(draw):
             points, columns = np.broadcast_arrays(z[..., None, :], np.eye(self.q.dim))
-            return self._hess_times(draw, points, columns, 1)
+            return hess_times(self.function(draw, 1), points, columns)
 
-        return draw.once((self.key, "hessian"), compute)
-
-    def _hess_times(self, draw, z, v, extra):
-        slope = elementwise_grad(self.function(draw, extra))
-        # + 0 z: autograd warns of a slope that does not depend on z, as that of a linear f
-        return grad(lambda z: anp.sum(slope(z) * v + 0 * z))(z)
+        return draw.once((self.key, "hessian", where), compute)
 
 
 class OwnPrior(Own):
@@ -253,7 +257,7 @@ class OwnData(Own, OnData):
     def points(self, draw, where):
         """With an M-axis of full length where each sample sees its own data."""
         z = draw.at(where)
-        if self.sees_all(draw):
+        if self.sees_all(draw) or draw.shares_batch:
             return z
         return np.broadcast_to(z, (*draw.eps.shape[:-1], z.shape[-1]))
 
@@ -261,9 +265,14 @@ class OwnData(Own, OnData):
         model = self.model
         if self.sees_all(draw):
             return lambda z: anp.sum(model.log_lik(z[..., None, :], model.data), -1)
-        at = draw.index.reshape(draw.index.shape + (1,) * extra)
+        if not draw.batched:
+            at = draw.index.reshape(draw.index.shape + (1,) * extra)
+            batch = tuple(a[at] for a in model.data)
+            return lambda z: model.N * model.log_lik(z, batch)
+        *lead, B = draw.index.shape
+        at = draw.index.reshape(*lead, *(1,) * extra, B)  # (..., M or 1, [1,] B)
         batch = tuple(a[at] for a in model.data)
-        return lambda z: model.N * model.log_lik(z, batch)
+        return lambda z: model.N / B * anp.sum(model.log_lik(z[..., None, :], batch), -1)
 
 
 class FamilyDensity(Own):

@@ -94,6 +94,32 @@ def general_weights(moments, T_cc, T_hc):
     return empirical_weights(posterior_moments(moments, T_cc, T_hc, n0=1))
 
 
+def by_block(h, C, blocks):
+    """`moments` of each block of coordinates: one more axis behind the runs, (..., K, L, L).
+
+    `blocks` are K slices that cut the D coordinates into consecutive pieces. The squared length of
+    h + C a is the sum over its blocks, so each block is a problem of its own.
+    """
+    h, C = _checked(h, C)
+    ends = [0, *(block.stop for block in blocks)]
+    if [block.start for block in blocks] != ends[:-1] or ends[-1] != h.shape[-1]:
+        raise ValueError(f"blocks must cut 0..{h.shape[-1]} into consecutive slices; got {blocks}")
+    each = [moments(h[..., block], C[..., block]) for block in blocks]
+    CC, Ch = np.stack([m.CC for m in each], -3), np.stack([m.Ch for m in each], -2)
+    return Moments(CC, Ch, each[0].M)
+
+
+def block_weights(moments, v0, blocks):
+    """The Bayesian rule in each block, from `by_block`: (..., L, D), constant within a block.
+
+    D in the ridge is the length of the block: a sample of it has that many coordinates.
+    """
+    lengths = np.array([block.stop - block.start for block in blocks])
+    ridges = np.asarray(v0, float)[..., None] * lengths  # (..., K)
+    a = bayes_weights(moments, ridges, D=1)  # (..., K, L)
+    return np.repeat(np.swapaxes(a, -1, -2), lengths, axis=-1)
+
+
 def scalar_weight(moments):
     """The best single weight for the sum of all variates, repeated: (..., L)."""
     CC = moments.CC.sum((-2, -1))[..., None, None]
@@ -145,7 +171,12 @@ def start(L, runs=()):
 
 
 def update(state, h, C, gamma):
-    """Moving moments after one more step of B samples: state in, state out.
+    """Moving moments after one more step of B samples, h and C: state in, state out."""
+    return follow(state, moments(h, C), gamma)
+
+
+def follow(state, new, gamma):
+    """Moving moments after one more step whose own moments are `new`: state in, state out.
 
     A sample of age k steps counts (1 - gamma)^k, and the means are taken with these counts, so
     the first steps carry no pull towards zero. `M` is their sum at the next step, where the newest
@@ -154,7 +185,6 @@ def update(state, h, C, gamma):
     """
     if not 0 <= gamma < 1:
         raise ValueError(f"gamma must lie in [0, 1); got {gamma}")
-    new = moments(h, C)
     if new.Ch.shape != state.Ch.shape:
         raise ValueError(
             f"the state holds moments of shape (..., L) = {state.Ch.shape}, the draw has "
@@ -193,6 +223,8 @@ def mean(h, C, a):
     """The mean over m of `combine`, (..., D), without a combined gradient for every sample."""
     h, C = _checked(h, C)
     share = np.full(h.shape[-2], 1 / h.shape[-2])  # as a product: faster than h.mean(-2)
+    if C.shape[-3] == 0:  # nothing to add, and adding nothing would take as long as all else
+        return share @ h
     return combine((share @ h)[..., None, :], (share @ C)[..., None, :], a)[..., 0, :]
 
 
@@ -207,7 +239,9 @@ def _solve(S, b):
     Scaling S to a unit diagonal is an exact change of unknowns, a = scale * y; it lets variates of
     size 1e-8 and 1e8 stand side by side. Directions of rounding error alone get weight zero.
     """
-    size2 = np.diagonal(S, axis1=-2, axis2=-1)  # (..., L)
+    size2 = S.diagonal(axis1=-2, axis2=-1)  # (..., L)
+    if size2.shape[-1] == 1 and (size2 >= 0).all():  # one variate, the common case
+        return -b / np.where(size2 > 0, size2, np.inf)
     scale = 1 / np.sqrt(np.where(size2 > 0, size2, np.inf))
     values, U = np.linalg.eigh(S * scale[..., :, None] * scale[..., None, :])
     noise = NOISE * size2.shape[-1] * values[..., -1:]

@@ -2,25 +2,36 @@
 
 import numpy as np
 
-from .models import check_fit
+from .arguments import whole
+from .families.base import check_fit
 
 
 class Draw:
-    """M samples at the weights w: eps (..., M, d) and data indices (..., M), or None for all data.
+    """M samples at the weights w: eps (..., M, d), and which data points each of them sees.
 
     The base sample eps is standard normal for a Gaussian q; another family says what its own is.
-    Sample m is one pair: a data point and an eps of its own. What several estimators share is
-    computed once and kept here.
+    `index` is (..., M), one data point a sample; (..., M, B), a batch for each; (..., 1, B), one
+    batch for all; or None: every sample sees all data. What several estimators share is computed
+    once and kept here.
     """
 
-    def __init__(self, model, q, w, eps, index):
+    def __init__(self, model, q, w, eps, index, snapshot=None):
         self.model, self.q, self.w, self.eps, self.index = model, q, w, eps, index
+        self.snapshot = snapshot
         self.mu, self.factor = q.moments(w)
         self._kept = {}
 
     @property
     def M(self):
         return self.eps.shape[-2]
+
+    @property
+    def batched(self):
+        return self.index is not None and self.index.ndim == self.eps.ndim
+
+    @property
+    def shares_batch(self):
+        return self.batched and self.index.shape[-2] == 1
 
     def once(self, key, compute, *where):
         """compute(self, *where) the first time `key` is asked for, the same array afterwards."""
@@ -54,10 +65,15 @@ class Draw:
         return self.of("base_score")
 
 
-def draw(model, q, w, M=None, rng=None, *, eps=None, index=None, subsample=True):
+def draw(
+    model, q, w, M=None, rng=None, *, eps=None, index=None, subsample=True, batch=None, each=False,
+    snapshot=None,
+):  # fmt: skip
     """A `Draw` at w (..., D), random from `rng` or with `eps` and `index` given.
 
-    With subsample=False every sample sees the whole data set.
+    Every sample sees a data point of its own, index (..., M). With batch=B it sees B of them: one
+    batch for all samples, index (..., B), or with each=True one for each, index (..., M, B). With
+    subsample=False it sees the whole data set. `snapshot` is for expansions about older weights.
     """
     check_fit(model, q)
     if rng is not None and not isinstance(rng, np.random.Generator):
@@ -67,24 +83,33 @@ def draw(model, q, w, M=None, rng=None, *, eps=None, index=None, subsample=True)
     if eps is None:
         if rng is None or M is None:
             raise ValueError("draw needs M and rng=np.random.default_rng(seed), or eps")
-        if int(M) != M or M < 1:
-            raise ValueError(f"M={M}: a draw has a whole number of samples, at least one")
-        eps = q.noise(rng, w, int(M))
+        eps = q.noise(rng, w, whole("M", M))
     else:
         eps = _check_eps(np.asarray(eps, float), runs, q.noise_dim, M)
     if not subsample:
-        if index is not None:
-            raise ValueError("subsample=False uses all data: leave index out")
-        return Draw(model, q, w, eps, None)
+        if index is not None or batch is not None:
+            raise ValueError("subsample=False uses all data: leave index and batch out")
+        return Draw(model, q, w, eps, None, snapshot)
+    M = eps.shape[-2]
+    shape = (*runs, M)
+    if batch is not None:
+        B = whole("batch", batch)
+        shape = (*runs, M, B) if each else (*runs, B)
+    elif each:
+        raise ValueError("each=True gives every sample a batch of its own: say batch=B too")
     if index is None:
         if rng is None:
             raise ValueError(
                 "draw needs index or rng to choose data; subsample=False takes all data"
             )
-        index = rng.integers(model.N, size=eps.shape[:-1])
+        index = rng.integers(model.N, size=shape)
     else:
-        index = _check_index(np.asarray(index), eps.shape[:-1], model.N)
-    return Draw(model, q, w, eps, index)
+        index = _check_index(np.asarray(index), shape, model.N)
+    if batch is not None and not each:
+        index = index[..., None, :]
+    if index.shape == (*runs, M, 1):
+        index = index[..., 0]  # a batch of one is a data point a sample
+    return Draw(model, q, w, eps, index, snapshot)
 
 
 def _check_eps(eps, runs, d, M):
@@ -101,7 +126,7 @@ def _check_eps(eps, runs, d, M):
 def _check_index(index, shape, N):
     if index.shape != shape or index.dtype.kind not in "iu":
         raise ValueError(
-            f"index must be whole numbers of shape {shape}, one data point a sample; "
+            f"index must be whole numbers of shape {shape}, the runs and the data points drawn; "
             f"got {index.dtype} of shape {index.shape}"
         )
     if index.min() < 0 or index.max() >= N:

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .integrands import integrand
-from .linear import Linear
+from .integrands import Illegal, integrand
+from .linear import ROUNDING, Linear
 
-ROUNDING = 8 * np.finfo(float).eps  # what a sum of coefficients may miss zero by, relative
 ELBO = {"data": 1, "prior": 1, "variational": -1}  # what a base gradient estimates
 
 
@@ -27,7 +26,8 @@ class Method:
     """A word of the language: called with an integrand it makes a line.
 
     Without `by_hand` it goes the family's route of its name. With it, `by_hand(draw, atom)` gives
-    the gradient, (..., M or 1, D), and `refuses(atom)` a sentence where an atom does not have it.
+    the gradient, (..., M or 1, D), or, for an f of eta, what stands for psi' and psi'' in it; and
+    `refuses(atom)` a sentence where an atom does not have it.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Method:
         for atom in integrand(f, self.name).parts:
             complaint = self.complaint(atom)
             if complaint:
-                raise ValueError(complaint)
+                raise Illegal(complaint)
         return Estimator({(self, atom): coef for atom, coef in f.parts.items()})
 
     def complaint(self, atom):
@@ -67,12 +67,23 @@ class Method:
         return self.refuses(atom)
 
     def steps(self, atom, q):
-        """What `evaluate` does for one atom: ("pull", at, name), ("hand", word), ("score", ...)."""
+        """What `evaluate` does for one atom: ("pull", at, name), ("score", ...), by hand ("eta",)
+        for the drawn data points together, or ("hand", word)."""
         if self.by_hand:
-            return [("hand", self, None)]
+            return [("eta", None, None) if atom.of_eta and not atom.whole else ("hand", self, None)]
         route = q.routes[atom.space][self.name]
         pull = [("pull", route.at, route.pull)] if route.pull else []
         return pull + [("score", route.at, route.score)] * bool(route.score)
+
+    def derivatives(self, draw, atom):
+        """What stands for psi' and psi'', computed once a draw."""
+        return draw.once((atom.key, self, "derivatives"), self.by_hand, atom)
+
+    def gradient(self, draw, atom):
+        """By hand, (..., M or 1, D)."""
+        if atom.of_eta:
+            return atom.from_derivatives(draw, *self.derivatives(draw, atom))
+        return self.by_hand(draw, atom)
 
 
 def _no_closed_form(atom):
@@ -94,9 +105,11 @@ def _no_curvature(atom):
 def _not_of_eta(word):
     def refuses(atom):
         if not atom.of_eta:
+            whose = f" of {atom.model!r}" if atom.model is not None else ""
+            instead = "RP1" if _no_curvature(atom) else "PR or RP1"
             return (
                 f"{word} needs an f that has of z only eta = x.z, as the data term of a "
-                f"generalised linear model; '{atom.name}' of {atom.model!r} has more: try PR or RP1"
+                f"generalised linear model; '{atom.name}'{whose} is no such f: try {instead}"
             )
 
     return refuses
@@ -125,7 +138,9 @@ RB = Method(
     """E[RP1 | eta]: RP1 averaged over the part of eps that f does not see, (..., M, D).
 
     For an f of eta = x.z: N phi'(eta) [x, lower(x e^T)] with e = E[eps | eta] = L^T x (eta - m)/v.
-    Rao-Blackwell; the local reparameterisation of Kingma, Salimans and Welling 2015.
+    Rao-Blackwell; the local reparameterisation of Kingma, Salimans and Welling 2015. Of several
+    data points each is averaged given its own eta: the sum is no conditional mean, and may have
+    more noise than RP1.
     """,
     by_hand=lambda draw, atom: atom.averaged(draw),
     refuses=_not_of_eta("RB"),
@@ -182,16 +197,17 @@ class Estimator(Linear):
     def program(self, q):
         """What `evaluate` does: [(kind, at or word, name, [(coefficient, atom), ...]), ...].
 
-        Parts that take the same step are added first, for every step is linear. Pulls come first:
-        the first of them fills its array instead of adding to it.
+        Parts that take the same step are added first, for every step is linear. What has a row a
+        sample comes first: the first of them fills its array instead of adding to it.
         """
         known, steps = self._program
         if known is not q:
             table = {}
             for (method, atom), coef in self.parts.items():
                 for step in method.steps(atom, q):
-                    table.setdefault(step, []).append((coef, atom))
-            order = ("pull", "hand", "score").index
+                    part = (method, atom) if step[0] == "eta" else atom
+                    table.setdefault(step, []).append((coef, part))
+            order = ("pull", "eta", "hand", "score").index
             steps = sorted(((*s, pairs) for s, pairs in table.items()), key=lambda s: order(s[0]))
             self._program = q, steps
         return steps
@@ -267,10 +283,12 @@ def evaluate(lines, draw, out=None, check=True):
             if kind == "pull":
                 slope = lambda atom: atom.slope(draw, at)
                 getattr(q, name)(draw, _sum(pairs, slope), G, add=not first)
+            elif kind == "eta":
+                d1, d2 = (_sum(pairs, lambda p: p[0].derivatives(draw, p[1])[i]) for i in (0, 1))
+                pairs[0][1][1].rows(draw).fill(draw, d1, d2, G, add=not first)
             elif kind == "hand":
-                for coef, atom in pairs:
-                    _add(G, coef, draw.once((atom.key, at), at.by_hand, atom), first)
-                    first = False
+                gradient = lambda atom: draw.once((atom.key, at), at.gradient, atom)
+                _add(G, 1, _sum(pairs, gradient), first)
             else:
                 value = lambda atom: draw.once((atom.key, at, "value"), atom.value, at)
                 _add(G, 1, _sum(pairs, value)[..., None] * draw.of(name), first)

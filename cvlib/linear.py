@@ -2,10 +2,16 @@
 
 from math import isfinite
 from numbers import Real
+from sys import float_info
+
+ROUNDING = 32 * float_info.epsilon  # what a sum of coefficients may miss zero by, relative
 
 
 class Linear:
-    """A finite sum of coefficients times parts; parts that cancel disappear."""
+    """A finite sum of coefficients times parts; parts that cancel, but for rounding, disappear.
+
+    So the order of writing does not matter: a/3 - a + a/3 + a/3 is 0 as a/3 + a/3 + a/3 - a is.
+    """
 
     def __init__(self, parts):
         self.parts = {part: coef for part, coef in parts.items() if coef != 0}
@@ -15,7 +21,9 @@ class Linear:
             raise TypeError(f"cannot add {other!r} to {self!r}: only another {_kind(self)}")
         parts = dict(self.parts)
         for part, coef in other.parts.items():
-            parts[part] = parts.get(part, 0) + coef
+            before = parts.get(part, 0)
+            cancels = abs(before + coef) <= ROUNDING * abs(coef)
+            parts[part] = 0 if cancels else before + coef
         return type(self)(parts)
 
     def __sub__(self, other):

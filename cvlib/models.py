@@ -1,39 +1,72 @@
 """Models: a log-likelihood, a log-prior and data. GLMs are given by one scalar function."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import autograd.numpy as anp
 import numpy as np
+import scipy  # scipy.special is loaded at its first use
 from autograd import elementwise_grad
-from autograd.scipy.special import gammaln
-from scipy.special import expit
+
+from . import checks
+from .special import gammaln
 
 LOG_2PI = np.log(2 * np.pi)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class GaussianPrior:
-    """log N(z | 0, sd^2 I), callable like any log-prior; its expectations have a closed form."""
+    """log N(z | mean, diag(sd^2)), callable like any log-prior; its expectations are known.
 
-    sd: float = 1.0
-    mean: float = 0.0
+    `sd` and `mean` are numbers, the same for all coordinates, or vectors (d,).
+    """
+
+    sd: float | np.ndarray = 1.0
+    mean: float | np.ndarray = 0.0
 
     def __post_init__(self):
-        _positive("the prior's sd", self.sd)
+        for name in ("sd", "mean"):
+            value = checks.number_or_vector(f"the prior's {name}", getattr(self, name))
+            object.__setattr__(self, name, value)
+        checks.positive("the prior's sd", self.sd)
+        if len({*self._lengths}) > 1:
+            raise ValueError("the prior has {} sd's but {} means".format(*self._lengths))
 
     def __call__(self, z):
         d = anp.shape(z)[-1]
-        return -0.5 * anp.sum(z**2, -1) / self.sd**2 - 0.5 * d * (LOG_2PI + 2 * np.log(self.sd))
+        if self._lengths and self._lengths[0] != d:
+            raise ValueError(f"the prior has {self._lengths[0]} coordinates, z has {d}")
+        away = (z - self.mean) / self.sd
+        return anp.sum(-0.5 * away**2 - 0.5 * (LOG_2PI + 2 * np.log(self.sd)), -1)
+
+    @property
+    def _lengths(self):
+        """Lengths of those of sd and mean that are vectors."""
+        return [len(a) for a in (self.sd, self.mean) if np.ndim(a)]
+
+    def _key(self):
+        return tuple((np.shape(a), *np.ravel(a).tolist()) for a in (self.sd, self.mean))
+
+    def __eq__(self, other):
+        return isinstance(other, GaussianPrior) and self._key() == other._key()
+
+    def __hash__(self):
+        return hash(self._key())
+
+    def __repr__(self):
+        sd, mean = (f"<{len(a)} numbers>" if np.ndim(a) else a for a in (self.sd, self.mean))
+        return f"GaussianPrior(sd={sd}, mean={mean})"
 
 
 class Model:
     """A model of the reader's own: two functions that autograd can differentiate, and data.
 
     `log_lik(z, batch)` gives one log-likelihood per row: z is (..., d), `batch` a tuple with the
-    rows of the arrays in `data`, all leading axes broadcast, the result is (...).
+    rows of the arrays in `data`, all leading axes broadcast, the result is (...). On all data at
+    M points z is (M, 1, d), a batch has N rows, and the result is (M, N).
     `log_prior(z)` maps (..., d) to (...). `data` is an array or a tuple of arrays, N rows each.
+    z may be any vector of real numbers.
     """
 
     def __init__(self, log_lik, log_prior, data, dim, name="own model"):
@@ -41,11 +74,15 @@ class Model:
             raise ValueError(
                 f"dim={dim}: a model needs a whole number of latent dimensions, at least one"
             )
-        if isinstance(data, list) and any(isinstance(a, np.ndarray) for a in data):
-            raise ValueError("data is a list of arrays: write a tuple, such as (X, y)")
+        for what, f, example in [
+            ("log_lik", log_lik, "log_lik(z, batch), z (..., d) -> (...)"),
+            ("log_prior", log_prior, "models.GaussianPrior(), or lambda z: 0 * z[..., 0] if flat"),
+        ]:
+            if not callable(f):
+                raise ValueError(f"{what}={f!r} is no function: give one, such as {example}")
         self.log_lik, self.log_prior, self.dim, self.name = log_lik, log_prior, int(dim), name
-        self.data = tuple(np.asarray(a) for a in (data if isinstance(data, tuple) else (data,)))
-        self.N = _check_data(self.data)
+        self.data = checks.data_arrays(data)
+        self.N = len(self.data[0])
         self._check_functions()
 
     def __repr__(self):
@@ -56,46 +93,55 @@ class Model:
         return anp.sum(self.log_lik(z[..., None, :], self.data), -1) + self.log_prior(z)
 
     def _check_functions(self):
-        """Each row must depend on its own z and its own data alone: compare rows with a loop."""
-        z = np.random.default_rng(0).standard_normal((3, self.dim)) / 10
-        i = np.arange(3) % self.N
-        for what, f in [
-            ("log_lik", lambda z, i: self.log_lik(z, tuple(a[i] for a in self.data))),
-            ("log_prior", lambda z, i: self.log_prior(z)),
-        ]:
-            rows = np.asarray(f(z, i))
-            if rows.shape != (3,):
-                raise ValueError(
-                    f"{what} must give one number per row: for z of shape (3, {self.dim}) it gave "
-                    f"shape {rows.shape}; sum over the last axis only, np.sum(..., -1)"
-                )
-            if np.isnan(rows).any():
-                raise ValueError(f"{what} is {rows} at z = {z.tolist()}: it must be a number")
-            if not np.allclose(rows, [f(z[k], i[k]) for k in range(3)]):
-                raise ValueError(
-                    f"{what} mixes its rows: row k may depend on z[k] and data k alone"
-                )
+        n = 2 if self.N == 3 else min(self.N, 4)  # three z's meet n rows: 3 would hide a mix-up
+        some = np.linspace(0, self.N - 1, n).round().astype(int)
+        rows = lambda z, j: self.log_lik(z, tuple(a[some[j]] for a in self.data))
+        # One draw a row, all data, all data in several runs, an axis of directions beside M.
+        shapes = [((3,), (3,)), ((3, 1), (n,)), ((2, 3, 1), (n,)), ((2, 3, 4), (2, 3, 1))]
+        checks.rows("log_lik", rows, self.dim, n, shapes)
+        shapes = [((3,), (1,)), ((2, 3, 4), (1,))]
+        checks.rows("log_prior", lambda z, j: self.log_prior(z), self.dim, 1, shapes)
+
+
+# Ready answers to `Likelihood.accepts`: None, or a sentence that says which labels are right.
+
+
+def anything(y):
+    """Every number is a label."""
+
+
+def signs(y):
+    """Labels are -1 and +1."""
+    if not np.all(np.abs(y) == 1):
+        found = np.unique(y)[:5]
+        return f"must be -1 or +1, found {found.tolist()}: write y = np.where(label, 1.0, -1.0)"
+
+
+def counts(y):
+    """Labels are 0, 1, 2, ..."""
+    if np.any(y < 0) or np.any(y != np.round(y)):
+        return f"must be whole numbers from 0, found {y[(y < 0) | (y != np.round(y))][:5].tolist()}"
 
 
 @dataclass(frozen=True)
 class Likelihood:
-    """phi(eta, y), the log-likelihood of one data point as a function of eta = x.z.
+    """phi(eta, y), the log-likelihood of one data point as a function of eta = x.z + offset.
 
     Autograd supplies the derivatives in eta; a likelihood used in a hot loop may bring its own
-    (`fast`), which must agree. The other fields open more of the recipe where they exist.
+    (`fast`). The other fields open more of the recipe where they exist. All of them are compared
+    with phi when a model is made.
     """
 
     name: str
-    phi: Callable
-    accepts: Callable  # y (N,) -> None, or a sentence that says which labels are right
+    phi: Callable  # eta, y of any one shape -> the same shape, entry by entry
+    accepts: Callable = anything  # y (N,) -> None, or a sentence that says which labels are right
     fast: Callable | None = None  # (eta, y, order) -> [phi', phi'', phi'''][:order]
     expected: Callable | None = None  # (m, v, y) -> E[phi], E[phi'], E[phi''], eta ~ N(m, v)
-    bound: Callable | None = None  # (xi, y) -> a, b, c with phi >= a + b eta + c eta^2 / 2
+    bound: Callable | None = None  # (xi, y) -> a, b, c: a + b eta + c eta^2 / 2 <= phi, = at +-xi
     kappa: float | None = None  # d^2 phi / d eta d y where it is constant (canonical links)
+    strip: float = 1.0  # phi' and phi'' are analytic in eta for |Im eta| < strip (for QD)
     quadratic: bool = False  # phi is quadratic in eta
-    strip: float = 1.0  # phi' and phi'' are analytic in eta for |Im eta| < strip
     classes: bool = False  # labels are classes: taylor_x expands about each class mean
-    _grads: list = field(default_factory=list, repr=False, compare=False)
 
     def derivatives(self, eta, y, order):
         """[phi', phi'', ...] up to `order` (at most 3), each of the shape of eta."""
@@ -104,31 +150,73 @@ class Likelihood:
         return self.autograd_derivatives(eta, y, order)
 
     def autograd_derivatives(self, eta, y, order):
-        while len(self._grads) < order:
-            self._grads.append(elementwise_grad((self._grads or [self.phi])[-1]))
         eta, y = np.broadcast_arrays(eta, y)
-        return [grad(eta, y) for grad in self._grads[:order]]
+        f, out = self.phi, []
+        for _ in range(order):
+            f = _slope(f)
+            out.append(f(eta, y))
+        return out
+
+    def check(self, y):
+        """A ValueError unless y (N,) are labels for phi and the other fields agree with it."""
+        complaint = self.accepts(y)
+        if complaint:
+            raise ValueError(f"labels of a {self.name} likelihood {complaint}")
+        checks.likelihood(self, y)
+
+
+def _slope(f):
+    """df / d eta. + 0 eta: autograd warns of a result that does not depend on eta."""
+    return lambda eta, y: elementwise_grad(f)(eta, y) + 0 * eta
+
+
+@dataclass(frozen=True)
+class LinearRows:
+    """The log_lik of a GLM: phi(x.z + offset, y) for rows (x, y) or (x, y, offset)."""
+
+    likelihood: Likelihood
+
+    def __call__(self, z, batch):
+        x, y, *offset = batch
+        eta = anp.sum(x * z, -1)
+        return self.likelihood.phi(eta + offset[0] if offset else eta, y)
 
 
 class GLM(Model):
-    """Generalised linear model: log p(y | x, z) = phi(x.z, y), prior N(0, prior_sd^2 I)."""
+    """Generalised linear model: log p(y | x, z) = phi(x.z + offset, y).
 
-    def __init__(self, X, y, likelihood, prior_sd=1.0):
-        X, y = np.asarray(X, float), np.asarray(y, float)
+    The prior is N(prior_mean, diag(prior_sd^2)), each a number or (d,); `offset` is (N,) or None.
+    """
+
+    def __init__(self, X, y, likelihood, prior_sd=1.0, *, prior_mean=0.0, offset=None):
+        if not isinstance(likelihood, Likelihood):
+            raise ValueError(
+                f"likelihood={likelihood!r}: give models.LOGISTIC, models.POISSON or one of your "
+                "own, models.Likelihood(name, phi)"
+            )
+        X, y = checks.numbers("X", X), checks.numbers("y", y)
         if X.ndim != 2 or y.shape != X.shape[:1]:
             raise ValueError(f"X must be (N, d) and y (N,); got {X.shape} and {y.shape}")
-        self.likelihood = likelihood
-        self.X, self.y, self.offset = X, y, None
+        self.likelihood, self.X, self.y, self.offset = likelihood, X, y, None
+        if offset is not None:
+            self.offset = checks.numbers("offset", offset)
+            if self.offset.shape != y.shape:
+                raise ValueError(
+                    f"offset must be {y.shape}, a number per data point; got {self.offset.shape}"
+                )
         super().__init__(
-            lambda z, batch: likelihood.phi(anp.sum(batch[0] * z, -1), batch[1]),
-            GaussianPrior(prior_sd),
-            (X, y),
+            LinearRows(likelihood),
+            GaussianPrior(
+                checks.number_or_vector("prior_sd", prior_sd, X.shape[1]),
+                checks.number_or_vector("prior_mean", prior_mean, X.shape[1]),
+            ),
+            (X, y) if offset is None else (X, y, self.offset),
             X.shape[1],
             f"{likelihood.name} regression",
         )
-        complaint = likelihood.accepts(y)
-        if complaint:
-            raise ValueError(f"labels of a {likelihood.name} likelihood {complaint}")
+
+    def _check_functions(self):
+        self.likelihood.check(self.y)  # all else is written here
 
     @cached_property
     def groups(self):
@@ -173,19 +261,20 @@ class Groups:
         return cls(group, n, means, y_means, xx, xy, constant)
 
 
-def logistic_regression(X, y, prior_sd=1.0):
-    """log p(y | x, z) = log sigmoid(y x.z), y in {-1, +1}, z ~ N(0, prior_sd^2 I)."""
-    return GLM(X, y, LOGISTIC, prior_sd)
+def logistic_regression(X, y, prior_sd=1.0, *, prior_mean=0.0, offset=None):
+    """log p(y | x, z) = log sigmoid(y (x.z + offset)), y in {-1, +1}; the prior as in `GLM`."""
+    return GLM(X, y, LOGISTIC, prior_sd, prior_mean=prior_mean, offset=offset)
 
 
-def poisson_regression(X, y, prior_sd=1.0):
-    """y ~ Poisson(exp(x.z)), y in {0, 1, 2, ...}, z ~ N(0, prior_sd^2 I)."""
-    return GLM(X, y, POISSON, prior_sd)
+def poisson_regression(X, y, prior_sd=1.0, *, prior_mean=0.0, offset=None):
+    """y ~ Poisson(exp(x.z + offset)), y in {0, 1, 2, ...}; the prior as in `GLM`."""
+    return GLM(X, y, POISSON, prior_sd, prior_mean=prior_mean, offset=offset)
 
 
-def linear_regression(X, y, prior_sd=1.0, noise_sd=1.0):
-    """y ~ N(x.z, noise_sd^2), z ~ N(0, prior_sd^2 I): the conjugate case, everything is exact."""
-    return GLM(X, y, gaussian_likelihood(noise_sd), prior_sd)
+def linear_regression(X, y, prior_sd=1.0, noise_sd=1.0, *, prior_mean=0.0, offset=None):
+    """y ~ N(x.z + offset, noise_sd^2), the prior as in `GLM`: conjugate, everything is exact."""
+    likelihood = gaussian_likelihood(noise_sd)
+    return GLM(X, y, likelihood, prior_sd, prior_mean=prior_mean, offset=offset)
 
 
 def _logistic_phi(eta, y):
@@ -193,7 +282,7 @@ def _logistic_phi(eta, y):
 
 
 def _logistic_fast(eta, y, order):
-    s = expit(-y * eta)
+    s = scipy.special.expit(-y * eta)
     out = [y * s]
     if order > 1:
         out.append(s * (s - 1))
@@ -224,73 +313,47 @@ def _poisson_expected(m, v, y):
     return y * m - rate - gammaln(y + 1), y - rate, -rate
 
 
+@dataclass(frozen=True)
+class _Normal:
+    """log N(y | eta, noise_sd^2), its derivatives and expectations."""
+
+    noise_sd: float
+    precision: float
+
+    def phi(self, eta, y):
+        return -0.5 * self.precision * (y - eta) ** 2 - 0.5 * LOG_2PI - np.log(self.noise_sd)
+
+    def fast(self, eta, y, order):
+        one = np.ones(np.broadcast(eta, y).shape)
+        return [self.precision * (y - eta), -self.precision * one, 0 * one][:order]
+
+    def expected(self, m, v, y):
+        value = self.phi(m, y) - 0.5 * self.precision * v
+        return value, self.precision * (y - m), -self.precision + 0 * m
+
+
 def gaussian_likelihood(noise_sd):
     """phi(eta, y) = log N(y | eta, noise_sd^2)."""
-    _positive("noise_sd", noise_sd)
+    checks.positive("noise_sd", noise_sd)
+    if np.ndim(noise_sd):
+        raise ValueError(f"noise_sd must be one number, not an array of shape {noise_sd.shape}")
     precision = 1 / noise_sd**2
-
-    def phi(eta, y):
-        return -0.5 * precision * (y - eta) ** 2 - 0.5 * LOG_2PI - np.log(noise_sd)
-
-    def fast(eta, y, order):
-        one = np.ones(np.broadcast(eta, y).shape)
-        return [precision * (y - eta), -precision * one, 0 * one][:order]
-
-    def expected(m, v, y):
-        return phi(m, y) - 0.5 * precision * v, precision * (y - m), -precision + 0 * m
-
+    normal = _Normal(noise_sd, precision)
     return Likelihood(
-        "linear", phi, lambda y: None, fast, expected, kappa=precision, quadratic=True
-    )
+        "linear", normal.phi, anything, normal.fast, normal.expected, kappa=precision,
+        quadratic=True,
+    )  # fmt: skip
 
 
-def _signs(y):
-    if not np.all(np.abs(y) == 1):
-        found = np.unique(y)[:5]
-        return f"must be -1 or +1, found {found.tolist()}: write y = np.where(label, 1.0, -1.0)"
-
-
-def _counts(y):
-    if np.any(y < 0) or np.any(y != np.round(y)):
-        return f"must be whole numbers from 0, found {y[(y < 0) | (y != np.round(y))][:5].tolist()}"
-
-
+# kappa of the logistic likelihood: of use with classes=False, one mean of x for both classes.
 LOGISTIC = Likelihood(
     "logistic",
     _logistic_phi,
-    _signs,
+    signs,
     _logistic_fast,
     bound=_logistic_bound,
     kappa=0.5,
     strip=np.pi,
     classes=True,
 )
-POISSON = Likelihood("poisson", _poisson_phi, _counts, _poisson_fast, _poisson_expected, kappa=1.0)
-
-
-def check_fit(model, q):
-    """A ValueError unless q is a law of the model's z."""
-    if model.dim != q.dim:
-        raise ValueError(
-            f"{model!r} does not fit {q!r}, a law of {q.dim} dimensions: take one of {model.dim}"
-        )
-
-
-def _positive(what, value):
-    if not (np.isfinite(value) and value > 0):
-        raise ValueError(f"{what} must be a positive number, not {value!r}")
-
-
-def _check_data(arrays):
-    lengths = [len(a) if a.ndim else None for a in arrays]
-    if None in lengths or len(set(lengths)) != 1:
-        raise ValueError(f"the arrays in data must have one row per data point; got {lengths} rows")
-    if lengths[0] == 0:
-        raise ValueError("the data set is empty: a model needs at least one data point")
-    for k, a in enumerate(arrays):
-        if a.dtype.kind in "fc" and not np.all(np.isfinite(a)):
-            where = np.argwhere(~np.isfinite(a))[0].tolist()
-            raise ValueError(
-                f"array {k} of the data is {a[tuple(where)]} at {where}: drop or fill it"
-            )
-    return lengths[0]
+POISSON = Likelihood("poisson", _poisson_phi, counts, _poisson_fast, _poisson_expected, kappa=1.0)

@@ -7,9 +7,17 @@ import base64
 import html
 import io
 
-import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.patches import Ellipse
+
+try:
+    import matplotlib.pyplot as plt
+    from matplotlib.patches import Ellipse
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        f"cvlib.plotting draws with matplotlib, and there is no module {error.name!r} here: "
+        "pip install matplotlib (the rest of cvlib does not need it)",
+        name=error.name,
+    ) from error
 
 # Okabe and Ito's palette: told apart with every common form of colour blindness.
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
@@ -21,6 +29,7 @@ GREY, OLIVE = "#767676", "#8F7A00"  # olive is the yellow made dark enough for t
 COLORS = {
     # estimators
     "SF": VERMILLION, "RP1": BLUE, "RP2": SKY, "GR": PURPLE, "CF": GREEN,
+    "RB": OLIVE, "PR": VERMILLION, "QD": PURPLE,
     # control variates
     "c1": PURPLE, "c2": OLIVE, "c3": SKY, "c4": BLUE, "c5": ORANGE, "c6": VERMILLION, "c7": GREEN,
     "score": VERMILLION,
@@ -164,12 +173,14 @@ def _png(figure, dpi, colors):
 
 
 # All pictures are in the page and one is visible. The handler finds them from the slider itself,
-# so that several sliders in one page need no names.
+# so that several sliders in one page need no names. In Jupyter Lab the arrow keys are the slider's
+# (data-lm-...). Lab disables it in a notebook not yet trusted and drops the tag <template>, so that
+# the words inside show just then.
 _SLIDER = """<div class="cv-slider" data-values="{values}" style="max-width:46rem">
 <label style="display:flex;gap:.75em;align-items:center;flex-wrap:wrap">
 <span>{label}</span>
 <input type="range" min="0" max="{last}" value="{start}" style="flex:1;min-width:8em"
- aria-valuetext="{value}" oninput="
+ data-lm-suppress-shortcuts="true" aria-valuetext="{value}" oninput="
   const box = this.closest('.cv-slider'), k = +this.value;
   const value = box.dataset.values.split('|')[k];
   box.querySelectorAll('img').forEach((img, i) => img.style.display = i === k ? 'block' : 'none');
@@ -177,6 +188,7 @@ _SLIDER = """<div class="cv-slider" data-values="{values}" style="max-width:46re
   this.setAttribute('aria-valuetext', value);">
 <output style="min-width:3.5em;font-variant-numeric:tabular-nums">{value}</output>
 </label>
+<template><em>The slider moves once you run this cell.</em></template>
 {images}
 </div>"""
 

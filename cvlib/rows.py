@@ -1,21 +1,22 @@
-"""The data points that a GLM's integrand sees under a draw: one a sample, or all of them.
+"""The data points that a GLM's integrand sees under a draw: one a sample, a batch, or all of them.
 
 eta = x.z + offset is all that a GLM has of z. A function of eta has the slope c x and the curvature
-c x x^T, with c its derivatives in eta: `back` and `bend` make these from c.
+c x x^T, with c its derivatives in eta: `back` and `bend` make these from c, summed over the points
+of a sample and scaled so that they stand for all N.
 """
 
 import numpy as np
 
 
 class Rows:
-    """One data point a sample, standing for N: x (..., M, d), and so eta and c (..., M)."""
+    """One data point a sample: x (..., M, d), and so eta and c (..., M)."""
 
     def __init__(self, model, index):
         self.x, self.y, self.scale = model.X[index], model.y[index], float(model.N)
         self.offset = None if model.offset is None else model.offset[index]
 
     def dot(self, v):
-        """x.v, (..., M)."""
+        """x.v for v (..., M, d), as (..., M)."""
         return np.vecdot(self.x, v)
 
     def eta(self, draw, where):
@@ -36,7 +37,21 @@ class Rows:
 
     def bend(self, draw, c):
         """What w has of N c x x^T L, (..., M, D - d)."""
-        return draw.q.outer(self.back(c), self.x_factor(draw))
+        return (self.scale * c)[..., None] * self.x_outer(draw)
+
+    def fill(self, draw, d1, d2, out, add):
+        """N [d1 x, d2 x x^T L] into out (..., M, D), or added to it."""
+        mu, factor = (out[..., block] for block in draw.q.blocks)
+        if add:
+            mu += self.back(d1)
+            factor += self.bend(draw, d2)
+        else:
+            mu[...] = self.back(d1)
+            np.multiply((self.scale * d2)[..., None], self.x_outer(draw), out=factor)
+
+    def x_outer(self, draw):
+        """What w has of x x^T L, (..., M, D - d)."""
+        return draw.once(("x x^T L", self), lambda d: d.q.outer(self.x, self.x_factor(d)))
 
     def x_factor(self, draw):
         """L^T x, (..., M, d)."""
@@ -51,34 +66,59 @@ class Rows:
         return np.vecdot(u, u)
 
 
-class WholeRows(Rows):
-    """All N data points for every sample: x (N, d), and so eta and c (..., M, N)."""
+class Batch(Rows):
+    """B data points a sample: x (..., M or 1, B, d), and so eta and c (..., M, B).
 
-    def __init__(self, model):
-        self.x, self.y, self.offset = model.X, model.y, model.offset
+    With 1 in place of M all samples share the batch, and sums over it are matrix products.
+    """
+
+    def __init__(self, model, index):
+        super().__init__(model, index)
+        self.scale /= self.x.shape[-2]
+
+    @property
+    def shared(self):
+        return self.x.shape[-3] == 1
 
     def dot(self, v):
-        return v @ self.x.T
+        if self.shared:
+            return v @ np.swapaxes(self.x[..., 0, :, :], -1, -2)
+        return np.matvec(self.x, v)
 
     def total(self, c):
-        return c.sum(-1)
+        return self.scale * c.sum(-1)
 
     def back(self, c):
-        return c @ self.x
+        total = c @ self.x[..., 0, :, :] if self.shared else np.vecmat(c, self.x)
+        return total if self.scale == 1 else self.scale * total
 
     def bend(self, draw, c):
-        return draw.q.gram(c, self.x, draw.factor)
+        return draw.q.gram(c if self.scale == 1 else self.scale * c, self.x, draw.factor)
+
+    def fill(self, draw, d1, d2, out, add):
+        mu, factor = (out[..., block] for block in draw.q.blocks)
+        if not add:
+            out[...] = 0.0
+        mu += self.back(d1)
+        factor += self.bend(draw, d2)
 
     def x_factor(self, draw):
-        x = np.broadcast_to(self.x, (*draw.w.shape[:-1], *self.x.shape))
-        return draw.q.times_t(draw.factor, x)  # (..., N, d)
+        """L^T x, (..., M or 1, B, d)."""
+        runs, (M, B, d) = draw.w.shape[:-1], self.x.shape[-3:]
+        x = np.broadcast_to(self.x, (*runs, M, B, d)).reshape(*runs, M * B, d)
+        return draw.q.times_t(draw.factor, x).reshape(*runs, M, B, d)
 
-    def _variance(self, draw):
-        return super()._variance(draw)[..., None, :]  # (..., 1, N)
+
+class AllRows(Batch):
+    """The whole data set as one batch that all samples share: x (1, N, d)."""
+
+    def __init__(self, model):
+        self.x, self.y, self.offset, self.scale = model.X[None], model.y, model.offset, 1.0
 
 
 def rows(draw, whole):
     """The data that an integrand sees under a draw, made once a draw."""
     if whole or draw.index is None:
-        return draw.once("all rows", lambda draw: WholeRows(draw.model))
-    return draw.once("rows", lambda draw: Rows(draw.model, draw.index))
+        return draw.once("all rows", lambda draw: AllRows(draw.model))
+    kind = Batch if draw.batched else Rows
+    return draw.once("rows", lambda draw: kind(draw.model, draw.index))

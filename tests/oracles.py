@@ -18,6 +18,8 @@ from scipy.special import gammaln
 FAMILIES = ("Gaussian", "DiagonalGaussian")
 PRIOR_SD = 1.3
 NOISE_SD = 0.8
+STALE, OLD = "taylor_z(data, at='snapshot')", 0.3  # about older weights, mu = OLD everywhere
+SLOPE = "taylor_x_slope(data)"  # the one atom that is not a function: its mean depends on the word
 
 
 # Problems ---------------------------------------------------------------------------------------
@@ -153,20 +155,36 @@ def jaakkola_jordan(p, mu, L):
     return rows
 
 
-def expand_in_x(p):
-    """Each data point's log-likelihood, expanded in its x about the mean of its class."""
+def _path_to_centre(p, z):
+    """eta of every data point, with x on its way from its class's mean (t = 0) to itself (1)."""
     same = p.y[:, None] == p.y[None, :] if p.name == "logistic" else np.ones((p.N, p.N), bool)
     centre = (same @ p.X) / same.sum(1)[:, None]
+    return lambda t: anp.sum((centre + t[..., None] * (p.X - centre)) * z[..., None, :], -1)
+
+
+def expand_in_x(p):
+    """Each data point's log-likelihood, expanded in its x about the mean of its class."""
 
     def rows(z):
-        on_path = lambda t: p.phi(
-            anp.sum((centre + t[..., None] * (p.X - centre)) * z[..., None, :], -1), p.y
-        )
+        eta = _path_to_centre(p, z)
+        on_path = lambda t: p.phi(eta(t), p.y)
         t = np.zeros((*z.shape[:-1], p.N))
         first = elementwise_grad(on_path)
         return on_path(t) + first(t) + 0.5 * elementwise_grad(first)(t)
 
     return rows
+
+
+def expand_slope_in_x(p):
+    """Each data point's slope phi' x, with phi' expanded likewise to first order: (..., N, d)."""
+
+    def field(z):
+        eta = _path_to_centre(p, z)
+        on_path = lambda t: elementwise_grad(p.phi)(eta(t), p.y)
+        t = np.zeros((*z.shape[:-1], p.N))
+        return (on_path(t) + elementwise_grad(on_path)(t))[..., None] * p.X
+
+    return field
 
 
 def integrand(p, family, atom, w):
@@ -187,10 +205,14 @@ def integrand(p, family, atom, w):
         return times_N(p.rows)
     if atom == "taylor_z(data)":
         return times_N(second_order(p.rows, mu))
+    if atom == STALE:
+        return times_N(second_order(p.rows, np.full(p.d, OLD)))
     if atom == "bound(data)":
         return times_N(jaakkola_jordan(p, mu, L))
     if atom == "taylor_x(data)":
         return times_N(expand_in_x(p))
+    if atom == SLOPE:  # no function: a field of slopes, (..., d) -> (..., N, d)
+        return times_N(expand_slope_in_x(p))
     raise KeyError(atom)
 
 
@@ -217,15 +239,26 @@ def _expectation(p, family, atom, w):
     return mean
 
 
+def _pulled(p, family, method, w):
+    """As a function of w: E[u(Z).T_w(eps)] for the field of slopes u, Z = T_w(eps) held fixed."""
+    points, weight = trapezoid(p.d)
+    move = lambda w: transform(method, family, p.d, np.ones((len(points), 1)) * w, points)
+    u = integrand(p, family, SLOPE, w)(move(w))  # (K, N, d)
+    return lambda w: anp.dot(weight, anp.sum(u * move(w)[:, None, :], -1))
+
+
 @cache
-def _exact_gradient(name, d, N, family, atom, w):
-    w = np.array(w)
-    return jacobian(_expectation(problem(name, d, N), family, atom, w))(w)
+def _exact_gradient(name, d, N, family, atom, method, w):
+    w, p = np.array(w), problem(name, d, N)
+    if atom == SLOPE:
+        return jacobian(_pulled(p, family, method, w))(w)
+    return jacobian(_expectation(p, family, atom, w))(w)
 
 
-def exact_gradient(p, family, atom, w):
-    """grad_w E_q[f_i] for every data point i, (N, D); computed once."""
-    return _exact_gradient(p.name, p.d, p.N, family, atom, tuple(w))
+def exact_gradient(p, family, atom, w, method=None):
+    """grad_w E_q[f_i] for every data point i, (N, D); computed once. SLOPE needs the method."""
+    method = method if atom == SLOPE else None
+    return _exact_gradient(p.name, p.d, p.N, family, atom, method, tuple(w))
 
 
 def exact_value(p, family, atom, w):
@@ -272,24 +305,108 @@ _kept = {}  # samples' gradients: they know nothing of the package, so mutants s
 
 
 def sample_gradient(method, p, family, atom, w, eps, index=None):
-    """SF, RP1 or RP2 of one atom at w (D,), for eps (M, d) and data points (M,) or all: (M, D)."""
+    """One atom by one word at w (D,), for eps (M, d) and data points (M,) or all: (M, D)."""
     drawn = None if index is None else index.tobytes()
     key = method, p.name, p.N, family, atom, w.tobytes(), eps.tobytes(), eps.shape, drawn
     if key not in _kept:
-        _kept[key] = _sample_gradient(method, p, family, atom, w, eps, index)
+        _kept[key] = _SAMPLES[method](p, family, atom, w, eps, index)
     return _kept[key]
 
 
-def _sample_gradient(method, p, family, atom, w, eps, index):
+def _of_sample(f, M, index):
+    """What each sample sees of the rows of f, (M, d) -> (M,): its data point, or their mean."""
+    chosen = lambda each: anp.mean(each, -1) if index is None else each[np.arange(M), index]
+    return lambda z: chosen(f(z))
+
+
+def _tiled(w, M):
+    """A copy of w a sample: one gradient holds all samples' gradients."""
+    return np.tile(w, (M, 1))
+
+
+def _score_function(p, family, atom, w, eps, index):
+    value = _of_sample(integrand(p, family, atom, w), len(eps), index)
+    z = transform("RP1", family, p.d, w, eps)
+    score = grad(lambda W: anp.sum(log_density(family, p.d, W, z)))(_tiled(w, len(eps)))
+    return value(z)[:, None] * score
+
+
+def _through_w(kind):
+    """Autograd through the transform."""
+
+    def gradient(p, family, atom, w, eps, index):
+        M, f = len(eps), integrand(p, family, atom, w)
+        move = lambda W: transform(kind, family, p.d, W, eps)
+        if atom == SLOPE:  # nothing to differentiate: pull u(Z), held fixed, through the transform
+            u = f(move(_tiled(w, M)))  # (M, N, d)
+            u = u.mean(1) if index is None else u[np.arange(M), index]
+            return grad(lambda W: anp.sum(u * move(W)))(_tiled(w, M))
+        value = _of_sample(f, M, index)
+        return grad(lambda W: anp.sum(value(move(W))))(_tiled(w, M))
+
+    return gradient
+
+
+def _price(p, family, atom, w, eps, index):
+    """[grad f, what w has of grad^2 f L] at the sample, the Hessian row by row."""
+    value = _of_sample(integrand(p, family, atom, w), len(eps), index)
+    z = transform("RP1", family, p.d, w, eps)
+    slope = grad(lambda z: anp.sum(value(z)))
+    rows = [grad(lambda z: anp.sum(slope(z)[:, k] + 0 * z[:, k]))(z) for k in range(p.d)]
+    HL = np.stack(rows, -2) @ unpack(family, p.d, w)[1]  # (M, d, d)
+    return np.concatenate([slope(z), np.einsum("kab,mab->mk", basis(family, p.d), HL)], -1)
+
+
+def _of_data_point(p, family, atom, w, i):
+    """Row i of f, as a function of z (..., d)."""
     f = integrand(p, family, atom, w)
-    M = len(eps)
-    tiled = np.tile(w, (M, 1))  # a copy of w a sample: one gradient holds all samples' gradients
+    return lambda z: f(z)[..., i]
 
-    def value(z):
-        each = f(z)
-        return anp.mean(each, -1) if index is None else each[np.arange(M), index]
 
-    if method == "SF":
-        z = transform("RP1", family, p.d, w, eps)
-        return value(z)[:, None] * grad(lambda W: anp.sum(log_density(family, p.d, W, z)))(tiled)
-    return grad(lambda W: anp.sum(value(transform(method, family, p.d, W, eps))))(tiled)
+def _seen(each, M, index):
+    """From one gradient a data point and sample, (N, M, D), to what the samples see."""
+    return each.mean(0) if index is None else each[index, np.arange(M)]
+
+
+def _rao_blackwell(p, family, atom, w, eps, index):
+    """RP1 averaged over the noise orthogonal to L^T x, which a function of x.z does not see.
+
+    RP1 is linear in that noise, whose law is symmetric: the noise drawn and its mirror image give
+    the conditional mean exactly. For all data each data point is averaged given its own eta.
+    """
+    L, M = unpack(family, p.d, w)[1], len(eps)
+    found = []
+    for i in range(p.N):
+        u = L.T @ p.X[i]
+        along = np.outer(eps @ u, u) / (u @ u)
+        f = _of_data_point(p, family, atom, w, i)
+        path = lambda W, e: anp.sum(f(transform("RP1", family, p.d, W, e)))
+        both = [grad(path)(_tiled(w, M), along + s * (eps - along)) for s in (1, -1)]
+        found.append(np.mean(both, 0))
+    return _seen(np.stack(found), M, index)
+
+
+def _quadrature(p, family, atom, w, eps, index):
+    """grad_w E psi(eta), eta ~ N(x.mu, |L^T x|^2): autograd through a sum over a line of etas."""
+    points, weight = trapezoid(1)
+    found = []
+    for i in range(p.N):
+        x, f = p.X[i], _of_data_point(p, family, atom, w, i)
+
+        def mean(w):
+            mu, L = unpack(family, p.d, w)
+            eta = anp.dot(x, mu) + anp.sqrt(anp.sum(anp.dot(L.T, x) ** 2)) * points  # (K, 1)
+            return anp.dot(weight, f(eta * x / (x @ x)))  # any z with x.z = eta
+
+        found.append(np.tile(grad(mean)(w), (len(eps), 1)))
+    return _seen(np.stack(found), len(eps), index)
+
+
+_SAMPLES = {
+    "SF": _score_function,
+    "RP1": _through_w("RP1"),
+    "RP2": _through_w("RP2"),
+    "RB": _rao_blackwell,
+    "PR": _price,
+    "QD": _quadrature,
+}

@@ -1,10 +1,12 @@
 """The defining properties of the core, each a function of the package under test.
 
-The tests run them on cvlib; test_mutants.py runs the same functions on copies with a bug in them.
+The tests run them on cvlib; harness.py runs the same functions on copies with a bug in them.
 """
 
+import importlib
 import itertools
 import warnings
+from functools import cache
 from types import SimpleNamespace
 
 import autograd.numpy as anp
@@ -13,10 +15,10 @@ import oracles
 from autograd import grad
 from numpy.testing import assert_allclose
 from oracles import FAMILIES, PROBLEMS
-from scipy import stats
+from scipy import integrate, stats
 
-METHODS = ("SF", "RP1", "RP2", "CF")
-APPROXIMATIONS = (None, "taylor_z", "bound", "taylor_x")
+METHODS = ("SF", "RP1", "RP2", "RB", "PR", "QD", "CF")
+APPROXIMATIONS = (None, "taylor_z", "bound", "taylor_x", "taylor_x_slope")
 TERMS = {  # what a reader can write with the three terms, and `one`
     "data": {"data": 1},
     "prior": {"prior": 1},
@@ -43,16 +45,36 @@ def closed(p, atom):
         "data": p.name in ("poisson", "linear"),
         "prior": p.name != "curved",
         "taylor_x(data)": False,
+        oracles.SLOPE: False,
     }.get(atom, True)
+
+
+def of_eta(p, atom):
+    """Does the integrand see of z only x.z?"""
+    return p.glm and atom in ("data", "taylor_z(data)", "bound(data)")
+
+
+def written(p, method, parts):
+    """May this word be written for this combination of atoms?"""
+    legal = {
+        "SF": lambda a: a != oracles.SLOPE,  # it has no value
+        "RB": lambda a: of_eta(p, a),
+        "QD": lambda a: of_eta(p, a),
+        "PR": lambda a: a not in ("taylor_x(data)", oracles.SLOPE),  # no curvature
+        "CF": lambda a: closed(p, a),
+    }.get(method, lambda a: True)
+    return all(legal(a) for a in parts)
 
 
 def approximate(p, approximation, parts):
     """What an approximation makes of a combination of atoms; None where it may not be written."""
     if approximation is None:
         return parts
+    in_x = lambda a: a == "data" and p.glm, lambda a: False
     legal, keeps = {
         "taylor_z": (lambda a: True, lambda a: quadratic(p, a)),
-        "taylor_x": (lambda a: a == "data" and p.glm, lambda a: False),
+        "taylor_x": in_x,
+        "taylor_x_slope": in_x,
         "bound": (
             lambda a: p.name == "logistic" if a == "data" else quadratic(p, a),
             lambda a: a != "data",
@@ -78,8 +100,8 @@ def every_line(cv, p, model, q):
         f = getattr(cv, approximation)(f) if approximation else f
         f = f.over_all_data() if whole else f
         for method in METHODS:
-            if method == "CF" and not all(closed(p, atom) for atom in changed):
-                illegal.append((f"CF of {f!r}", cv.CF, f))
+            if not written(p, method, changed):
+                illegal.append((f"{method} of {f!r}", getattr(cv, method), f))
                 continue
             line = getattr(cv, method)(f)
             legal.setdefault(repr(line), (line, method, changed, whole))
@@ -109,9 +131,9 @@ def grid_draw(cv, p, model, q, w, subsampled, nodes=22):
     return cv.draw(model, q, w, eps=eps, index=index), weight
 
 
-def exact_means(p, family, parts, w, whole):
+def exact_means(p, family, method, parts, w, whole):
     """The right mean for every data point that may be drawn, (N, D)."""
-    total = sum(c * oracles.exact_gradient(p, family, atom, w) for atom, c in parts.items())
+    total = sum(c * oracles.exact_gradient(p, family, atom, w, method) for atom, c in parts.items())
     return total.mean(0, keepdims=True) if whole else total
 
 
@@ -123,11 +145,11 @@ def check_exact_means(cv, name, family, subsampled):
     p, model, q, w, lines = setting(cv, name, family)
     draw, weight = grid_draw(cv, p, model, q, w, subsampled)
     table = cv.evaluate([line for line, *_ in lines.values()], draw)  # (2, lines, nodes [N], D)
-    for k, (text, (_, _, parts, whole)) in enumerate(lines.items()):
+    for k, (text, (_, method, parts, whole)) in enumerate(lines.items()):
         for run in range(2):
             samples = table[run, k].reshape(len(weight), -1, q.D)  # (nodes, N or 1, D)
             mean = np.tensordot(weight, samples, 1)
-            right = exact_means(p, family, parts, w[run], whole or not subsampled)
+            right = exact_means(p, family, method, parts, w[run], whole or not subsampled)
             scale = 1 + np.abs(right).max()
             assert_allclose(
                 mean, np.broadcast_to(right, mean.shape), rtol=0, atol=1e-9 * scale, err_msg=text
@@ -138,27 +160,31 @@ def check_exact_means(cv, name, family, subsampled):
 def pairs(lines):
     """Every control variate that is the difference of two legal lines, {repr: line}."""
     found = {}
-    for (_, (a, *_)), (_, (b, *_)) in itertools.combinations(lines.items(), 2):
-        try:
-            difference = a - b
-        except ValueError:
-            continue
+    for (a, *_), (b, *_) in itertools.combinations(lines.values(), 2):
+        difference = a - b
         if difference.is_control_variate:
             found[repr(difference)] = difference
     return found
 
 
 def check_variates_have_mean_zero(cv, name, family, subsampled):
-    """Every pair of legal lines that may be subtracted to a variate: mean exactly zero."""
+    """Every difference of two legal lines that is a variate: its mean is exactly zero.
+
+    Lines are linear in their parts: the means of the parts are integrated once, and every line must
+    be what its coefficients make of its parts, sample by sample.
+    """
     p, model, q, w, lines = setting(cv, name, family)
     variates = list(pairs(lines).values())
+    parts, A = cv.zoo.spanned(variates)
     draw, weight = grid_draw(cv, p, model, q, w, subsampled, nodes=18)
     per_sample = np.repeat(weight, p.N) / p.N if subsampled else weight
-    for start in range(0, len(variates), 60):
-        table = cv.evaluate(variates[start : start + 60], draw)
-        means = np.einsum("m,rlmd->lrd", per_sample, table)
-        for c, mean in zip(variates[start : start + 60], means):
-            assert_allclose(mean, 0, atol=1e-8 * (1 + np.abs(w).max()) * p.N, err_msg=repr(c))
+    means = np.einsum("m,rnmd->rnd", per_sample, cv.evaluate(parts, draw))
+    worst = np.abs(A @ means).max((0, 2))
+    for c in np.flatnonzero(worst > 1e-8 * (1 + np.abs(w).max()) * p.N):
+        raise AssertionError(f"{variates[c]!r} has the mean {worst[c]:.2e}")
+    one = cv.draw(model, q, w[0], M=2, rng=np.random.default_rng(0), subsample=subsampled)
+    combined = np.tensordot(A, cv.evaluate(parts, one), 1)
+    assert_allclose(cv.evaluate(variates, one), combined, rtol=1e-9, atol=1e-9)
     return len(variates)
 
 
@@ -197,7 +223,8 @@ def check_zoo(cv):
 
 
 def check_single_draws(cv, name, family, subsampled, d=3, M=4, N=5, seed=0):
-    """Sample by sample, SF, RP1 and RP2 of every line equal autograd straight through w."""
+    """Sample by sample: SF, RP1 and RP2 equal autograd straight through w, RB the conditional mean
+    of RP1, PR autograd's Hessian, QD a sum over a line of etas."""
     p, model, q, w, lines = setting(cv, name, family, d, N)
     rng = np.random.default_rng(seed)
     eps, index = rng.standard_normal((2, M, d)), rng.integers(p.N, size=(2, M))
@@ -223,6 +250,92 @@ def check_single_draws(cv, name, family, subsampled, d=3, M=4, N=5, seed=0):
             tolerance = 1e-9 * (1 + np.abs(right).max())
             assert_allclose(table[run, k], right, rtol=1e-8, atol=tolerance, err_msg=text)
     return len(chosen)
+
+
+def check_snapshots(cv, name="logistic", family="Gaussian", d=2, N=5, M=3):
+    """The data term expanded about older weights: samples and means, drawn data and all data."""
+    p = oracles.problem(name, d, N)
+    model, q = oracles.build(cv, p), getattr(cv.families, family)(d)
+    rng, w = np.random.default_rng(0), oracles.weights(family, d)
+    f = cv.taylor_z(cv.terms(model, q)[0], at="snapshot")
+    eps, index = rng.standard_normal((2, M, d)), rng.integers(N, size=(2, M))
+    old = cv.snapshot(model, np.full((2, d), oracles.OLD))
+    total = lambda z: p.rows(z).sum()
+    for got, right in zip(old[1:], (total(old.mu[0]), grad(total)(old.mu[0]))):
+        assert_allclose(got, np.broadcast_to(right, got.shape), rtol=1e-10)
+    for kind in ({"index": index}, {"subsample": False}):
+        draw = cv.draw(model, q, w, eps=eps, snapshot=old, **kind)
+        for g, whole in ((f, "subsample" in kind), (f.over_all_data(), True)):
+            for method, run in itertools.product(("SF", "RP1", "RP2", "PR"), range(2)):
+                drawn = None if whole else index[run]
+                right = oracles.sample_gradient(
+                    method, p, family, oracles.STALE, w[run], eps[run], drawn
+                )
+                got = getattr(cv, method)(g)(draw)[run]
+                tolerance = 1e-9 * (1 + np.abs(right).max())
+                assert_allclose(got, right, rtol=1e-8, atol=tolerance, err_msg=method)
+            for run in range(2):
+                right = oracles.exact_gradient(p, family, oracles.STALE, w[run])
+                right = right.mean(0) if whole else right[index[run]]
+                assert_allclose(cv.CF(g)(draw)[run] - right, 0, atol=1e-9 * (1 + abs(right).max()))
+
+
+def check_conditional_mean(cv, family="Gaussian", d=3, N=4):
+    """RB of a drawn data point is RP1 integrated over all noise that leaves its eta as it is."""
+    points, weight = np.polynomial.hermite_e.hermegauss(2)  # RP1 is linear in that noise
+    for name in ("logistic", "poisson"):
+        p = oracles.problem(name, d, N)
+        model, q = oracles.build(cv, p), getattr(cv.families, family)(d)
+        data = cv.terms(model, q)[0]
+        eps = np.random.default_rng(0).standard_normal((N, d))
+        for w in oracles.weights(family, d):
+            given = cv.RB(data)(cv.draw(model, q, w, eps=eps, index=np.arange(N)))
+            for i in range(N):
+                u = oracles.unpack(family, d, w)[1].T @ p.X[i]
+                U = np.linalg.svd(u[None])[2]  # first row along u, the others orthogonal to it
+                rest = np.stack(np.meshgrid(*[points] * (d - 1)), -1).reshape(-1, d - 1) @ U[1:]
+                probability = np.prod(np.meshgrid(*[weight / weight.sum()] * (d - 1)), 0).ravel()
+                here = (eps[i] @ U[0]) * U[0] + rest
+                draw = cv.draw(model, q, w, eps=here, index=np.full(len(here), i))
+                assert_allclose(given[i], probability @ cv.RP1(data)(draw), rtol=1e-9, atol=1e-9)
+
+
+def check_origin(cv):
+    """A data point at x = 0: eta does not move, its variance is 0, and nothing is divided by it."""
+    p = oracles.problem("logistic", 2, 4)
+    X = p.X * np.array([1.0, 0.0, 1.0, 1.0])[:, None]
+    model = cv.models.logistic_regression(X, p.y)
+    for family in FAMILIES:
+        q = getattr(cv.families, family)(2)
+        data = cv.terms(model, q)[0]
+        lines = [word(data) for word in (cv.RB, cv.PR, cv.QD)] + [cv.CF(cv.bound(data))]
+        eps = np.random.default_rng(0).standard_normal((4, 2))
+        draw = cv.draw(model, q, q.start(), eps=eps, index=np.arange(4))
+        table = cv.evaluate(lines, draw, check=False)
+        assert np.all(table[:, 1] == 0) and np.all(np.abs(table[:, [0, 2, 3]]).max(-1) > 0)
+        whole = cv.draw(model, q, q.start(), eps=eps, subsample=False)
+        assert np.isfinite(cv.evaluate(lines, whole, check=False)).all()
+
+
+def check_ladder(cv):
+    """Of a drawn data point: RB has no more noise than RP1, QD no more than PR, coordinate by
+    coordinate, at quadrature nodes. On all data QD has none."""
+    for name, family in itertools.product(("logistic", "poisson", "linear"), FAMILIES):
+        p, model, q, w, _ = setting(cv, name, family)
+        data = cv.terms(model, q)[0]
+        words = (cv.RP1, cv.RB, cv.PR, cv.QD)
+        for subsampled in (True, False):
+            draw, weight = grid_draw(cv, p, model, q, w, subsampled)
+            share = np.repeat(weight, p.N) / p.N if subsampled else weight
+            G = cv.evaluate([word(data) for word in words], draw)  # (2, 4, M, D)
+            mean = np.einsum("m,rlmd->rld", share, G)
+            noise = np.einsum("m,rlmd->rld", share, (G - mean[:, :, None]) ** 2)
+            RP1, RB, PR, QD = np.swapaxes(noise, 0, 1)
+            assert np.all(QD <= PR + 1e-9) and np.all(PR.sum(-1) < RP1.sum(-1))
+            if subsampled:
+                assert np.all(RB <= RP1 + 1e-9) and np.all(RB.sum(-1) < 0.9 * RP1.sum(-1))
+            else:
+                assert np.all(QD < 1e-15 * (1 + mean[:, 3] ** 2))
 
 
 def check_closed_form_of_prior_and_entropy(cv):
@@ -307,6 +420,8 @@ def check_batched_equals_looped(cv, name="logistic", family="Gaussian", d=2, M=3
     w = q.start((2, 3)) + 0.3 * rng.standard_normal((2, 3, q.D))
     eps, index = rng.standard_normal((2, 3, M, d)), rng.integers(N, size=(2, 3, M))
     together = [line for line, *_ in lines.values()]
+    # the nodes of a quadrature are chosen for all runs together: it agrees to its own tolerance
+    close = np.array([1e-11 if method != "QD" else 3e-9 * N for _, method, *_ in lines.values()])
     for kind in ({"index": index}, {"subsample": False}):
         table = cv.evaluate(together, cv.draw(model, q, w, eps=eps, **kind))
         assert table.shape == (2, 3, len(together), M, q.D)
@@ -314,14 +429,47 @@ def check_batched_equals_looped(cv, name="logistic", family="Gaussian", d=2, M=3
             one = {k: v[a, b] if k == "index" else v for k, v in kind.items()}
             draw = cv.draw(model, q, w[a, b], eps=eps[a, b], **one)
             looped = cv.evaluate(together, draw)
-            scale = 1 + np.abs(looped).max((-1, -2), keepdims=True)
-            assert np.abs((table[a, b] - looped) / scale).max() < 1e-11
+            scale = 1 + np.abs(looped).max((-1, -2))
+            assert np.all(np.abs(table[a, b] - looped).max((-1, -2)) < close * scale)
         fresh = lambda: cv.draw(model, q, w, eps=eps, **kind)  # nothing shared between lines
         for k, line in enumerate(together):
             alone = line(fresh())
             assert alone.shape == (2, 3, M, q.D)
             scale = 1 + np.abs(alone).max()
             assert np.abs(table[:, :, k] - alone).max() < 1e-11 * scale, repr(line)
+    return len(together)
+
+
+def check_batches(cv, name="logistic", family="Gaussian", d=2, M=3, N=5, B=2, seed=0):
+    """A batch of B data points gives the mean of what its points give, one after the other.
+
+    A batch for each sample, one for all of them, all data as a batch; two runs.
+    """
+    p = oracles.problem(name, d, N)
+    model, q = oracles.build(cv, p), getattr(cv.families, family)(d)
+    lines = every_line(cv, p, model, q)[0]
+    together = [line for line, *_ in lines.values()]
+    close = np.array([1e-11 if method != "QD" else 3e-9 * N for _, method, *_ in lines.values()])
+    rng = np.random.default_rng(seed)
+    w, eps = oracles.weights(family, d), rng.standard_normal((2, M, d))
+    each = rng.integers(N, size=(2, M, B))
+    shared = rng.integers(N, size=(2, B))
+    everyone = np.tile(np.arange(N), (2, 1))
+    for index, kind in (
+        (each, {"index": each, "batch": B, "each": True}),
+        (shared[:, None], {"index": shared, "batch": B}),
+        (everyone[:, None], {"index": everyone, "batch": N}),
+        (everyone[:, None], {"subsample": False}),
+    ):
+        table = cv.evaluate(together, cv.draw(model, q, w, eps=eps, **kind))
+        right = 0
+        for b in range(index.shape[-1]):
+            i = np.broadcast_to(index[..., b], (2, M))
+            right = right + cv.evaluate(together, cv.draw(model, q, w, eps=eps, index=i))
+        right = right / index.shape[-1]
+        error = np.abs(table - right).max((0, 2, 3)) / (1 + np.abs(right).max((0, 2, 3)))
+        worst = np.argmax(error / close)
+        assert error[worst] < close[worst], f"{together[worst]!r}: {error[worst]:.1e}"
     return len(together)
 
 
@@ -353,12 +501,47 @@ def check_arithmetic(cv):
     close((a - b)(draw), A - B)
     close((2 * a + b / 4)(draw), 2 * A + B / 4)
     close((-a)(draw), -A)
+    close((b - a)(draw), B - A)
+    close((cv.SF(data) + cv.CF(prior) + b + a)(draw), (a + b + cv.CF(prior) + cv.SF(data))(draw))
     close((a - a + b)(draw), B)
     assert not (a - a).parts and np.all((a - a)(draw) == 0)
     close(cv.RP1(data + prior)(draw), A + cv.RP1(prior)(draw))
     close(cv.SF(2 * data - prior)(draw), 2 * cv.SF(data)(draw) - cv.SF(prior)(draw))
     combined = cv.RP1(data) + cv.RP1(prior) - cv.CF(variational)
     close(combined(draw), A + cv.RP1(prior)(draw) - cv.CF(variational)(draw))
+
+
+def check_judged(cv):
+    """A line is a variate if its coefficients cancel term by term, to rounding and no further."""
+    p, model, q, w, _ = setting(cv, "logistic", "Gaussian")
+    data, prior, variational = cv.terms(model, q)
+    s, third = cv.taylor_x_slope(data), cv.RP1(data) / 3
+    for line in [
+        cv.RP1(data) - cv.RP2(data.over_all_data()),
+        third - cv.RP1(data) + third + third + cv.SF(prior) - cv.PR(prior),
+        0.1 * cv.RP1(data) + 0.2 * cv.QD(data) - 0.3 * cv.RB(data),
+        5 * cv.SF(cv.one) + cv.RP1(s) - cv.RP1(s.over_all_data()),
+    ]:
+        assert line.is_control_variate, repr(line)
+        cv.estimators.check_variate(line)
+    h = cv.RP1(data) + cv.RP1(prior) - cv.CF(variational)
+    cv.estimators.check_gradient(h - cv.RP1(data) + third + third + third)
+    for line in [
+        cv.RP1(data) - (1 + 1e-9) * cv.RP2(data),
+        1e-13 * cv.RP1(data) + cv.RP1(prior) - cv.PR(prior),
+        (1 - 1e-13) * cv.RP1(data) - cv.RB(data),
+        cv.RP1(s) - cv.RP2(s),
+        cv.RP1(data) - cv.RP1(cv.taylor_z(data)),
+        cv.RP1(data) + cv.RP2(data),
+    ]:
+        assert not line.is_control_variate, repr(line)
+        for judge, wrong in ((cv.estimators.check_variate, line),
+                             (cv.estimators.check_gradient, h + line)):  # fmt: skip
+            try:
+                judge(wrong)
+            except ValueError:
+                continue
+            raise AssertionError(f"{wrong!r} is not refused")
 
 
 def check_draws(cv, runs=4000, M=3):
@@ -383,6 +566,13 @@ def check_draws(cv, runs=4000, M=3):
             assert abs((a * b).mean()) < 7 / np.sqrt(runs), "two entries of a draw are correlated"
         neighbour = np.roll(a, 1)
         assert abs((a * neighbour).mean()) < 7 / np.sqrt(runs), "two runs are correlated"
+    for kind, shape in (({"batch": 2}, (1, 2)), ({"batch": 2, "each": True}, (M, 2))):
+        batch = cv.draw(model, q, q.start((runs,)), M=M, rng=np.random.default_rng(2), **kind)
+        assert batch.index.shape == (runs, *shape)
+        apart = (batch.index.reshape(runs, -1) - 2) / np.sqrt(2)  # (runs, M B or B)
+        product = apart.T @ apart / runs - np.eye(apart.shape[1])
+        assert np.abs(product).max() < 7 * np.sqrt(2 / runs), "points of a batch are correlated"
+        assert np.abs(apart.mean(0)).max() < 7 / np.sqrt(runs), "batches are not uniform"
     again = cv.draw(model, q, q.start((runs,)), M=M, rng=np.random.default_rng(1))
     assert np.array_equal(again.eps, draw.eps) and np.array_equal(again.index, draw.index)
     mu, L = oracles.unpack("Gaussian", 2, oracles.weights("Gaussian", 2)[0])
@@ -398,8 +588,8 @@ def monte_carlo(cv, name, family, subsampled, M=20_000, seed=0):
     draw = cv.draw(model, q, w, M=M, rng=rng, subsample=subsampled)
     table = cv.evaluate([line for line, *_ in lines.values()], draw)[0]
     worst = 0.0
-    for samples, (_, _, parts, whole) in zip(table, lines.values()):
-        right = exact_means(p, family, parts, w[0], whole or not subsampled).mean(0)
+    for samples, (_, method, parts, whole) in zip(table, lines.values()):
+        right = exact_means(p, family, method, parts, w[0], whole or not subsampled).mean(0)
         error = samples.std(0, ddof=1) / np.sqrt(M)
         rounding = 1e-9 * (1 + np.abs(right).max())
         worst = max(worst, (np.abs(samples.mean(0) - right) / (error + rounding)).max())
@@ -448,6 +638,54 @@ def check_expected(cv):
             got = np.ravel(lik.expected(np.array([m]), np.array([v]), np.array([y])))
             right = oracles.adaptive_moments(name, m, v, y)
             assert_allclose(got, right, rtol=1e-7, atol=1e-9, err_msg=name)
+
+
+def adaptive_mean(g, m, sd, *kinks):
+    """E g(eta) for eta ~ N(m, sd^2) by scipy's adaptive quadrature, to about 14 digits."""
+    reach = 12.0
+    points = sorted({0.0, *(np.clip((k - m) / sd, -reach, reach) for k in kinks)})
+    edges = [-reach, *points, reach]  # pieces that end where g bends
+    each = lambda x: g(m + sd * x) * np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", integrate.IntegrationWarning)  # asked for every digit
+        return sum(
+            integrate.quad(each, a, b, epsabs=1e-15, epsrel=1e-14, limit=400)[0]
+            for a, b in itertools.pairwise(edges)
+            if a < b
+        )
+
+
+def check_quadrature(cv, tolerance=1e-9):
+    """E phi' and E phi'' of the logistic likelihood against adaptive quadrature, also far out.
+
+    The tolerance is relative to the size of phi' and phi'' for |Im eta| <= 0.8 pi.
+    """
+    slopes = importlib.import_module(f"{cv.__name__}.quadrature").slopes
+    size = np.array([1 / np.sin(0.8 * np.pi), 1 / (4 * np.cos(0.4 * np.pi) ** 2)])
+    m = np.array([-20.0, -3.0, -0.4, 0.0, 1.0, 6.0, 20.0])
+    widths = np.array([0.01, 0.1, 0.6, 1.0, 3.0, 10.0, 30.0, 60.0])[:, None]
+    right = np.array([[logistic_means(a, sd) for a in m] for sd in widths[:, 0]])
+    right = np.moveaxis(right, -1, 0)  # (2, widths, means)
+    worst = 0.0
+    for label in (1.0, -1.0):  # phi(eta, -1) = phi(-eta, 1)
+        together = slopes(cv.models.LOGISTIC, label * m, widths**2, np.full(7, label), tolerance)
+        for k, sd in enumerate(widths[:, 0]):
+            v = np.full(7, sd**2)
+            alone = slopes(cv.models.LOGISTIC, label * m, v, np.full(7, label), tolerance)
+            for got in (np.array(alone), np.array(together)[:, k]):
+                sign = np.array([label, 1.0])[:, None]
+                error = np.abs(sign * got - right[:, k]).max(-1) / size
+                worst = max(worst, error.max())
+                assert np.all(error <= tolerance + 3e-15), f"sd = {sd}: errors {error}"
+    return worst
+
+
+@cache
+def logistic_means(m, sd):
+    """E phi', E phi'' for y = 1."""
+    slope = lambda t: 1 / (1 + np.exp(min(t, 700)))
+    curve = lambda t: -1 / (2 * np.cosh(np.clip(t, -700, 700) / 2)) ** 2
+    return [adaptive_mean(g, m, sd, -30.0, -8.0, 0.0, 8.0, 30.0) for g in (slope, curve)]
 
 
 def check_bound(cv):
@@ -515,11 +753,16 @@ PROPERTIES = {
     "hand-written derivatives": check_hand_written_derivatives,
     "closed forms of expectations": check_expected,
     "bound below and touching": check_bound,
+    "quadrature in eta": check_quadrature,
     "class moments": check_class_moments,
     "arithmetic of lines": check_arithmetic,
+    "lines are judged": check_judged,
     "draws": check_draws,
     "closed forms, d = 1 to 8": check_closed_form_of_prior_and_entropy,
     "the named variates": check_zoo,
+    "RB is a conditional mean": each(check_conditional_mean, *((f,) for f in FAMILIES)),
+    "each rung has less noise": check_ladder,
+    "a data point at the origin": check_origin,
     "mean over the data": each(
         check_data_average, *itertools.product(("logistic", "poisson", "curved"), FAMILIES)
     ),
@@ -529,6 +772,12 @@ PROPERTIES = {
     "exact references": check_exact_references,
     "batched = looped = alone": each(
         check_batched_equals_looped, ("logistic",), ("curved", "DiagonalGaussian")
+    ),
+    "batches of data": each(
+        check_batches, *itertools.product(("logistic", "poisson", "curved"), FAMILIES)
+    ),
+    "expansions about older weights": each(
+        check_snapshots, *itertools.product(("logistic", "poisson", "curved"), FAMILIES)
     ),
     "badly conditioned L": check_badly_conditioned,
     "exact means": each(check_exact_means, *CONFIGURATIONS),

@@ -6,19 +6,12 @@ import jupytext
 import nbformat
 import notebooks  # tools/notebooks.py
 import pytest
-import yaml
 from jupyter_client.kernelspec import get_kernel_spec
 from jupytext.config import load_jupytext_config
 
 BOOK = notebooks.BOOK
 CHAPTERS = notebooks.chapters()
 stem = lambda path: path.stem
-
-
-def toc_files():
-    """Every file the table of contents names, with its suffix if it has one."""
-    toc = yaml.safe_load((BOOK.parent / "_toc.yml").read_text("utf-8"))
-    return [toc["root"]] + [c["file"] for part in toc["parts"] for c in part["chapters"]]
 
 
 @pytest.mark.parametrize("md", CHAPTERS, ids=stem)
@@ -57,7 +50,7 @@ def test_every_notebook_comes_from_a_text():
 
 
 def test_the_table_of_contents_names_every_page_and_no_other():
-    named = {f.removeprefix("book/") for f in toc_files()}
+    named = {f.removeprefix("book/") for f in notebooks.pages_of_toc()}
     chapters = {p.stem for p in CHAPTERS}
     plain = {p.stem for p in BOOK.glob("*.md")} - chapters
     assert named == {f"{c}.ipynb" for c in chapters} | plain

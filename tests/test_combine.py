@@ -1,6 +1,6 @@
 """`cvlib.combine` against least squares, minimisers, enumeration and brute force.
 
-Each check is a function of the module, so that test_combine_mutants.py can run it on broken copies.
+Each check is a function of the module, so that it can be run on copies with a bug (harness.py).
 """
 
 import itertools
@@ -465,6 +465,18 @@ BAD = {
     "not second moments": (
         lambda h, C: combine.best_weights([[1.0, 2.0], [2.0, 1.0]], [1.0, 1.0]),
         "negative eigenvalue",
+    ),
+    "blocks with a gap": (
+        lambda h, C: combine.by_block(h, C, (slice(0, 1), slice(2, 4))),
+        r"blocks must cut 0\.\.4 into consecutive slices",
+    ),
+    "blocks that overlap": (
+        lambda h, C: combine.by_block(h, C, (slice(0, 3), slice(2, 4))),
+        "into consecutive slices",
+    ),
+    "blocks of another D": (
+        lambda h, C: combine.by_block(h, C, (slice(0, 3),)),
+        "into consecutive slices",
     ),
     "too many folds": (lambda h, C: combine.ridge_weights(h, C, folds=7), "samples, 6; got 7"),
 }

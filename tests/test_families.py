@@ -1,14 +1,20 @@
-"""The Gaussian families against scipy's densities and dense matrices."""
+"""What every family must say; moments and samples; the Gaussian families against dense matrices."""
 
+import inspect
+import itertools
 import pickle
+import re
+from pathlib import Path
 
 import numpy as np
 import oracles
+import properties
 import pytest
 from numpy.testing import assert_allclose
-from scipy import linalg, stats
+from scipy import linalg, special, stats
 
 import cvlib as cv
+from cvlib.families import Family, Route, Unconstrained
 
 families = pytest.mark.parametrize("family", oracles.FAMILIES)
 
@@ -64,11 +70,6 @@ def test_blocks_of_runs_change_nothing(monkeypatch, runs, cached, kept):
     assert_allclose(line(draw), np.reshape(alone, (*runs, 4, q.D)), rtol=1e-12)
 
 
-def test_a_family_can_be_sent_to_another_process():
-    q = cv.families.Gaussian(3)
-    assert repr(pickle.loads(pickle.dumps(q))) == repr(q)
-
-
 @families
 def test_entropy_gradient(family):
     q, w, *_ = both(family, 4)
@@ -114,3 +115,267 @@ def test_a_negative_diagonal_is_a_factor_of_the_same_covariance(family):
     assert_allclose(q.entropy(w), q.entropy(turned))
     model = oracles.build(cv, oracles.problem("logistic"))
     assert_allclose(cv.exact.elbo(model, q, w), cv.exact.elbo(model, q, turned))
+
+
+# What a family must say -------------------------------------------------------------------------
+
+
+def families_of(cv):
+    """One of each, of the package or of a copy of it."""
+    f = cv.families
+    return [
+        f.Gaussian(3), f.DiagonalGaussian(3), f.Gamma(3), f.Beta(3), f.Bernoulli(3),
+        f.Categorical(2, 3),
+    ]  # fmt: skip
+
+
+EVERY = families_of(cv)
+every = pytest.mark.parametrize("q", EVERY, ids=repr)
+
+
+def required(cls):
+    """Everything that a family with these bases must say, {name: why}."""
+    tables = ("required", "required_for_quadratics") if cls.quadratics else ("required",)
+    return {
+        name: why
+        for base, table in itertools.product(cls.__mro__, tables)
+        for name, why in vars(base).get(table, {}).items()
+    }
+
+
+def complaint(name, bases, namespace):
+    """What is said when this class is defined, or nothing."""
+    try:
+        type(name, bases, namespace)
+    except TypeError as error:
+        return str(error)
+    return ""
+
+
+def check_incomplete_families(cv):
+    """Each family without any one of the things it must say, or of those its routes go through."""
+    for cls in map(type, families_of(cv)):
+        through = {}
+        for space, table in cls.routes.items():
+            for word, route in table.items():
+                for name in filter(None, route):
+                    through.setdefault(name, f"the route of {word} in {space} goes through it")
+        assert {"z1", "score", "noise", "log_q", "moments"} <= set(required(cls))
+        assert {"z1", "score"} <= set(through)
+        for name, why in {**through, **required(cls)}.items():
+            said = complaint("Half", (cls,), {"routes": cls.routes, name: None})
+            assert said.startswith("the family Half is incomplete. It lacks ")
+            assert f"{name} ({why})" in said
+        assert not complaint("Whole", (cls,), {"routes": cls.routes})
+
+
+def test_an_incomplete_family_fails_when_it_is_defined():
+    check_incomplete_families(cv)
+
+
+@every
+def test_nothing_else_is_needed(q):
+    """What the rest of the package asks of this family, beside what its bases bring, is listed."""
+    cls, package = type(q), Path(cv.__file__).parent
+    through = {name for table in cls.routes.values() for route in table.values() for name in route}
+    source = "".join(inspect.getsource(base) for base in cls.__mro__[1:-1])
+    source += "".join(path.read_text("utf-8") for path in package.glob("*.py"))
+    own = {name for name in vars(cls) if not any(hasattr(b, name) for b in cls.__mro__[1:])}
+    asked = {name for name in own if re.search(rf"\b(self|q)\.{name}\b", source)}
+    assert {"log_density", "cross"} <= asked or q.gaussian
+    assert asked - {"routes"} <= {*required(cls), *through}
+
+
+def test_what_is_missing_is_named_with_its_reason():
+    said = complaint("Empty", (Family,), {"routes": {"z": {"SF": Route("z1", score="score")}}})
+    for name, why in (Family.required | Family.required_for_quadratics).items():
+        assert (f"{name} ({why})" in said) == (name != "check")  # the base has that one
+    routes = {"z": {"SF": Route("z1", score="score"), "RP1": Route("z1", pull="pull_it")}}
+    said = complaint("NoPull", (cv.families.Gamma,), {"routes": routes})
+    assert said.endswith("lacks pull_it (the route of RP1 in z goes through it)")
+    said = complaint("NoCross", (cv.families.Beta,), {"routes": {"z": {}}, "cross": None})
+    assert said.endswith("It lacks cross (E_{q_w} log q_v, (...))")
+    assert not complaint("Base", (Unconstrained,), {})  # no routes: not a family yet
+
+
+class Shifted(Unconstrained):
+    """z = w + logistic noise, D = d: a family of one's own, as short as it can be."""
+
+    routes = {"z": {"SF": Route("z1", score="score"), "RP1": Route("z1", pull="pull1")}}
+
+    def __init__(self, dim):
+        super().__init__(dim)
+        self.D = self.dim
+
+    def pack(self, w):
+        return np.asarray(w, float)
+
+    unpack = pack
+
+    def moments(self, w):
+        return w, np.full_like(w, np.pi / np.sqrt(3))
+
+    def moments_grad(self, w):
+        return np.ones_like(w)[..., None, :], np.zeros_like(w)[..., None, :]
+
+    def noise(self, rng, w, M):
+        return rng.logistic(size=(*w.shape[:-1], M, self.dim))
+
+    def log_density(self, w, z):
+        return (w - z - 2 * np.logaddexp(0, w - z)).sum(-1)
+
+    def cross(self, w, v):
+        raise NotImplementedError
+
+    cross_grad = cross
+
+    def z1(self, draw):
+        return draw.mu[..., None, :] + draw.eps
+
+    def score(self, draw):
+        return np.tanh(draw.eps / 2)
+
+    def pull1(self, draw, u, out, add=False):
+        out[...] = out + u if add else u
+
+
+def test_a_family_of_one_s_own_takes_part():
+    """Words are those of its routes; means by quadrature in the logistic noise."""
+    q = Shifted(1)
+    assert q.methods == ("SF", "RP1", "CF")
+    model = cv.models.logistic_regression(np.array([[0.7], [-1.2]]), np.array([1.0, -1.0]))
+    data, prior, variational = cv.terms(model, q)
+    u, p = np.polynomial.legendre.leggauss(400)
+    noise = 60 * u**3  # dense in the middle
+    p = p * 180 * u**2 * stats.logistic.pdf(noise)
+    w = np.array([0.4])
+    draw = cv.draw(model, q, w, eps=noise[:, None], subsample=False)
+    phi = lambda z: sum(-np.logaddexp(0, -y * x * z) for (x,), y in zip(model.X, model.y))
+    mean = lambda w: p @ phi(w + noise)
+    slope = (mean(w + 1e-5) - mean(w - 1e-5)) / 2e-5
+    for line in (cv.SF(data), cv.RP1(data)):
+        assert_allclose(p @ line(draw), [slope], rtol=1e-7)
+    c = cv.CF(cv.taylor_z(data)) - cv.RP1(cv.taylor_z(data))
+    assert_allclose(p @ c(draw), 0, atol=1e-7)
+    with pytest.raises(ValueError, match="RP2.data. is not possible for Shifted.1."):
+        cv.RP2(data)
+    with pytest.raises(ValueError, match="PR.data. is not possible for Shifted.1.: .*Gaussian"):
+        cv.PR(data)
+    assert q.sample(w, 7, np.random.default_rng(0)).shape == (7, 1)
+
+
+# Moments, samples, equality ---------------------------------------------------------------------
+
+
+def moments_by_hand(q, w):
+    """Mean and standard deviation of every coordinate, from scipy's laws."""
+    name, d = type(q).__name__, q.dim
+    if q.gaussian:
+        mu, L = oracles.unpack(name, d, w)
+        return mu, np.sqrt(np.einsum("...ij,...ij->...i", L, L))
+    if name == "Categorical":
+        p = special.softmax(w.reshape(*w.shape[:-1], q.count, q.classes), -1).reshape(w.shape)
+        return p, stats.bernoulli(p).std()
+    if name == "Bernoulli":
+        return special.expit(w), stats.bernoulli(special.expit(w)).std()
+    a, b = np.exp(w[..., :d]), np.exp(w[..., d:])
+    if name == "Gamma":
+        return stats.loggamma(a).mean() - np.log(b), stats.loggamma(a).std()
+    return (
+        stats.loggamma(a).mean() - stats.loggamma(b).mean(),  # logit x = log gamma - log gamma
+        np.sqrt(stats.loggamma(a).var() + stats.loggamma(b).var()),
+    )
+
+
+def check_moments_and_samples(cv, n=40_000):
+    """Closed forms, and samples within 6 standard errors: a false alarm in 1e7 suites."""
+    for q in families_of(cv):
+        rng = np.random.default_rng(0)
+        w = q.start((2,)) + 0.4 * rng.uniform(-1, 1, (2, q.D))
+        if q.gaussian:
+            w[1, q.diag[0]] *= -1
+        mean, sd = moments_by_hand(q, w)
+        assert_allclose(q.mean(w), mean, rtol=1e-10)
+        assert_allclose(q.sd(w), sd, rtol=1e-10)
+        assert_allclose(q.sd(w[1]), sd[1], rtol=1e-10)
+        z = q.sample(w, n, rng)
+        assert z.shape == (2, n, q.dim) and q.sample(w[0], 5, rng).shape == (5, q.dim)
+        away = z - mean[:, None]
+        for values, right in ((z, mean), (away**2, sd**2)):
+            error = values.std(1) / np.sqrt(n)
+            assert np.all(np.abs(values.mean(1) - right) < 6 * error + 1e-12), repr(q)
+        if q.gaussian:
+            L = oracles.unpack(type(q).__name__, q.dim, w)[1]
+            right = L @ np.swapaxes(L, -1, -2)
+            error = np.sqrt((sd[:, :, None] * sd[:, None]) ** 2 + right**2) / np.sqrt(n)
+            assert np.all(np.abs(np.einsum("rni,rnj->rij", away, away) / n - right) < 6 * error)
+
+
+def check_samples_are_those_of_a_draw(cv):
+    """The same generator gives the same z."""
+    for q in families_of(cv):
+        model = cv.models.logistic_regression(np.eye(q.dim)[:2], np.array([1.0, -1.0]))
+        w = q.start((2,)) + 0.1
+        draw = cv.draw(model, q, w, M=4, rng=np.random.default_rng(3), subsample=False)
+        assert np.array_equal(draw.z, q.sample(w, 4, np.random.default_rng(3)))
+
+
+def check_equality(cv):
+    """Families are equal by kind and sizes."""
+    f = cv.families
+    each = families_of(cv)
+    others = [f.Gaussian(2), f.Categorical(3, 2), f.Categorical(1, 6)]
+    for a, b in itertools.combinations(each + others, 2):
+        assert a != b
+    assert f.Gaussian(3) == f.Gaussian(3.0) and type("Mine", (f.Gaussian,), {})(3) != f.Gaussian(3)
+    assert len({*each, *families_of(cv)}) == len(each)
+
+
+def test_mean_sd_and_samples():
+    check_moments_and_samples(cv)
+
+
+def test_samples_are_those_of_a_draw():
+    check_samples_are_those_of_a_draw(cv)
+
+
+def test_families_are_equal_by_kind_and_sizes():
+    check_equality(cv)
+
+
+@every
+def test_bad_weights_are_named(q):
+    for method in (q.mean, q.sd, lambda w: q.sample(w, 2, np.random.default_rng(0))):
+        with pytest.raises(ValueError, match="w must be"):
+            method(np.zeros(q.D + 1))
+
+
+@every
+def test_a_family_can_be_sent_to_another_process(q):
+    copy = pickle.loads(pickle.dumps(q))
+    assert repr(copy) == repr(q) and copy == q and hash(copy) == hash(q)
+    rng = np.random.default_rng
+    w = q.start() + 0.1
+    assert np.array_equal(copy.sample(w, 3, rng(0)), q.sample(w, 3, rng(0)))
+    assert eval(repr(q), vars(cv.families)) == q
+
+
+def test_lines_of_equal_families_are_of_one_family():
+    p, model, q, w, _ = properties.setting(cv, "logistic", "Gaussian")
+    again = cv.families.Gaussian(q.dim)
+    data, again_data = cv.terms(model, q)[0], cv.terms(model, again)[0]
+    assert not (cv.RP1(data) - cv.RP1(again_data)).parts
+    draw = cv.draw(model, again, w, M=2, rng=np.random.default_rng(0))
+    assert_allclose(cv.PR(data)(draw), cv.PR(again_data)(draw), rtol=1e-14)
+
+
+@pytest.mark.parametrize("size", [0, -1, 2.5, np.nan, np.inf, "3", None])
+def test_a_size_must_be_a_whole_number(size):
+    for make in (cv.families.Gaussian, cv.families.Bernoulli, cv.families.Gamma):
+        with pytest.raises(ValueError, match=f"{make.__name__} needs a whole number of dimensions"):
+            make(size)
+    with pytest.raises(ValueError, match="Categorical needs a whole number of values, at least 2"):
+        cv.families.Categorical(2, size)
+
+
+CHECKS = {name[6:]: f for name, f in list(globals().items()) if name.startswith("check_")}

@@ -3,13 +3,18 @@
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import jupytext
+import lab  # tools/lab.py
 import nbformat
 import notebooks  # tools/notebooks.py
 import pytest
+from jupytext.config import load_jupytext_config
 
 ROOT = notebooks.ROOT
 CHAPTER = """---
@@ -113,12 +118,48 @@ def test_a_missing_notebook_is_a_problem(copy):
     assert "missing" in notebooks.problem(copy / "book/08-tiny.md")
 
 
-def test_a_cell_that_was_never_executed_is_a_problem(copy):
+ERROR = {"output_type": "error", "ename": "NameError", "evalue": "no x", "traceback": []}
+
+
+@pytest.mark.parametrize(
+    "change, sentence",
+    [
+        ({"execution_count": None, "outputs": []}, "not run from top to bottom"),
+        ({"execution_count": 7}, "not run from top to bottom, see the cell that begins '40 + 2'"),
+        ({"outputs": [nbformat.from_dict(ERROR)]}, "holds an error: NameError: no x"),
+    ],
+    ids=["never", "again", "error"],
+)
+def test_a_cell_that_was_not_run_once_and_well_is_a_problem(copy, change, sentence):
     path = copy / "book/08-tiny.ipynb"
     nb = nbformat.read(path, as_version=4)
-    nb.cells[-1].update(execution_count=None, outputs=[])
+    nb.cells[-1].update(change)
     nbformat.write(nb, path)
-    assert "never executed: 40 + 2" in notebooks.problem(copy / "book/08-tiny.md")
+    assert sentence in notebooks.problem(copy / "book/08-tiny.md")
+
+
+def test_an_edit_saved_by_lab_without_a_run_is_out_of_step(copy):
+    """Lab writes both files, and keeps the cell's old output and id."""
+    edit(copy / "book/08-tiny.md", "40 + 2", "40 + 3")
+    edit(copy / "book/08-tiny.ipynb", "40 + 2", "40 + 3")
+    assert "out of step" in notebooks.problem(copy / "book/08-tiny.md")
+
+
+def test_what_lab_adds_to_a_notebook_is_no_problem_and_not_in_the_text(copy):
+    md, path = copy / "book/08-tiny.md", copy / "book/08-tiny.ipynb"
+    nb = nbformat.read(path, as_version=4)
+    nb.metadata["language_info"] = {"name": "python", "version": "3.11"}
+    nb.metadata["widgets"] = {"state": {}}
+    for cell in nb.cells:
+        cell.metadata |= {
+            "trusted": True, "collapsed": True, "scrolled": True, "editable": True,
+            "jp-MarkdownHeadingCollapsed": True, "jupyter": {"source_hidden": True},
+            "execution": {"iopub.status.idle": "2026"}, "slideshow": {"slide_type": ""},
+        }  # fmt: skip
+    nbformat.write(nb, path)
+    assert notebooks.problem(md) is None
+    config = load_jupytext_config(str(md))
+    assert jupytext.writes(nb, "md:myst", config=config) == CHAPTER
 
 
 # The text as Jupyter Lab saves it ---------------------------------------------------------------
@@ -179,6 +220,88 @@ def test_a_failing_chapter_leaves_its_notebook_alone(copy):
     assert (copy / "book/08-tiny.ipynb").read_bytes() == before
 
 
+def test_a_failure_is_remembered_until_an_execution_succeeds(copy):
+    """The text may be as it was: cvlib can be at fault."""
+    md, package = copy / "book/08-tiny.md", copy / "cvlib/__init__.py"
+    package.write_text("raise ImportError('no such luck')")
+    run = notebooks_py(copy, "--all")
+    assert run.returncode == 1
+    assert "08-tiny: FAILED, .ipynb left as it was" in run.stdout
+    assert notebooks.problem(md) == (
+        "the last execution of 08-tiny.md failed (ImportError: no such luck)"
+    )
+    package.write_text("")
+    assert notebooks_py(copy).stdout.splitlines()[0] == "08-tiny: executing"
+    assert notebooks.problem(md) is None
+
+
+def notebooks_py(root, *options):
+    command = [sys.executable, "tools/notebooks.py", *options]
+    return subprocess.run(command, cwd=root, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    "old, new, words",
+    [
+        ("ipython3\n40", "ipython3\n---\nname: a: b\n---\n40", ["at line", "need quotes"]),
+        ("ipython3\n40", "ipython3\n:tags: [x\n40", ["at line", "expected ',' or ']'"]),
+        ("ipython3\n40", "ipython3\n:tag: [x]\n40", ["'tag' in the header", "mystnb and tags"]),
+        ("kernelspec:\n", "kernelspec: {\n", ["line 8"]),
+    ],
+    ids=["colon", "bracket", "unknown", "front"],
+)
+def test_a_text_that_cannot_be_read_is_named(copy, old, new, words):
+    edit(copy / "book/08-tiny.md", old, new)
+    with pytest.raises(notebooks.BadText) as error:
+        notebooks.problem(copy / "book/08-tiny.md")
+    assert str(error.value).startswith("08-tiny.md")
+    for word in words:
+        assert word in str(error.value)
+
+
+def test_a_text_that_cannot_be_read_is_reported_in_few_lines(copy):
+    edit(copy / "book/08-tiny.md", "ipython3\n40", "ipython3\n:tags: [x\n40")
+    run = notebooks_py(copy)
+    assert run.returncode == 1
+    assert run.stderr.startswith("08-tiny.md cannot be read")
+    assert len(run.stderr.splitlines()) < 10
+
+
+def test_ctrl_c_ends_the_kernels_with_one_line(copy):
+    edit(copy / "book/08-tiny.md", "40 + 2", "import os, time\n\nPID\ntime.sleep(600)")
+    edit(copy / "book/08-tiny.md", "PID", "open('pid', 'w').write(str(os.getpid()))")
+    command = [sys.executable, "tools/notebooks.py"]
+    run = subprocess.Popen(
+        command, cwd=copy, text=True, start_new_session=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    pid = copy / "book/pid"
+    until(lambda: pid.exists() and pid.read_text(), "the cell did not start")
+    os.killpg(run.pid, signal.SIGINT)
+    said, _ = run.communicate(timeout=60)
+    assert run.returncode == 130
+    assert (
+        said == "08-tiny: executing\n\nStopped; a chapter that was not yet executed is as it was\n"
+    )
+    until(lambda: not is_running(int(pid.read_text())), "the kernel goes on")
+
+
+def until(condition, complaint):
+    for _ in range(600):
+        if condition():
+            return
+        time.sleep(0.1)
+    pytest.fail(complaint)
+
+
+def is_running(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 # pytest --nbval, alone, from inside a folder ----------------------------------------------------
 
 
@@ -236,10 +359,11 @@ def test_a_broken_reference_fails_the_build(copy):
 # make says what to do ---------------------------------------------------------------------------
 
 
-def make(root, python):
-    return subprocess.run(
-        ["make", "book", f"PYTHON={python}"], cwd=root, capture_output=True, text=True
-    )
+needs_make = pytest.mark.skipif(not shutil.which("make"), reason="no make on this machine")
+
+
+def make(root, *words):
+    return subprocess.run(["make", *words], cwd=root, capture_output=True, text=True)
 
 
 @pytest.mark.parametrize(
@@ -255,12 +379,57 @@ def make(root, python):
     ],
     ids=["old", "no-venv", "failed-install"],
 )
-@pytest.mark.skipif(not shutil.which("make"), reason="no make on this machine")
+@needs_make
 def test_make_names_the_remedy(copy, script, sentence):
     python = copy / "python"
     python.write_text(f"#!/bin/sh\n{script}\n")
     python.chmod(0o755)
-    run = make(copy, python)
+    run = make(copy, "book", f"PYTHON={python}")
     assert run.returncode != 0
     assert sentence in run.stdout
     assert not (copy / ".venv/.ready").exists()
+
+
+def leave_out_of_contents(root):
+    (root / "book/09-new.md").write_text(CHAPTER.replace("tiny", "new"))
+    shutil.copy(root / "book/08-tiny.ipynb", root / "book/09-new.ipynb")
+    edit(root / "book/09-new.ipynb", "tiny", "new")
+
+
+@pytest.mark.parametrize(
+    "spoil, sentence",
+    [
+        (
+            lambda root: edit(root / "book/08-tiny.md", "40 + 2", "40 + 3"),
+            "08-tiny.md and 08-tiny.ipynb are out of step: run make notebooks",
+        ),
+        (
+            lambda root: (root / "book/08-tiny.failed").write_text("NameError: x"),
+            "the last execution of 08-tiny.md failed (NameError: x): run make notebooks",
+        ),
+        (
+            leave_out_of_contents,
+            "09-new.md is in no part of _toc.yml: add the line - file: book/09-new.ipynb",
+        ),
+        (
+            lambda root: edit(root / "book/08-tiny.md", "ipython3\n40", "ipython3\n:tags: [\n40"),
+            "08-tiny.md cannot be read",
+        ),
+    ],
+    ids=["out-of-step", "failed", "not-in-contents", "bad-header"],
+)
+@needs_make
+def test_make_book_stops_before_a_page_that_would_be_false(copy, spoil, sentence):
+    (copy / ".venv").symlink_to(sys.prefix)
+    spoil(copy)
+    run = make(copy, "--old-file=.venv/.ready", "book")
+    assert run.returncode != 0
+    assert sentence in run.stderr
+    assert "The book was not built" in run.stdout
+    assert not (copy / "_build").exists()
+
+
+def test_lab_as_root_says_what_to_do(monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    with pytest.raises(SystemExit, match="make lab ARGS=--allow-root"):
+        lab.main(["--no-browser"])

@@ -4,6 +4,7 @@ import autograd.numpy as anp
 import numpy as np
 import oracles
 import properties
+import properties_models
 import pytest
 from numpy.testing import assert_allclose
 from scipy import stats
@@ -25,6 +26,63 @@ def test_bound_of_the_logistic_likelihood():
 
 def test_moments_of_each_class():
     properties.check_class_moments(cv)
+
+
+def test_a_normal_prior_with_vectors():
+    properties_models.check_prior(cv)
+
+
+def test_offset_and_prior_of_a_glm():
+    properties_models.check_offset_and_prior(cv)
+
+
+def test_models_and_families_pickle():
+    properties_models.check_pickle(cv)
+
+
+def test_the_shapes_of_whole_data_and_of_runs_are_tried():
+    properties_models.check_row_contract(cv)
+
+
+def test_the_end_of_a_support_is_refused():
+    properties_models.check_support(cv)
+
+
+def test_slopes_that_autograd_gets_wrong_are_refused():
+    properties_models.check_slopes(cv)
+
+
+def test_fields_of_a_likelihood_that_contradict_phi_are_refused():
+    properties_models.check_likelihood_fields(cv)
+
+
+def test_a_difference_with_a_small_bias_is_no_control_variate():
+    properties_models.check_small_bias(cv)
+
+
+def test_a_normal_prior_is_not_changed_from_outside():
+    prior = cv.models.GaussianPrior([1.0, 2.0], 0.5)
+    assert repr(prior) == "GaussianPrior(sd=<2 numbers>, mean=0.5)"
+    with pytest.raises(ValueError, match="read-only"):
+        prior.sd[0] = 3.0
+    assert {prior: "known"}[cv.models.GaussianPrior(np.array([1, 2]), 0.5)] == "known"
+    assert cv.models.GaussianPrior([1.0]) != cv.models.GaussianPrior(1.0)  # one is for d = 1
+
+
+def test_ready_checks_of_labels():
+    y = np.array([0.0, 1.0, -1.0, 2.5])
+    assert cv.models.anything(y) is None
+    assert cv.models.signs(y[1:3]) is None and "-1 or +1" in cv.models.signs(y)
+    assert cv.models.counts(y[:2]) is None and "[-1.0, 2.5]" in cv.models.counts(y)
+    assert cv.models.Likelihood("own", lambda t, y: -((y - t) ** 2)).accepts(y) is None
+
+
+@pytest.mark.filterwarnings("error")
+def test_derivatives_of_a_polynomial_do_not_warn():
+    """The third of a square is 0, and does not depend on eta."""
+    square = cv.models.Likelihood("square", lambda t, y: -((y - t) ** 2))
+    d1, d2, d3 = square.derivatives(np.array([1.0, 3.0]), 2.0, 3)
+    assert_allclose([d1, d2, d3], [[2.0, -2.0], [-2.0, -2.0], [0.0, 0.0]])
 
 
 def test_log_likelihoods_are_log_densities():

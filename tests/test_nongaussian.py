@@ -1,8 +1,8 @@
 """Gamma, beta, Bernoulli and categorical families and GR, against scipy, quadrature, enumeration.
 
 Means are not sampled where they can be integrated: `draw` takes noise, so a draw of quadrature
-nodes gives the exact mean of any estimator, without an error bar. The checks take the package as an
-argument, so that test_nongaussian_mutants.py can hand them copies with a bug.
+nodes gives the exact mean of any estimator, without an error bar. The checks take the package, so
+that they can be run on copies with a bug (tests/harness.py).
 """
 
 from itertools import product

@@ -1,11 +1,22 @@
 """The loop against the conjugate posterior, which it must find, and against its own promises."""
 
+import dataclasses
+import pickle
+import warnings
+
 import autograd.numpy as anp
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
+from properties_optimize import PROPERTIES, run
 
 import cvlib as cv
-from cvlib import CF, RP1
+from cvlib import CF, RP1, rules
+
+
+@pytest.mark.parametrize("name", PROPERTIES)
+def test_property(name):
+    PROPERTIES[name](cv)
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +114,9 @@ def test_a_diverging_run_is_marked_and_harms_no_other():
     zoo = cv.zoo.paper(model, q)
     w = q.start((2,))
     w[1, 0] = 1e3
-    run = cv.optimize.sgd(model, q, zoo.h, zoo.S7, lr=0.01, steps=30, M=2, rng=rng, w=w, runs=(2,))
+    settings = dict(lr=0.01, steps=30, M=2, rng=rng, w=w, runs=(2,))
+    with pytest.warns(cv.optimize.Diverged, match="1 of 2 runs diverged, the first at step 2"):
+        run = cv.optimize.sgd(model, q, zoo.h, zoo.S7, **settings)
     assert run.diverged[0] == -1 and run.diverged[1] > 0
     assert np.isfinite(run.w).all() and np.isfinite(run.path).all()
     stopped = run.path[run.diverged[1] - 1 :, 1]
@@ -119,7 +132,8 @@ def test_a_diverging_run_of_any_family_is_marked():
     model = cv.models.Model(lik, q.prior(np.ones(1), np.ones(1)), y, 1)
     data, prior, variational = cv.terms(model, q)
     h = cv.GR(data) + CF(prior) - CF(variational)
-    path = cv.optimize.sgd(model, q, h, lr=20.0, steps=60, M=2, runs=(8,), rng=rng)
+    with pytest.warns(cv.optimize.Diverged, match="runs diverged"):
+        path = cv.optimize.sgd(model, q, h, lr=20.0, steps=60, M=2, runs=(8,), rng=rng)
     assert (path.diverged > 0).any() and (np.abs(path.w) <= q.far).all()
 
 
@@ -145,27 +159,231 @@ def test_recorded_steps(logistic):
     np.testing.assert_array_equal(run.path[-1], run.w)
 
 
+def test_the_noise_free_path_diverges_with_a_word(conjugate):
+    """A rate far beyond 2 / the largest curvature; before, w overflowed."""
+    model, q, _, _ = conjugate
+    with pytest.warns(
+        cv.optimize.Diverged, match=r"1 of 1 runs .* step \d+: .* smaller lr, or a st"
+    ):
+        path = cv.optimize.noise_free(model, q, lr=1e4, steps=50)
+    assert path.diverged > 0 and np.isfinite(path.w).all()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        cv.optimize.noise_free(model, q, lr=0.1, steps=5)
+
+
+def test_a_run_that_had_diverged_before_is_not_news():
+    rates = np.array([0.3, 1e9, 0.3])
+    with pytest.warns(cv.optimize.Diverged):
+        first = run(cv, steps=3, lr=rates)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rest = run(cv, steps=5, lr=rates, state=first.state)
+    assert rest.diverged.tolist() == [-1, 1, -1]
+
+
+# Doors ------------------------------------------------------------------------------------------
+
+
+def test_what_a_hook_renews_is_resumed_from_its_notes():
+    """Weights renewed every three steps from a snapshot of w, as an expansion would be."""
+
+    def at(w):
+        return rules.fixed(-np.tanh(np.abs(w).sum(-1, keepdims=True)))
+
+    def renew(state, plan):
+        state = state._replace(notes={"snapshot": state.w})
+        return state, dataclasses.replace(plan, weights=at(state.w))
+
+    options = dict(cvs="c7", hooks={3: renew})
+    unbroken = run(cv, steps=10, weights=rules.none(), **options)
+    first = run(cv, steps=5, weights=rules.none(), **options)
+    old = first.state.notes["snapshot"]
+    assert_array_equal(old, first.path[3])
+    rest = run(cv, steps=10, weights=at(old), state=first.state, **options)
+    assert_array_equal(rest.w, unbroken.w)
+    assert_array_equal(rest.state.notes["snapshot"], unbroken.path[9])
+
+
+def test_a_hook_can_save_and_sees_the_gradients_of_its_step(tmp_path, logistic):
+    model, q, zoo = logistic
+    file, seen = tmp_path / "here", []
+
+    def look(state, plan):
+        seen.append(state.G[..., 0, :, :].mean(-2))
+        state.save(file)
+
+    path = run(cv, "", steps=6, rule=rules.plain(), hooks={2: look})
+    for mean, t in zip(seen, (2, 4, 6)):
+        moved = path.path[t] - path.path[t - 1]
+        np.testing.assert_allclose(moved, 0.3 * mean / model.N, rtol=1e-9, atol=1e-14)
+    state = cv.optimize.load(file)
+    assert state.t == 6 and path.state.G is None
+    assert_array_equal(state.w, path.w)
+
+
+def test_notes_are_saved(tmp_path, logistic):
+    model, q, zoo = logistic
+    state = run(cv, steps=2).state._replace(notes={"a note": np.arange(3), "n": 2.5})
+    state.save(tmp_path / "state")
+    found = cv.optimize.load(tmp_path / "state").notes
+    assert found["n"] == 2.5 and found["a note"].tolist() == [0, 1, 2]
+    plan = cv.optimize.NoiseFree(model, q, lr=0.1)
+    cv.optimize.init(plan).save(tmp_path / "exact")
+    assert cv.optimize.load(tmp_path / "exact").rng is None
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path):
+    file = tmp_path / "state"
+    state = run(cv, steps=2).state
+    state.save(file)
+    before = file.read_bytes()
+    with pytest.raises(ValueError, match="allow_pickle"):
+        state._replace(notes={"not an array": object()}).save(file)
+    assert file.read_bytes() == before and [p.name for p in tmp_path.iterdir()] == ["state"]
+
+
+@pytest.mark.parametrize("harm", ["cut", "digit", "text", "format", "other"])
+def test_a_broken_file_is_refused(tmp_path, harm, monkeypatch):
+    file = tmp_path / "state"
+    state = run(cv, steps=2).state
+    if harm == "format":
+        monkeypatch.setattr(cv.optimize, "FORMAT", "cvlib state 0")
+    state.save(file)
+    monkeypatch.undo()
+    content = file.read_bytes()
+    if harm == "cut":
+        file.write_bytes(content[: len(content) // 2])
+    if harm == "digit":
+        middle = content.index(state.w.tobytes()) + 5
+        file.write_bytes(content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :])
+    if harm == "text":
+        file.write_text("weights")
+    if harm == "other":
+        with open(file, "wb") as out:
+            np.savez(out, w=state.w)
+    with pytest.raises(ValueError, match="holds no state that was saved whole"):
+        cv.optimize.load(file)
+    with pytest.raises(FileNotFoundError):
+        cv.optimize.load(tmp_path / "nowhere")
+
+
+def test_an_interrupt_can_cross_processes():
+    path = run(cv, steps=2)
+    stop = pickle.loads(pickle.dumps(cv.optimize.Interrupted(path)))
+    assert isinstance(stop, KeyboardInterrupt) and stop.path.state.t == 2
+
+
+def test_rules_are_values():
+    assert rules.momentum() == rules.momentum(0.9) != rules.momentum(0.5)
+    assert repr(rules.blocks()) == "blocks(v0=0.001, gamma=0.02)"
+    assert pickle.loads(pickle.dumps(rules.adam())) == rules.adam()
+
+
+def test_a_long_record_is_thinned(monkeypatch):
+    monkeypatch.setattr(cv.optimize, "RECORD", 2000)  # bytes; w of three runs has 120
+    path = run(cv, steps=31)
+    assert path.path.nbytes <= 2000 and path.steps.tolist() == [*range(0, 31, 3), 31]
+
+
+# Refusals ---------------------------------------------------------------------------------------
+
+REFUSED = {
+    "no control variate: it estimates": dict(cvs=lambda z: [z.h]),
+    "v0=-1: it must be zero or positive": dict(v0=-1),
+    "v0='1e-3' is no number": dict(v0="1e-3"),
+    "v0=nan: it must be zero": dict(v0=np.nan),
+    r"gamma=1: it must lie in \[0, 1\)": dict(gamma=1),
+    "lr=-1: it must be positive": dict(lr=-1),
+    "lr=0: it must be positive": dict(lr=0),
+    "lr=nan": dict(lr=np.nan),
+    "lr=inf": dict(lr=np.inf),
+    "lr='0.1' is no number: write for example lr=0.1": dict(lr="0.1"),
+    "lr=None is no number": dict(lr=None),
+    r"lr has shape \(3,\), the runs have \(\): give one a run": dict(lr=np.full(3, 0.1)),
+    r"lr has shape \(3,\), the runs have \(2,\)": dict(lr=np.full(3, 0.1), runs=(2,)),
+    r"lr\(1\)=-0.1: it must be zero or positive": dict(lr=lambda t: -0.1 * t),
+    r"lr\(1\)=None is no number": dict(lr=lambda t: None),
+    "steps=0: it must be at least one": dict(steps=0),
+    "steps=100.0 must be a whole number: write 100": dict(steps=1e2),
+    "steps='9' must be a whole number": dict(steps="9"),
+    "every=0: it must be": dict(every=0),
+    "every=2.5 must be a whole number": dict(every=2.5),
+    "M=2.5 must be a whole number": dict(M=2.5),
+    "M=0: it must be at least one": dict(M=0),
+    r"momentum=1: it must lie in \[0, 1\)": dict(momentum=1),
+    "momentum=-3": dict(momentum=-3),
+    r"momentum=\[0.5, 0.9\]: one number": dict(momentum=[0.5, 0.9]),
+    "w must be": dict(w=np.ones(3)),
+    "rng=7: give a generator.*default_rng\\(7\\)": dict(rng=7),
+    "rng=None: give a generator": dict(rng=None),
+    "must be a list: write \\[CF": dict(cvs=lambda z: z.c7),
+    "must be a list: write \\[\\]": dict(cvs=lambda z: None),
+    "must be a list: write for example .*zoo.S7": dict(cvs=lambda z: z),
+    r"must be a list: write list\(cvs.values\(\)\)": dict(cvs=lambda z: {"c7": z.c7}),
+    "'c7' is no estimator": dict(cvs=lambda z: ["c7"]),
+    "no ascent rule such as rules.adam": dict(rule="adam"),
+    "no weight rule such as rules.bayes": dict(weights=rules.momentum()),
+    "momentum=0.5 is for rules.momentum": dict(momentum=0.5, rule=rules.plain()),
+    "v0 and gamma belong to the weight rule": dict(v0=1.0, weights=rules.blocks()),
+    "average=0: it must be": dict(average=0),
+    "average=9: the run ends before, at step 5": dict(average=9),
+    "write for example {50: function}": dict(hooks=print),
+    "a hook's number of steps=0": dict(hooks={0: print}),
+    r"nothing or the pair \(state, plan\); got 3": dict(hooks={1: lambda state, plan: 3}),
+    "a hook after step 1 returned a state of step 8": dict(
+        hooks={1: lambda state, plan: (state._replace(t=8), plan)}
+    ),
+    "fixed weights of shape .3,., but 2 variates": dict(
+        weights=rules.fixed([1, 2, 3]), cvs=lambda z: [z.c1, z.c7]
+    ),
+    "state=3 is no State": dict(state=3, rng=None),
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_bad_arguments_are_refused(logistic, message):
+    model, q, zoo = logistic
+    settings = dict(lr=0.1, steps=5, M=2, rng=np.random.default_rng(0)) | REFUSED[message]
+    cvs = settings.pop("cvs", lambda z: [z.c7])(zoo)
+    with pytest.raises((ValueError, TypeError), match=message):
+        cv.optimize.sgd(model, q, zoo.h, cvs, **settings)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [dict(lr=-1), dict(every=0), dict(steps=0), dict(momentum=1), dict(steps=1e2), dict(lr="1"),
+     dict(rule=rules.bayes()), dict(w=np.ones(2)), dict(rule=rules.plain(), momentum=0.1)],
+)  # fmt: skip
+def test_the_noise_free_path_has_the_same_checks(conjugate, changed):
+    model, q, _, _ = conjugate
+    with pytest.raises((ValueError, TypeError)):
+        cv.optimize.noise_free(model, q, **dict(lr=0.1, steps=3) | changed)
+
+
+def test_a_state_must_fit_its_plan(logistic):
+    model, q, zoo = logistic
+    state = run(cv, steps=4).state
+    for message, changed in {
+        "another rule than adam": dict(rule=rules.adam()),
+        "another weight rule, or another number": dict(weights=rules.blocks()),
+        "another weight rule, or another number of variates": dict(cvs="S4"),
+        "has taken 4 steps: steps=4 must lie beyond": dict(steps=4),
+    }.items():
+        with pytest.raises(ValueError, match=message):
+            run(cv, state=state, **changed)
+    for own in dict(w=q.start()), dict(runs=(3,)), dict(rng=np.random.default_rng(0)):
+        with pytest.raises(ValueError, match="leave them out"):
+            cv.optimize.sgd(model, q, zoo.h, zoo.S7, lr=0.1, steps=9, M=4, state=state, **own)
+
+
 def test_wrong_lines_are_refused(logistic):
     model, q, zoo = logistic
     settings = dict(lr=0.1, steps=1, M=1, rng=np.random.default_rng(0))
     with pytest.raises(TypeError, match="no estimator such as RP1.*take its .line"):
         cv.optimize.sgd(model, q, zoo.h, cv.zoo.legal(model, q)[:1], **settings)
-    with pytest.raises(ValueError, match="v0 must be zero or positive; got -1"):
-        cv.optimize.sgd(model, q, zoo.h, [zoo.c1], v0=-1, **settings)
-    with pytest.raises(ValueError, match="no control variate: it estimates"):
-        cv.optimize.sgd(model, q, zoo.h, [zoo.h], **settings)
     data, prior, variational = cv.terms(model, q)
     with pytest.raises(ValueError, match="must estimate data \\+ prior - variational"):
         cv.optimize.sgd(model, q, RP1(data) - CF(variational), **settings)
-    with pytest.raises(ValueError, match="lr=-1"):
-        cv.optimize.sgd(model, q, zoo.h, **{**settings, "lr": -1})
-    with pytest.raises(ValueError, match="at least one"):
-        cv.optimize.sgd(model, q, zoo.h, **{**settings, "steps": 0})
-    with pytest.raises(ValueError, match="every=0"):
-        cv.optimize.sgd(model, q, zoo.h, **settings, every=0)
-    with pytest.raises(ValueError, match="w must be"):
-        cv.optimize.sgd(model, q, zoo.h, **settings, w=np.ones(3))
-    with pytest.raises(TypeError, match="must be a list: write"):
-        cv.optimize.sgd(model, q, zoo.h, zoo.c7, **settings)
     with pytest.raises(TypeError, match="data is no estimator"):
         cv.optimize.sgd(model, q, zoo.h, [data], **settings)

@@ -4,7 +4,6 @@ Without a browser or a built book the tests are skipped and say why; with CVBOOK
 (as in CI) a missing browser fails, and a missing or old book is built first.
 """
 
-import os
 import shutil
 import subprocess
 import sys
@@ -16,20 +15,7 @@ import sitecheck  # tools/sitecheck.py
 
 ROOT = Path(__file__).resolve().parents[1]
 SITE = ROOT / "_build/html"
-REQUIRED = os.environ.get("CVBOOK_BROWSER") == "required"
 pytestmark = pytest.mark.site
-
-
-def missing(reason):
-    (pytest.fail if REQUIRED else pytest.skip)(reason)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    if not sitecheck.chromium():
-        missing("no browser: install chromium to open the pages as a reader does")
-    with sitecheck.browser() as opened:
-        yield opened
 
 
 def newest(*patterns):
@@ -37,10 +23,10 @@ def newest(*patterns):
 
 
 @pytest.fixture(scope="module")
-def site():
+def site(browser_required):
     sources = newest("book/[!.]*.*", "book/_static/*", "_*.yml", "cvlib/*.py", "tools/booksite.py")
     if newest("_build/html/index.html") < sources:
-        if not REQUIRED:
+        if not browser_required:
             pytest.skip("the built book is missing or older than its sources: run make book")
         program = Path(sys.executable).with_name("jupyter-book")
         subprocess.run([program, "build", ".", "-W", "-n", "--all", "-q"], cwd=ROOT, check=True)

@@ -1,13 +1,13 @@
 """The zoo: which lines are legal, that each has mean zero, what each can remove, who wrote it.
 
-`pytest -s tests/test_zoo.py` prints how many lines are legal and proved, and the mutants' table.
-Means are exact for Gaussian families, over quadrature nodes times all data points.
+`pytest -s tests/test_zoo.py` prints how many lines are legal and proved. Means are exact for
+Gaussian families, over quadrature nodes times all data points. The checks take the package, so that
+they can be run on copies with a bug (tests/harness.py).
 """
 
-import importlib.util
 import itertools
 from functools import cache
-from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import autograd.numpy as anp
 import numpy as np
@@ -19,7 +19,7 @@ from properties import CONFIGURATIONS
 from scipy import stats
 
 import cvlib as cv
-from cvlib import CF, RP1, RP2, SF, one
+from cvlib import RP1, RP2
 
 configurations = pytest.mark.parametrize("name, family, subsampled", CONFIGURATIONS)
 SUMS = {  # every sum of the ELBO's parts, and `one`
@@ -35,7 +35,7 @@ SUMS = {  # every sum of the ELBO's parts, and `one`
 
 
 @cache
-def problem(name, family):
+def problem(cv, name, family):
     p = oracles.problem(name)
     model = oracles.build(cv, p)
     q = getattr(cv.families, family)(p.d)
@@ -44,16 +44,16 @@ def problem(name, family):
 
 def unsigned(line):
     """A line's parts, the same for a line and its negative."""
-    parts = sorted((method, atom.name, coef) for (method, atom), coef in line.parts.items())
+    parts = sorted((method.name, atom.name, coef) for (method, atom), coef in line.parts.items())
     sign = np.sign(parts[0][2]) if parts else 1
     return tuple((method, atom, sign * coef) for method, atom, coef in parts)
 
 
 @cache
-def expected(name, family, subsampled):
+def expected(cv, name, family, subsampled):
     """{unsigned parts: line} of all pairs, by the tests' own account of what is legal."""
-    p, model, q, _ = problem(name, family)
-    names = dict(zip(("data", "prior", "variational"), cv.terms(model, q)), one=one)
+    p, model, q, _ = problem(cv, name, family)
+    names = dict(zip(("data", "prior", "variational"), cv.terms(model, q)), one=cv.one)
     lines = {}
     for (text, parts), approximation in itertools.product(SUMS.items(), properties.APPROXIMATIONS):
         changed = properties.approximate(p, approximation, parts)
@@ -61,31 +61,47 @@ def expected(name, family, subsampled):
             continue
         f = eval(text, names)
         f = getattr(cv, approximation)(f) if approximation else f
-        methods = [SF, RP1, RP2] + [CF] * all(properties.closed(p, atom) for atom in changed)
-        ways = [m(f) for m in methods]
+        words = [m for m in properties.METHODS if properties.written(p, m, changed)]
+        ways = [(m, getattr(cv, m)(f)) for m in words]
         if subsampled and "data" in text:
-            ways += [m(f.over_all_data()) for m in methods]
-        for a, b in itertools.combinations(ways, 2):
-            lines.setdefault(unsigned(a - b), a - b)
+            ways += [(m, getattr(cv, m)(f.over_all_data())) for m in words]
+        for (m, a), (n, b) in itertools.combinations(ways, 2):
+            if approximation != "taylor_x_slope" or m == n:  # else each word has a mean of its own
+                lines.setdefault(unsigned(a - b), a - b)
     lines.pop((), None)
     return lines
+
+
+@cache
+def legal(cv, name, family, subsampled=True):
+    _, model, q, _ = problem(cv, name, family)
+    return cv.zoo.legal(model, q, subsample=subsampled)
+
+
+def evaluated(cv, lines, draw):
+    """Every line's gradients, (lines, ..., M, D), from its parts, each of them evaluated once."""
+    parts = list(dict.fromkeys(part for line in lines for part in line.parts))
+    A = np.array([[line.parts.get(part, 0.0) for part in parts] for line in lines])
+    table = cv.evaluate([cv.estimators.Estimator({part: 1}) for part in parts], draw)
+    return np.tensordot(A, np.moveaxis(table, -3, 0), 1)
 
 
 # What is legal ----------------------------------------------------------------------------------
 
 
-def check_complete(zoo, name, family, subsampled):
+def check_complete(cv, name, family, subsampled):
     """All legal lines are listed, or are zero or a multiple of a listed one, at another w."""
-    _, model, q, w = problem(name, family)
-    listed = zoo.legal(model, q, subsample=subsampled)
+    _, model, q, w = problem(cv, name, family)
+    listed = legal(cv, name, family, subsampled)
     keys = [unsigned(c.line) for c in listed]
     assert len(set(keys)) == len(keys), "a line is listed twice"
-    right = expected(name, family, subsampled)
+    right = expected(cv, name, family, subsampled)
     assert set(keys) <= set(right), "a line that is not legal"
     w = np.abs(w[0])  # where the diagonal Gaussian has one reparameterisation
     rng = np.random.default_rng(5)
     draw = cv.draw(model, q, w, M=5, rng=rng, subsample=subsampled)
-    values = {k: line(draw).ravel() for k, line in right.items()}
+    table = evaluated(cv, list(right.values()), draw)
+    values = {k: value.ravel() for k, value in zip(right, table)}
     unit = {k: v / np.linalg.norm(v) for k, v in values.items() if np.abs(v).max() > 1e-8}
     assert set(keys) <= set(unit), "a line that is zero"
     distinct = np.array([unit[k] for k, c in zip(keys, listed) if not c.same_as])
@@ -94,84 +110,87 @@ def check_complete(zoo, name, family, subsampled):
     for k in set(right) - set(keys):
         if k in unit:
             assert np.abs(distinct @ unit[k]).max() > 1 - 1e-9, f"{right[k]!r} is missing"
-    for c in listed:
+    for k, c in zip(keys, listed):
         assert c.line.is_control_variate and c.line.parts
         if c.same_as:
             other = [unit[k] for k, o in zip(keys, listed) if repr(o.line) == c.same_as]
-            assert len(other) == 1 and abs(other[0] @ unit[unsigned(c.line)]) > 1 - 1e-9
+            assert len(other) == 1 and abs(other[0] @ unit[k]) > 1 - 1e-9
     return len(listed)
 
 
-def check_records(zoo):
+def check_records(cv):
     """Term, approximation and pair of every record give its line again."""
     for name, family in itertools.product(oracles.PROBLEMS, oracles.FAMILIES):
-        _, model, q, _ = problem(name, family)
-        names = dict(zip(("data", "prior", "variational"), cv.terms(model, q)), one=one)
-        for c in zoo.legal(model, q):
-            f = eval(c.term, names)
-            f = getattr(cv, c.approximation)(f) if c.approximation else f
-            a, b = (
-                getattr(cv, way.removesuffix(" all"))(f.over_all_data() if " all" in way else f)
-                for way in c.pair
-            )
+        _, model, q, _ = problem(cv, name, family)
+        names = dict(zip(("data", "prior", "variational"), cv.terms(model, q)), one=cv.one)
+
+        @cache
+        def write(term, approximation, way):
+            f = eval(term, names)
+            f = getattr(cv, approximation)(f) if approximation else f
+            f = f.over_all_data() if " all" in way else f
+            return getattr(cv, way.removesuffix(" all"))(f)
+
+        for c in legal(cv, name, family):
+            a, b = (write(c.term, c.approximation, way) for way in c.pair)
             assert (a - b).parts == c.line.parts
-            moments = c.approximation == "taylor_x"
+            moments = c.approximation in ("taylor_x", "taylor_x_slope")
             assert c.passes_over_data == (".over_all_data()" in repr(c.line) and not moments)
 
 
 @configurations
 def test_every_legal_line_is_listed_once(name, family, subsampled):
-    check_complete(cv.zoo, name, family, subsampled)
+    check_complete(cv, name, family, subsampled)
 
 
 def test_records_say_what_their_lines_are():
-    check_records(cv.zoo)
+    check_records(cv)
 
 
 def count_by_hand(approximations, closed=False):
     """A logistic or Poisson model, full Gaussian: K ways make K (K - 1) / 2 pairs.
 
-    Sums with data repeat the pairs "drawn minus all" of the data term, K / 2 of them.
+    Six words for the data term (SF, RP1, RP2, RB, PR, QD; a closed form is the same number as QD)
+    on drawn and on all data; for a sum with other terms RB and QD are not there. Sums with data
+    repeat the pairs "drawn minus all" of the data term, one a word.
     """
     pairs = lambda K: K * (K - 1) // 2
-    with_data = lambda K: pairs(K) + 3 * (pairs(K) - K // 2)  # data; three sums with it
-    ways = [8 if closed else 6] + [8] * approximations
-    return sum(map(with_data, ways)) + pairs(6) + 3 * pairs(4) + 1  # taylor_x; no data; one
+    with_data = lambda alone, summed: pairs(2 * alone) + 3 * (pairs(2 * summed) - summed)
+    data = with_data(6, 5 if closed else 4) + approximations * with_data(6, 5)
+    in_x = pairs(2 * 3) + 2  # SF, RP1, RP2 of the parabola; RP1, RP2 of the slope, each for itself
+    return data + in_x + 3 * pairs(5) + 1  # no data: SF, RP1, RP2, PR, CF; one
 
 
 def test_the_number_of_legal_lines():
-    counts = {}
-    for name, family, subsampled in CONFIGURATIONS:
-        _, model, q, _ = problem(name, family)
-        counts[name, family, subsampled] = len(cv.zoo.legal(model, q, subsample=subsampled))
+    counts = {key: len(legal(cv, *key)) for key in CONFIGURATIONS}
     print(f"\n{sum(counts.values())} legal lines in {len(counts)} settings: {counts}")
-    assert counts["logistic", "Gaussian", True] == count_by_hand(2) == 285
-    assert counts["poisson", "Gaussian", True] == count_by_hand(1, closed=True) == 234
+    assert counts["logistic", "Gaussian", True] == count_by_hand(2) == 558
+    assert counts["poisson", "Gaussian", True] == count_by_hand(1, closed=True) == 420
     model = cv.models.logistic_regression(*cv.datasets.load("australian"))
-    assert len(cv.zoo.legal(model, cv.families.Gaussian(model.dim))) == 285
+    assert len(cv.zoo.legal(model, cv.families.Gaussian(model.dim))) == 558
 
 
 # What each does ---------------------------------------------------------------------------------
 
 
-def exact_shares(zoo, name, family, subsampled):
+def exact_shares(cv, name, family, subsampled):
     """Every legal line, its mean over all, over eps given i (N, D), over i given eps (K, D)."""
-    p, model, q, w = problem(name, family)
-    variates = zoo.legal(model, q, subsample=subsampled)
+    p, model, q, w = problem(cv, name, family)
+    variates = legal(cv, name, family, subsampled)
     draw, weight = properties.grid_draw(cv, p, model, q, w, subsampled, nodes=18)
-    for start in range(0, len(variates), 60):
-        some = variates[start : start + 60]
-        table = cv.evaluate([c.line for c in some], draw)  # (2, lines, K [N], D)
-        table = table.reshape(*table.shape[:2], len(weight), -1, q.D)
-        for k, c in enumerate(some):
-            given_i = np.einsum("k,rknd->rnd", weight, table[:, k])
-            yield c, table[:, k], given_i, table[:, k].mean(2)
+    for start in range(0, len(variates), 100):
+        some = variates[start : start + 100]
+        table = evaluated(cv, [c.line for c in some], draw)  # (lines, 2, K [N], D)
+        for c, values in zip(some, table):
+            values = values.reshape(2, len(weight), -1, q.D)
+            given_i = np.einsum("k,rknd->rnd", weight, values)
+            yield c, values, given_i, values.mean(2)
 
 
-def check_means_and_noises(zoo, name, family, subsampled):
+def check_means_and_noises(cv, name, family, subsampled):
     """Mean zero, exactly; and the shares of the noise that a record says it has, and no other."""
     count = 0
-    for c, values, given_i, given_eps in exact_shares(zoo, name, family, subsampled):
+    for c, values, given_i, given_eps in exact_shares(cv, name, family, subsampled):
         size = 1 + np.abs(values).max()
         assert_allclose(given_i.mean(1), 0, atol=1e-9 * size, err_msg=repr(c))
         if subsampled:
@@ -185,20 +204,19 @@ def check_means_and_noises(zoo, name, family, subsampled):
 
 @configurations
 def test_every_legal_line_has_mean_zero_and_the_noises_it_says(name, family, subsampled):
-    _, model, q, _ = problem(name, family)
-    count = check_means_and_noises(cv.zoo, name, family, subsampled)
-    assert count == len(cv.zoo.legal(model, q, subsample=subsampled)) > 15
+    count = check_means_and_noises(cv, name, family, subsampled)
+    assert count == len(legal(cv, name, family, subsampled)) > 15
 
 
 def test_the_check_of_means_can_fail():
-    class Wrong:
-        @staticmethod
-        def legal(model, q, subsample):
-            f = cv.terms(model, q)[0]
-            return [cv.zoo.Variate(1.01 * RP1(f) - RP2(f), "data", "", ("RP1", "RP2"))]
+    def legal(model, q, subsample):
+        f = cv.terms(model, q)[0]
+        return [cv.zoo.Variate(1.01 * RP1(f) - RP2(f), "data", "", ("RP1", "RP2"))]
 
+    wrong = ModuleType("wrong")
+    vars(wrong).update(vars(cv), zoo=SimpleNamespace(legal=legal))
     with pytest.raises(AssertionError):
-        check_means_and_noises(Wrong, "logistic", "Gaussian", True)
+        check_means_and_noises(wrong, "logistic", "Gaussian", True)
 
 
 def test_other_families_join_by_themselves():
@@ -227,7 +245,7 @@ def test_other_families_join_by_themselves():
             assert {"GR", "RP1", "RP1 all"} <= {way for c in relaxed for way in c.pair}
         w = q.start() + 0.3 * rng.uniform(-1, 1, q.D)
         draw = cv.draw(model, q, w, M=20_000, rng=rng)
-        C = cv.evaluate([c.line for c in variates], draw)
+        C = evaluated(cv, [c.line for c in variates], draw)
         z = np.abs(C.mean(1)) / (C.std(1) / np.sqrt(draw.M) + 1e-12)
         worst, coordinates = max(worst, z.max()), coordinates + z.size
         print(f"\n{q!r}: {len(variates)} legal lines", end="")
@@ -238,9 +256,9 @@ def test_other_families_join_by_themselves():
 # Names ------------------------------------------------------------------------------------------
 
 
-def check_names(zoo):
-    _, model, q, _ = problem("logistic", "Gaussian")
-    lines = zoo.published(model, q)
+def check_names(cv):
+    _, model, q, _ = problem(cv, "logistic", "Gaussian")
+    lines = cv.zoo.published(model, q)
     known = {
         "score": "SF(one) - CF(one)",
         "c1": "RP1(variational) - CF(variational)",
@@ -248,6 +266,7 @@ def check_names(zoo):
         "c2": "RP1(prior) - CF(prior)",
         "c3": "RP1(prior) - RP2(prior)",
         "c4": "RP1(data) - RP2(data)",
+        "Wang": "RP1(taylor_x_slope(data)) - RP1(taylor_x_slope(data).over_all_data())",
         "c5": "RP1(taylor_x(data)) - RP1(taylor_x(data).over_all_data())",
         "c6": "RP2(taylor_x(data)) - RP2(taylor_x(data).over_all_data())",
         "c7": "CF(taylor_z(data)) - RP1(taylor_z(data))",
@@ -257,13 +276,16 @@ def check_names(zoo):
         "joint": "RP1(taylor_z(data)) - CF(taylor_z(data).over_all_data())",
     }
     assert {name: repr(line) for name, line in lines.items()} == known
-    listed = zoo.legal(model, q)
+    listed = legal(cv, "logistic", "Gaussian")
     for name, line in lines.items():
         (c,) = [c for c in listed if c.name == name] or [None]  # None: missing
         assert c is not None and unsigned(c.line) == unsigned(line)
-        assert c.published == zoo.PUBLISHED[name][0] and c.published
+        assert c.published == cv.zoo.PUBLISHED[name][0] and c.published
     assert not any(c.published for c in listed if not c.name)
-    paper = zoo.paper(model, q)
+    paper = cv.zoo.paper(model, q)
+    order = [paper.c2, paper.c1, paper.c3, paper.c4, paper.c6, paper.c5, paper.c7]
+    for k in range(4, 8):
+        assert [c.parts for c in getattr(paper, f"S{k}")] == [c.parts for c in order[:k]]
     for k in range(1, 8):
         assert getattr(paper, f"c{k}").parts == lines[f"c{k}"].parts
     twins = {c.name: c.same_as for c in listed if c.same_as}
@@ -271,94 +293,45 @@ def check_names(zoo):
 
 
 def test_published_variates():
-    check_names(cv.zoo)
+    check_names(cv)
 
 
 def test_names_that_a_model_or_family_does_not_allow():
-    _, model, q, _ = problem("poisson", "Gaussian")
+    _, model, q, _ = problem(cv, "poisson", "Gaussian")
     assert set(cv.zoo.PUBLISHED) - set(cv.zoo.published(model, q)) == {"Paisley, bound", "REBAR"}
-    _, model, q, _ = problem("curved", "Gaussian")  # a prior of its own, no GLM
+    _, model, q, _ = problem(cv, "curved", "Gaussian")  # a prior of its own, no GLM
     missing = set(cv.zoo.PUBLISHED) - set(cv.zoo.published(model, q))
-    assert missing == {"c2", "c5", "c6", "Paisley, bound", "REBAR"}
-    _, model, q, _ = problem("logistic", "DiagonalGaussian")
-    listed = {c.name: c for c in cv.zoo.legal(model, q) if c.name}
+    assert missing == {"c2", "Wang", "c5", "c6", "Paisley, bound", "REBAR"}
+    with pytest.raises(ValueError, match="own model.*zoo.published"):
+        cv.zoo.paper(model, q)
+    _, model, q, _ = problem(cv, "logistic", "DiagonalGaussian")
+    listed = {c.name: c for c in legal(cv, "logistic", "DiagonalGaussian") if c.name}
     assert set(cv.zoo.PUBLISHED) - set(listed) == {"c3", "c4", "REBAR"}  # c3, c4: the roots are one
     assert listed["c6"].same_as == repr(listed["c5"].line)
 
 
-def check_span(zoo):
+def check_span(cv):
     """Every line is its row of A times the parts, to rounding."""
-    _, model, q, w = problem("logistic", "Gaussian")
-    variates = [c.line for c in zoo.legal(model, q)]
-    parts, A = zoo.spanned(variates)
+    _, model, q, w = problem(cv, "logistic", "Gaussian")
+    variates = [c.line for c in legal(cv, "logistic", "Gaussian")]
+    parts, A = cv.zoo.spanned(variates)
     draw = cv.draw(model, q, w[0], M=3, rng=np.random.default_rng(0))
     T = cv.evaluate(parts, draw)
-    assert A.shape == (len(variates), len(parts)) and len(parts) < 40
+    assert A.shape == (len(variates), len(parts)) and len(parts) < 64
     assert_allclose(np.tensordot(A, T, 1), cv.evaluate(variates, draw), rtol=1e-9, atol=1e-9)
 
 
 def test_lines_are_combinations_of_few_parts():
-    check_span(cv.zoo)
+    check_span(cv)
 
 
-# Mutants: bugs in the source of the zoo, each must be seen by a check ----------------------------
-
+# What a copy with a bug must get past.
 CHECKS = {
     "names": check_names,
     "span": check_span,
-    "complete": lambda zoo: [
-        check_complete(zoo, "logistic", family, True) for family in oracles.FAMILIES
+    "complete": lambda cv: [
+        check_complete(cv, "logistic", family, True) for family in oracles.FAMILIES
     ],
     "records": check_records,
-    "means and noises": lambda zoo: check_means_and_noises(zoo, "logistic", "Gaussian", True),
+    "means and noises": lambda cv: check_means_and_noises(cv, "logistic", "Gaussian", True),
 }
-MUTANTS = {  # name: (what stands in the source, exactly once; what the bug makes of it)
-    "a term forgotten": ("data + prior, data - variational,", "data + prior,"),
-    "an approximation forgotten": (', "bound": bound,', ","),
-    "a method forgotten": ('"RP2": RP2, "GR"', '"GR"'),
-    "all data are the drawn data": ("on[ALL] = f.over_all_data()", "on[ALL] = f"),
-    "names on the wrong data": ("method + data: _written", "method + data[:0]: _written"),
-    "small lines taken for zero": ("size <= 1e-9 * scale", "size <= 0.3 * scale"),
-    "twins kept": ("if any(close) and not c.name:", "if False:"),
-    "named twins dropped": ("if any(close) and not c.name:", "if any(close):"),
-    "twins found too easily": ("> 1 - 1e-10", "> 0.9"),
-    "judged at the start": ("+ 0.1 * rng.uniform(-1, 1, q.D)", ""),
-    "lines not unsigned": ("for sign in (1, -1)", "for sign in (1,)"),
-    "closed form has noise from both": ('both |= method != "CF" and', "both |="),
-    "all data have noise from both": ("and atom != whole", ""),
-    "drawn and all kept apart": ("given_eps[method, whole] =", "given_eps[method, atom] ="),
-    "methods kept apart": (
-        "given_i[atom] = given_i.get(atom",
-        "given_i[method, atom] = given_i.get((method, atom)",
-    ),
-    "signs lost in the span": ("line.parts.get(part, 0.0)", "abs(line.parts.get(part, 0.0))"),
-    "expansions in x pass over the data": ('self.approximation != "taylor_x" and ', ""),
-    "Miller without the prior": ("CF(taylor_z(f + p)) - RP1(taylor_z(f + p))", "CF(p) - RP1(p)"),
-}
-
-
-def mutant(old, new):
-    source = Path(cv.zoo.__file__).read_text()
-    assert source.count(old) == 1, f"the patch no longer applies: {old!r}"
-    spec = importlib.util.spec_from_loader("cvlib.zoo_mutant", loader=None)
-    module = importlib.util.module_from_spec(spec)
-    module.__package__ = "cvlib"
-    importlib.sys.modules["cvlib.zoo_mutant"] = module  # dataclasses look the module up
-    exec(compile(source.replace(old, new), "zoo_mutant", "exec"), module.__dict__)
-    return module
-
-
-def first_check_that_fails(zoo):
-    for name, check in CHECKS.items():
-        try:
-            check(zoo)
-        except AssertionError:
-            return name
-    return None
-
-
-def test_every_mutant_is_caught():
-    assert first_check_that_fails(cv.zoo) is None
-    caught = {bug: first_check_that_fails(mutant(*patch)) for bug, patch in MUTANTS.items()}
-    print("\n" + "\n".join(f"{bug:38} {check}" for bug, check in caught.items()))
-    assert all(caught.values()), [bug for bug, check in caught.items() if not check]

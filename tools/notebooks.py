@@ -3,6 +3,7 @@
     python tools/notebooks.py             chapters whose text changed since they were executed
     python tools/notebooks.py 02-one-control-variate ...    these chapters, changed or not
     python tools/notebooks.py --all       every chapter (after a change in cvlib or in the pins)
+    python tools/notebooks.py --check     none: say what is wrong with the chapters, for `make book`
 
 The text is the source: edits made in an .ipynb alone are lost. A second run writes the same bytes.
 "Changed" looks at the chapter's text only; outputs that a change in cvlib made stale are found by
@@ -16,18 +17,22 @@ import os
 import re
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 import jupytext
 import nbformat
+import yaml
 from jupytext.config import load_jupytext_config
+from jupytext.myst import MystMetadataParsingError
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
 ROOT = Path(__file__).resolve().parents[1]
 BOOK = ROOT / "book"
 STORY = Path("_static/story.png")  # inside book/: the README's picture
+FAILURES = CellExecutionError, CellTimeoutError, DeadKernelError
+HEADER = {"mystnb", "tags"}  # what a cell's header may hold; Lab keeps the rest out of the text
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 
 
@@ -37,30 +42,53 @@ def chapters(book=BOOK):
     return [md for md in sorted(book.glob("*.md")) if "\nkernelspec:" in front_matter(md)]
 
 
+class BadText(Exception):
+    """A chapter that cannot be read: which, where, and what to do."""
+
+
+def parse(md):
+    """The chapter's text as jupytext reads it, with the settings of its folder."""
+    try:
+        nb = jupytext.read(md, config=load_jupytext_config(str(md)))
+    except (MystMetadataParsingError, yaml.YAMLError) as error:
+        raise BadText(
+            f"{md.name} cannot be read: {error}\n"
+            "Mend the lines between --- and ---. Words that hold a colon need quotes: "
+            "caption: 'Dots: measured'"
+        ) from None
+    for cell in nb.cells:
+        if unknown := set(cell.metadata) - HEADER:
+            raise BadText(
+                f"{md.name}: {', '.join(sorted(unknown))!r} in the header of the cell that begins "
+                f"{first_line(cell)!r}; a header holds {' and '.join(sorted(HEADER))} only"
+            )
+    return nb
+
+
 def read_text(md):
     """The chapter's text as a notebook without outputs; a cell's id is a digest of its source."""
-    nb = jupytext.read(md)
+    nb = parse(md)
     seen = {}
     for cell in nb.cells:
         digest = hashlib.sha256(cell.source.encode()).hexdigest()[:12]
         seen[digest] = seen.get(digest, 0) + 1
         cell["id"] = digest if seen[digest] == 1 else f"{digest}-{seen[digest]}"
         cell["metadata"] = nbformat.from_dict(dict(cell.metadata))
+    nb.metadata.get("jupytext", {}).pop("text_representation", None)  # Lab leaves it out, too
     nb.nbformat, nb.nbformat_minor = 4, 5
     return nb
 
 
 def saved(md):
     """The chapter's text as Jupyter Lab saves it, each caption and alt text as one paragraph."""
-    config = load_jupytext_config(str(md))
-    nb = jupytext.read(md, config=config)
+    nb = parse(md)
     nb.metadata["kernelspec"] = KERNEL
     for cell in nb.cells:
-        shown = cell.metadata.get("mystnb", {})
         for part, words in ("figure", "caption"), ("image", "alt"):
-            if words in shown.get(part, {}):
-                shown[part][words] = " ".join(shown[part][words].split())
-    return jupytext.writes(nb, "md:myst", config=config)
+            shown = cell.metadata.get("mystnb", {}).get(part) or {}
+            if isinstance(shown.get(words), str):
+                shown[words] = " ".join(shown[words].split())
+    return jupytext.writes(nb, "md:myst", config=load_jupytext_config(str(md)))
 
 
 def tidy(md):
@@ -71,37 +99,73 @@ def tidy(md):
         print(f"{md.name}: rewrapped as Jupyter Lab saves it")
 
 
+def first_line(cell):
+    return (cell.source.strip().splitlines() or [""])[0]
+
+
 def inputs(nb):
-    """What a pair must share: the notebook's metadata and each cell's type, source and metadata."""
-    return nb.metadata, [(c.cell_type, c.source, c.metadata) for c in nb.cells]
-
-
-def never_executed(nb):
-    """The code cells with source but no execution count."""
-    return [
-        c
-        for c in nb.cells
-        if c.cell_type == "code" and c.source.strip() and c.execution_count is None
-    ]
+    """What a pair must share. An id is the digest of the source that was executed, so a cell edited
+    in Lab is told by it; what else Lab writes (trust, folded headings, the Python version) is not
+    looked at."""
+    header = lambda cell: {k: cell.metadata[k] for k in HEADER & set(cell.metadata)}
+    return (
+        nb.metadata.get("kernelspec"),
+        nb.metadata.get("jupytext", {}).get("formats"),
+        [(c.get("id"), c.cell_type, c.source, header(c)) for c in nb.cells],
+    )
 
 
 def problem(md):
     """Why the .ipynb is not the executed twin of the text `md`, in words; None if it is."""
     twin = md.with_suffix(".ipynb")
+    if failure(md).exists():
+        return f"the last execution of {md.name} failed ({failure(md).read_text('utf-8')})"
     if not twin.exists():
         return f"{twin.name} is missing"
     stored = nbformat.read(twin, as_version=4)
     if inputs(stored) != inputs(read_text(md)):
         return f"{md.name} and {twin.name} are out of step"
-    if cells := never_executed(stored):
-        return f"{twin.name} has a cell that was never executed: {cells[0].source.splitlines()[0]}"
+    code = [cell for cell in stored.cells if cell.cell_type == "code" and cell.source.strip()]
+    for cell in code:
+        for output in cell.outputs:
+            if output.output_type == "error":
+                return f"{twin.name} holds an error: {output.ename}: {output.evalue}"
+    for count, cell in enumerate(code, 1):
+        if cell.execution_count != count:
+            return (
+                f"{twin.name} was not run from top to bottom, see the cell that begins "
+                f"{first_line(cell)!r}"
+            )
     return None
+
+
+def failure(md):
+    """Where the last words of a failed execution are kept until one succeeds."""
+    return md.with_suffix(".failed")
+
+
+def pages_of_toc(root=ROOT):
+    """Every file the table of contents names, with its suffix if it has one."""
+    toc = yaml.safe_load((root / "_toc.yml").read_text("utf-8"))
+    return [toc["root"]] + [c["file"] for part in toc["parts"] for c in part["chapters"]]
+
+
+def check(book=BOOK):
+    """Everything that keeps the book from showing its text, each with its remedy."""
+    found = [f"{what}: run make notebooks" for what in map(problem, chapters(book)) if what]
+    named = pages_of_toc(book.parent)
+    for md in sorted(book.glob("*.md")):
+        page = f"{book.name}/{md.stem}" + ".ipynb" * (md in chapters(book))
+        if page not in named:
+            found.append(f"{md.name} is in no part of _toc.yml: add the line - file: {page}")
+    return found
 
 
 def execute(md):
     """Run one chapter and write its .ipynb; returns the seconds it took."""
     start = time.perf_counter()
     nb = read_text(md)
+    print(f"{md.stem}: executing", flush=True)
     client = NotebookClient(
         nb,
         timeout=600,
@@ -111,7 +175,13 @@ def execute(md):
         extra_arguments=["--IPKernelApp.log_level=40"],  # its warnings are not the chapter's
         resources={"metadata": {"path": str(md.parent)}},
     )
-    client.execute()
+    try:
+        client.execute()
+    except FAILURES as error:
+        words = getattr(error, "ename", type(error).__name__), getattr(error, "evalue", str(error))
+        failure(md).write_text(": ".join(words).splitlines()[0], "utf-8")
+        raise
+    failure(md).unlink(missing_ok=True)
     nb.metadata.pop("language_info", None)  # carries the Python version
     part = md.with_suffix(".ipynb.part")  # an interrupted run leaves the old file whole
     part.write_text(nbformat.writes(nb).rstrip("\n") + "\n", "utf-8")
@@ -158,29 +228,39 @@ def selected(names, everything):
     return [p for p in found if everything or problem(p)], len(found)
 
 
+def run(todo, jobs):
+    """Execute these chapters, `jobs` at a time; returns how many failed."""
+    pool = ThreadPoolExecutor(jobs)  # the work is done by their kernels
+    running = {pool.submit(execute, md): md for md in todo}
+    failed = 0
+    for job in as_completed(running):
+        name = running[job].stem
+        try:
+            print(f"{name}: executed in {job.result():.1f} s", flush=True)
+        except FAILURES as error:
+            failed += 1
+            words = re.sub(r"\x1b\[[0-9;]*m", "", str(error))  # without colours
+            print(f"{name}: FAILED, .ipynb left as it was\n{words}", flush=True)
+    return failed
+
+
 def main():
     layout = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
     parser.add_argument("names", nargs="*", help="chapters, e.g. 02-one-control-variate")
     parser.add_argument("--all", action="store_true", help="execute every chapter")
+    parser.add_argument("--check", action="store_true", help="execute none, say what is wrong")
     parser.add_argument("--jobs", type=int, default=2, help="chapters at a time (2)")
     args = parser.parse_args()
+    if args.check:
+        sys.exit("\n".join(check()) or 0)
     prepare_environment()
     import matplotlib.font_manager  # noqa: F401  a first use builds a cache and says so on stderr
 
     for md in chapters():
         tidy(md)
     todo, total = selected(args.names, args.all)
-    failed = 0
-    with ProcessPoolExecutor(args.jobs) as pool:
-        jobs = {pool.submit(execute, md): md for md in todo}
-        for job in as_completed(jobs):
-            try:
-                print(f"{jobs[job].stem}: executed in {job.result():.1f} s", flush=True)
-            except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
-                failed += 1
-                words = re.sub(r"\x1b\[[0-9;]*m", "", str(error))  # without colours
-                print(f"{jobs[job].stem}: FAILED, .ipynb left as it was\n{words}", flush=True)
+    failed = run(todo, args.jobs)
     refresh_story()
     done, kept = len(todo) - failed, total - len(todo)
     print(f"{done} of {total} chapters executed, {failed} failed, {kept} left as they were")
@@ -188,4 +268,10 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except BadText as error:
+        sys.exit(str(error))
+    except KeyboardInterrupt:
+        print("\nStopped; a chapter that was not yet executed is as it was", flush=True)
+        os._exit(130)  # the threads wait for kernels, which end when this process does

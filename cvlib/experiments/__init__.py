@@ -5,13 +5,25 @@ tasks    what a cell computes
 plans    which cells make up a table or a figure, and what is kept of them
 store    files that are written whole or not at all
 engine   cells on all cores, or on a Dask cluster
+
+Several machines share the cells of an experiment through Dask. Install this project with the same
+versions on all of them (`pip install -r requirements.txt`, which brings Dask), choose a network you
+trust, for Dask asks nobody who they are, and start a scheduler, workers, and the command::
+
+    dask scheduler --port 8786                                # on one machine, say alpha
+    dask worker tcp://alpha:8786 --nworkers 4 --nthreads 1    # on each: four cells at a time
+    python -m cvlib.experiments all --scheduler tcp://alpha:8786
+
+Only the last one writes files: the same bytes as on one machine. A cell whose worker is lost goes
+to another worker; a worker with other versions is refused; stopped, the command goes on where it
+was.
 """
 
-import json
 from pathlib import Path
 
 import numpy as np
 
+from . import store
 from .cells import Cell, cell, compute
 from .engine import run
 from .plans import PLANS
@@ -23,7 +35,10 @@ __all__ = ["PLANS", "RESULTS", "Cell", "Refused", "cell", "compute", "load", "ru
 
 
 def load(name, folder=RESULTS):
-    """A stored result such as "table1", as a dictionary: settings, versions, and lists of rows."""
+    """A stored result such as "table1", as a dictionary: settings, versions, and lists of rows.
+
+    A file whose checksum is not that of its content is refused.
+    """
     path = Path(folder) / f"{name}.json"
     if not path.exists():
         there = sorted(p.stem for p in Path(folder).glob("*.json"))
@@ -31,7 +46,7 @@ def load(name, folder=RESULTS):
             f"no result {name!r} in {folder}: there are {there}. "
             f"Make it with python -m cvlib.experiments {name.split('-')[0]}"
         )
-    return json.loads(path.read_text("utf-8"))
+    return store.read(path, name, "rows", any_version=True)
 
 
 def summary(elbo):

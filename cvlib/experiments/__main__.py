@@ -1,10 +1,13 @@
-"""Make the results of the paper's experiments.
+"""Make the results of the paper's experiments, and of those that go beyond it.
 
-    python -m cvlib.experiments table1             one of table1, figure1, figure3, figure4, figure5
+    python -m cvlib.experiments table1             one of table1, figure1, figure3, figure4,
+                                                   figure5, ladder (RP1, RB, PR, QD), natural
     python -m cvlib.experiments all                all of them
     python -m cvlib.experiments table1 --runs 2    a quick look; written to table1-runs2.json
     python -m cvlib.experiments all --quick        every part of the code in a minute
-    python -m cvlib.experiments all --scheduler tcp://host:8786      on a Dask cluster
+    python -m cvlib.experiments all --scheduler tcp://host:8786      on a Dask cluster, begun with
+        dask scheduler --port 8786                                   on host, and on each machine
+        dask worker tcp://host:8786 --nworkers 4 --nthreads 1        four cells at a time
 
 Stopped at any moment, the same command goes on where it was. The numbers do not depend on the
 number of workers or on the order of work.
@@ -37,7 +40,7 @@ def make(name, args):
     label, size, command = settings(name, args.runs, args.quick)
     path = Path(args.out) / f"{label}.json"
     if path.exists():
-        store.read(path, label)  # refuse now, not after the work
+        store.read(path, label, "rows")  # refuse now, not after the work
     cells, gather = PLANS[name](size)
     results = engine.run(
         cells, args.out, jobs=args.jobs, scheduler=args.scheduler, resume=args.resume, title=label

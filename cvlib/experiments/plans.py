@@ -137,18 +137,59 @@ def figure5(size):
     return [*norms.values(), *sum(ends.values(), [])], gather
 
 
-PLANS = {plan.__name__: plan for plan in (table1, figure1, figure3, figure4, figure5)}
+ON_Q = ("none", "c7", "bound", "Jd", "bound+Jd")
+RUNGS = {"paper": ("none", "c7", "S7", "price"), "RP1": ON_Q, "RB": ON_Q, "PR": ON_Q,
+         "QD": ("none", "Jd")}  # fmt: skip
+MORE = {"RP1": (30, 100), "PR": (30,), "QD": (30,)}  # draws a step, in place of a variate
+LADDER = [(base, cvs, LOOP["M"]) for base, names in RUNGS.items() for cvs in names]
+LADDER += [(base, "none", M) for base, Ms in MORE.items() for M in Ms]
+
+
+def ladder(size):
+    """Final ELBOs of RP1, RB, PR, QD, with variates and with more draws; the share of the gap.
+
+    The gap is that between the median of the paper's base gradient and the noise-free run.
+    """
+    cells = {
+        (data, cvs, LR[data], base, M): _rung(data, base, cvs, M, size)
+        for data in size.sets
+        for base, cvs, M in LADDER
+    }
+    paths = {(data, LR[data]): _noise_free(data, LR[data], size) for data in size.sets}
+    best = {data: cell("optimum", data=data) for data in size.sets}
+
+    def gather(results):
+        limits = _limits(paths, results)
+        for row in limits:
+            row["optimum"] = results[best[row["data"]].name]["elbo"]
+        rows = [
+            {"data": row.pop("data"), "base": base, "M": M} | row
+            for row, (*_, base, M) in zip(_finals(cells, results), cells)
+        ]
+        return {"rows": _closed(rows, limits), "limits": limits}
+
+    return [*sum(cells.values(), []), *paths.values(), *best.values()], gather
+
+
+PLANS = {plan.__name__: plan for plan in (table1, figure1, figure3, figure4, figure5, ladder)}
 
 # Cells ---------------------------------------------------------------------------------------
 
 
-def _sgd(data, cvs, lr, size, runs, **changed):
+def _sgd(data, cvs, lr, size, runs, task="sgd", **changed):
     """The cells of all runs of one estimator at one learning rate, in blocks of runs."""
     settings = {"data": data, "cvs": cvs, "lr": lr, **LOOP, **changed, "steps": size.steps}
     return [
-        cell("sgd", **settings, first=first, runs=min(BLOCK, runs - first))
+        cell(task, **settings, first=first, runs=min(BLOCK, runs - first))
         for first in range(0, runs, BLOCK)
     ]
+
+
+def _rung(data, base, cvs, M, size):
+    """The cells of one line of the ladder; the paper's own lines are cells of Table 1."""
+    if base == "paper" and cvs != "price":
+        return _sgd(data, cvs, LR[data], size, size.runs)
+    return _sgd(data, cvs, LR[data], size, size.runs, task="rung", base=base, M=M)
 
 
 def _noise_free(data, lr, size):
@@ -181,6 +222,38 @@ def _finals(cells, results):
     ]
 
 
+def _closed(rows, limits):
+    """Rows with the median over runs and its error, and the share of the gap closed and its error.
+
+    The rank of a median of n runs has the standard error sqrt(n) / 2; the error of the median is
+    half the distance between the runs that far below and above it. The share counts the errors of
+    both medians, its own and the plain gradient's.
+    """
+    medians = [_median(row["elbo"]) for row in rows]
+    plain = {
+        row["data"]: found
+        for row, found in zip(rows, medians)
+        if (row["base"], row["cvs"]) == ("paper", "none")
+    }
+    limit = {row["data"]: row["noise_free"] for row in limits}
+    for row, (median, error) in zip(rows, medians):
+        zero, zero_error = plain[row["data"]]
+        gap = limit[row["data"]] - zero
+        left = (limit[row["data"]] - median) / gap
+        both = np.hypot(error, left * zero_error) if left != 1 else 0.0  # 0 by definition
+        row["median"], row["error"] = _few([median], 7) + _few([error], 3)
+        row["closed"] = _few([1 - left], 6) + _few([both / gap], 3)
+    return rows
+
+
+def _median(elbo):
+    """Median over runs, a diverged one counting as the worst, and its standard error."""
+    away = 0.5 / np.sqrt(len(elbo))
+    with np.errstate(invalid="ignore"):  # where half of the runs diverged there is no error
+        low, median, high = np.quantile(_none_last(elbo), [0.5 - away, 0.5, 0.5 + away])
+        return median, (high - low) / 2
+
+
 def _limits(paths, results):
     """Final ELBO without noise."""
     return [
@@ -197,8 +270,7 @@ def _steps(cells, results):
 
 def _quantiles(elbo):
     """Order statistics over runs at each step; a diverged run counts as worse than all others."""
-    elbo = np.array(elbo, float)
-    ranked = np.sort(np.where(np.isnan(elbo), -np.inf, elbo), axis=0)  # (runs, T)
+    ranked = np.sort(_none_last(elbo), axis=0)  # (runs, T)
     pick = lambda p: _few(ranked[round(p * (len(ranked) - 1))], 6)
     return {"median": pick(0.5), "low": pick(0.1), "high": pick(0.9)}
 
@@ -208,10 +280,8 @@ def _best_rates(rows):
     found = []
     for data, cvs in dict.fromkeys((row["data"], row["cvs"]) for row in rows):
         same = [row["median"] for row in rows if (row["data"], row["cvs"]) == (data, cvs)]
-        best = np.array(same, float)  # (rates, T); None is NaN
-        found.append(
-            {"data": data, "cvs": cvs, "lr": "best", "median": _few(np.nanmax(best, 0), 6)}
-        )
+        median = _few(_none_last(same).max(0), 6)
+        found.append({"data": data, "cvs": cvs, "lr": "best", "median": median})
     return found
 
 
@@ -224,6 +294,69 @@ def _mean_and_error(trace):
     return row
 
 
+def _none_last(rows):
+    """Rows as an array in which None, for a diverged run, is worse than every number."""
+    x = np.array(rows, float)
+    return np.where(np.isnan(x), -np.inf, x)
+
+
 def _few(x, digits):
     """Plain numbers with few significant digits; None for those that are not finite."""
     return [float(f"{v:.{digits}g}") if np.isfinite(v) else None for v in x]
+
+
+# Natural steps -------------------------------------------------------------------------------
+
+RHOS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+FALLS = (0.1, 0.2, 0.4)  # rho = min(first, 4 / t)
+NATURAL = [("RP1", cvs, True) for cvs in ("none", "c7", "S7")] + [("PR", "none", True)]
+NATURAL += [("RP1", cvs, False) for cvs in ("none", "c7", "S7", "snapshot")]
+NATURAL += [(base, cvs, False) for base in ("PR", "QD") for cvs in ("none", "snapshot")]
+
+
+def natural(size):
+    """Natural steps from the usual start: steps to 1 nat and to 0.1, and what is missing at last.
+
+    Twenty runs of 150 steps for every line and schedule of rho; fewer of all at the quick size.
+    """
+    runs, steps = min(size.runs, 20), min(size.steps, 150)
+    rates = [(rho, 0) for rho in RHOS[-1 - size.halves :]]
+    rates += [(rho, round(4 / rho)) for rho in FALLS[-size.halves :]]
+    cells = {
+        (data, line, rate): cell(
+            "natural", data=data, base=line[0], cvs=line[1], whole=line[2], rho=rate[0],
+            after=rate[1], M=LOOP["M"], steps=steps, runs=runs,
+        )
+        for data in size.sets
+        for line in NATURAL
+        for rate in rates
+    }  # fmt: skip
+    best = {data: cell("optimum", data=data) for data in size.sets}
+
+    def gather(results):
+        optimum = {data: results[c.name]["elbo"] for data, c in best.items()}
+        rows = [
+            {"data": data} | dict(zip(("base", "cvs", "whole"), line))
+            | dict(zip(("rho", "after"), rate)) | _reached(results[c.name], optimum[data])
+            for (data, line, rate), c in cells.items()
+        ]  # fmt: skip
+        limits = [{"data": data, "optimum": elbo} for data, elbo in optimum.items()]
+        return {"steps": steps, "rows": rows, "limits": limits}
+
+    return [*cells.values(), *best.values()], gather
+
+
+def _reached(result, optimum):
+    """For each run what is missing at the end, and the first step within 1 and 0.1 nats.
+
+    None for a run that diverged, or never came so near. After step 60 every fifth is looked at.
+    """
+    gap = optimum - _none_last(result["elbo"])  # (runs, T)
+    first = lambda near: [
+        result["steps"][int(np.argmax(g < near))] if (g < near).any() else None for g in gap
+    ]
+    row = {"gap": _few(gap[:, -1], 4), "to_1": first(1.0), "to_0.1": first(0.1)}
+    return row | {"diverged": [t for t in result["diverged"] if t >= 0], "cut": sum(result["cut"])}
+
+
+PLANS["natural"] = natural

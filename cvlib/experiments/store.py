@@ -1,5 +1,6 @@
-"""Files of results: written whole or not at all, refused when unreadable or of another version."""
+"""Files of results: written whole or not at all, refused when altered or of another version."""
 
+import hashlib
 import json
 import os
 from functools import cache
@@ -38,12 +39,17 @@ def _compact(value):
     return json.dumps(value, separators=(", ", ": "), allow_nan=False)
 
 
+def checksum(content):
+    """Of all that is stored but the checksum itself; spaces and line breaks do not count."""
+    return hashlib.sha256(_compact(content).encode()).hexdigest()
+
+
 def write(path, content):
     """All of `content` or, whatever happens, no change: a temporary file takes the name last.
 
     A file that is there already must hold the same bytes; it is never written over.
     """
-    text = dumps(content)
+    text = dumps({**content, "sha256": checksum(content)})
     if path.exists():
         if path.read_text("utf-8") != text:
             raise Refused(
@@ -68,22 +74,31 @@ def write(path, content):
         ) from error
 
 
-def read(path, name):
-    """The record `name` of the file, or a refusal that says what is wrong with it."""
-    advice = "Nothing was overwritten: move it away, or choose another folder with --out"
+def read(path, name, entry, *, any_version=False):
+    """The record `name` of the file, with its `entry`; or a refusal that says what is wrong.
+
+    To go on from a file, its versions must be those of now; to look at it, any will do.
+    """
+    refused = lambda what: Refused(
+        f"{path} {what}. Nothing was overwritten: move it away and make it again, or choose "
+        "another folder with --out"
+    )
     try:
         record = json.loads(path.read_text("utf-8"))
-        found, made_with = record["name"], record["versions"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise Refused(f"{path} cannot be read as a result ({error!r}). {advice}") from error
-    if made_with != versions():
-        now = versions()
-        other = [
-            f"{k} {made_with.get(k)} (now {now[k]})" for k in now if made_with.get(k) != now[k]
-        ]
-        raise Refused(f"{path} was made with {', '.join(other) or made_with}. {advice}")
-    if found != name:
-        raise Refused(f"{path} holds {found!r}, not {name!r}. {advice}")
+        missing = [key for key in ("name", "versions", entry) if key not in record.keys()]
+        was, now = {**record.get("versions", {})}, versions()
+        whole = record.pop("sha256", None) == checksum(record)
+    except (OSError, ValueError, AttributeError, TypeError) as error:
+        raise refused(f"cannot be read as a result ({error!r})") from error
+    if missing:
+        raise refused(f"cannot be read as a result: it has no {' and no '.join(missing)}")
+    if not any_version and was != now:
+        other = ", ".join(f"{k} {was.get(k)} (now {now[k]})" for k in now if was.get(k) != now[k])
+        raise refused(f"was made with {other or was}, and only these versions can go on from it")
+    if not whole:
+        raise refused("was altered: its checksum is missing or that of other numbers")
+    if record["name"] != name:
+        raise refused(f"holds {record['name']!r}, not {name!r}")
     return record
 
 

@@ -3,11 +3,14 @@
 Arrays are (..., M, d) or (..., M, D); the leading axes are independent runs. w is one flat vector.
 """
 
+from itertools import product
 from numbers import Real
 from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
+
+from ..models import Model
 
 LARGEST = 300.0  # e^300 is still far from the largest number, its square too
 COLUMNS = 64  # of a Hessian, that a family with a diagonal factor looks at together
@@ -45,6 +48,8 @@ class Family:
         "entropy": "-E_q log q_w, (...)",
         "z1": "the sample of q_w, a function of the draw's eps, (..., M, d)",
         "score": "grad_w log q_w(z1), (..., M, D)",
+    }
+    required_for_quadratics = {
         "chain": "grad_w E_q f of a quadratic f, from its slope and bend at the mean",
     }
     by_hand = ("CF",)  # the words that need no route
@@ -57,13 +62,17 @@ class Family:
         super().__init_subclass__(**kwargs)
         if "routes" not in vars(cls):
             return  # not a family yet: a base that several share
-        required = {k: v for base in cls.__mro__ for k, v in vars(base).get("required", {}).items()}
+        tables = ("required", "required_for_quadratics") if cls.quadratics else ("required",)
+        required = {}
+        for base, table in product(cls.__mro__, tables):
+            required.update(vars(base).get(table, {}))
         missing = {name: why for name, why in required.items() if getattr(cls, name, None) is None}
         for space, table in cls.routes.items():
             for word, route in table.items():
                 for name in filter(None, route):
                     if not callable(getattr(cls, name, None)):
-                        missing[name] = f"the route of {word} in {space} goes through it"
+                        why = f"the route of {word} in {space} goes through it"
+                        missing.setdefault(name, why)
         if missing:
             what = "; ".join(f"{name} ({why})" for name, why in missing.items())
             raise TypeError(f"the family {cls.__name__} is incomplete. It lacks {what}")
@@ -75,18 +84,23 @@ class Family:
         return f"{type(self).__name__}({', '.join(map(str, self._sizes()))})"
 
     def __eq__(self, other):
-        return type(self) is type(other) and self._sizes() == other._sizes()
+        return isinstance(other, Family) and self.key == other.key
 
     def __hash__(self):
-        return hash((type(self), self._sizes()))
+        return hash(self.key)
+
+    @property
+    def key(self):
+        """What makes two families the same: their kind and their sizes."""
+        return type(self), *self._sizes()
 
     def _sizes(self):
         return (self.dim,)
 
     def whole(self, name, value, what, least=1):
         """`value` as an int, or a ValueError: a size must be a whole number."""
-        if not isinstance(value, Real) or int(value) != value or value < least:
-            hint = f": write {type(self).__name__}({value!r}.dim)" if hasattr(value, "dim") else ""
+        if not isinstance(value, Real) or value % 1 != 0 or value < least:  # inf % 1 is NaN
+            hint = f": write {type(self).__name__}(model.dim)" * isinstance(value, Model)
             raise ValueError(
                 f"{name}={value!r}: {type(self).__name__} needs a whole number of {what}, "
                 f"at least {least}{hint}"
@@ -106,6 +120,15 @@ class Family:
         """The mean as a point, (..., 1, d)."""
         return draw.mu[..., None, :]
 
+    def snapshot(self, draw):
+        """The mean at older weights as a point, (..., 1, d)."""
+        if draw.snapshot is None:
+            raise ValueError(
+                'an expansion with at="snapshot" needs a draw that has one: '
+                "draw(..., snapshot=cvlib.snapshot(model, mu)), or renew=K in the loop"
+            )
+        return draw.snapshot.mu[..., None, :]
+
     def mean(self, w):
         """E_q z, (..., d)."""
         return self.moments(self.check(w))[0]
@@ -122,7 +145,11 @@ class Family:
 
     def check(self, w):
         """`w` as an array of floats, or a ValueError that says what is wrong with it."""
-        w = np.asarray(w, float)
+        return self.sized(np.asarray(w, float))
+
+    def sized(self, w):
+        """`w` as an array (..., D)."""
+        w = np.asarray(w)
         if w.ndim == 0 or w.shape[-1] != self.D:
             raise ValueError(f"w must be (..., {self.D}) for {self!r}; got {w.shape}")
         return w
@@ -149,6 +176,9 @@ class Unconstrained(Family):
         "log_density": "log q_w(z) that autograd can differentiate in w and z",
         "cross": "E_{q_w} log q_v, (...)",
         "cross_grad": "its gradient in w, v held fixed, (..., D)",
+    }
+    required_for_quadratics = {
+        "moments_grad": "gradients of mean and standard deviation in w, (..., D / d, d) each",
     }
     far = LARGEST
 
@@ -195,3 +225,15 @@ class FamilyPrior:
 
     def __call__(self, z):
         return self.q.log_density(self.v, z)
+
+
+def check_fit(model, q):
+    """An error unless `model` is a model and q a law of its z."""
+    if not isinstance(model, Model):
+        raise TypeError(f"{type(model).__name__} is no model such as models.logistic_regression")
+    if not isinstance(q, Family):
+        raise TypeError(f"{q!r} is no family: write families.Gaussian(model.dim), for example")
+    if model.dim != q.dim:
+        raise ValueError(
+            f"{model!r} does not fit {q!r}, a law of {q.dim} dimensions: take one of {model.dim}"
+        )

@@ -2,9 +2,9 @@
 
 import autograd.numpy as anp
 import numpy as np
-from autograd.scipy.special import logsumexp as anp_logsumexp
-from scipy.special import expit, log_softmax
+import scipy  # scipy.special is loaded at its first use
 
+from ..special import expit, logsumexp
 from .base import Route, Unconstrained
 
 
@@ -21,6 +21,7 @@ class _Discrete(Unconstrained):
     required = {
         "squash": "the relaxation of z at temperature tau, a function of zeta for autograd",
         "zeta_given_z": "zeta drawn given z, and its derivative in the logits",
+        "to_w": "a gradient in w from one in the logits, (..., M, D)",
     }
     smooth = "zeta"
 
@@ -31,7 +32,7 @@ class _Discrete(Unconstrained):
         return np.asarray(logits, float)
 
     def unpack(self, w):
-        return np.asarray(w)
+        return self.sized(w)
 
     def base_score(self, draw):
         return draw.score  # the transform does nothing: the base is q itself
@@ -176,11 +177,11 @@ class Categorical(_Discrete):
 
     def log_p(self, w):
         """Normalised log probabilities, (..., d)."""
-        return self.join(log_softmax(self.split(w), -1))
+        return self.join(scipy.special.log_softmax(self.split(w), -1))
 
     def log_density(self, w, z):
         rows = anp.reshape(w, (*w.shape[:-1], self.count, self.classes))
-        log_p = anp.reshape(rows - anp_logsumexp(rows, -1, keepdims=True), w.shape)
+        log_p = anp.reshape(rows - logsumexp(rows, -1, keepdims=True), w.shape)
         return anp.sum(z * log_p, -1)
 
     def moments(self, w):
@@ -211,7 +212,7 @@ class Categorical(_Discrete):
     def squash(self, zeta, tau):
         """The concrete relaxation of z: softmax(zeta / tau) in each group."""
         rows = anp.reshape(zeta / tau, (*zeta.shape[:-1], self.count, self.classes))
-        return anp.reshape(anp.exp(rows - anp_logsumexp(rows, -1, keepdims=True)), zeta.shape)
+        return anp.reshape(anp.exp(rows - logsumexp(rows, -1, keepdims=True)), zeta.shape)
 
     def zeta(self, draw):
         return self.log_p(draw.w)[..., None, :] + self.halves(draw)[0]

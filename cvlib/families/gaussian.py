@@ -21,6 +21,7 @@ class _GaussianFamily(Family):
     """What both families share: w = [mu, factor], q_w = N(mu, L L^T), L built from the factor."""
 
     required = {
+        "_factor_size": "how many numbers of w make L; where its diagonal stands is self.diag",
         "times": "L v for each row of v",
         "times_t": "L^T v for each row of v",
         "solve": "L^-1 v for each row of v",
@@ -29,6 +30,10 @@ class _GaussianFamily(Family):
         "by_row": "u_i for every entry (i, j) of L that w has",
         "gram": "what w has of X^T diag(c) X L",
         "bend": "what w has of H L, from products with H",
+        "curvature": "I - P, from a gradient in L",
+        "change": "K, with L K the factor after a natural step",
+        "compose": "L K",
+        "joined": "w from mean and factor, unchecked",
     }
     gaussian = True
     by_hand = ("CF", "RB", "PR", "QD")
@@ -140,11 +145,15 @@ class Gaussian(_GaussianFamily):
             raise ValueError(f"mu must be (..., {d}), L (..., {d}, {d}); got {mu.shape}, {L.shape}")
         if np.triu(L, 1).any():
             raise ValueError("L must be lower triangular: take np.linalg.cholesky(covariance)")
+        return self.joined(mu, L)
+
+    def joined(self, mu, L):
+        """`pack` without its checks."""
         return np.concatenate([mu, self.lower(L)], -1)
 
     def unpack(self, w):
         """mu (..., d) and L (..., d, d)."""
-        w = np.asarray(w)
+        w = self.sized(w)
         L = np.zeros((*w.shape[:-1], self.dim * self.dim))
         L[..., self.flat] = w[..., self.dim :]
         return w[..., : self.dim], L.reshape(*w.shape[:-1], self.dim, self.dim)
@@ -165,14 +174,41 @@ class Gaussian(_GaussianFamily):
         return np.repeat(u, self.lengths, axis=-1)
 
     def gram(self, c, X, L):
-        """lower(X^T diag(c) X L) for c (..., M, N) and X (N, d), as (..., M, D - d)."""
-        H = np.swapaxes(c[..., None] * X, -1, -2) @ X  # (..., M, d, d)
-        return self.lower(H @ L[..., None, :, :])
+        """lower(X^T diag(c) X L) for c (..., M, B), X (..., M or 1, B, d), as (..., M, D - d)."""
+        left, L = np.swapaxes(c[..., None] * X, -1, -2), L[..., None, :, :]  # (..., M, d, B)
+        few = X.shape[-2] < self.dim  # then no d x d x d product
+        return self.lower(left @ (X @ L) if few else (left @ X) @ L)
 
     def bend(self, times, L):
         """lower(H L), given `times`, which takes rows V (..., k, d) to H V (..., M, k, d)."""
         HL = times(np.swapaxes(L, -1, -2))  # row k is H times column k of L
         return self.lower(np.swapaxes(HL, -1, -2))
+
+    def curvature(self, L, g):
+        """I - P from the part g (..., D - d) of a gradient of the ELBO, (..., d, d).
+
+        P = -L^T E[grad^2 log p(x, z)] L is the curvature in q's own coordinates. g is the lower
+        triangle of (E[grad^2 log p] + Sigma^-1) L, so that of L^T g is that of I - P.
+        """
+        G = np.zeros((*g.shape[:-1], self.dim * self.dim))
+        G[..., self.flat] = g
+        T = np.tril(np.swapaxes(L, -1, -2) @ G.reshape(L.shape))
+        return T + np.swapaxes(np.tril(T, -1), -1, -2)
+
+    def change(self, A, rho, positive):
+        """K (..., d, d), lower triangular: L K is the factor after a natural step, A = I - P.
+
+        K K^T = S^-1 with S = R R^T, R upper triangular: the Cholesky factor of S turned round.
+        """
+        I = np.eye(self.dim)
+        B = I - np.expand_dims(rho, -1) * A
+        S = (I + B @ B) / 2 if positive else B
+        R = _cholesky(S[..., ::-1, ::-1])[..., ::-1, ::-1]
+        return np.swapaxes(np.linalg.inv(R), -1, -2)
+
+    def compose(self, L, K):
+        """L K."""
+        return L @ K
 
     def pull1(self, draw, u, out, add=False):
         """[u, lower(u eps^T)] into out (..., M, D): the chain rule through z1."""
@@ -256,6 +292,16 @@ class Gaussian(_GaussianFamily):
         return (flat[:n].reshape(shape) for flat in _scratch.pair)
 
 
+def _cholesky(S):
+    """The lower Cholesky factor of each matrix; NaN where one is not positive definite."""
+    try:
+        return np.linalg.cholesky(S)
+    except np.linalg.LinAlgError:
+        if S.ndim == 2:
+            return np.full(S.shape, np.nan)
+        return np.stack([_cholesky(one) for one in S])
+
+
 class DiagonalGaussian(_GaussianFamily):
     """q_w = N(mu, diag(sigma^2)), w = [mu, sigma], D = 2 d.
 
@@ -274,11 +320,14 @@ class DiagonalGaussian(_GaussianFamily):
         mu, sigma = np.asarray(mu, float), np.asarray(sigma, float)
         if mu.shape != sigma.shape or mu.shape[-1:] != (self.dim,):
             raise ValueError(f"mu, sigma must be (..., {self.dim}); got {mu.shape}, {sigma.shape}")
+        return self.joined(mu, sigma)
+
+    def joined(self, mu, sigma):
         return np.concatenate([mu, sigma], -1)
 
     def unpack(self, w):
         """mu (..., d) and sigma (..., d)."""
-        w = np.asarray(w)
+        w = self.sized(w)
         return w[..., : self.dim], w[..., self.dim :]
 
     def sd(self, w):
@@ -292,7 +341,21 @@ class DiagonalGaussian(_GaussianFamily):
 
     def gram(self, c, X, sigma):
         """diag(X^T diag(c) X) sigma, (..., M, d), without the d x d matrix."""
-        return (c @ X**2) * sigma[..., None, :]
+        X2 = X**2
+        total = c @ X2[..., 0, :, :] if X.shape[-3] == 1 else np.vecmat(c, X2)
+        return total * sigma[..., None, :]
+
+    def curvature(self, sigma, g):
+        """1 - p, with p the curvature in units of sigma, (..., d)."""
+        return sigma * g
+
+    def change(self, A, rho, positive):
+        B = 1 - rho * A
+        S = (1 + B**2) / 2 if positive else np.where(B > 0, B, np.nan)
+        return 1 / np.sqrt(S)
+
+    def compose(self, sigma, k):
+        return sigma * k
 
     def pull1(self, draw, u, out, add=False):
         self._pull(u, u * draw.eps, out, add)

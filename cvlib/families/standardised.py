@@ -8,9 +8,8 @@ step of SGD cannot leave the family.
 
 import autograd.numpy as anp
 import numpy as np
-from autograd.scipy.special import betaln, gammaln
-from scipy.special import expit, polygamma, psi
 
+from ..special import betaln, expit, gammaln, polygamma, psi
 from .base import Route, Unconstrained
 
 
@@ -21,6 +20,12 @@ class _Standardised(Unconstrained):
     and standard deviation of z. Then eps has mean 0 and variance 1 whatever w is, but not the same
     law: its density qbar_w moves with w, a little.
     """
+
+    required = {
+        "_sample": "M samples z ~ q_w, (..., M, d)",
+        "moments_grad": "gradients of mean and standard deviation in w, (..., 2, d) each",
+        "slope": "d log q_w / dz, coordinate by coordinate",
+    }
 
     def __init__(self, dim):
         super().__init__(dim)
@@ -42,7 +47,7 @@ class _Standardised(Unconstrained):
 
     def unpack(self, w):
         """The two positive parameters, (..., d) each."""
-        w = np.asarray(w)
+        w = self.sized(w)
         return np.exp(w[..., : self.dim]), np.exp(w[..., self.dim :])
 
     def z1(self, draw):

@@ -1,0 +1,38 @@
+"""Numbers that a reader gives: taken, or refused in a sentence that says what would be right."""
+
+from operator import index
+
+import numpy as np
+
+
+def whole(name, value, least=1):
+    """A whole number from `least` on, as an int."""
+    try:
+        value = index(value)
+    except TypeError:
+        hint = f": write {int(value)}" if isinstance(value, float) and value.is_integer() else ""
+        raise TypeError(f"{name}={value!r} must be a whole number{hint}") from None
+    if value < least:
+        raise ValueError(f"{name}={value}: it must be at least {'one' if least == 1 else least}")
+    return value
+
+
+def number(name, value, low=-np.inf, high=np.inf, above=False):
+    """One number in [low, high), or in (low, high) if above, as a float."""
+    if np.ndim(value):
+        raise ValueError(f"{name}={value}: one number, not {np.shape(value)} of them")
+    return numbers(name, value, low, high, above)
+
+
+def numbers(name, value, low=-np.inf, high=np.inf, above=False):
+    """One or many numbers in the same interval, as a float or an array of floats."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiu":
+        raise TypeError(f"{name}={value!r} is no number: write for example {name}=0.1")
+    right = array > low if above else array >= low
+    if not (right & (array < high)).all():  # NaN lies nowhere
+        which = f"lie in [{low:g}, {high:g})"
+        if low == 0 and high == np.inf:
+            which = "be positive" if above else "be zero or positive"
+        raise ValueError(f"{name}={value}: it must {which}")
+    return array.astype(float) if array.ndim else float(array)

@@ -1,0 +1,290 @@
+"""What a reader brings to a model is tried once, when the model is made, on a few small arrays.
+
+A function that autograd cannot differentiate, that sums over the wrong axis or contradicts another
+one is named here, with what would be right, and not found later in a result.
+"""
+
+import warnings
+from contextlib import contextmanager
+
+import numpy as np
+from autograd import elementwise_grad
+
+ETA = np.array([-1.3187, -0.2741, 0.5923, 1.6459])  # no round numbers: a kink may lie there
+LEVELS = np.array([[-0.1537], [0.0371], [0.1213]])  # of every coordinate of z, in any order
+CURE = (
+    "write it with autograd.numpy and autograd.scipy (many functions of numpy and scipy themselves "
+    "lose the derivative), without assignments into arrays"
+)
+
+
+# Numbers and data ---------------------------------------------------------------------------------
+
+
+def numbers(what, value):
+    """`value` as an array of floats."""
+    array = _array(what, value)
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"{what} holds {array.dtype} numbers: it must be real")
+    return array.astype(float, copy=False)
+
+
+def number_or_vector(what, value, d=None):
+    """`value` as a float or an array (d,) of our own."""
+    array = numbers(what, value).copy()
+    if array.ndim > 1 or (array.ndim and d not in (None, len(array))):
+        length = "(d,)" if d is None else f"({d},)"
+        raise ValueError(f"{what} must be a number or {length}; got {array.shape}")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{what} must be finite, not {array}")
+    array.setflags(write=False)
+    return array if array.ndim else float(array)
+
+
+def positive(what, value):
+    """Above 0, all of them."""
+    if not np.all(numbers(what, value) > 0):
+        raise ValueError(f"{what} must be a positive number, not {value!r}")
+
+
+def data_arrays(data):
+    """`data` as a tuple of arrays, N rows each."""
+    if data is None:
+        raise ValueError(
+            "data=None: give an array or a tuple of arrays, one row per data point; "
+            "np.zeros(1) where there are none"
+        )
+    if isinstance(data, list) and any(isinstance(a, np.ndarray) for a in data):
+        raise ValueError("data is a list of arrays: write a tuple, such as (X, y)")
+    each = data if isinstance(data, tuple) else (data,)
+    arrays = tuple(_array(f"array {k} of the data", a) for k, a in enumerate(each))
+    lengths = [len(a) if a.ndim else None for a in arrays]
+    if None in lengths or len(set(lengths)) != 1:
+        raise ValueError(f"the arrays in data must have one row per data point; got {lengths} rows")
+    if lengths[0] == 0:
+        raise ValueError("the data set is empty: a model needs at least one data point")
+    for k, a in enumerate(arrays):
+        if a.dtype.kind in "fc" and not np.all(np.isfinite(a)):
+            where = np.argwhere(~np.isfinite(a))[0].tolist()
+            raise ValueError(
+                f"array {k} of the data is {a[tuple(where)]} at {where}: drop or fill it"
+            )
+    return arrays
+
+
+def _array(what, value):
+    """np.asarray of anything but text and objects."""
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise ValueError(f"{what} has rows of unequal length: {error}") from error
+    if array.dtype.kind in "USO":
+        first = next(iter(array.ravel().tolist()), None)
+        text = isinstance(first, str)
+        raise ValueError(
+            f"{what} holds {'text' if text else 'objects'}, such as {first!r}: give numbers, "
+            + (f"np.where(label == {first!r}, 1.0, -1.0) for two classes" if text else "as floats")
+        )
+    return array
+
+
+# Functions of z -----------------------------------------------------------------------------------
+
+
+def rows(what, f, d, n, shapes):
+    """f(z, j) for z (..., d) and row numbers j < n: each entry is of its own z and row alone.
+
+    `shapes` has pairs of leading axes, those of z and of j, which must broadcast.
+    """
+    rng = np.random.default_rng(0)
+    z = rng.permuted(np.repeat(LEVELS, d, 1), axis=0) * rng.uniform(0.9, 1.1, (3, d))
+    pick = lambda count, shape: rng.permutation(np.resize(range(count), np.prod(shape))).reshape(
+        shape
+    )
+    alone = None
+    with _quietly():
+        for lead, data_lead in shapes:
+            k, j = pick(3, lead), pick(n, data_lead)
+            given = f"z of shape {z[k].shape}" + f" and rows of data of shape {j.shape}" * (n > 1)
+            shape = np.broadcast_shapes(lead, data_lead)
+            got = _value(what, lambda: f(z[k], j), given, shape)
+            _finite(what, got, np.broadcast_to(z[k], (*shape, d)))
+            if alone is None:  # (3, n)
+                one = lambda a, i: _value(what, lambda: f(a, i), f"z of shape {a.shape}", ())
+                alone = np.array([[one(a, i) for i in range(n)] for a in z])
+            if not np.allclose(got, alone[k, j]):
+                raise ValueError(
+                    f"{what} mixes its rows: row k may depend on z[k] and data k alone"
+                )
+        in_z = lambda z: f(z, np.arange(3) % n)
+        _slope(what, in_z, z)
+        _far(what, in_z, z)
+
+
+@contextmanager
+def _quietly():
+    """What is tried out may overflow, or not depend on z at all."""
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _value(what, f, given, shape):
+    """f() as an array of this shape."""
+    try:
+        got = np.asarray(f())
+    except Exception as error:
+        raise ValueError(
+            f"{what} fails for {given}: {type(error).__name__}: {error}. Write z[..., k] for a "
+            "coordinate, np.where for if, and let all axes before the last broadcast"
+        ) from error
+    if got.shape != shape or got.dtype.kind not in "biuf":
+        raise ValueError(
+            f"{what} must give one number per row: for {given} it gave {got.dtype} of shape "
+            f"{got.shape}, not numbers of shape {shape}; sum over the last axis only, "
+            "np.sum(..., -1), and let all axes before it broadcast"
+        )
+    return got
+
+
+def _finite(what, got, points, letter="z"):
+    """`got` (...) at the points (..., d)."""
+    bad = ~np.isfinite(got)
+    if bad.any():
+        first = np.array2string(points[bad][0], precision=3, threshold=6, edgeitems=2)
+        raise ValueError(
+            f"{what} is {got[bad][:3]}, first at {letter} = {first}: it must be a number for every "
+            f"real {letter}. Put exp({letter}) for a positive parameter, 1 / (1 + exp(-{letter})) "
+            "for a probability; scale the data if something overflowed"
+        )
+
+
+def _far(what, f, z, letter="z"):
+    """f, (K, d) -> (K,), is not infinite ten times as far out, where a common draw lies."""
+    try:
+        with np.errstate(over="raise"):
+            far = np.asarray(f(10 * z))
+    except FloatingPointError:  # too large a number is another matter than the end of a support
+        return
+    _finite(what, np.where(np.isinf(far), far, 0.0), 10 * z, letter)
+
+
+def _slope(what, f, z, step=1e-4):
+    """Autograd finds the slope of f, (K, d) -> (K,), that differences find.
+
+    Those are believed where two step sizes agree: not at a kink.
+    """
+    try:
+        slope = elementwise_grad(f)(z)
+    except Exception as error:
+        raise ValueError(
+            f"autograd cannot differentiate {what}: {CURE}. Its words: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    v = np.cos(np.arange(z.shape[-1]))  # a direction
+    along, value = slope @ v, np.asarray(f(z))
+    coarse, fine = ((f(z + h * v) - f(z - h * v)) / (2 * h) for h in (step, step / 2))
+    eps = np.finfo(np.result_type(value, np.float16)).eps
+    rounding = 50 * eps * (np.abs(value) / step + np.abs(slope) @ np.abs(v))
+    believed = np.abs(coarse - fine) <= 1e-3 * np.abs(fine) + rounding
+    wrong = believed & ~(np.abs(along - fine) <= 1e-2 * np.abs(fine) + 10 * rounding)
+    if wrong.any():
+        raise ValueError(
+            f"autograd takes the slope of {what} for {along[wrong][0]:.3g} where it is "
+            f"{fine[wrong][0]:.3g}: {CURE}"
+        )
+
+
+# Likelihoods --------------------------------------------------------------------------------------
+
+
+def likelihood(lik, y):
+    """The fields of a Likelihood against its phi, at a few eta and labels of y (N,)."""
+    labels = np.unique(y)
+    eta, y = (a.ravel() for a in np.meshgrid(ETA, labels[[0, len(labels) // 2, -1]]))  # (12,)
+    with _quietly():
+        _phi(f"phi of the {lik.name} likelihood", lik.phi, eta, y)
+        if lik.fast is not None or lik.quadratic or lik.kappa is not None:
+            _derivatives(lik, eta, y)
+        if lik.expected is not None:
+            _expected(lik, eta, y)
+        if lik.bound is not None:
+            _bound(lik, eta, y)
+
+
+def _phi(what, phi, eta, y):
+    """Entry by entry, finite, differentiable."""
+    got = _value(what, lambda: phi(eta, y), f"eta and y of shape {eta.shape}", eta.shape)
+    _finite(what, got, eta[:, None], "eta")
+    alone = _value(what, lambda: [phi(e, label) for e, label in zip(eta, y)], "numbers", eta.shape)
+    if not np.allclose(got, alone):
+        raise ValueError(f"{what} mixes its entries: entry k may depend on eta[k] and y[k] alone")
+    in_eta = lambda z: phi(z[:, 0], y)
+    _slope(what, in_eta, eta[:, None])
+    _far(what, in_eta, eta[:, None], "eta")
+
+
+def _derivatives(lik, eta, y):
+    """`fast`, `quadratic` and `kappa` against autograd."""
+    right = lik.autograd_derivatives(eta, y, 3)
+    scale = np.max(np.abs(right))
+    compare = lambda what, got, right: _compare(lik, what, got, right, eta, y, 1e-8, 1e-8 * scale)
+    for order in (1, 2, 3):
+        if lik.fast is not None:
+            got = lik.fast(eta, y, order)
+            if len(got) != order:
+                raise ValueError(
+                    f"fast of the {lik.name} likelihood gives {len(got)} derivatives for {order}"
+                )
+            compare(f"phi{order * chr(39)} by fast", got[-1], right[order - 1])
+    if lik.quadratic:
+        compare("phi''' by quadratic=True", 0 * eta, right[2])
+    if lik.kappa is not None:
+        other = np.roll(y, len(ETA))  # the next label at the same eta
+        moved = right[0] - lik.autograd_derivatives(eta, other, 1)[0]
+        compare("what y adds to phi' by kappa", lik.kappa * (y - other), moved)
+
+
+def _expected(lik, m, y, v=0.6):
+    """`expected` against the trapezoidal rule; by Stein's identity from the values of phi alone."""
+    t = np.linspace(-9, 9, 801)  # fine enough for a phi with kinks
+    weights = np.exp(-(t**2) / 2)
+    eta, label = np.broadcast_arrays(m[:, None] + np.sqrt(v) * t, y[:, None])
+    phi = lik.phi(eta, label)
+    factors = np.ones_like(t), t / np.sqrt(v), (t**2 - 1) / v
+    got = lik.expected(m, np.full_like(m, v), y)
+    for k, factor in enumerate(factors):
+        right, size = (f @ (factor * weights) / weights.sum() for f in (phi, np.abs(phi)))
+        what = f"E[phi{k * chr(39)}] by expected"
+        _compare(lik, what, got[k], right, m, y, 1e-3, 1e-8 * np.max(np.abs(phi)))
+
+
+def _bound(lik, eta, y):
+    """`bound` is nowhere above phi and touches it at xi or -xi."""
+    xi = np.abs(eta)
+    a, b, c = lik.bound(xi, y)
+
+    def gap(eta):
+        eta, label = np.broadcast_arrays(eta, y)
+        phi = lik.phi(eta, label)
+        return (phi - a - b * eta - 0.5 * c * eta**2) / (1 + np.abs(phi))
+
+    if gap(np.linspace(-8, 8, 33)[:, None]).min() < -1e-8:
+        raise ValueError(f"bound of the {lik.name} likelihood is above phi")
+    if np.minimum(np.abs(gap(xi)), np.abs(gap(-xi))).max() > 1e-6:
+        raise ValueError(f"bound of the {lik.name} likelihood does not touch phi at xi or -xi")
+
+
+def _compare(lik, what, got, right, eta, y, rtol, atol):
+    if np.shape(got) != np.shape(eta):
+        raise ValueError(
+            f"{what} of the {lik.name} likelihood has shape {np.shape(got)} for eta and y of shape "
+            f"{eta.shape}: it must have the same"
+        )
+    wrong = ~(np.abs(got - right) <= rtol * np.abs(right) + atol)
+    if wrong.any():
+        k = np.argmax(wrong)
+        raise ValueError(
+            f"{what} of the {lik.name} likelihood is {got[k]:.6g} at eta = {eta[k]}, y = {y[k]}; "
+            f"its phi gives {right[k]:.6g}"
+        )

@@ -1,0 +1,62 @@
+"""Special functions that autograd can differentiate, from scipy.special.
+
+`autograd.scipy` has them too, but brings scipy.stats along. The name `scipy` alone loads
+scipy.special at the first call, which takes longer than the rest of the package together.
+"""
+
+import autograd.numpy as anp
+import scipy
+from autograd.extend import defvjp, primitive
+from autograd.numpy.numpy_vjps import unbroadcast_f
+
+
+@primitive
+def gammaln(x):
+    """log |Gamma(x)|, of the shape of x."""
+    return scipy.special.gammaln(x)
+
+
+@primitive
+def psi(x):
+    """The derivative of gammaln."""
+    return scipy.special.psi(x)
+
+
+@primitive
+def polygamma(n, x):
+    """The n-th derivative of psi, n = 0, 1, 2, ..."""
+    return scipy.special.polygamma(n, x)
+
+
+@primitive
+def betaln(a, b):
+    """log Beta(a, b) = gammaln(a) + gammaln(b) - gammaln(a + b); a and b broadcast."""
+    return scipy.special.betaln(a, b)
+
+
+def expit(x):
+    """1 / (1 + exp(-x)), for numbers alone: autograd does not see it."""
+    return scipy.special.expit(x)
+
+
+def logsumexp(x, axis=None, keepdims=False):
+    """log sum exp x over an axis, several as a tuple, or all."""
+    kept = _logsumexp(x, axis)
+    return kept if keepdims else anp.squeeze(kept, axis)
+
+
+@primitive
+def _logsumexp(x, axis):
+    """The axes stay, with length 1: the derivative then broadcasts by itself."""
+    return scipy.special.logsumexp(x, axis=axis, keepdims=True)
+
+
+defvjp(gammaln, lambda ans, x: lambda g: g * psi(x))
+defvjp(psi, lambda ans, x: lambda g: g * polygamma(1, x))
+defvjp(polygamma, None, lambda ans, n, x: lambda g: g * polygamma(n + 1, x))
+defvjp(
+    betaln,
+    lambda ans, a, b: unbroadcast_f(a, lambda g: g * (psi(a) - psi(a + b))),
+    lambda ans, a, b: unbroadcast_f(b, lambda g: g * (psi(b) - psi(a + b))),
+)
+defvjp(_logsumexp, lambda ans, x, axis: lambda g: g * anp.exp(x - ans))

@@ -1,0 +1,79 @@
+"""Bugs in copies of the package: each must be seen by a check, and only a failed assertion sees.
+
+A bug is a plain tuple (name, file, old, new): in that file of the package `old` stands exactly
+once, and the bug makes it `new`. A check is a function of the package. The lists are the files
+mutants_*.py, one for each area; test_mutants.py says which checks must see which list.
+"""
+
+import importlib
+import shutil
+import sys
+import tempfile
+import warnings
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+import cvlib
+
+PACKAGE = Path(cvlib.__file__).parent
+COPY = "cvlib_copy"
+WRONG = (AssertionError, pytest.fail.Exception)  # the second: pytest.raises that saw nothing
+
+
+class Verdict(NamedTuple):
+    """What became of a bug, and the check that decided it."""
+
+    outcome: str  # "caught", "crashed" or "survived"
+    check: str = ""
+    error: str = ""
+
+
+@contextmanager
+def copy(file="__init__.py", old="", new=""):
+    """The whole package under another name, with `old` made `new` in one of its files."""
+    assert (PACKAGE / file).exists(), f"the patch no longer applies: there is no {file}"
+    source = (PACKAGE / file).read_text("utf-8")
+    found = source.count(old) if old else 1
+    assert found == 1, f"the patch no longer applies: {old!r} stands {found} times in {file}"
+    with tempfile.TemporaryDirectory() as folder:
+        skip = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(PACKAGE, Path(folder) / COPY, ignore=skip)
+        if old:
+            (Path(folder) / COPY / file).write_text(source.replace(old, new), "utf-8")
+        sys.path.insert(0, folder)
+        importlib.invalidate_caches()
+        try:
+            yield lambda: importlib.import_module(COPY)
+        finally:
+            sys.path.remove(folder)
+            for name in [n for n in sys.modules if n.split(".")[0] == COPY]:
+                del sys.modules[name]
+
+
+def part(cv, name):
+    """A part of the package that importing it does not bring along, such as "experiments"."""
+    return importlib.import_module(f"{cv.__name__}.{name}")
+
+
+def judge(bug, checks):
+    """The verdict of the checks, in their order, on a copy with the bug (name, file, old, new).
+
+    A crash is no catch: it shows that the code ran, not that anybody looked at its numbers.
+    """
+    _, *patch = bug
+    with copy(*patch) as load, warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        name = "import"
+        try:
+            cv = load()
+            for name in checks:
+                checks[name](cv)
+        except WRONG:
+            return Verdict("caught", name)
+        except Exception as error:
+            return Verdict("crashed", name, repr(error))
+    return Verdict("survived")

@@ -1,0 +1,200 @@
+"""Plausible bugs of the families beyond the Gaussian; harness.py says what the entries are."""
+
+MUTANTS = [
+    # generalised reparameterisation
+    (
+        "GR as the paper prints it: the score of q",
+        "families/standardised.py",
+        '"GR": Route("z1", score="base_score", pull="pull1")',
+        '"GR": Route("z1", score="score", pull="pull1")',
+    ),
+    (
+        "GR without its score",
+        "families/standardised.py",
+        '"GR": Route("z1", score="base_score", pull="pull1")',
+        '"GR": Route("z1", pull="pull1")',
+    ),
+    (
+        "GR without its path",
+        "families/standardised.py",
+        '"GR": Route("z1", score="base_score", pull="pull1")',
+        '"GR": Route("z1", score="base_score")',
+    ),
+    (
+        "base score forgets how z moves",
+        "families/standardised.py",
+        "draw.score + (moved + stretched)",
+        "draw.score + (0 * moved + stretched)",
+    ),
+    (
+        "base score forgets the stretch",
+        "families/standardised.py",
+        "draw.score + (moved + stretched)",
+        "draw.score + (moved + 0 * stretched)",
+    ),
+    (
+        "base score subtracts the motion",
+        "families/standardised.py",
+        "draw.score + (moved + stretched)",
+        "draw.score - (moved + stretched)",
+    ),
+    (
+        "spread of z held fixed",
+        "families/standardised.py",
+        "dm[..., None, :, :] + ds[..., None, :, :] * draw.eps[..., None, :]",
+        "dm[..., None, :, :] + 0 * ds[..., None, :, :] * draw.eps[..., None, :]",
+    ),
+    (
+        "gamma: a factor 2 in the spread's derivative",
+        "families/standardised.py",
+        "ds = a * polygamma(2, a) / (2 * np.sqrt",
+        "ds = a * polygamma(2, a) / (1 * np.sqrt",
+    ),
+    (
+        "gamma: derivative in a, not in log a",
+        "families/standardised.py",
+        "np.stack([a * polygamma(1, a), -one], -2)",
+        "np.stack([polygamma(1, a), -one], -2)",
+    ),
+    (
+        "gamma: scale taken for rate",
+        "families/standardised.py",
+        "return _log_gamma(rng, a, M) - w[",
+        "return _log_gamma(rng, a, M) + w[",
+    ),
+    (
+        "gamma: density in x, not in log x",
+        "families/standardised.py",
+        "anp.sum(a * (log_b + z) - gammaln(a)",
+        "anp.sum(a * (log_b + z) - z - gammaln(a)",
+    ),
+    (
+        "gamma: plain sampling, which underflows",
+        "families/standardised.py",
+        "return np.log(rng.standard_gamma(shape + 1)) -",
+        "return np.log(np.maximum(rng.standard_gamma(shape), 1e-300)) - 0 *",
+    ),
+    (
+        "gamma: the boost uses the shape twice",
+        "families/standardised.py",
+        "rng.standard_exponential(shape.shape) / shape",
+        "rng.standard_exponential(shape.shape) / (shape + 1)",
+    ),
+    (
+        "gamma: the mean of e^z left out of the prior",
+        "families/standardised.py",
+        "a * (av * polygamma(1, a) - bv / b), bv * a / b - av",
+        "a * (av * polygamma(1, a) - 1), bv * a / b - av",
+    ),
+    (
+        "beta: score without the normaliser's part",
+        "families/standardised.py",
+        "a * (log_x - psi(a) + both), b",
+        "a * (log_x - psi(a)), b",
+    ),
+    (
+        "beta: variances subtracted",
+        "families/standardised.py",
+        "[a * polygamma(2, a), b * polygamma(2, b)]",
+        "[a * polygamma(2, a), -b * polygamma(2, b)]",
+    ),
+    (
+        "beta: closed form forgets psi'(a + b)",
+        "families/standardised.py",
+        "both = (av + bv) * polygamma(1, a + b)",
+        "both = 0 * (av + bv) * polygamma(1, a + b)",
+    ),
+    (
+        "closed form of a quadratic forgets the variance",
+        "families/base.py",
+        "bend[..., None, :] * ds  #",
+        "0 * bend[..., None, :] * ds  #",
+    ),
+    # discrete families
+    (
+        "Bernoulli: z for 1 - z",
+        "families/discrete.py",
+        "return (self.zeta(draw) > 0).astype(float)",
+        "return (self.zeta(draw) < 0).astype(float)",
+    ),
+    (
+        "Bernoulli: closed form in p, not in the logit",
+        "families/discrete.py",
+        "return expit(w) * expit(-w) * v",
+        "return expit(w) * v",
+    ),
+    (
+        "Bernoulli: variance's derivative loses a half",
+        "families/discrete.py",
+        "(s * (expit(-w) - p) / 2)",
+        "(s * (expit(-w) - p))",
+    ),
+    (
+        "categorical: chain rule stops at log p",
+        "families/discrete.py",
+        "return u - p * self.join(",
+        "return u - 0 * p * self.join(",
+    ),
+    (
+        "variational term follows w",
+        "atoms.py",
+        "return self.q.cross_grad(draw.w, self.v(draw))[..., None, :]",
+        "return 0 * self.q.cross_grad(draw.w, self.v(draw))[..., None, :]",
+    ),
+    # what every family must say, moments, samples
+    ("an incomplete family passes", "families/base.py", "if missing:", "if False:"),
+    (
+        "a missing pull passes",
+        "families/base.py",
+        "for name in filter(None, route):",
+        "for name in route[:1]:",
+    ),
+    (
+        "what bases ask for is forgotten",
+        "families/base.py",
+        "for base, table in product(cls.__mro__, tables):",
+        "for base, table in product(cls.__mro__[-2:], tables):",
+    ),
+    (
+        "what quadratics ask for is forgotten",
+        "families/base.py",
+        '("required", "required_for_quadratics") if cls.quadratics else ("required",)',
+        '("required",)',
+    ),
+    (
+        "sd of a full Gaussian by columns",
+        "families/gaussian.py",
+        "np.sqrt((self.unpack(self.check(w))[1] ** 2).sum(-1))",
+        "np.sqrt((self.unpack(self.check(w))[1] ** 2).sum(-2))",
+    ),
+    (
+        "sd with the sign of sigma",
+        "families/gaussian.py",
+        "return np.abs(self.check(w)[..., self.dim :])",
+        "return self.check(w)[..., self.dim :]",
+    ),
+    (
+        "categorical: variance for sd",
+        "families/discrete.py",
+        "return p, np.sqrt(p * (1 - p))",
+        "return p, p * (1 - p)",
+    ),
+    (
+        "samples at the start's weights",
+        "families/base.py",
+        "mu, factor = self.moments(w)\n        return self.z1",
+        "mu, factor = self.moments(self.start(w.shape[:-1]))\n        return self.z1",
+    ),
+    (
+        "families equal by their dimension alone",
+        "families/discrete.py",
+        "return self.count, self.classes",
+        "return (self.dim,)",
+    ),
+    (
+        "families of one size are equal",
+        "families/base.py",
+        "return type(self) is type(other) and self._sizes()",
+        "return self._sizes()",
+    ),
+]

@@ -1,0 +1,70 @@
+"""Plausible bugs of natural steps: (name, file, what stands there once, what it becomes)."""
+
+G, R = "families/gaussian.py", "rules.py"
+MUTANTS = [
+    (
+        "L for its transpose in the curvature",
+        G,
+        "np.tril(np.swapaxes(L, -1, -2) @ G.reshape",
+        "np.tril(L @ G.reshape",
+    ),
+    (
+        "the diagonal counted twice",
+        G,
+        "return T + np.swapaxes(np.tril(T, -1), -1, -2)",
+        "return T + np.swapaxes(T, -1, -2)",
+    ),
+    (
+        "the upper half left empty",
+        G,
+        "return T + np.swapaxes(np.tril(T, -1), -1, -2)",
+        "return T",
+    ),
+    ("half of the square lost", G, "(I + B @ B) / 2", "B @ B"),
+    ("the square forgotten", G, "(I + B @ B) / 2 if positive", "B if positive"),
+    ("always the positive form", G, "(I + B @ B) / 2 if positive else B", "(I + B @ B) / 2"),
+    ("the step away from the optimum", G, "B = I - np.expand_dims", "B = I + np.expand_dims"),
+    (
+        "a lower Cholesky factor where the upper is needed",
+        G,
+        "_cholesky(S[..., ::-1, ::-1])[..., ::-1, ::-1]",
+        "_cholesky(S)",
+    ),
+    ("the root not inverted", G, "np.swapaxes(np.linalg.inv(R), -1, -2)", "np.swapaxes(R, -1, -2)"),
+    ("the root not turned", G, "np.swapaxes(np.linalg.inv(R), -1, -2)", "np.linalg.inv(R)"),
+    ("K L for L K", G, "return L @ K", "return K @ L"),
+    ("sigma squared in a diagonal curvature", G, "return sigma * g", "return sigma**2 * g"),
+    ("no root in a diagonal change", G, "return 1 / np.sqrt(S)", "return 1 / S"),
+    ("a diagonal square without its half", G, "(1 + B**2) / 2", "B**2"),
+    ("indefinite and yet finite", G, "np.where(B > 0, B, np.nan)", "np.abs(B)"),
+    (
+        "the old factor in the step of mu",
+        R,
+        "        factor = q.compose(factor, K)\n        v = rho * q.times_t(factor,",
+        "        old, factor = factor, q.compose(factor, K)\n        v = rho * q.times_t(old,",
+    ),
+    ("mu moves without rho", R, "v = rho * q.times_t(", "v = q.times_t("),
+    ("gradient of ELBO / N for that of the ELBO", R, "= N * g[..., :d]", "= g[..., :d]"),
+    ("curvature of ELBO / N", R, "N * g[..., d:]", "g[..., d:]"),
+    (
+        "reach in units of the new q",
+        R,
+        "before = q.times(K, v[..., None, :])[..., 0, :]",
+        "before = v",
+    ),
+    ("reach without the dimension", R, "(self.reach * np.sqrt(d))", "self.reach"),
+    ("short steps made long", R, "np.maximum(length, 1.0)[", "length["),
+    ("cut steps not counted", R, "(cut + (length > 1),)", "(cut,)"),
+    (
+        "a rate that never falls",
+        R,
+        "self.first * min(1.0, (self.after",
+        "self.first * max(1.0, (self.after",
+    ),
+    (
+        "the optimum after one step",
+        "exact.py",
+        "if np.abs(g).max() < SETTLED:",
+        "if np.abs(g).max() < 1e9:",
+    ),
+]

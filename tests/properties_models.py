@@ -1,0 +1,425 @@
+"""The defining properties of models and exact references, each a function of the package.
+
+The tests run them on cvlib; what mutants_models.py lists must fail one of them.
+"""
+
+import importlib
+import itertools
+import pickle
+import tracemalloc
+from dataclasses import replace
+from types import SimpleNamespace
+from unittest import mock
+
+import autograd.numpy as anp
+import autograd.scipy.special as theirs
+import numpy as np
+import oracles
+import scipy.optimize
+from autograd import elementwise_grad, grad
+from numpy.testing import assert_allclose
+from scipy import stats
+
+SD, MEAN = np.array([0.6, 1.7]), np.array([0.4, -0.9])
+OFFSET = np.array([0.3, -0.8, 0.0, 1.1, -0.2])
+GLMS = ("logistic", "poisson", "linear")
+SETTINGS = {  # keywords of the prior and the offset, and the same as full vectors
+    "vectors and offset": (dict(prior_sd=SD, prior_mean=MEAN, offset=OFFSET), SD, MEAN, OFFSET),
+    "vectors": (dict(prior_sd=SD, prior_mean=MEAN), SD, MEAN, 0 * OFFSET),
+    "numbers": (dict(prior_sd=0.7, prior_mean=0.5), 0.7 + 0 * SD, 0.5 + 0 * SD, 0 * OFFSET),
+    "one number, one vector": (dict(prior_mean=MEAN), 1 + 0 * SD, MEAN, 0 * OFFSET),
+}
+
+
+def built(cv, name, **settings):
+    """The problem's data, and a model of the package on them."""
+    p = oracles.problem(name)
+    make = getattr(cv.models, f"{name}_regression")
+    if name == "linear":
+        settings["noise_sd"] = oracles.NOISE_SD
+    return p, make(p.X, p.y, **settings)
+
+
+def log_joint(p, sd, mean, offset):
+    """log p(y, z) written afresh, (..., 2) -> (...)."""
+    log_prior = lambda z: anp.sum(
+        -0.5 * ((z - mean) / sd) ** 2 - 0.5 * np.log(2 * np.pi * sd**2), -1
+    )
+    return lambda z: anp.sum(p.phi(anp.dot(z, p.X.T) + offset, p.y), -1) + log_prior(z)
+
+
+# Models -----------------------------------------------------------------------------------------
+
+
+def check_prior(cv):
+    """The normal prior with numbers and vectors is scipy's density; equal ones are equal."""
+    z = np.random.default_rng(0).standard_normal((4, 3, 2))
+    for sd, mean in itertools.product((2.5, SD), (0.0, -0.3, MEAN)):
+        prior = cv.models.GaussianPrior(sd, mean)
+        assert_allclose(prior(z), stats.norm.logpdf(z, mean, sd).sum(-1), rtol=1e-12)
+        right = -(z - mean) / np.asarray(sd) ** 2
+        assert_allclose(elementwise_grad(prior)(z), right, rtol=1e-12)
+        twin = cv.models.GaussianPrior(np.copy(sd), np.copy(mean))
+        assert prior == twin and hash(prior) == hash(twin), "equal priors differ"
+        assert prior != cv.models.GaussianPrior(sd, np.asarray(mean) + 1), "unequal priors agree"
+        assert prior != cv.models.GaussianPrior(2 * np.asarray(sd), mean), "unequal priors agree"
+        assert len(repr(prior)) < 60
+    given = SD.copy()
+    prior = cv.models.GaussianPrior(given)
+    assert given.flags.writeable, "the caller's array is locked"
+    given[0] = 100.0
+    assert prior.sd[0] == SD[0], "the prior changes with the caller's array"
+
+
+def check_offset_and_prior(cv):
+    """log p(x, z) of a GLM with an offset and a prior of its own; row by row too."""
+    z = np.random.default_rng(0).standard_normal((3, 4, 2)) / 2
+    for name, (settings, *rest) in itertools.product(GLMS, SETTINGS.values()):
+        p, model = built(cv, name, **settings)
+        assert_allclose(model.log_joint(z), log_joint(p, *rest)(z), rtol=1e-12)
+        index = np.array([[0, 4, 1, 1], [2, 3, 0, 2], [4, 4, 3, 0]])
+        rows = model.log_lik(z, tuple(a[index] for a in model.data))
+        eta = (p.X[index] * z).sum(-1) + rest[-1][index]
+        assert_allclose(rows, p.phi(eta, p.y[index]), rtol=1e-12)
+        assert (model.offset is None) == ("offset" not in settings)
+
+
+def check_pickle(cv):
+    """Models, likelihoods and families come back from pickle with the same gradients."""
+    again = lambda thing: pickle.loads(pickle.dumps(thing))
+    for name in GLMS:
+        _, model = built(cv, name, **SETTINGS["vectors and offset"][0])
+        model.likelihood.autograd_derivatives(np.ones(2), np.ones(2), 3)
+        copy, z = again(model), np.random.default_rng(0).standard_normal((3, 2))
+        assert copy.log_prior == model.log_prior and copy.name == model.name
+        assert_allclose(grad(lambda z: anp.sum(copy.log_joint(z)))(z),
+                        grad(lambda z: anp.sum(model.log_joint(z)))(z), rtol=0)  # fmt: skip
+        for family in oracles.FAMILIES:
+            q, w = getattr(cv.families, family)(2), oracles.weights(family, 2)
+            right = cv.exact.gradient(model, q, w)
+            assert_allclose(cv.exact.gradient(copy, again(q), w), right, rtol=0)
+
+
+# What a reader may get wrong, and what must be let through --------------------------------------
+
+
+def refuses(cv, words, make):
+    """Does making the model end in a ValueError with these words?"""
+    try:
+        make()
+    except ValueError as error:
+        return all(word in str(error) for word in words.split("; "))
+    return False
+
+
+def accepts(make):
+    """Does making the model work?"""
+    try:
+        make()
+    except ValueError:
+        return False
+    return True
+
+
+def own(cv, log_lik=None, log_prior=None, N=5):
+    rng = np.random.default_rng(0)
+    data = rng.standard_normal((N, 2)), rng.standard_normal(N)
+    right = lambda z, batch: -((batch[1] - anp.sum(batch[0] * z, -1)) ** 2)
+    return cv.models.Model(log_lik or right, log_prior or cv.models.GaussianPrior(), data, 2)
+
+
+MIXED = {  # words of the refusal: log_lik(z, batch) that is right for one draw a row, x and y
+    "fails for z of shape (3, 1, 2); broadcast": lambda z, b: anp.sum(z.T * b[0].T, 0) * b[1],
+    "it gave; not numbers of shape (3, ": lambda z, b: anp.tanh(z[..., 0]),
+    "log_lik mixes its rows": lambda z, b: b[1] * z[..., 0] - anp.max(z[..., 0]),
+    "log_lik fails for z of shape": lambda z, b: z[:, 0] * b[1],
+}
+
+
+def check_row_contract(cv):
+    """The shapes the package uses are tried: whole data, several runs, N = 1 to 60."""
+    assert accepts(lambda: own(cv, N=1))
+    alone = MIXED["it gave; not numbers of shape (3, "]
+    assert accepts(lambda: own(cv, alone, N=1))  # (3, 1) is (M, N)
+    for N in (2, 3, 4, 5, 60):
+        assert accepts(lambda: own(cv, N=N))
+        for words, log_lik in MIXED.items():
+            assert refuses(cv, words, lambda: own(cv, log_lik, N=N)), (words, N)
+    # right for (M, d) and (M, 1, d), and for nothing with more axes
+    runs = lambda z, b: (
+        b[1] * (z[:, 0] if z.ndim == 2 else z[..., 0] if z.ndim < 4 else z[0, ..., 0])
+    )
+    assert refuses(cv, "log_lik; (2, 3, 1, 2)", lambda: own(cv, runs)), "several runs"
+    prior = lambda z: -anp.sum(z**2, 1 if z.ndim > 1 else 0)
+    assert refuses(cv, "log_prior must give; (2, 3, 4, 2)", lambda: own(cv, None, prior))
+    prior = lambda z: -anp.sum(z**2, -1) + 0.1 * anp.sum(z)
+    assert refuses(cv, "log_prior mixes its rows", lambda: own(cv, None, prior))
+
+
+def check_support(cv):
+    """-inf and NaN at a common z are refused; an overflow far out is not."""
+    end = lambda reach: lambda z: anp.where(anp.abs(z[..., 0]) < reach, 0.0, -np.inf)
+    positive = lambda z, b: anp.where(z[..., 0] > 0, 0.0, -np.inf) * anp.ones(np.shape(b[1]))
+    assert refuses(cv, "log_prior is [-inf; every real z", lambda: own(cv, None, end(1.0)))
+    assert refuses(cv, "log_lik is; inf; exp(z)", lambda: own(cv, positive))
+    assert refuses(cv, "log_lik is [nan", lambda: own(cv, lambda z, b: b[1] + anp.log(z[..., 0])))
+    for fine in (
+        lambda z, b: b[1] * z[..., 0] - anp.exp(anp.exp(10 * z[..., 0])),
+        lambda z, b: anp.log(0.9 * (1 - z[..., 0]) + 0.02 * z[..., 0]) * b[1],  # for z = 0 or 1
+    ):
+        assert accepts(lambda: own(cv, fine))
+
+
+def check_slopes(cv):
+    """A slope that autograd gets wrong, or cannot get, is refused; kinks and steps are not."""
+    rows = lambda z, b: np.sum(b[0] * z, -1)
+    for bad in (
+        lambda z, b: np.where(b[1] > 0, rows(z, b), 0.0),  # numpy's where: a slope of 0
+        lambda z, b: stats.norm.logpdf(b[1], rows(z, b)),
+        lambda z, b: rows(z, b) ** 2 + rows(np.asarray(getattr(z, "_value", z)), b),
+    ):
+        assert refuses(cv, "autograd; log_lik; autograd.numpy", lambda: own(cv, bad))
+    assert refuses(cv, "log_prior", lambda: own(cv, None, lambda z: stats.norm.logpdf(z).sum(-1)))
+    for good in (
+        lambda z, b: -anp.abs(rows(z, b) - b[1]),
+        lambda z, b: anp.floor(100 * z[..., 0]) * b[1],
+        lambda z, b: -anp.logaddexp(0, 1e4 * rows(z, b)),
+        lambda z, b: 0 * rows(z, b) + 1e6,
+        lambda z, b: anp.maximum(z[..., 0], z[..., 1]) * b[1] + 1e8,
+        lambda z, b: anp.sin(1e6 * z[..., 0]) * b[1],
+        lambda z, b: 1e-3 * z[..., 0] * b[1] + 1e10,
+        lambda z, b: (0.1 * z[..., 0] * b[1] + 1e3).astype(np.float32),
+    ):
+        assert accepts(lambda: own(cv, good))
+
+
+def check_likelihood_fields(cv):
+    """A field that contradicts phi is refused by name; what agrees is not."""
+    m, X = cv.models, oracles.problem("logistic").X
+    signs, count = np.array([1.0, -1, 1, 1, -1]), np.array([0.0, 2, 1, 5, 1])
+    glm = lambda lik, y, **changes: lambda: m.GLM(X, y, replace(lik, **changes))
+    bent = lambda f, k, change: (
+        lambda *args: [change(a) if i == k else a for i, a in enumerate(f(*args))]
+    )
+    linear = m.gaussian_likelihood(0.5)
+    for k, (lik, y) in itertools.product(
+        range(3), ((m.LOGISTIC, signs), (m.POISSON, count), (linear, X[:, 0]))
+    ):
+        words = f"phi{(k + 1) * chr(39)} by fast; {lik.name}"
+        wrong = bent(lik.fast, k, lambda a: a + 1e-4)
+        assert refuses(cv, words, glm(lik, y, fast=wrong)), words
+        if lik.expected:
+            words = f"E[phi{k * chr(39)}] by expected; {lik.name}"
+            wrong = bent(lik.expected, k, lambda a: 1.01 * a + 0.01)
+            assert refuses(cv, words, glm(lik, y, expected=wrong)), words
+    extra = lambda eta, y, order: m.LOGISTIC.fast(eta, y, 3)
+    assert refuses(cv, "fast; gives 3 derivatives for 1", glm(m.LOGISTIC, signs, fast=extra))
+    flat = lambda eta, y, order: [4 * (y - eta), -4.0, 0.0][:order]
+    assert refuses(cv, "phi'' by fast; shape ()", glm(linear, X[:, 0], fast=flat))
+    for shift, words in ((0.01, "above phi"), (-0.01, "does not touch")):
+        moved = bent(m.LOGISTIC.bound, 0, lambda a: a + shift)
+        assert refuses(cv, f"bound; {words}", glm(m.LOGISTIC, signs, bound=moved)), words
+    assert refuses(cv, "quadratic=True", glm(m.LOGISTIC, signs, quadratic=True))
+    assert refuses(cv, "kappa", glm(m.POISSON, count, kappa=0.5))
+    assert refuses(cv, "kappa", glm(m.LOGISTIC, signs, kappa=1.0))
+    # kinked, heavy-tailed, with a closed form of its own: all legal
+    laplace = m.Likelihood("laplace", lambda t, y: -anp.abs(y - t), expected=laplace_moments)
+    for lik, y in (
+        (laplace, X[:, 0]),
+        (replace(laplace, expected=None), 100 * X[:, 0]),
+        (m.Likelihood("student", oracles.PHI["student"]), X[:, 0]),
+        (replace(m.LOGISTIC, classes=False), signs),
+        (m.POISSON, 1000 * count),
+        (m.gaussian_likelihood(1e-3), 1e3 * X[:, 0]),
+        (m.gaussian_likelihood(1e3), 1e-3 * X[:, 0]),
+    ):
+        assert accepts(glm(lik, y)), lik.name
+
+
+def laplace_moments(m, v, y):
+    """E, E', E'' of -|y - eta|, eta ~ N(m, v)."""
+    r, s = y - m, np.sqrt(v)
+    density, share = stats.norm.pdf(r / s), stats.norm.cdf(r / s)
+    return -(2 * s * density + r * (2 * share - 1)), 2 * share - 1, -2 * density / s
+
+
+# Exact references -------------------------------------------------------------------------------
+
+
+def check_exact_with_prior_and_offset(cv):
+    """ELBO and gradients with any prior and offset: the trapezoidal rule over the plane."""
+    for name, family in itertools.product(GLMS, oracles.FAMILIES):
+        for settings, *rest in SETTINGS.values():
+            p, model = built(cv, name, **settings)
+            q, W = getattr(cv.families, family)(2), oracles.weights(family, 2)
+            right = [by_grid(log_joint(p, *rest), family, w) for w in W]
+            assert_allclose(cv.exact.elbo(model, q, W), [value for value, _ in right], rtol=1e-9)
+            got = cv.exact.gradient(model, q, W)
+            assert_allclose(got, [slope for _, slope in right], rtol=1e-8, atol=1e-8)
+            parts = cv.exact.term_gradients(model, q, W)
+            alone = [by_grid(log_joint(flat(p), *rest), family, w)[1] for w in W]
+            got = parts["prior"] - parts["variational"]
+            assert_allclose(got, alone, rtol=1e-8, atol=1e-8)
+
+
+def flat(p):
+    """The problem without its likelihood."""
+    return SimpleNamespace(X=p.X, y=p.y, phi=lambda t, y: 0 * t)
+
+
+def by_grid(log_joint, family, w):
+    """ELBO and its gradient at one w (D,)."""
+    points, weight = oracles.trapezoid(2)
+
+    def elbo(w):
+        mu, L = oracles.unpack(family, 2, w)
+        z = mu + anp.dot(points, L.T)
+        return anp.dot(weight, log_joint(z) - oracles.log_density(family, 2, w, z))
+
+    return elbo(w), grad(elbo)(w)
+
+
+def check_conjugate_optimum(cv):
+    """Linear regression with offset and prior: the optimum is the posterior, its ELBO log p(y)."""
+    p, model = built(cv, "linear", **SETTINGS["vectors and offset"][0])
+    q = cv.families.Gaussian(2)
+    w = cv.exact.optimum(model, q)
+    noise = oracles.NOISE_SD**2
+    precision = p.X.T @ p.X / noise + np.diag(1 / SD**2)
+    mean = np.linalg.solve(precision, p.X.T @ (p.y - OFFSET) / noise + MEAN / SD**2)
+    mu, L = oracles.unpack("Gaussian", 2, w)
+    assert_allclose(mu, mean, atol=1e-6)
+    assert_allclose(L @ L.T, np.linalg.inv(precision), atol=1e-6)
+    covariance = noise * np.eye(p.N) + p.X @ np.diag(SD**2) @ p.X.T
+    evidence = stats.multivariate_normal.logpdf(p.y, p.X @ MEAN + OFFSET, covariance)
+    assert_allclose(cv.exact.elbo(model, q, w), evidence, rtol=1e-9)
+
+
+def check_diagonal_is_part_of_full(cv):
+    """Where L is diagonal, both families have one ELBO, and one gradient in mu and L_ii."""
+    _, model = built(cv, "logistic", **SETTINGS["vectors and offset"][0])
+    narrow, wide = cv.families.DiagonalGaussian(2), cv.families.Gaussian(2)
+    mu, sigma = np.array([[0.3, -0.2], [1.0, 0.5]]), np.array([[0.4, -0.8], [1.5, 0.2]])
+    w = narrow.pack(mu, sigma)
+    full = wide.pack(mu, sigma[..., None] * np.eye(2))
+    assert_allclose(cv.exact.elbo(model, narrow, w), cv.exact.elbo(model, wide, full), rtol=1e-12)
+    got = cv.exact.term_gradients(model, narrow, w)
+    for name, slope in cv.exact.term_gradients(model, wide, full).items():
+        assert_allclose(got[name], slope[:, [0, 1, 2, 4]], rtol=1e-12, err_msg=name)
+
+
+def check_diagonal_builds_no_matrix(cv):
+    """d = 2000: a d x d matrix is 32 MB, everything else under one."""
+    d = 2000
+    model = cv.models.logistic_regression(
+        np.random.default_rng(0).standard_normal((3, d)), [1, -1, 1]
+    )
+    q = cv.families.DiagonalGaussian(d)
+    cv.exact.gradient(model, q, q.start())
+    tracemalloc.start()
+    try:
+        cv.exact.elbo(model, q, q.start())
+        cv.exact.gradient(model, q, q.start())
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 4e6, f"{peak / 1e6:.0f} MB"
+
+
+def check_slope_at_the_optimum(cv):
+    """It vanishes, in every coordinate of w."""
+    for name, family in itertools.product(GLMS, oracles.FAMILIES):
+        _, model = built(cv, name, **SETTINGS["vectors and offset"][0])
+        q = getattr(cv.families, family)(2)
+        slope = cv.exact.gradient(model, q, cv.exact.optimum(model, q))
+        assert np.abs(slope).max() < 1e-6, (name, family)
+
+
+def check_unreached_optimum(cv):
+    """Without natural steps a coarse rule makes ELBO and gradient disagree: no optimum."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((20, 2)), np.where(rng.random(20) < 0.5, 1.0, -1.0)
+    model, q = cv.models.logistic_regression(X, y, 3.0), cv.families.Gaussian(2)
+    assert reached(cv, model, q)
+    with mock.patch.object(cv.exact, "STEPS", 0):
+        assert not reached(cv, model, q, tolerance=1.0)
+        assert reached(cv, model, q)
+        for slope, fine in ((1e-4, False), (-1e-4, False), (1e-6, True)):
+            end = SimpleNamespace(x=q.start(), jac=np.array([0.0, slope]), message="tired")
+            with mock.patch.object(scipy.optimize, "minimize", lambda *args, **options: end):
+                assert reached(cv, model, q) == fine, slope
+
+
+def reached(cv, *args, **options):
+    try:
+        w = cv.exact.optimum(*args, **options)
+    except RuntimeError as error:
+        assert "not reached" in str(error) and "tolerance" in str(error)
+        return False
+    return w is not None
+
+
+def check_small_bias(cv):
+    """A difference of estimators whose coefficients miss 0 by a millionth is no control variate."""
+    _, model = built(cv, "logistic")
+    data = cv.terms(model, cv.families.Gaussian(2))[0]
+    assert (cv.RP1(data) - cv.RP2(data)).is_control_variate
+    assert not (cv.RP1(data) - (1 - 1e-6) * cv.RP2(data)).is_control_variate
+
+
+# Special functions --------------------------------------------------------------------------------
+
+X = np.array([[0.2, 1.0, 3.7], [12.5, 0.01, 250.0]])
+B = np.array([0.6, 2.0, 41.0])
+SPECIAL = {
+    "gammaln": (lambda s, x: s.gammaln(x), X),
+    "psi": (lambda s, x: s.psi(x), X),
+    "polygamma": (lambda s, x: s.polygamma(2, x), X),
+    "betaln in a": (lambda s, x: s.betaln(x, B), X),
+    "betaln in a, which is broadcast": (lambda s, a: s.betaln(a, X), B),
+    "betaln in b, which is broadcast": (lambda s, b: s.betaln(X, b), B),
+    "betaln, a number": (lambda s, b: s.betaln(X, b), np.array(1.3)),
+    "logsumexp, all": (lambda s, x: s.logsumexp(x), X),
+    "logsumexp, first axis": (lambda s, x: s.logsumexp(x, 0), X),
+    "logsumexp, last axis kept": (lambda s, x: s.logsumexp(x, -1, keepdims=True), X),
+    "logsumexp, two axes": (lambda s, x: s.logsumexp(x, (0, 2)), np.stack([X, X / 7])),
+    "logsumexp, far out": (lambda s, x: s.logsumexp(x, -1), X - 1e4),
+}
+
+
+def check_special(cv):
+    """Values and two derivatives are those of autograd.scipy, broadcast and reduced alike."""
+    ours = importlib.import_module(f"{cv.__name__}.special")
+    for name, (f, x) in SPECIAL.items():
+        values = f(ours, x), f(theirs, x)
+        assert np.shape(values[0]) == np.shape(values[1]), name
+        assert np.array_equal(*values), name
+        weights = np.cos(np.arange(values[0].size)).reshape(values[0].shape)
+        slopes, bends = [], []
+        for s in (ours, theirs):
+            slope = grad(lambda x: anp.sum(weights * f(s, x)))
+            slopes.append(slope(x))
+            bends.append(elementwise_grad(slope)(x))
+        assert slopes[0].shape == bends[0].shape == x.shape, name
+        assert_allclose(*slopes, rtol=1e-13, err_msg=name)
+        assert_allclose(*bends, rtol=1e-12, atol=1e-14, err_msg=name)
+
+
+# What a mutant must get past: first what needs no model, last what needs all to be right.
+PROPERTIES = {
+    "special functions": check_special,
+    "the normal prior": check_prior,
+    "fields of a likelihood": check_likelihood_fields,
+    "rows of own models": check_row_contract,
+    "support of own models": check_support,
+    "slopes of own models": check_slopes,
+    "offset and prior of a GLM": check_offset_and_prior,
+    "pickle": check_pickle,
+    "small bias": check_small_bias,
+    "diagonal = full": check_diagonal_is_part_of_full,
+    "no d x d matrix": check_diagonal_builds_no_matrix,
+    "exact references with prior and offset": check_exact_with_prior_and_offset,
+    "unreached optimum": check_unreached_optimum,
+    "conjugate optimum": check_conjugate_optimum,
+    "slope at the optimum": check_slope_at_the_optimum,
+}

@@ -1,0 +1,443 @@
+"""What defines the loop and its rules, each a function of the package under test.
+
+test_optimize.py runs them on cvlib; the mutants of mutants_optimize.py are copies with a bug in
+them, and each must fail one of these.
+"""
+
+import dataclasses
+import tempfile
+import warnings
+from pathlib import Path
+
+import numpy as np
+from autograd.misc import optimizers
+from numpy.testing import assert_allclose, assert_array_equal
+
+
+def regression(cv, family="Gaussian"):
+    """Linear regression: the posterior is N(m, A^-1) with A m = X^T y / sd^2."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((20, 3))
+    y = X @ [1.0, -0.5, 0.3] + 0.5 * rng.standard_normal(20)
+    model = cv.models.linear_regression(X, y, noise_sd=0.5)
+    A = np.eye(3) + X.T @ X / 0.25
+    return model, getattr(cv.families, family)(3), A, np.linalg.solve(A, X.T @ y / 0.25)
+
+
+def logistic(cv):
+    model = cv.models.logistic_regression(*cv.datasets.toy())
+    q = cv.families.Gaussian(model.dim)
+    return model, q, cv.zoo.paper(model, q)
+
+
+def run(cv, cvs="S7", steps=12, seed=0, **changes):
+    """A short run on the toy data; cvs is the name of a set or a line, "" for none."""
+    model, q, zoo = logistic(cv)
+    lines = getattr(zoo, cvs) if cvs else []
+    lines = lines if isinstance(lines, list) else [lines]
+    settings = dict(lr=0.3, M=4, runs=(3,), rng=np.random.default_rng(seed)) | changes
+    if "state" in settings:
+        del settings["runs"], settings["rng"]
+    return cv.optimize.sgd(model, q, zoo.h, lines, steps=steps, **settings)
+
+
+def descent(cv, model, q):
+    """grad(w, t) of -ELBO / N, for the optimisers of autograd."""
+    return lambda w, _: -cv.exact.gradient(model, q, w) / model.N
+
+
+# Ascent rules -------------------------------------------------------------------------------------
+
+
+def adam_takes_the_steps_of_autograds_adam(cv):
+    model, q, _, _ = regression(cv)
+    for b1, b2, eps in (0.9, 0.999, 1e-8), (0.5, 0.8, 0.1):
+        right = optimizers.adam(
+            descent(cv, model, q), q.start(), num_iters=15, step_size=0.1, b1=b1, b2=b2, eps=eps
+        )
+        found = cv.optimize.noise_free(model, q, lr=0.1, steps=15, rule=cv.rules.adam(b1, b2, eps))
+        assert_allclose(found.w, right, rtol=1e-12)
+
+
+def momentum_takes_the_steps_of_autograds_sgd(cv):
+    model, q, _, _ = regression(cv)
+    for beta in 0.9, 0.3, 0.0:
+        right = optimizers.sgd(
+            descent(cv, model, q), q.start(), num_iters=15, step_size=0.1, mass=beta
+        )
+        found = cv.optimize.noise_free(model, q, lr=0.1, steps=15, momentum=beta)
+        assert_allclose(found.w, right, rtol=1e-12)
+
+
+def plain_ascent_on_a_quadratic_contracts_by_the_book(cv):
+    """mu_t - m = (I - lr A / N)^t (mu_0 - m)."""
+    model, q, A, m = regression(cv)
+    found = cv.optimize.noise_free(model, q, lr=0.1, steps=9, rule=cv.rules.plain())
+    shrink = np.linalg.matrix_power(np.eye(3) - 0.1 * A / model.N, 9)
+    assert_allclose(found.w[:3], m - shrink @ m, rtol=1e-10)
+
+
+def a_rule_of_ones_own_gets_what_a_natural_step_needs(cv):
+    """mu <- mu + rho Sigma grad_mu ELBO is one Newton step: rho = 1 ends at the posterior mean."""
+    model, q, A, m = regression(cv)
+
+    class Newton(cv.rules.Ascent):
+        def start(self, q, w):
+            return (np.zeros(()),)
+
+        def step(self, memory, w, g, rate, q, N):
+            moved = w.copy()
+            moved[..., : q.dim] += rate * np.linalg.solve(A, N * g[..., : q.dim])
+            return moved, (memory[0] + 1,)
+
+    found = cv.optimize.noise_free(model, q, lr=1.0, steps=3, rule=Newton())
+    assert_allclose(found.path[1:, :3], np.broadcast_to(m, (3, 3)), rtol=1e-10)
+    assert found.state.memory[0] == 3
+
+
+def a_rate_may_belong_to_a_run_or_to_a_step(cv):
+    model, q, _, _ = regression(cv)
+    rates = np.array([0.05, 0.1])
+    both = cv.optimize.noise_free(model, q, lr=rates, steps=8, w=q.start((2,)))
+    for k in 0, 1:
+        alone = cv.optimize.noise_free(model, q, lr=float(rates[k]), steps=8)
+        assert_allclose(both.path[:, k], alone.path, rtol=1e-12)
+    falling = lambda t: 0.1 / t
+    plain = cv.rules.plain()
+    found = cv.optimize.noise_free(model, q, lr=falling, steps=5, rule=plain)
+    w = q.start()
+    for t in 1, 2, 3, 4, 5:
+        w = w + 0.1 / t * cv.exact.gradient(model, q, w) / model.N
+        assert_allclose(found.path[t], w, rtol=1e-12)
+    found = cv.optimize.noise_free(
+        model, q, lr=lambda t: rates / t, steps=5, rule=plain, w=q.start((2,))
+    )
+    assert_allclose(found.w[1], w, rtol=1e-12)
+
+
+def the_average_is_the_mean_of_the_last_weights(cv):
+    for cvs in "", "S7":
+        path = run(cv, cvs, steps=11, average=4)
+        assert_allclose(path.average, path.path[4:].mean(0), rtol=1e-13)
+    assert_array_equal(run(cv, steps=5, average=5).average, run(cv, steps=5).w)
+    assert run(cv, steps=5).average is None
+
+
+# Weight rules -------------------------------------------------------------------------------------
+
+
+def weights_by_least_squares(h, C, v0):
+    """argmin of sum_m |h_m + C_m a|^2 + v0 n |a|^2, n coordinates, by an augmented matrix."""
+    n, L = h.shape[-1], len(C)
+    A = np.vstack([C.reshape(L, -1).T, np.sqrt(v0 * n) * np.eye(L)])
+    b = np.concatenate([h.ravel(), np.zeros(L)])
+    return -np.linalg.lstsq(A, b, rcond=None)[0]
+
+
+def sample(runs=(), L=3, M=5, D=7, seed=0):
+    rng = np.random.default_rng(seed)
+    C = rng.standard_normal((*runs, L, M, D)) * rng.uniform(0.5, 2, (L, 1, 1))
+    return rng.standard_normal((*runs, M, D)) - 0.7 * C.sum(-3), C
+
+
+def block_weights_are_least_squares_in_each_block(cv):
+    cb, blocks = cv.combine, (slice(0, 2), slice(2, 7))
+    for v0 in 0.0, 0.3:
+        h, C = sample((4,))
+        m = cb.by_block(h, C, blocks)
+        assert m.CC.shape == (4, 2, 3, 3) and m.Ch.shape == (4, 2, 3) and m.M == 5
+        a = cb.block_weights(m, v0, blocks)
+        assert a.shape == (4, 3, 7)
+        for run in range(4):
+            for block in blocks:
+                right = weights_by_least_squares(h[run][:, block], C[run][:, :, block], v0)
+                assert_allclose(a[run][:, block], np.tile(right[:, None], block.stop - block.start))
+    many = cb.block_weights(m, np.array([0.0, 0.1, 0.2, 0.3]), blocks)  # v0 may belong to a run
+    assert_allclose(many[3], a[3])
+    assert not np.allclose(many[0], a[0])
+
+
+def one_block_is_the_whole_and_many_are_coordinates(cv):
+    cb, (h, C) = cv.combine, sample((2,))
+    whole = (slice(0, 7),)
+    a = cb.block_weights(cb.by_block(h, C, whole), 0.2, whole)
+    assert_allclose(a, np.repeat(cb.bayes_weights(cb.moments(h, C), 0.2, 7)[..., None], 7, -1))
+    each = tuple(slice(k, k + 1) for k in range(7))
+    a = cb.block_weights(cb.by_block(h, C, each), 0.2, each)
+    assert_allclose(a, cb.coordinate_weights(h, C, 0.2))
+
+
+def families_say_their_blocks(cv):
+    f = cv.families
+    right = {
+        f.Gaussian(3): [3, 6], f.DiagonalGaussian(3): [3, 3], f.Gamma(3): [3, 3],
+        f.Beta(2): [2, 2], f.Bernoulli(4): [4], f.Categorical(2, 3): [6],
+    }  # fmt: skip
+    for q, lengths in right.items():
+        assert [b.stop - b.start for b in q.blocks] == lengths
+        assert [b.start for b in q.blocks] == [0, *np.cumsum(lengths[:-1])] and sum(lengths) == q.D
+
+
+def written_out(cv, weights, steps=3):
+    """The loop from public pieces; weights(h, C, M) from all samples so far, without forgetting."""
+    model, q, zoo = logistic(cv)
+    rng, w, v = np.random.default_rng(7), q.start(), 0.0
+    seen = []
+    for _ in range(steps):
+        draw = cv.draw(model, q, w, 4, rng)
+        G = np.stack([line(draw) for line in (zoo.h, zoo.c7, zoo.c4)]) / model.N
+        h, C = G[0], G[1:]
+        if seen:
+            before = np.concatenate(seen, 1)
+            a = weights(before[0], before[1:])  # (2,) or (2, D)
+        else:
+            a = weights(None, None)
+        v = 0.9 * v + 0.1 * (h + (np.reshape(a, (2, 1, -1)) * C).sum(0)).mean(0)
+        w = w + 0.2 * v
+        seen.append(G)
+    return w, a
+
+
+def looped(cv, rule, steps=3):
+    model, q, zoo = logistic(cv)
+    found = cv.optimize.sgd(
+        model, q, zoo.h, [zoo.c7, zoo.c4], lr=0.2, steps=steps, M=4, weights=rule,
+        rng=np.random.default_rng(7),
+    )  # fmt: skip
+    return found.w, found.a
+
+
+def weight_rules_are_their_formulas(cv):
+    """No forgetting (gamma = 0), three steps: all samples so far are one least-squares problem."""
+    _, q, _ = logistic(cv)
+    d, D, v0 = q.dim, q.D, 1e-2
+
+    def shared(v0):
+        return lambda h, C: np.zeros(2) if h is None else weights_by_least_squares(h, C, v0)
+
+    def by_block(h, C):
+        if h is None:
+            return np.zeros((2, D))
+        mu, factor = (weights_by_least_squares(h[:, s], C[:, :, s], v0)[:, None]
+                      for s in (np.s_[:d], np.s_[d:]))  # fmt: skip
+        return np.hstack([np.tile(mu, d), np.tile(factor, D - d)])
+
+    rules = cv.rules
+    for rule, formula in (
+        (rules.bayes(v0, gamma=0.0), shared(v0)),
+        (rules.empirical(gamma=0.0), shared(0.0)),
+        (rules.blocks(v0, gamma=0.0), by_block),
+        (rules.fixed([-0.5, 0.25]), lambda h, C: [-0.5, 0.25]),
+        (rules.fixed(-0.5), lambda h, C: [-0.5, -0.5]),
+        (rules.none(), lambda h, C: [0.0, 0.0]),
+    ):
+        (w, a), (right, weights) = looped(cv, rule), written_out(cv, formula)
+        assert_allclose(w, right, rtol=1e-9, err_msg=repr(rule))
+        assert_allclose(a, weights, rtol=1e-7, atol=1e-9, err_msg=repr(rule))
+
+
+def no_variates_and_no_weights_are_the_same(cv):
+    assert_allclose(run(cv, "").w, run(cv, "S7", weights=cv.rules.none()).w, rtol=1e-12)
+
+
+def moments_by_block_forget_like_the_others(cv):
+    """A sample of age k counts (1 - gamma)^k, block by block."""
+    model, q, zoo = logistic(cv)
+    rule, gamma = cv.rules.blocks(1e-2, 0.3), 0.3
+    rng, memory, GG = np.random.default_rng(1), rule.start(q, 2, ()), []
+    for _ in range(3):
+        draw = cv.draw(model, q, q.start(), 4, rng)
+        G = np.stack([line(draw) for line in (zoo.h, zoo.c7, zoo.c4)])
+        memory = rule.update(memory, G[0], G[1:], q)
+        GG.append(G)
+    a = rule.weights(memory, q, model.N)
+    for s in (np.s_[: q.dim], np.s_[q.dim :]):
+        scaled = [G[..., s] * (1 - gamma) ** (k / 2) for G, k in zip(GG, (3, 2, 1))]
+        h, *C = np.concatenate(scaled, 1) / model.N
+        right = weights_by_least_squares(h, np.stack(C), 1e-2)
+        assert_allclose(a[:, s], np.tile(right[:, None], a[:, s].shape[1]), rtol=1e-9)
+
+
+# State --------------------------------------------------------------------------------------------
+
+
+def assert_same_state(one, other):
+    for name in ("t", "w", "a", "diverged", "mean", "count"):
+        assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+    for name in ("memory", "moments"):
+        for x, y in zip(getattr(one, name), getattr(other, name), strict=True):
+            assert_array_equal(x, y, err_msg=name)
+    assert (
+        one.rng.bit_generator.state["bit_generator"]
+        == (other.rng.bit_generator.state["bit_generator"])
+    )
+    assert_array_equal(one.rng.random(3), other.rng.random(3), err_msg="rng")
+
+
+def a_run_resumed_from_a_file_gives_the_same_bytes(cv):
+    rules = cv.rules
+    generators = [np.random.PCG64, np.random.MT19937, np.random.Philox, np.random.SFC64]
+    cases = [
+        (dict(), "S7", generators[0]),
+        (dict(rule=rules.adam(), average=3), "S7", generators[1]),
+        (dict(rule=rules.plain(), weights=rules.blocks(), average=9), "c7", generators[2]),
+        (dict(weights=rules.fixed(-1.0), lr=lambda t: 0.3 / t), "c7", generators[3]),
+        (dict(runs=()), "", generators[0]),
+    ]
+    for options, cvs, generator in cases:
+        rng = lambda: np.random.Generator(generator(5))
+        unbroken = run(cv, cvs, steps=12, rng=rng(), **options)
+        begun = {k: v for k, v in options.items() if (k, v) != ("average", 9)}  # after step 6
+        first = run(cv, cvs, steps=6, rng=rng(), **begun)
+        with tempfile.TemporaryDirectory() as folder:
+            first.state.save(Path(folder) / "state")
+            assert [p.name for p in Path(folder).iterdir()] == ["state"]
+            state = cv.optimize.load(Path(folder) / "state")
+        rest = run(cv, cvs, steps=12, state=state, **options)
+        assert_same_state(rest.state, unbroken.state)
+        assert_array_equal(np.concatenate([first.path, rest.path[1:]]), unbroken.path)
+        assert [*first.steps, *rest.steps[1:]] == unbroken.steps.tolist()
+
+
+def steps_are_the_loop(cv):
+    """init and step, written by hand, are sgd; a hook sees the same states."""
+    model, q, zoo = logistic(cv)
+    settings = dict(lr=0.3, M=4, rule=cv.rules.adam())
+    plan = cv.optimize.Noisy(model, q, zoo.h, zoo.S7, **settings)
+    state = cv.optimize.init(plan, np.random.default_rng(0), runs=(3,))
+    seen = {}
+    path = run(cv, steps=7, rule=cv.rules.adam(), hooks={3: lambda s, p: seen.update({s.t: s.w})})
+    for t in range(1, 8):
+        state = cv.optimize.step(state, plan)
+        assert_array_equal(state.w, path.path[t])
+        if t in seen:
+            assert_array_equal(state.w, seen[t])
+    assert sorted(seen) == [3, 6]
+
+
+def a_hook_can_change_the_plan_and_the_state(cv):
+    """From step 4 on another rate; a note of the weights then, kept to the end."""
+
+    def slower(state, plan):
+        if state.t == 4:
+            state = state._replace(notes={**state.notes, "then": state.w})
+            return state, dataclasses.replace(plan, lr=0.05)
+
+    path = run(cv, steps=8, hooks={2: slower})
+    right = run(cv, steps=8, lr=lambda t: 0.3 if t <= 4 else 0.05)
+    assert_array_equal(path.path, right.path)
+    assert_array_equal(path.state.notes["then"], path.path[4])
+
+    def enough(state, plan):
+        raise StopIteration
+
+    short = run(cv, steps=8, every=2, hooks={5: enough})
+    assert short.steps.tolist() == [0, 2, 4, 5]
+    assert_array_equal(short.path, right.path[[0, 2, 4]].tolist() + [run(cv, steps=5).w.tolist()])
+
+
+def an_interrupt_loses_nothing(cv):
+    """Stopped inside the draw of step 6, with part of its noise drawn: go on to the same end."""
+    model, q, zoo = logistic(cv)
+    unbroken = run(cv, steps=10)
+    calls = []
+
+    class Stops(type(q)):
+        def noise(self, rng, w, M):
+            eps = super().noise(rng, w, M)
+            calls.append(1)
+            if len(calls) == 6:
+                raise KeyboardInterrupt
+            return eps
+
+    stops = Stops(q.dim)
+    z = cv.zoo.paper(model, stops)
+    settings = dict(lr=0.3, M=4, steps=10)
+    rng = np.random.default_rng(0)
+    try:
+        cv.optimize.sgd(model, stops, z.h, z.S7, rng=rng, runs=(3,), **settings)
+        raise AssertionError("it was not interrupted")
+    except cv.optimize.Interrupted as stop:
+        path = stop.path
+        assert "after step 5" in str(stop)
+    assert path.steps.tolist() == [0, 1, 2, 3, 4, 5]
+    assert_array_equal(path.path, unbroken.path[:6])
+    rest = cv.optimize.sgd(model, stops, z.h, z.S7, state=path.state, **settings)
+    assert_array_equal(rest.w, unbroken.w)
+
+
+# Runs that break ----------------------------------------------------------------------------------
+
+
+def a_run_that_leaves_stays_where_it_was(cv):
+    """Rate 1e9 for one of three runs: beyond q.far at step 1, and back at its start for good."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        path = run(cv, steps=6, lr=np.array([0.3, 1e9, 0.3]), average=2)
+    model, q, _ = logistic(cv)
+    assert path.diverged.tolist() == [-1, 1, -1]
+    assert_array_equal(path.path[:, 1], np.broadcast_to(q.start(), (7, q.D)))
+    assert_allclose(path.average, path.path[2:].mean(0), rtol=1e-13)
+    (warning,) = said
+    assert issubclass(warning.category, cv.optimize.Diverged)
+    assert "1 of 3 runs diverged, the first at step 1" in str(warning.message)
+    assert warning.filename == __file__
+    fine = run(cv, steps=6)  # the same noise: the others must not notice
+    assert_array_equal(path.path[:, [0, 2]], fine.path[:, [0, 2]])
+
+
+def a_biased_line_is_refused(cv):
+    model, q, zoo = logistic(cv)
+    data, prior, variational = cv.terms(model, q)
+    settings = dict(lr=0.1, steps=1, M=1, rng=np.random.default_rng(0))
+    for bias in 1e-3, 1e-6, 1e-10:
+        for h, cvs in (
+            ((1 + bias) * cv.RP1(data) + cv.RP1(prior) - cv.CF(variational), []),
+            (zoo.h, [(1 + bias) * cv.RP1(data) - cv.RP2(data)]),
+        ):
+            try:
+                cv.optimize.sgd(model, q, h, cvs, **settings)
+            except ValueError as error:
+                assert "must estimate" in str(error) or "no control variate" in str(error)
+            else:
+                raise AssertionError(f"a bias of {bias} was taken")
+    rounded = (0.1 + 0.2) / 0.3  # 1 but for rounding
+    cv.optimize.sgd(
+        model, q, rounded * cv.RP1(data) + cv.RP1(prior) - cv.CF(variational), **settings
+    )
+
+
+def records_are_thinned_to_a_hundred_megabytes(cv):
+    """d = 200, full covariance, 20,000 steps; and what is small is kept whole."""
+    for steps, numbers in (20_000, 20_300), (500, 50 * 1952), (100_000, 5), (10, 10**9):
+        k = cv.optimize.thinning(steps, 8 * numbers)
+        size = lambda k: (steps // k + 2) * 8 * numbers
+        assert k == steps or size(k) <= 100e6
+        assert k == 1 or size(k - 1) > 0.98 * 100e6
+    assert cv.optimize.thinning(500, 8 * 10 * 1952) == 1
+
+
+PROPERTIES = {
+    check.__name__.replace("_", " "): check
+    for check in (
+        adam_takes_the_steps_of_autograds_adam,
+        momentum_takes_the_steps_of_autograds_sgd,
+        plain_ascent_on_a_quadratic_contracts_by_the_book,
+        a_rule_of_ones_own_gets_what_a_natural_step_needs,
+        a_rate_may_belong_to_a_run_or_to_a_step,
+        the_average_is_the_mean_of_the_last_weights,
+        block_weights_are_least_squares_in_each_block,
+        one_block_is_the_whole_and_many_are_coordinates,
+        families_say_their_blocks,
+        weight_rules_are_their_formulas,
+        no_variates_and_no_weights_are_the_same,
+        moments_by_block_forget_like_the_others,
+        steps_are_the_loop,
+        a_run_resumed_from_a_file_gives_the_same_bytes,
+        a_hook_can_change_the_plan_and_the_state,
+        an_interrupt_loses_nothing,
+        a_run_that_leaves_stays_where_it_was,
+        a_biased_line_is_refused,
+        records_are_thinned_to_a_hundred_megabytes,
+    )
+}

@@ -1,0 +1,15 @@
+"""`import cvlib` brings what it needs at once, and nothing that is needed later or never."""
+
+import subprocess
+import sys
+
+LATER = (
+    "scipy.special", "scipy.stats", "scipy.optimize", "autograd.scipy", "matplotlib", "joblib",
+    "threadpoolctl", "tqdm", "cvlib.experiments", "cvlib.plotting",
+)  # fmt: skip
+
+
+def test_what_import_brings():
+    code = f"import cvlib, sys; print([name for name in {LATER} if name in sys.modules])"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"

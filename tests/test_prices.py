@@ -1,0 +1,279 @@
+"""What a line costs: how often a likelihood is asked, for how many rows, and how large arrays get.
+
+Counted, not timed: a model that counts the rows of every call, and the memory that is traced. The
+checks take the package, so that they can be run on copies with a bug (tests/harness.py).
+"""
+
+import tracemalloc
+from dataclasses import replace
+from threading import Thread
+from unittest import mock
+
+import autograd.numpy as anp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from oracles import FAMILIES
+
+import cvlib
+
+N = 7
+
+
+class Counted:
+    """A model, a family, and the rows of every call: the price of a function of rows."""
+
+    def __init__(self, cv, family, d, make):
+        self.cv, self.rows = cv, []
+        self.model, self.q = make(cv, d, self), getattr(cv.families, family)(d)
+
+    def note(self, value):
+        self.rows.append(int(np.prod(anp.shape(value))))
+        return value
+
+    def price(self, *texts, M, **kind):
+        """Rows of each call, sorted, when these lines are evaluated on one draw."""
+        lines = [written(self.cv, self.model, self.q, text) for text in texts]
+        rng = np.random.default_rng(1)
+        draw = self.cv.draw(self.model, self.q, self.q.start() + 0.1, M=M, rng=rng, **kind)
+        self.rows = []
+        self.cv.evaluate(lines, draw)
+        return sorted(self.rows)
+
+
+def written(cv, model, q, text):
+    """A line from its text; T is taylor_z(data), B is bound(data), P is taylor_z(prior)."""
+    names = dict(zip(("data", "prior", "variational"), cv.terms(model, q)))
+    names |= {"T": cv.taylor_z(names["data"]), "P": cv.taylor_z(names["prior"])}
+    if "B" in text:
+        names["B"] = cv.bound(names["data"]) if isinstance(model, cv.models.GLM) else None
+    return eval(text, {**vars(cv), **names})
+
+
+def own_model(cv, d, count):
+    """No function of x.z; every call of log_lik notes how many rows it has."""
+    rng = np.random.default_rng(0)
+    data = rng.standard_normal((N, d)), rng.standard_normal(N)
+
+    def log_lik(z, batch):
+        eta = anp.sum(batch[0] * z, -1)
+        return count.note(-0.5 * (batch[1] - anp.tanh(eta) - anp.sum(z**2, -1)) ** 2)
+
+    return cv.models.Model(log_lik, cv.models.GaussianPrior(), data, d)
+
+
+def own_prior(cv, d, count):
+    log_prior = lambda z: count.note(-anp.sum(anp.log(anp.cosh(z)), -1))
+    return cv.models.Model(lambda z, b: b[0] * anp.sum(z, -1), log_prior, np.ones(N), d)
+
+
+def glm(cv, d, count):
+    """A logistic model whose derivatives note for how many eta they are asked."""
+    logistic = cv.models.LOGISTIC
+
+    def fast(eta, y, order):
+        count.note(eta + y)
+        return logistic.fast(eta, y, order)
+
+    X = np.random.default_rng(0).standard_normal((N, d))
+    y = np.where(np.arange(N) % 2, 1.0, -1.0)
+    return cv.models.GLM(X, y, replace(logistic, fast=fast))
+
+
+# How often ----------------------------------------------------------------------------------------
+
+
+def check_own_model_at_mu_on_all_data(cv):
+    """Slope: N rows. Curvature: d products. Whatever M is, however many lines share them."""
+    for d in (2, 5):
+        own = Counted(cv, "Gaussian", d, own_model)
+        for M in (1, 10, 50):
+            for lines in (
+                ["CF(T)"],
+                ["CF(T) - RP1(T)"],
+                ["CF(T) - RP1(T)", "RP1(T) - RP2(T)", "PR(T)", "CF(T) - RP2(T)"],
+            ):
+                assert own.price(*lines, M=M, subsample=False) == [N, N * d]
+            assert own.price("SF(T)", M=M, subsample=False) == [N, N, N * d]  # and the value
+        whole = "CF(T.over_all_data()) - RP1(T.over_all_data())"
+        assert own.price(whole, M=20) == [N, N * d]  # the drawn data are not looked at
+
+
+def check_own_model_on_drawn_data(cv):
+    """A sample pays for its data point; samples that share a batch share mu, and one Hessian."""
+    d, M = 4, 6
+    own = Counted(cv, "Gaussian", d, own_model)
+    assert own.price("CF(T)", M=M) == [M, M * d]
+    assert own.price("CF(T) - RP1(T)", M=M) == [M, M, M * d]
+    assert own.price("CF(T) - RP1(T)", M=M, batch=3) == [3, 3 * d]
+    assert own.price("CF(T)", M=M, batch=3, each=True) == [3 * M, 3 * M * d]
+
+
+def check_own_model_at_samples(cv):
+    """Away from mu every sample has a point of its own: M N rows, and d times that for PR."""
+    d, M = 3, 5
+    for family in FAMILIES:
+        own = Counted(cv, family, d, own_model)
+        for line, right in (
+            ("RP1(data)", [M * N]),
+            ("SF(data)", [M * N]),
+            ("RP1(data) - RP2(data)", [M * N, M * N]),
+            ("PR(data)", [M * N, M * N * d]),
+            ("RP1(data) - PR(data)", [M * N, M * N * d]),  # the slope is shared
+        ):
+            assert own.price(line, M=M, subsample=False) == right, line
+        assert own.price("RP1(data)", "RP1(2 * data)", M=M) == [M]
+
+
+def check_diagonal_family_on_all_data(cv):
+    """d products with the Hessian at mu for CF, one a sample for RP1."""
+    own = Counted(cv, "DiagonalGaussian", 4, own_model)
+    for M in (2, 30):
+        assert own.price("CF(T)", M=M, subsample=False) == [N, N * 4]
+        assert own.price("CF(T) - RP1(T)", M=M, subsample=False) == sorted([N, N * 4, M * N])
+
+
+def check_own_prior_at_mu(cv):
+    own = Counted(cv, "Gaussian", 3, own_prior)
+    for M in (2, 40):
+        for kind in ({}, {"subsample": False}):
+            assert own.price("CF(P) - RP1(P)", M=M, **kind) == [1, 3]
+
+
+def check_glm(cv):
+    """At mu once for all words and samples; at samples once for all words; QD its nodes, no M."""
+    for family in FAMILIES:
+        model = Counted(cv, family, 3, glm)
+        at_mu = [f"CF(T) - {word}(T)" for word in ("RP1", "RP2", "RB", "PR", "SF")] + ["QD(T)"]
+        for M in (1, 40):
+            assert model.price(*at_mu, M=M, subsample=False) == [N]
+            assert model.price(*at_mu, M=M) == [M]
+            assert model.price("CF(T.over_all_data())", M=M) == [N]
+            assert model.price("CF(B) - RP1(B)", M=M) == []
+            assert model.price("RP1(data)", M=M, subsample=False) == [M * N]
+            assert model.price("RP1(data)", "RB(data)", M=M, subsample=False) == [M * N]
+            (rows,) = model.price("QD(data)", "2 * QD(data)", M=M, subsample=False)
+            assert rows % N == 0 and 15 < rows / N < 200
+
+
+def check_shared_work_is_done_once(cv):
+    """Every kept array is made once a draw, and asking again gives the same array."""
+    made, once = {}, cv.draws.Draw.once
+
+    def counting(draw, key, compute, *where):
+        def noted(*args):
+            made[key] = made.get(key, 0) + 1
+            return compute(*args)
+
+        return once(draw, key, noted, *where)
+
+    for family in FAMILIES:
+        model = Counted(cv, family, 3, glm)
+        lines = [c.line for c in cv.zoo.legal(model.model, model.q)][::9]
+        draw = cv.draw(
+            model.model, model.q, model.q.start() + 0.1, M=4, rng=np.random.default_rng(0)
+        )
+        with mock.patch.object(cv.draws.Draw, "once", counting):
+            first = cv.evaluate(lines, draw)
+            assert len(made) > 20 and set(made.values()) == {1}
+            assert np.array_equal(first, cv.evaluate(lines, draw)) and set(made.values()) == {1}
+        made.clear()
+        for ask in (lambda: draw.of("z1"), lambda: draw.once("a", lambda draw: np.ones(2))):
+            assert ask() is ask()
+
+
+def check_threads_do_not_share_scratch(cv):
+    """A second thread that runs in the middle of the first one's RP2 changes nothing."""
+
+    class Pausing(cv.families.Gaussian):
+        meanwhile = None
+
+        def lower(self, G):
+            work, self.meanwhile = self.meanwhile, None
+            if work:
+                thread = Thread(target=work)
+                thread.start()
+                thread.join()
+            return super().lower(G)
+
+    q, rng = Pausing(3), np.random.default_rng(0)
+    model = glm(cv, 3, Counted(cv, "Gaussian", 3, glm))
+    line = cv.RP2(cv.terms(model, q)[0])
+    draws = [cv.draw(model, q, q.start() + s, M=4, rng=rng) for s in (0.1, 0.4)]
+    alone, found = [line(draw) for draw in draws], []
+    q.meanwhile = lambda: found.append(line(draws[1]))
+    interrupted = line(draws[0])
+    assert np.array_equal(found[0], alone[1])
+    assert np.array_equal(interrupted, alone[0])
+
+
+# How large ----------------------------------------------------------------------------------------
+
+
+def peak(work):
+    """The most memory that `work` held at once, in bytes."""
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def wide(cv, own, d):
+    """A model with many dimensions and one data point."""
+    X, y = np.random.default_rng(0).standard_normal((1, d)) / np.sqrt(d), np.array([1.0])
+    if not own:
+        return cv.models.logistic_regression(X, y)
+    lik = lambda z, batch: -anp.logaddexp(0, -batch[1] * anp.sum(batch[0] * anp.tanh(z), -1))
+    return cv.models.Model(lik, lambda z: -anp.sum(anp.log(anp.cosh(z)), -1), (X, y), d)
+
+
+LINES = (
+    "CF(T) - RP1(T)", "PR(data) - RP1(data)", "RP1(data) - RP2(data)", "SF(T) - PR(T)",
+    "CF(P) - RP1(P)", "PR(prior) - RP1(prior)", "PR(variational) - CF(variational)",
+    "RP1(variational) - RP2(variational)",
+)  # fmt: skip
+OF_ETA = "RB(data) - QD(data)", "CF(B) - RP1(B)", "RB(T) - QD(B.over_all_data())"
+
+
+def check_diagonal_family_builds_no_square_matrix(cv, d=1000):
+    """All that is held at once is less than one d x d matrix."""
+    q = cv.families.DiagonalGaussian(d)
+    for own, subsample in ((False, True), (False, False), (True, True), (True, False)):
+        model, rng = wide(cv, own, d), np.random.default_rng(0)
+        draw = cv.draw(model, q, q.start() + 0.1, M=1, rng=rng, subsample=subsample)
+        for text in LINES + (() if own else OF_ETA):
+            line = written(cv, model, q, text)
+            most = peak(lambda: cv.evaluate([line], draw))
+            assert most < 8 * d * d, f"{text}: {most / 2**20:.1f} MB"
+
+
+def check_blocks_of_columns(cv, d=150):
+    """More than two blocks of columns: diag(H) sd against second derivatives by hand."""
+    model, q = wide(cv, True, d), cv.families.DiagonalGaussian(d)
+    mu, sigma = np.linspace(-1, 1, d), np.linspace(0.5, 1.5, d)
+    draw = cv.draw(model, q, q.pack(mu, sigma), M=2, rng=np.random.default_rng(0), subsample=False)
+    (x, y), t = model.data, np.tanh(mu)
+    s = 1 / (1 + np.exp(y * (x @ t)))
+    slope = (y * s) @ x * (1 - t**2)
+    second = -(s * (1 - s)) @ x**2 * (1 - t**2) ** 2 - 2 * t * slope
+    got = written(cv, model, q, "CF(T)")(draw)[0]
+    assert_allclose(got, np.concatenate([slope, second * sigma]), rtol=1e-9, atol=1e-12)
+
+
+CHECKS = {name[6:]: f for name, f in list(globals().items()) if name.startswith("check_")}
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_price(name):
+    CHECKS[name](cvlib)
+
+
+def test_the_memory_check_can_fail():
+    """The full family does build them."""
+    d = 400
+    model, q = wide(cvlib, False, d), cvlib.families.Gaussian(d)
+    draw = cvlib.draw(model, q, q.start(), M=1, rng=np.random.default_rng(0), subsample=False)
+    line = written(cvlib, model, q, "CF(T)")
+    assert peak(lambda: cvlib.evaluate([line], draw)) > 8 * d * d
