@@ -21,7 +21,7 @@ help:
 	@echo "make lab        Jupyter Lab on the chapters; ARGS='--port 8899 --no-browser' are its options"
 	@echo "make bench      time a step against plain autograd and JAX (installs JAX); SAVE=1 for the book;"
 	@echo "                OLD=COMMIT times another version of the package and this one in turns"
-	@echo "make experiments  the paper's table and figures; NAME=table1 RUNS=2 for a quick look"
+	@echo "make experiments  the paper's table and figures; NAME=table1 RUNS=2 for a quick look, OUT=folder"
 	@echo "make lock       renew the pins in requirements.txt from requirements.in"
 	@echo "make clean      remove what was built; make distclean removes .venv too"
 
@@ -77,10 +77,11 @@ ifdef OLD
 else
 	@$(BIN)/python -c 'import jax' 2>/dev/null || $(BIN)/python -m pip install --quiet -e '.[bench]'
 	@$(BIN)/python -m benchmarks.steps $(if $(SAVE),--save)
+	@$(BIN)/python -m benchmarks.ladder $(if $(SAVE),--save)
 endif
 
 experiments: $(READY)
-	@$(BIN)/python -m cvlib.experiments $(or $(NAME),all) $(if $(RUNS),--runs $(RUNS))
+	@$(BIN)/python -m cvlib.experiments $(or $(NAME),all) $(if $(RUNS),--runs $(RUNS)) $(if $(OUT),--out $(OUT))
 
 lock: $(READY)
 	@CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --upgrade --strip-extras --allow-unsafe --no-emit-index-url \

@@ -8,7 +8,7 @@ computed once.
 import numpy as np
 
 from .atoms import OfEta, Own
-from .integrands import OnData, integrand
+from .integrands import Illegal, OnData, integrand
 from .rows import rows
 
 
@@ -22,9 +22,9 @@ def taylor_z(f, at="mu"):
         raise ValueError(f'at={at!r}: expand at "mu" or at "snapshot"')
     for atom in integrand(f, "taylor_z").parts:
         if isinstance(atom, TaylorX):
-            raise ValueError(f"'{atom.name}' is an expansion already: try taylor_z(data)")
+            raise Illegal(f"'{atom.name}' is an expansion already: try taylor_z(data)")
         if atom.space != "z" or not (atom.quadratic or isinstance(atom, OfEta | Own)):
-            raise ValueError(f"taylor_z expands terms of a model; '{atom.name}' is none")
+            raise Illegal(f"taylor_z expands terms of a model; '{atom.name}' is none")
     return f.map(lambda atom: _expanded(atom, at))
 
 
@@ -46,14 +46,14 @@ def bound(f):
         if _is_data(atom):
             likelihood = getattr(atom.model, "likelihood", None)
             if getattr(likelihood, "bound", None) is None:
-                raise ValueError(
+                raise Illegal(
                     f"bound needs a likelihood with a quadratic lower bound; '{atom.name}' of "
                     f"{atom.model!r} has none (the logistic one has): try taylor_z(data)"
                 )
             if not atom.q.gaussian:
-                raise ValueError(f"bound needs a Gaussian family, not {atom.q!r}: try SF(data)")
+                raise Illegal(f"bound needs a Gaussian family, not {atom.q!r}: try SF(data)")
         elif not atom.quadratic:
-            raise ValueError(f"bound knows the data term alone; '{atom.name}' has no bound here")
+            raise Illegal(f"bound knows the data term alone; '{atom.name}' has no bound here")
     return f.map(lambda atom: Bound(atom) if _is_data(atom) else atom)
 
 
@@ -78,15 +78,15 @@ def taylor_x_slope(f):
 def _in_x(f, who, kind):
     for atom in integrand(f, who).parts:
         if not _is_data(atom):
-            raise ValueError(f"{who} expands in the data; '{atom.name}' has none: try {who}(data)")
+            raise Illegal(f"{who} expands in the data; '{atom.name}' has none: try {who}(data)")
         likelihood = getattr(atom.model, "likelihood", None)
         if likelihood is None or not (likelihood.classes or likelihood.kappa is not None):
-            raise ValueError(
+            raise Illegal(
                 f"{who} needs a generalised linear model whose labels are classes or enter "
                 f"linearly; {atom.model!r} is none: try taylor_z(data)"
             )
         if atom.model.offset is not None:
-            raise ValueError(
+            raise Illegal(
                 f"{who} expands about the means of x, and the offsets of {atom.model!r} move eta "
                 "as well: try taylor_z(data)"
             )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .integrands import integrand
+from .integrands import Illegal, integrand
 from .linear import ROUNDING, Linear
 
 ELBO = {"data": 1, "prior": 1, "variational": -1}  # what a base gradient estimates
@@ -48,7 +48,7 @@ class Method:
         for atom in integrand(f, self.name).parts:
             complaint = self.complaint(atom)
             if complaint:
-                raise ValueError(complaint)
+                raise Illegal(complaint)
         return Estimator({(self, atom): coef for atom, coef in f.parts.items()})
 
     def complaint(self, atom):
@@ -138,7 +138,9 @@ RB = Method(
     """E[RP1 | eta]: RP1 averaged over the part of eps that f does not see, (..., M, D).
 
     For an f of eta = x.z: N phi'(eta) [x, lower(x e^T)] with e = E[eps | eta] = L^T x (eta - m)/v.
-    Rao-Blackwell; the local reparameterisation of Kingma, Salimans and Welling 2015.
+    Rao-Blackwell; the local reparameterisation of Kingma, Salimans and Welling 2015. Of several
+    data points each is averaged given its own eta: the sum is no conditional mean, and may have
+    more noise than RP1.
     """,
     by_hand=lambda draw, atom: atom.averaged(draw),
     refuses=_not_of_eta("RB"),

@@ -10,6 +10,10 @@ from copy import copy
 from .linear import Linear
 
 
+class Illegal(ValueError):
+    """A word or an approximation that a term or a family does not have."""
+
+
 class Atom:
     """One integrand. Points are names such as "z1"; arrays are (..., M, ...), M = 1 at "mu".
 
@@ -31,7 +35,7 @@ class Atom:
         self.model, self.q = model, q
         self.target = target or name  # what its estimators estimate; atoms may share one
         self.owner = (model, q) if model is not None else None
-        self.key = name, id(model), q
+        self.key = name, id(model), q and q.key  # of plain things: it is hashed often
 
     def __eq__(self, other):
         return isinstance(other, Atom) and self.key == other.key

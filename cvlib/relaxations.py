@@ -11,7 +11,7 @@ from autograd import elementwise_grad, grad
 
 from .atoms import Own
 from .estimators import Estimator
-from .integrands import Integrand, integrand
+from .integrands import Illegal, Integrand, integrand
 
 
 def relax(f, tau=0.5, coupled=True):
@@ -24,9 +24,9 @@ def relax(f, tau=0.5, coupled=True):
         raise ValueError(f"tau={tau}: the temperature must be positive")
     for atom in integrand(f, "relax").parts:
         if atom.q is not None and atom.q.smooth == "z":
-            raise ValueError(f"relax is for a discrete q; {atom.q!r} is continuous: use RP1 or GR")
+            raise Illegal(f"relax is for a discrete q; {atom.q!r} is continuous: use RP1 or GR")
         if not isinstance(atom, Own) or atom.space != "z":
-            raise ValueError(f"relax takes terms such as data + prior; '{atom.name}' is none")
+            raise Illegal(f"relax takes terms such as data + prior; '{atom.name}' is none")
     return f.map(lambda atom: Relaxed(atom, tau, coupled))
 
 
@@ -37,7 +37,7 @@ def surrogate(f, function, coupled=True):
     GR(surrogate(f, s)) - RP1(surrogate(f, s)) with s trained by `variance_gradient`.
     """
     if all(atom.q is None for atom in integrand(f, "surrogate").parts):
-        raise ValueError(f"surrogate needs a term of a model, and {f!r} belongs to none")
+        raise Illegal(f"surrogate needs a term of a model, and {f!r} belongs to none")
     return Integrand({Surrogate(f, function, coupled): 1})
 
 

@@ -14,35 +14,9 @@ from .approximations import bound, taylor_x, taylor_x_slope, taylor_z
 from .atoms import one, terms
 from .draws import draw
 from .estimators import CF, GR, PR, QD, RB, RP1, RP2, SF, Estimator, evaluate
+from .integrands import Illegal
+from .models import GLM
 from .relaxations import relax
-
-
-def paper(model, q):
-    """The base gradient h, the variates c1 to c7 and score, and the sets S4 to S7.
-
-    For a generalised linear model; `model` decides which lines are legal.
-    """
-    data, prior, variational = terms(model, q)
-
-    h = RP1(data) + RP1(prior) - CF(variational)
-    c1 = RP1(variational) - CF(variational)  # Roeder et al. 2017
-    c2 = RP1(prior) - CF(prior)
-    c3 = RP1(prior) - RP2(prior)
-    c4 = RP1(data) - RP2(data)
-    c5 = RP1(taylor_x(data)) - RP1(taylor_x(data).over_all_data())  # Wang et al. 2013
-    c6 = RP2(taylor_x(data)) - RP2(taylor_x(data).over_all_data())
-    c7 = CF(taylor_z(data)) - RP1(taylor_z(data))  # Miller et al. 2017, full covariance
-    score = SF(one) - CF(one)  # Ranganath et al. 2014
-
-    S4 = [c2, c1, c3, c4]
-    S5 = [*S4, c6]
-    S6 = [*S5, c5]
-    S7 = [*S6, c7]
-    return SimpleNamespace(
-        h=h, c1=c1, c2=c2, c3=c3, c4=c4, c5=c5, c6=c6, c7=c7, score=score,
-        S4=S4, S5=S5, S6=S6, S7=S7,
-    )  # fmt: skip
-
 
 # Variates with a name ------------------------------------------------------------------------
 
@@ -54,8 +28,12 @@ PUBLISHED = {  # name: who, and the line as a function of the three terms
     "c2": ("Geffner and Domke 2018", lambda f, p, v: RP1(p) - CF(p)),
     "c3": ("Geffner and Domke 2018", lambda f, p, v: RP1(p) - RP2(p)),
     "c4": ("Geffner and Domke 2018", lambda f, p, v: RP1(f) - RP2(f)),
-    "c5": (
+    "Wang": (
         "Wang et al. 2013",
+        lambda f, p, v: RP1(taylor_x_slope(f)) - RP1(taylor_x_slope(f).over_all_data()),
+    ),
+    "c5": (
+        "Geffner and Domke 2018, after Wang et al. 2013",
         lambda f, p, v: RP1(taylor_x(f)) - RP1(taylor_x(f).over_all_data()),
     ),
     "c6": (
@@ -79,17 +57,30 @@ PUBLISHED = {  # name: who, and the line as a function of the three terms
 
 def published(model, q):
     """The variates with a name that this model and family allow, {name: line}."""
-    found = {}
-    for name, (_, write) in PUBLISHED.items():
-        line = _written(write, *terms(model, q))
-        if line is not None:
-            found[name] = line
-    return found
+    found = {name: _written(write, *terms(model, q)) for name, (_, write) in PUBLISHED.items()}
+    return {name: line for name, line in found.items() if line is not None}
+
+
+def paper(model, q):
+    """The base gradient h, the variates c1 to c7 and score, and the sets S4 to S7.
+
+    For a generalised linear model: c5 and c6 expand in x.
+    """
+    if not isinstance(model, GLM):
+        raise ValueError(
+            f"the paper's variates are for a generalised linear model, and {model!r} is none: "
+            "zoo.published(model, q) has those that it allows"
+        )
+    data, prior, variational = f = terms(model, q)
+    h = RP1(data) + RP1(prior) - CF(variational)
+    c = {name: PUBLISHED[name][1](*f) for name in ("score", *(f"c{l}" for l in range(1, 8)))}
+    S7 = [c[name] for name in ("c2", "c1", "c3", "c4", "c6", "c5", "c7")]
+    return SimpleNamespace(h=h, **c, S4=S7[:4], S5=S7[:5], S6=S7[:6], S7=S7)
 
 
 # Every legal line ----------------------------------------------------------------------------
 
-# CF before QD: where both are the same number, the line with the closed form is the one listed
+# CF before QD: of a quadratic both are the same, and the first of two copies stays
 METHODS = {method.name: method for method in (SF, RP1, RP2, GR, RB, PR, CF, QD)}
 APPROXIMATIONS = {
     "": lambda f: f, "taylor_z": taylor_z, "bound": bound, "taylor_x": taylor_x,
@@ -173,7 +164,7 @@ def _written(write, *args):
     """What `write` gives, or None where it may not be written."""
     try:
         return write(*args)
-    except ValueError:
+    except Illegal:
         return None
 
 

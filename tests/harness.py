@@ -35,6 +35,7 @@ class Verdict(NamedTuple):
 @contextmanager
 def copy(file="__init__.py", old="", new=""):
     """The whole package under another name, with `old` made `new` in one of its files."""
+    assert (PACKAGE / file).exists(), f"the patch no longer applies: there is no {file}"
     source = (PACKAGE / file).read_text("utf-8")
     found = source.count(old) if old else 1
     assert found == 1, f"the patch no longer applies: {old!r} stands {found} times in {file}"

@@ -218,14 +218,14 @@ MUTANTS = [
     (
         "v0 of the run ignored",
         TASKS,
-        "rng=rng, v0=v0, gamma=gamma,\n        runs",
-        "rng=rng, v0=1.0, gamma=gamma,\n        runs",
+        "v0=v0, gamma=gamma,\n",
+        "v0=1.0, gamma=gamma,\n",
     ),
     (
         "gamma of the run ignored",
         TASKS,
-        "rng=rng, v0=v0, gamma=gamma,\n        runs",
-        "rng=rng, v0=v0, gamma=0.5,\n        runs",
+        "v0=v0, gamma=gamma,\n",
+        "v0=v0, gamma=0.5,\n",
     ),
     ("fewer steps on record", TASKS, "RECORDS = 20", "RECORDS = 10"),
     (

@@ -96,7 +96,7 @@ SPOILED = {  # what became of the text, what is said of it
     ),
     "another version": (
         lambda text: change(text, "versions", {"cvlib": "9.1"}),
-        f"was made with cvlib 9.1 (now {cvlib.__version__}), and can be gone on from with no other",
+        f"was made with cvlib 9.1 (now {cvlib.__version__}), and only these versions can go on",
     ),
     "an older version, without a checksum": (
         lambda text: text.replace('"cvlib": "', '"cvlib": "0.0.').replace("sha256", "sha1"),

@@ -266,6 +266,7 @@ def check_names(cv):
         "c2": "RP1(prior) - CF(prior)",
         "c3": "RP1(prior) - RP2(prior)",
         "c4": "RP1(data) - RP2(data)",
+        "Wang": "RP1(taylor_x_slope(data)) - RP1(taylor_x_slope(data).over_all_data())",
         "c5": "RP1(taylor_x(data)) - RP1(taylor_x(data).over_all_data())",
         "c6": "RP2(taylor_x(data)) - RP2(taylor_x(data).over_all_data())",
         "c7": "CF(taylor_z(data)) - RP1(taylor_z(data))",
@@ -282,6 +283,9 @@ def check_names(cv):
         assert c.published == cv.zoo.PUBLISHED[name][0] and c.published
     assert not any(c.published for c in listed if not c.name)
     paper = cv.zoo.paper(model, q)
+    order = [paper.c2, paper.c1, paper.c3, paper.c4, paper.c6, paper.c5, paper.c7]
+    for k in range(4, 8):
+        assert [c.parts for c in getattr(paper, f"S{k}")] == [c.parts for c in order[:k]]
     for k in range(1, 8):
         assert getattr(paper, f"c{k}").parts == lines[f"c{k}"].parts
     twins = {c.name: c.same_as for c in listed if c.same_as}
@@ -297,7 +301,9 @@ def test_names_that_a_model_or_family_does_not_allow():
     assert set(cv.zoo.PUBLISHED) - set(cv.zoo.published(model, q)) == {"Paisley, bound", "REBAR"}
     _, model, q, _ = problem(cv, "curved", "Gaussian")  # a prior of its own, no GLM
     missing = set(cv.zoo.PUBLISHED) - set(cv.zoo.published(model, q))
-    assert missing == {"c2", "c5", "c6", "Paisley, bound", "REBAR"}
+    assert missing == {"c2", "Wang", "c5", "c6", "Paisley, bound", "REBAR"}
+    with pytest.raises(ValueError, match="own model.*zoo.published"):
+        cv.zoo.paper(model, q)
     _, model, q, _ = problem(cv, "logistic", "DiagonalGaussian")
     listed = {c.name: c for c in legal(cv, "logistic", "DiagonalGaussian") if c.name}
     assert set(cv.zoo.PUBLISHED) - set(listed) == {"c3", "c4", "REBAR"}  # c3, c4: the roots are one

@@ -137,18 +137,59 @@ def figure5(size):
     return [*norms.values(), *sum(ends.values(), [])], gather
 
 
-PLANS = {plan.__name__: plan for plan in (table1, figure1, figure3, figure4, figure5)}
+ON_Q = ("none", "c7", "bound", "Jd", "bound+Jd")
+RUNGS = {"paper": ("none", "c7", "S7", "price"), "RP1": ON_Q, "RB": ON_Q, "PR": ON_Q,
+         "QD": ("none", "Jd")}  # fmt: skip
+MORE = {"RP1": (30, 100), "PR": (30,), "QD": (30,)}  # draws a step, in place of a variate
+LADDER = [(base, cvs, LOOP["M"]) for base, names in RUNGS.items() for cvs in names]
+LADDER += [(base, "none", M) for base, Ms in MORE.items() for M in Ms]
+
+
+def ladder(size):
+    """Final ELBOs of RP1, RB, PR, QD, with variates and with more draws; the share of the gap.
+
+    The gap is that between the median of the paper's base gradient and the noise-free run.
+    """
+    cells = {
+        (data, cvs, LR[data], base, M): _rung(data, base, cvs, M, size)
+        for data in size.sets
+        for base, cvs, M in LADDER
+    }
+    paths = {(data, LR[data]): _noise_free(data, LR[data], size) for data in size.sets}
+    best = {data: cell("optimum", data=data) for data in size.sets}
+
+    def gather(results):
+        limits = _limits(paths, results)
+        for row in limits:
+            row["optimum"] = results[best[row["data"]].name]["elbo"]
+        rows = [
+            {"data": row.pop("data"), "base": base, "M": M} | row
+            for row, (*_, base, M) in zip(_finals(cells, results), cells)
+        ]
+        return {"rows": _closed(rows, limits), "limits": limits}
+
+    return [*sum(cells.values(), []), *paths.values(), *best.values()], gather
+
+
+PLANS = {plan.__name__: plan for plan in (table1, figure1, figure3, figure4, figure5, ladder)}
 
 # Cells ---------------------------------------------------------------------------------------
 
 
-def _sgd(data, cvs, lr, size, runs, **changed):
+def _sgd(data, cvs, lr, size, runs, task="sgd", **changed):
     """The cells of all runs of one estimator at one learning rate, in blocks of runs."""
     settings = {"data": data, "cvs": cvs, "lr": lr, **LOOP, **changed, "steps": size.steps}
     return [
-        cell("sgd", **settings, first=first, runs=min(BLOCK, runs - first))
+        cell(task, **settings, first=first, runs=min(BLOCK, runs - first))
         for first in range(0, runs, BLOCK)
     ]
+
+
+def _rung(data, base, cvs, M, size):
+    """The cells of one line of the ladder; the paper's own lines are cells of Table 1."""
+    if base == "paper" and cvs != "price":
+        return _sgd(data, cvs, LR[data], size, size.runs)
+    return _sgd(data, cvs, LR[data], size, size.runs, task="rung", base=base, M=M)
 
 
 def _noise_free(data, lr, size):
@@ -179,6 +220,38 @@ def _finals(cells, results):
         }
         for (data, cvs, lr, *_), parts in cells.items()
     ]
+
+
+def _closed(rows, limits):
+    """Rows with the median over runs and its error, and the share of the gap closed and its error.
+
+    The rank of a median of n runs has the standard error sqrt(n) / 2; the error of the median is
+    half the distance between the runs that far below and above it. The share counts the errors of
+    both medians, its own and the plain gradient's.
+    """
+    medians = [_median(row["elbo"]) for row in rows]
+    plain = {
+        row["data"]: found
+        for row, found in zip(rows, medians)
+        if (row["base"], row["cvs"]) == ("paper", "none")
+    }
+    limit = {row["data"]: row["noise_free"] for row in limits}
+    for row, (median, error) in zip(rows, medians):
+        zero, zero_error = plain[row["data"]]
+        gap = limit[row["data"]] - zero
+        left = (limit[row["data"]] - median) / gap
+        both = np.hypot(error, left * zero_error) if left != 1 else 0.0  # 0 by definition
+        row["median"], row["error"] = _few([median], 7) + _few([error], 3)
+        row["closed"] = _few([1 - left], 6) + _few([both / gap], 3)
+    return rows
+
+
+def _median(elbo):
+    """Median over runs, a diverged one counting as the worst, and its standard error."""
+    away = 0.5 / np.sqrt(len(elbo))
+    with np.errstate(invalid="ignore"):  # where half of the runs diverged there is no error
+        low, median, high = np.quantile(_none_last(elbo), [0.5 - away, 0.5, 0.5 + away])
+        return median, (high - low) / 2
 
 
 def _limits(paths, results):

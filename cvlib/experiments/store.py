@@ -94,7 +94,7 @@ def read(path, name, entry, *, any_version=False):
         raise refused(f"cannot be read as a result: it has no {' and no '.join(missing)}")
     if not any_version and was != now:
         other = ", ".join(f"{k} {was.get(k)} (now {now[k]})" for k in now if was.get(k) != now[k])
-        raise refused(f"was made with {other or was}, and can be gone on from with no other")
+        raise refused(f"was made with {other or was}, and only these versions can go on from it")
     if not whole:
         raise refused("was altered: its checksum is missing or that of other numbers")
     if record["name"] != name:

@@ -10,10 +10,10 @@ from functools import cache
 import numpy as np
 
 from .. import combine, datasets, exact, families, models, optimize, rules, zoo
-from ..approximations import taylor_z
+from ..approximations import bound, taylor_z
 from ..atoms import terms
 from ..draws import draw
-from ..estimators import CF, PR, QD, RP1, evaluate
+from ..estimators import CF, PR, QD, RB, RP1, evaluate
 
 RECORDS = 20  # intervals between recorded steps
 
@@ -53,12 +53,15 @@ def sgd(rng, *, data, cvs, lr, v0, gamma, M, steps, first, runs):
     After a run has diverged its ELBO is None.
     """
     model, q, z = problem(data)
-    every = max(1, steps // RECORDS)
+    return _climb(rng, model, q, z.h, variates(z, cvs), lr, v0, gamma, M, steps, runs)
+
+
+def _climb(rng, model, q, h, cvs, lr, v0, gamma, M, steps, runs):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optimize.Diverged)  # counted below
         path = optimize.sgd(
-            model, q, z.h, variates(z, cvs), lr=lr, steps=steps, M=M, rng=rng, v0=v0, gamma=gamma,
-            runs=(runs,), every=every,
+            model, q, h, cvs, lr=lr, steps=steps, M=M, rng=rng, v0=v0, gamma=gamma, runs=(runs,),
+            every=max(1, steps // RECORDS),
         )  # fmt: skip
     elbo = np.array([exact.elbo(model, q, w) for w in path.path])  # (T, runs)
     lost = (path.diverged >= 0) & (path.steps[:, None] >= path.diverged)
@@ -145,6 +148,38 @@ def norms(rng, *, data, lr, step, lag, M, replicas, samples, low, high, count):
     }
 
 
+# The ladder ----------------------------------------------------------------------------------
+
+WORDS = {"RP1": RP1, "RB": RB, "PR": PR, "QD": QD}
+
+
+def rung(rng, *, data, base, cvs, lr, v0, gamma, M, steps, first, runs):
+    """As `sgd`, for a line of `ladder`."""
+    model, q, _ = problem(data)
+    return _climb(rng, model, q, *ladder(data, base, cvs), lr, v0, gamma, M, steps, runs)
+
+
+def ladder(data, base, cvs):
+    """h with the data term by the word `base`, and variates named as in "bound+Jd".
+
+    A pair against the noise of a word is a pair of that word. Base "paper" has RP1 of data and
+    prior; all others have the prior in closed form.
+    """
+    model, q, z = problem(data)
+    f, prior, variational = terms(model, q)
+    word = WORDS.get(base, RP1)
+    h = z.h if base == "paper" else word(f) + CF(prior) - CF(variational)
+    known = {
+        "none": [],
+        "S7": z.S7,
+        "c7": [CF(taylor_z(f)) - word(taylor_z(f))],
+        "bound": [CF(bound(f)) - word(bound(f))],
+        "Jd": [CF(taylor_z(f)) - CF(taylor_z(f).over_all_data())],
+        "price": [RP1(f) - PR(f)],
+    }
+    return h, sum((known[name] for name in cvs.split("+")), [])
+
+
 # Pieces --------------------------------------------------------------------------------------
 
 
@@ -201,6 +236,8 @@ def cost(task, *, data="toy", runs=1, steps=1, cvs="S7", replicas=0, samples=0, 
     """Seconds of one core, roughly."""
     scale = {"toy": 0.1, "australian": 0.3, "sonar": 2.4}.get(data, 1.1) / 1000
     share = {"none": 0.1, "c5": 0.2, "c7": 0.25, "S4": 0.6, "S5": 0.8, "S6": 0.9}.get(cvs, 1.0)
+    if task == "rung":
+        task, share = "sgd", 0.1 if cvs == "none" else 0.25
     if task == "natural":
         return 0.5 + scale * share * runs * steps
     if task == "sgd":
