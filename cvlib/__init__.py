@@ -8,7 +8,7 @@ from .estimators import CF, GR, PR, QD, RB, RP1, RP2, SF, evaluate
 from .relaxations import relax, surrogate
 from .snapshots import snapshot
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "CF", "GR", "PR", "QD", "RB", "RP1", "RP2", "SF", "bound", "combine", "datasets", "draw",

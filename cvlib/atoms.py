@@ -6,8 +6,9 @@ from autograd import elementwise_grad
 
 from . import quadrature
 from .families import FamilyPrior
+from .families.base import check_fit
 from .integrands import Atom, Integrand, OnData
-from .models import GLM, GaussianPrior, check_fit
+from .models import GLM, GaussianPrior
 from .rows import rows
 from .snapshots import hess_times
 

@@ -240,6 +240,8 @@ def _solve(S, b):
     size 1e-8 and 1e8 stand side by side. Directions of rounding error alone get weight zero.
     """
     size2 = S.diagonal(axis1=-2, axis2=-1)  # (..., L)
+    if size2.shape[-1] == 1 and (size2 >= 0).all():  # one variate, the common case
+        return -b / np.where(size2 > 0, size2, np.inf)
     scale = 1 / np.sqrt(np.where(size2 > 0, size2, np.inf))
     values, U = np.linalg.eigh(S * scale[..., :, None] * scale[..., None, :])
     noise = NOISE * size2.shape[-1] * values[..., -1:]

@@ -3,7 +3,7 @@
 import numpy as np
 
 from .arguments import whole
-from .models import check_fit
+from .families.base import check_fit
 
 
 class Draw:

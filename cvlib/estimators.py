@@ -138,7 +138,9 @@ RB = Method(
     """E[RP1 | eta]: RP1 averaged over the part of eps that f does not see, (..., M, D).
 
     For an f of eta = x.z: N phi'(eta) [x, lower(x e^T)] with e = E[eps | eta] = L^T x (eta - m)/v.
-    Rao-Blackwell; the local reparameterisation of Kingma, Salimans and Welling 2015.
+    Rao-Blackwell; the local reparameterisation of Kingma, Salimans and Welling 2015. Of several
+    data points each is averaged given its own eta: the sum is no conditional mean, and may have
+    more noise than RP1.
     """,
     by_hand=lambda draw, atom: atom.averaged(draw),
     refuses=_not_of_eta("RB"),

@@ -8,7 +8,8 @@ import numpy as np
 import scipy  # scipy.optimize is loaded at its first use
 
 from . import quadrature
-from .models import GLM, check_fit
+from .families.base import check_fit
+from .models import GLM
 from .rules import natural
 
 TOLERANCE = quadrature.TOLERANCE

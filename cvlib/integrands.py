@@ -35,7 +35,7 @@ class Atom:
         self.model, self.q = model, q
         self.target = target or name  # what its estimators estimate; atoms may share one
         self.owner = (model, q) if model is not None else None
-        self.key = name, id(model), q
+        self.key = name, id(model), q and q.key  # of plain things: it is hashed often
 
     def __eq__(self, other):
         return isinstance(other, Atom) and self.key == other.key

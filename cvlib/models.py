@@ -357,11 +357,3 @@ LOGISTIC = Likelihood(
     classes=True,
 )
 POISSON = Likelihood("poisson", _poisson_phi, counts, _poisson_fast, _poisson_expected, kappa=1.0)
-
-
-def check_fit(model, q):
-    """A ValueError unless q is a law of the model's z."""
-    if model.dim != q.dim:
-        raise ValueError(
-            f"{model!r} does not fit {q!r}, a law of {q.dim} dimensions: take one of {model.dim}"
-        )

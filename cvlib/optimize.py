@@ -21,6 +21,7 @@ from . import combine, exact, rules
 from .arguments import numbers, whole
 from .draws import draw
 from .estimators import Estimator, check_gradient, check_variate, evaluate
+from .families.base import check_fit
 from .snapshots import Snapshot, snapshot
 
 HUGE = 1e200  # a gradient of larger squared length, or one that overflows, is a run thrown out
@@ -250,6 +251,7 @@ class Noisy(Plan):
 
 def init(plan, rng=None, *, w=None, runs=()):
     """The state before the first step: `runs` repetitions side by side, from w or from q.start."""
+    check_fit(plan.model, plan.q)
     q, starts = plan.q, () if w is None else np.shape(w)[:-1]
     try:
         runs = np.broadcast_shapes(runs, starts)

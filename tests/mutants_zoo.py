@@ -3,7 +3,12 @@
 MUTANTS = [
     ("a term forgotten", "zoo.py", "data + prior, data - variational,", "data + prior,"),
     ("an approximation forgotten", "zoo.py", ', "bound": bound,', ","),
-    ("a method forgotten", "zoo.py", '"RP2": RP2, "GR"', '"GR"'),
+    (
+        "a method forgotten",
+        "zoo.py",
+        "(SF, RP1, RP2, GR, RB, PR, CF, QD)",
+        "(SF, RP1, RP2, GR, PR, CF, QD)",
+    ),
     ("all data are the drawn data", "zoo.py", "on[ALL] = f.over_all_data()", "on[ALL] = f"),
     ("names on the wrong data", "zoo.py", "method + data: _written", "method + data[:0]: _written"),
     ("small lines taken for zero", "zoo.py", "size <= 1e-9 * scale", "size <= 0.3 * scale"),
@@ -12,7 +17,7 @@ MUTANTS = [
     ("twins found too easily", "zoo.py", "> 1 - 1e-10", "> 0.9"),
     ("judged at the start", "zoo.py", "+ 0.1 * rng.uniform(-1, 1, q.D)", ""),
     ("lines not unsigned", "zoo.py", "for sign in (1, -1)", "for sign in (1,)"),
-    ("closed form has noise from both", "zoo.py", 'both |= method != "CF" and', "both |="),
+    ("closed form has noise from both", "zoo.py", "both |= method.samples and", "both |="),
     ("all data have noise from both", "zoo.py", "and atom != whole", ""),
     (
         "drawn and all kept apart",
@@ -32,11 +37,36 @@ MUTANTS = [
         "line.parts.get(part, 0.0)",
         "abs(line.parts.get(part, 0.0))",
     ),
-    ("expansions in x pass over the data", "zoo.py", 'self.approximation != "taylor_x" and ', ""),
+    (
+        "expansions in x pass over the data",
+        "zoo.py",
+        'not self.approximation.startswith("taylor_x") and any(',
+        "any(",
+    ),
     (
         "Miller without the prior",
         "zoo.py",
         "CF(taylor_z(f + p)) - RP1(taylor_z(f + p))",
         "CF(p) - RP1(p)",
+    ),
+    (
+        "Price forgotten",
+        "zoo.py",
+        "(SF, RP1, RP2, GR, RB, PR, CF, QD)",
+        "(SF, RP1, RP2, GR, RB, CF, QD)",
+    ),
+    (
+        "quadrature stands for closed forms",
+        "zoo.py",
+        "(SF, RP1, RP2, GR, RB, PR, CF, QD)",
+        "(SF, RP1, RP2, GR, RB, PR, QD, CF)",
+    ),
+    ("the expanded slope forgotten", "zoo.py", '"taylor_x_slope": taylor_x_slope, ', ""),
+    ("words of a slope mixed", "zoo.py", "if not line.is_control_variate:", "if False:"),
+    (
+        "quadrature has noise from both",
+        "estimators.py",
+        'refuses=_not_of_eta("QD"),\n    why=GAUSSIAN,\n    samples=False,',
+        'refuses=_not_of_eta("QD"),\n    why=GAUSSIAN,',
     ),
 ]

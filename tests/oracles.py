@@ -18,6 +18,7 @@ from scipy.special import gammaln
 FAMILIES = ("Gaussian", "DiagonalGaussian")
 PRIOR_SD = 1.3
 NOISE_SD = 0.8
+STALE, OLD = "taylor_z(data, at='snapshot')", 0.3  # about older weights, mu = OLD everywhere
 SLOPE = "taylor_x_slope(data)"  # the one atom that is not a function: its mean depends on the word
 
 
@@ -204,6 +205,8 @@ def integrand(p, family, atom, w):
         return times_N(p.rows)
     if atom == "taylor_z(data)":
         return times_N(second_order(p.rows, mu))
+    if atom == STALE:
+        return times_N(second_order(p.rows, np.full(p.d, OLD)))
     if atom == "bound(data)":
         return times_N(jaakkola_jordan(p, mu, L))
     if atom == "taylor_x(data)":

@@ -182,10 +182,23 @@ def check_variates_have_mean_zero(cv, name, family, subsampled):
     worst = np.abs(A @ means).max((0, 2))
     for c in np.flatnonzero(worst > 1e-8 * (1 + np.abs(w).max()) * p.N):
         raise AssertionError(f"{variates[c]!r} has the mean {worst[c]:.2e}")
-    one = cv.draw(model, q, w[0], M=2, rng=np.random.default_rng(0), subsample=subsampled)
-    combined = np.tensordot(A, cv.evaluate(parts, one), 1)
-    assert_allclose(cv.evaluate(variates, one), combined, rtol=1e-9, atol=1e-9)
+    check_lines_are_sums(cv, name, family)
     return len(variates)
+
+
+def check_lines_are_sums(cv, name, family):
+    """Sample by sample every difference is what its coefficients make of its parts, whatever words
+    it mixes; with one data point a sample, a batch for all, one for each, and all data."""
+    p, model, q, w, lines = setting(cv, name, family)
+    variates = list(pairs(lines).values())
+    mixed = [2 * a - b / 3 for a, b in zip(variates, variates[len(variates) // 2 :])]
+    parts, A = cv.zoo.spanned(variates + mixed)
+    for kind in ({}, {"batch": 3}, {"batch": 2, "each": True}, {"subsample": False}):
+        draw = cv.draw(model, q, w[1], M=2, rng=np.random.default_rng(0), **kind)
+        right = np.tensordot(A, cv.evaluate(parts, draw), 1)
+        error = np.abs(cv.evaluate(variates + mixed, draw) - right).max((1, 2))
+        worst = np.argmax(error)
+        assert error[worst] < 1e-9 * (1 + np.abs(right).max()), repr((variates + mixed)[worst])
 
 
 def check_zoo(cv):
@@ -252,6 +265,34 @@ def check_single_draws(cv, name, family, subsampled, d=3, M=4, N=5, seed=0):
     return len(chosen)
 
 
+def check_snapshots(cv, name="logistic", family="Gaussian", d=2, N=5, M=3):
+    """The data term expanded about older weights: samples and means, drawn data and all data."""
+    p = oracles.problem(name, d, N)
+    model, q = oracles.build(cv, p), getattr(cv.families, family)(d)
+    rng, w = np.random.default_rng(0), oracles.weights(family, d)
+    f = cv.taylor_z(cv.terms(model, q)[0], at="snapshot")
+    eps, index = rng.standard_normal((2, M, d)), rng.integers(N, size=(2, M))
+    old = cv.snapshot(model, np.full((2, d), oracles.OLD))
+    total = lambda z: p.rows(z).sum()
+    for got, right in zip(old[1:], (total(old.mu[0]), grad(total)(old.mu[0]))):
+        assert_allclose(got, np.broadcast_to(right, got.shape), rtol=1e-10)
+    for kind in ({"index": index}, {"subsample": False}):
+        draw = cv.draw(model, q, w, eps=eps, snapshot=old, **kind)
+        for g, whole in ((f, "subsample" in kind), (f.over_all_data(), True)):
+            for method, run in itertools.product(("SF", "RP1", "RP2", "PR"), range(2)):
+                drawn = None if whole else index[run]
+                right = oracles.sample_gradient(
+                    method, p, family, oracles.STALE, w[run], eps[run], drawn
+                )
+                got = getattr(cv, method)(g)(draw)[run]
+                tolerance = 1e-9 * (1 + np.abs(right).max())
+                assert_allclose(got, right, rtol=1e-8, atol=tolerance, err_msg=method)
+            for run in range(2):
+                right = oracles.exact_gradient(p, family, oracles.STALE, w[run])
+                right = right.mean(0) if whole else right[index[run]]
+                assert_allclose(cv.CF(g)(draw)[run] - right, 0, atol=1e-9 * (1 + abs(right).max()))
+
+
 def check_conditional_mean(cv, family="Gaussian", d=3, N=4):
     """RB of a drawn data point is RP1 integrated over all noise that leaves its eta as it is."""
     points, weight = np.polynomial.hermite_e.hermegauss(2)  # RP1 is linear in that noise
@@ -270,6 +311,23 @@ def check_conditional_mean(cv, family="Gaussian", d=3, N=4):
                 here = (eps[i] @ U[0]) * U[0] + rest
                 draw = cv.draw(model, q, w, eps=here, index=np.full(len(here), i))
                 assert_allclose(given[i], probability @ cv.RP1(data)(draw), rtol=1e-9, atol=1e-9)
+
+
+def check_origin(cv):
+    """A data point at x = 0: eta does not move, its variance is 0, and nothing is divided by it."""
+    p = oracles.problem("logistic", 2, 4)
+    X = p.X * np.array([1.0, 0.0, 1.0, 1.0])[:, None]
+    model = cv.models.logistic_regression(X, p.y)
+    for family in FAMILIES:
+        q = getattr(cv.families, family)(2)
+        data = cv.terms(model, q)[0]
+        lines = [word(data) for word in (cv.RB, cv.PR, cv.QD)] + [cv.CF(cv.bound(data))]
+        eps = np.random.default_rng(0).standard_normal((4, 2))
+        draw = cv.draw(model, q, q.start(), eps=eps, index=np.arange(4))
+        table = cv.evaluate(lines, draw, check=False)
+        assert np.all(table[:, 1] == 0) and np.all(np.abs(table[:, [0, 2, 3]]).max(-1) > 0)
+        whole = cv.draw(model, q, q.start(), eps=eps, subsample=False)
+        assert np.isfinite(cv.evaluate(lines, whole, check=False)).all()
 
 
 def check_ladder(cv):
@@ -456,6 +514,8 @@ def check_arithmetic(cv):
     close((a - b)(draw), A - B)
     close((2 * a + b / 4)(draw), 2 * A + B / 4)
     close((-a)(draw), -A)
+    close((b - a)(draw), B - A)
+    close((cv.SF(data) + cv.CF(prior) + b + a)(draw), (a + b + cv.CF(prior) + cv.SF(data))(draw))
     close((a - a + b)(draw), B)
     assert not (a - a).parts and np.all((a - a)(draw) == 0)
     close(cv.RP1(data + prior)(draw), A + cv.RP1(prior)(draw))
@@ -715,9 +775,11 @@ PROPERTIES = {
     "the named variates": check_zoo,
     "RB is a conditional mean": each(check_conditional_mean, *((f,) for f in FAMILIES)),
     "each rung has less noise": check_ladder,
+    "a data point at the origin": check_origin,
     "mean over the data": each(
         check_data_average, *itertools.product(("logistic", "poisson", "curved"), FAMILIES)
     ),
+    "lines are sums of their parts": each(check_lines_are_sums, ("logistic", "Gaussian")),
     "single draws, logistic": each(
         check_single_draws, *itertools.product(["logistic"], FAMILIES, (True, False))
     ),
@@ -727,6 +789,9 @@ PROPERTIES = {
     ),
     "batches of data": each(
         check_batches, *itertools.product(("logistic", "poisson", "curved"), FAMILIES)
+    ),
+    "expansions about older weights": each(
+        check_snapshots, *itertools.product(("logistic", "poisson", "curved"), FAMILIES)
     ),
     "badly conditioned L": check_badly_conditioned,
     "exact means": each(check_exact_means, *CONFIGURATIONS),

@@ -1,4 +1,4 @@
-"""Bad input: a ValueError that says what, where and what would be right. No NumPy warnings."""
+"""Bad input: an error that says what, where and what would be right. No NumPy warnings."""
 
 import autograd.numpy as anp
 import numpy as np
@@ -150,6 +150,25 @@ DRAWS = {
 }
 
 FAMILIES = {
+    "a model for a number": (
+        lambda: cv.families.Gaussian(logistic()),
+        r"write Gaussian\(model.dim",
+    ),
+    "data for a model": (lambda: cv.zoo.legal(X, q), "ndarray is no model such as"),
+    "a family for a model": (lambda: cv.terms(q, logistic()), "Gaussian is no model"),
+    "a model for a family": (lambda: cv.terms(logistic(), logistic()), "is no family: write"),
+    "a loop the wrong way round": (
+        lambda: cv.optimize.sgd(
+            q, logistic(), cv.zoo.paper(logistic(), q).h, lr=0.1, steps=1, M=1, rng=rng
+        ),
+        "Gaussian is no model",
+    ),
+    "unpack w of another length": (lambda: q.unpack(np.zeros(4)), r"w must be \(..., 5\)"),
+    "the same of a diagonal q": (
+        lambda: cv.families.DiagonalGaussian(2).unpack(np.zeros(3)),
+        r"w must be \(..., 4\).*got \(3,\)",
+    ),
+    "the same of a gamma q": (lambda: cv.families.Gamma(2).unpack(np.zeros(3)), r"\(..., 4\)"),
     "terms of another dimension": (
         lambda: cv.terms(logistic(), cv.families.DiagonalGaussian(3)),
         r"DiagonalGaussian\(3\), a law of 3 dimensions: take one of 2",

@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import oracles
+import properties
 import pytest
 from autograd import grad, hessian
 from numpy.testing import assert_allclose
@@ -126,6 +127,12 @@ def test_a_stale_expansion_has_the_same_mean_on_drawn_and_on_all_data(name, fami
         scale = 1 + np.abs(line(draw)).max()
         assert_allclose(c(draw).mean(-2), 0, atol=1e-10 * scale, err_msg=repr(c))
         assert_allclose(line(whole), everything(whole), atol=1e-10 * scale, err_msg=repr(line))
+
+
+@problems
+def test_a_stale_expansion_sample_by_sample(name, family):
+    if name != "linear":  # it is its own expansion
+        properties.check_snapshots(cv, name, family)
 
 
 @problems

@@ -159,20 +159,7 @@ def test_an_expanded_slope_has_a_mean_for_each_word():
 
 
 def test_a_data_point_at_the_origin_has_no_noise():
-    """x = 0: eta does not move, its variance is 0, and nothing is divided by it."""
-    p = oracles.problem("logistic", 2, 4)
-    X = p.X * np.array([1.0, 0.0, 1.0, 1.0])[:, None]
-    model = cv.models.logistic_regression(X, p.y)
-    for family in oracles.FAMILIES:
-        q = getattr(cv.families, family)(2)
-        data = cv.terms(model, q)[0]
-        lines = [word(data) for word in (cv.RB, cv.PR, cv.QD)] + [CF(bound(data))]
-        rng = np.random.default_rng(0)
-        draw = cv.draw(model, q, q.start(), eps=rng.standard_normal((4, 2)), index=np.arange(4))
-        table = cv.evaluate(lines, draw)
-        assert np.all(table[:, 1] == 0) and np.abs(table[:, [0, 2, 3]]).min(-1).max() > 0
-        whole = cv.draw(model, q, q.start(), eps=draw.eps, subsample=False)
-        assert np.isfinite(cv.evaluate(lines, whole)).all()
+    properties.check_origin(cv)
 
 
 def test_named_variates():

@@ -15,10 +15,13 @@ import pytest
 import test_combine
 import test_datasets
 import test_experiments
+import test_experiments_natural
 import test_experiments_plans
 import test_experiments_store
+import test_families
 import test_nongaussian
 import test_plotting
+import test_prices
 import test_relaxations
 import test_zoo
 from harness import PACKAGE, Verdict, judge
@@ -26,19 +29,23 @@ from harness import PACKAGE, Verdict, judge
 of = lambda module, checks: {
     name: lambda cv, check=check: check(getattr(cv, module)) for name, check in checks.items()
 }
-COSTLY = ("sampling", "means_by_quadrature", "score_and_base_score")  # these last
-BEYOND = test_nongaussian.PROPERTIES
-BEYOND = {name: BEYOND[name] for name in sorted(BEYOND, key=COSTLY.__contains__)}
+COSTLY = (  # these last
+    "sampling", "means_by_quadrature", "score_and_base_score", "exact means",
+    "single draws, all models", "diagonal_family_builds_no_square_matrix", "records",
+)  # fmt: skip
+ordered = lambda checks: {name: checks[name] for name in sorted(checks, key=COSTLY.__contains__)}
+BEYOND = ordered(test_nongaussian.PROPERTIES)
 RELAXED = test_relaxations.PROPERTIES
 AREAS = {  # for each list mutants_NAME.py the checks that must see its bugs, likely ones first
-    "core": properties.PROPERTIES,
+    "core": ordered(properties.PROPERTIES | test_prices.CHECKS),
     "models": properties_models.PROPERTIES,
     "optimize": properties_optimize.PROPERTIES,
     "natural": properties_natural.PROPERTIES,
+    "natural_runs": test_experiments_natural.CHECKS,
     "combine": of("combine", test_combine.CHECKS),
-    "families": BEYOND | RELAXED,
+    "families": test_families.CHECKS | BEYOND | RELAXED,
     "relaxations": RELAXED | BEYOND,
-    "zoo": test_zoo.CHECKS,
+    "zoo": ordered(test_zoo.CHECKS),
     "experiments": test_experiments_plans.CHECKS
     | test_experiments_store.CHECKS
     | test_experiments.CHECKS,

@@ -275,6 +275,13 @@ def training_cases(cv):
         h,
         lambda s: cv.GR(cv.surrogate(data, s)) - cv.RP1(cv.surrogate(data, s)),
     )
+    yield (  # the same pair the other way round, twice
+        model,
+        q,
+        np.array([0.5, -1.0, 0.3]),
+        h,
+        lambda s: 2 * cv.RP1(cv.surrogate(data, s)) - 2 * cv.GR(cv.surrogate(data, s)),
+    )
     model, q = categorical(cv)
     data2 = cv.terms(model, q)[0]
     yield (
@@ -343,6 +350,27 @@ def check_surrogates_have_mean_zero(cv):
         assert np.abs(c(draw)).max() > 0.01
 
 
+def check_functions_of_one_name_stay_apart(cv):
+    """On one draw, where a freed function's address may be taken by the next."""
+    model, q = coin(cv)
+    data = cv.terms(model, q)[0]
+    draw = cv.draw(model, q, q.start(), M=3, rng=np.random.default_rng(0))
+    times = lambda k: lambda zeta: k * anp.sum(anp.tanh(zeta), -1)
+    pair = lambda f: cv.SF(f) - cv.RP1(f)
+    first = pair(cv.surrogate(data, times(1)))(draw)
+    for k in range(2, 8):
+        assert_allclose(pair(cv.surrogate(data, times(k)))(draw), k * first)
+    line = cv.SF(cv.surrogate(data, times(1))) - cv.RP1(cv.surrogate(data, times(5)))
+    assert not line.is_control_variate
+    s = times(1)
+    coupled, fresh = (cv.GR(cv.surrogate(data, s, coupled=c)) for c in (True, False))
+    assert not np.allclose(coupled(draw), fresh(draw))
+    coupled, fresh = (cv.GR(cv.relax(data, 0.5, coupled=c)) for c in (True, False))
+    assert not np.allclose(coupled(draw), fresh(draw)) and len((coupled - fresh).parts) == 2
+    warm = [cv.RP1(cv.relax(data, tau))(draw) for tau in (0.5, 0.5 + 1e-8)]
+    assert np.abs(warm[1] - warm[0]).max() > 0
+
+
 COSTLY = ("check_categorical_means", "check_belief_network")  # last, for the mutants' sake
 PROPERTIES = {
     name[6:]: f
@@ -387,25 +415,6 @@ def test_a_relaxation_approaches_the_bit_as_it_cools():
     assert_allclose(q.squash(np.array([-1.0, 2.0]), 0.01), [0, 1], atol=1e-12)
     q = cvlib.families.Categorical(1, 3)
     assert_allclose(q.squash(np.array([-1.0, 2.0, 0.5]), 0.01), [0, 1, 0], atol=1e-12)
-
-
-def test_functions_of_one_name_stay_apart():
-    """On one draw, where a freed function's address may be taken by the next."""
-    model, q = coin(cvlib)
-    data = cvlib.terms(model, q)[0]
-    draw = cvlib.draw(model, q, q.start(), M=3, rng=np.random.default_rng(0))
-    times = lambda k: lambda zeta: k * anp.sum(anp.tanh(zeta), -1)
-    pair = lambda f: cvlib.SF(f) - cvlib.RP1(f)
-    first = pair(cvlib.surrogate(data, times(1)))(draw)
-    for k in range(2, 8):
-        assert_allclose(pair(cvlib.surrogate(data, times(k)))(draw), k * first)
-    line = cvlib.SF(cvlib.surrogate(data, times(1))) - cvlib.RP1(cvlib.surrogate(data, times(5)))
-    assert not line.is_control_variate
-    s = times(1)
-    coupled, fresh = (cvlib.GR(cvlib.surrogate(data, s, coupled=c)) for c in (True, False))
-    assert not np.allclose(coupled(draw), fresh(draw))
-    warm = [cvlib.RP1(cvlib.relax(data, tau))(draw) for tau in (0.5, 0.5 + 1e-8)]
-    assert np.abs(warm[1] - warm[0]).max() > 0
 
 
 def test_names():

@@ -30,7 +30,8 @@ def main(options):
     print(
         "Lab is for running and changing the chapters. To read them, with theorems, references and "
         "captions set, open\nthe built book: "
-        f"{notebooks.ROOT / '_build/html/index.html'} (make book builds it)."
+        f"{notebooks.ROOT / '_build/html/index.html'} (make book builds it).",
+        flush=True,
     )
     notebooks.prepare_environment()
     server = LabApp.initialize_server([str(notebooks.BOOK), *options])

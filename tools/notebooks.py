@@ -85,8 +85,8 @@ def saved(md):
     nb.metadata["kernelspec"] = KERNEL
     for cell in nb.cells:
         for part, words in ("figure", "caption"), ("image", "alt"):
-            shown = cell.metadata.get("mystnb", {}).get(part, {})
-            if words in shown:
+            shown = cell.metadata.get("mystnb", {}).get(part) or {}
+            if isinstance(shown.get(words), str):
                 shown[words] = " ".join(shown[words].split())
     return jupytext.writes(nb, "md:myst", config=load_jupytext_config(str(md)))
 
@@ -107,13 +107,11 @@ def inputs(nb):
     """What a pair must share. An id is the digest of the source that was executed, so a cell edited
     in Lab is told by it; what else Lab writes (trust, folded headings, the Python version) is not
     looked at."""
+    header = lambda cell: {k: cell.metadata[k] for k in HEADER & set(cell.metadata)}
     return (
         nb.metadata.get("kernelspec"),
         nb.metadata.get("jupytext", {}).get("formats"),
-        [
-            (c.id, c.cell_type, c.source, {k: c.metadata[k] for k in HEADER & set(c.metadata)})
-            for c in nb.cells
-        ],
+        [(c.get("id"), c.cell_type, c.source, header(c)) for c in nb.cells],
     )
 
 
@@ -156,8 +154,8 @@ def check(book=BOOK):
     """Everything that keeps the book from showing its text, each with its remedy."""
     found = [f"{what}: run make notebooks" for what in map(problem, chapters(book)) if what]
     named = pages_of_toc(book.parent)
-    for md in chapters(book):
-        page = f"{book.name}/{md.stem}.ipynb"
+    for md in sorted(book.glob("*.md")):
+        page = f"{book.name}/{md.stem}" + ".ipynb" * (md in chapters(book))
         if page not in named:
             found.append(f"{md.name} is in no part of _toc.yml: add the line - file: {page}")
     return found

@@ -303,3 +303,60 @@ def _none_last(rows):
 def _few(x, digits):
     """Plain numbers with few significant digits; None for those that are not finite."""
     return [float(f"{v:.{digits}g}") if np.isfinite(v) else None for v in x]
+
+
+# Natural steps -------------------------------------------------------------------------------
+
+RHOS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+FALLS = (0.1, 0.2, 0.4)  # rho = min(first, 4 / t)
+NATURAL = [("RP1", cvs, True) for cvs in ("none", "c7", "S7")] + [("PR", "none", True)]
+NATURAL += [("RP1", cvs, False) for cvs in ("none", "c7", "S7", "snapshot")]
+NATURAL += [(base, cvs, False) for base in ("PR", "QD") for cvs in ("none", "snapshot")]
+
+
+def natural(size):
+    """Natural steps from the usual start: steps to 1 nat and to 0.1, and what is missing at last.
+
+    Twenty runs of 150 steps for every line and schedule of rho; fewer of all at the quick size.
+    """
+    runs, steps = min(size.runs, 20), min(size.steps, 150)
+    rates = [(rho, 0) for rho in RHOS[-1 - size.halves :]]
+    rates += [(rho, round(4 / rho)) for rho in FALLS[-size.halves :]]
+    cells = {
+        (data, line, rate): cell(
+            "natural", data=data, base=line[0], cvs=line[1], whole=line[2], rho=rate[0],
+            after=rate[1], M=LOOP["M"], steps=steps, runs=runs,
+        )
+        for data in size.sets
+        for line in NATURAL
+        for rate in rates
+    }  # fmt: skip
+    best = {data: cell("optimum", data=data) for data in size.sets}
+
+    def gather(results):
+        optimum = {data: results[c.name]["elbo"] for data, c in best.items()}
+        rows = [
+            {"data": data} | dict(zip(("base", "cvs", "whole"), line))
+            | dict(zip(("rho", "after"), rate)) | _reached(results[c.name], optimum[data])
+            for (data, line, rate), c in cells.items()
+        ]  # fmt: skip
+        limits = [{"data": data, "optimum": elbo} for data, elbo in optimum.items()]
+        return {"steps": steps, "rows": rows, "limits": limits}
+
+    return [*cells.values(), *best.values()], gather
+
+
+def _reached(result, optimum):
+    """For each run what is missing at the end, and the first step within 1 and 0.1 nats.
+
+    None for a run that diverged, or never came so near. After step 60 every fifth is looked at.
+    """
+    gap = optimum - _none_last(result["elbo"])  # (runs, T)
+    first = lambda near: [
+        result["steps"][int(np.argmax(g < near))] if (g < near).any() else None for g in gap
+    ]
+    row = {"gap": _few(gap[:, -1], 4), "to_1": first(1.0), "to_0.1": first(0.1)}
+    return row | {"diverged": [t for t in result["diverged"] if t >= 0], "cut": sum(result["cut"])}
+
+
+PLANS["natural"] = natural

@@ -9,7 +9,7 @@ from functools import cache
 
 import numpy as np
 
-from .. import combine, datasets, exact, families, models, optimize, zoo
+from .. import combine, datasets, exact, families, models, optimize, rules, zoo
 from ..approximations import bound, taylor_z
 from ..atoms import terms
 from ..draws import draw
@@ -238,6 +238,8 @@ def cost(task, *, data="toy", runs=1, steps=1, cvs="S7", replicas=0, samples=0, 
     share = {"none": 0.1, "c5": 0.2, "c7": 0.25, "S4": 0.6, "S5": 0.8, "S6": 0.9}.get(cvs, 1.0)
     if task == "rung":
         task, share = "sgd", 0.1 if cvs == "none" else 0.25
+    if task == "natural":
+        return 0.5 + scale * share * runs * steps
     if task == "sgd":
         return 0.1 + scale * share * runs * steps * M / 10
     if task == "variance":
@@ -245,3 +247,50 @@ def cost(task, *, data="toy", runs=1, steps=1, cvs="S7", replicas=0, samples=0, 
     if task == "norms":
         return scale * (replicas * M + samples) / 10
     return 1000 * scale
+
+
+# Natural steps -------------------------------------------------------------------------------
+
+RENEW = 5  # steps from one snapshot to the next
+
+
+def natural(rng, *, data, base, cvs, whole, rho, after, M, steps, runs):
+    """Natural steps, some runs side by side: exact ELBO at the recorded steps.
+
+    rho falls like 1 / t from step `after` on, or not at all with after=0; with `whole` every draw
+    sees all data. "cut" is the number of steps of a run that were shortened.
+    """
+    model, q, _ = problem(data)
+    rate = rules.falling(rho, after) if after else rho
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optimize.Diverged)  # counted below
+        path = optimize.sgd(
+            model, q, **natural_line(data, base, cvs), lr=rate, steps=steps, M=M, rng=rng,
+            runs=(runs,), subsample=not whole, rule=rules.natural(), every=1,
+        )  # fmt: skip
+    kept = [t for t in range(steps + 1) if t <= 60 or t % 5 == 0]
+    elbo = np.array([exact.elbo(model, q, path.path[t], 1e-8) for t in kept])  # (T, runs)
+    lost = (path.diverged >= 0) & (np.array(kept)[:, None] >= path.diverged)
+    return {
+        "steps": kept,
+        "elbo": _round(np.where(lost, np.nan, elbo).T, 3),
+        "diverged": path.diverged.tolist(),
+        "cut": path.state.memory[0].tolist(),
+    }
+
+
+def natural_line(data, base, cvs):
+    """What `optimize.sgd` needs for one line: h, variates, and how the variates are weighed.
+
+    The base is a word for the data term, prior and entropy are in closed form; "snapshot" takes
+    the place of the sum over all data, at weight -1.
+    """
+    model, q, z = problem(data)
+    f, prior, variational = terms(model, q)
+    word, far = {"RP1": RP1, "PR": PR, "QD": QD}[base], taylor_z(f, at="snapshot")
+    h = word(f) + CF(prior) - CF(variational)
+    if cvs != "snapshot":
+        return {"h": h, "cvs": variates(z, cvs)}
+    like = RP1 if base == "RP1" else CF  # only RP1 has noise that the expansion shares
+    joint = like(far) - CF(far.over_all_data())
+    return {"h": h, "cvs": [joint], "weights": rules.fixed(-1.0), "renew": RENEW}

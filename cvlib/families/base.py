@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..models import Model
+
 LARGEST = 300.0  # e^300 is still far from the largest number, its square too
 COLUMNS = 64  # of a Hessian, that a family with a diagonal factor looks at together
 
@@ -82,10 +84,15 @@ class Family:
         return f"{type(self).__name__}({', '.join(map(str, self._sizes()))})"
 
     def __eq__(self, other):
-        return type(self) is type(other) and self._sizes() == other._sizes()
+        return isinstance(other, Family) and self.key == other.key
 
     def __hash__(self):
-        return hash((type(self), self._sizes()))
+        return hash(self.key)
+
+    @property
+    def key(self):
+        """What makes two families the same: their kind and their sizes."""
+        return type(self), *self._sizes()
 
     def _sizes(self):
         return (self.dim,)
@@ -93,7 +100,7 @@ class Family:
     def whole(self, name, value, what, least=1):
         """`value` as an int, or a ValueError: a size must be a whole number."""
         if not isinstance(value, Real) or value % 1 != 0 or value < least:  # inf % 1 is NaN
-            hint = f": write {type(self).__name__}({value!r}.dim)" if hasattr(value, "dim") else ""
+            hint = f": write {type(self).__name__}(model.dim)" * isinstance(value, Model)
             raise ValueError(
                 f"{name}={value!r}: {type(self).__name__} needs a whole number of {what}, "
                 f"at least {least}{hint}"
@@ -138,7 +145,11 @@ class Family:
 
     def check(self, w):
         """`w` as an array of floats, or a ValueError that says what is wrong with it."""
-        w = np.asarray(w, float)
+        return self.sized(np.asarray(w, float))
+
+    def sized(self, w):
+        """`w` as an array (..., D)."""
+        w = np.asarray(w)
         if w.ndim == 0 or w.shape[-1] != self.D:
             raise ValueError(f"w must be (..., {self.D}) for {self!r}; got {w.shape}")
         return w
@@ -214,3 +225,15 @@ class FamilyPrior:
 
     def __call__(self, z):
         return self.q.log_density(self.v, z)
+
+
+def check_fit(model, q):
+    """An error unless `model` is a model and q a law of its z."""
+    if not isinstance(model, Model):
+        raise TypeError(f"{type(model).__name__} is no model such as models.logistic_regression")
+    if not isinstance(q, Family):
+        raise TypeError(f"{q!r} is no family: write families.Gaussian(model.dim), for example")
+    if model.dim != q.dim:
+        raise ValueError(
+            f"{model!r} does not fit {q!r}, a law of {q.dim} dimensions: take one of {model.dim}"
+        )

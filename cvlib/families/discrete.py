@@ -32,7 +32,7 @@ class _Discrete(Unconstrained):
         return np.asarray(logits, float)
 
     def unpack(self, w):
-        return np.asarray(w)
+        return self.sized(w)
 
     def base_score(self, draw):
         return draw.score  # the transform does nothing: the base is q itself

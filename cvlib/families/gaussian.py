@@ -153,7 +153,7 @@ class Gaussian(_GaussianFamily):
 
     def unpack(self, w):
         """mu (..., d) and L (..., d, d)."""
-        w = np.asarray(w)
+        w = self.sized(w)
         L = np.zeros((*w.shape[:-1], self.dim * self.dim))
         L[..., self.flat] = w[..., self.dim :]
         return w[..., : self.dim], L.reshape(*w.shape[:-1], self.dim, self.dim)
@@ -327,7 +327,7 @@ class DiagonalGaussian(_GaussianFamily):
 
     def unpack(self, w):
         """mu (..., d) and sigma (..., d)."""
-        w = np.asarray(w)
+        w = self.sized(w)
         return w[..., : self.dim], w[..., self.dim :]
 
     def sd(self, w):

@@ -47,7 +47,7 @@ class _Standardised(Unconstrained):
 
     def unpack(self, w):
         """The two positive parameters, (..., d) each."""
-        w = np.asarray(w)
+        w = self.sized(w)
         return np.exp(w[..., : self.dim]), np.exp(w[..., self.dim :])
 
     def z1(self, draw):
