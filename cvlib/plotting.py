@@ -29,7 +29,7 @@ GREY, OLIVE = "#767676", "#8F7A00"  # olive is the yellow made dark enough for t
 COLORS = {
     # estimators
     "SF": VERMILLION, "RP1": BLUE, "RP2": SKY, "GR": PURPLE, "CF": GREEN,
-    "RB": OLIVE, "PR": VERMILLION, "QD": PURPLE,
+    "RB": OLIVE, "PR": VERMILLION, "QD": BLACK,
     # control variates
     "c1": PURPLE, "c2": OLIVE, "c3": SKY, "c4": BLUE, "c5": ORANGE, "c6": VERMILLION, "c7": GREEN,
     "score": VERMILLION,
