@@ -2,10 +2,91 @@
 
 import numpy as np
 import pytest
+from harness import part
 
+import cvlib
 from cvlib.experiments import cell, compute, load, plans
 
 SETS = "sonar", "ionosphere", "australian"
+
+
+# The checks take the package, so that they can be run on copies with a bug (tests/harness.py).
+
+
+def check_what_is_kept_of_a_cell(cv):
+    """First steps within 1 and 0.1 nats, the gap at the end; None for never and for a lost run."""
+    result = {
+        "steps": [0, 1, 5],
+        "elbo": [[-9.0, -2.5, -2.05], [-9.0, -2.0, -3.5], [-9.0, None, None]],
+        "diverged": [-1, -1, 1],
+        "cut": [0, 2, 1],
+    }
+    assert part(cv, "experiments.plans")._reached(result, -2.0) == {
+        "gap": [0.05, 1.5, None],
+        "to_1": [1, 1, None],
+        "to_0.1": [5, 1, None],
+        "diverged": [1],
+        "cut": 3,
+    }
+
+
+def check_cells(cv):
+    """Every line at every rate: seven that stay, three that fall like 4 / t."""
+    plans = part(cv, "experiments.plans")
+    cells, _ = plans.natural(plans.Size(sets=("toy",)))
+    rates = [f"rho={rho} after=0" for rho in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)]
+    rates += ["rho=0.1 after=40", "rho=0.2 after=20", "rho=0.4 after=10"]
+    lines = [f"base=RP1 cvs={cvs} whole=True" for cvs in ("none", "c7", "S7")]
+    lines += ["base=PR cvs=none whole=True"]
+    lines += [f"base=RP1 cvs={cvs} whole=False" for cvs in ("none", "c7", "S7", "snapshot")]
+    lines += [f"base={b} cvs={c} whole=False" for b in ("PR", "QD") for c in ("none", "snapshot")]
+    names = [
+        f"natural data=toy {line} {rate} M=10 steps=150 runs=20" for line in lines for rate in rates
+    ]
+    assert [c.name for c in cells] == [*names, "optimum data=toy"]
+
+
+def check_a_cell_is_the_loop_with_that_seed(cv):
+    """Stored ELBOs are those of the public loop, with the line written out."""
+    rules, taylor_z = cv.rules, cv.taylor_z
+    model = cv.models.logistic_regression(*cv.datasets.toy())
+    q = cv.families.Gaussian(model.dim)
+    f, prior, variational = cv.terms(model, q)
+    rest, old = cv.CF(prior) - cv.CF(variational), taylor_z(f, at="snapshot")
+    snapshot = {"weights": rules.fixed(-1.0), "renew": 5}
+    c7 = cv.CF(taylor_z(f)) - cv.RP1(taylor_z(f))
+    all_data = cv.CF(old.over_all_data())
+    lines = {
+        ("PR", "none", True, 0): (cv.PR(f) + rest, [], {}),
+        ("RP1", "c7", False, 3): (cv.RP1(f) + rest, [c7], {}),
+        ("RP1", "snapshot", False, 0): (cv.RP1(f) + rest, [cv.RP1(old) - all_data], snapshot),
+        ("QD", "snapshot", False, 3): (cv.QD(f) + rest, [cv.CF(old) - all_data], snapshot),
+    }
+    for (base, cvs, whole, after), (h, variates, options) in lines.items():
+        found = part(cv, "experiments.tasks").natural(
+            np.random.default_rng(3), data="toy", base=base, cvs=cvs, whole=whole, rho=0.3,
+            after=after, M=2, steps=7, runs=3,
+        )  # fmt: skip
+        path = cv.optimize.sgd(
+            model, q, h, variates, lr=rules.falling(0.3, after) if after else 0.3, steps=7, M=2,
+            rng=np.random.default_rng(3), runs=(3,), subsample=not whole, rule=rules.natural(),
+            **options,
+        )  # fmt: skip
+        elbo = np.array([cv.exact.elbo(model, q, w) for w in path.path]).T
+        assert found["steps"] == list(range(8)) and found["diverged"] == [-1, -1, -1]
+        assert np.abs(np.array(found["elbo"]) - elbo).max() < 6e-4
+        assert found["cut"] == path.state.memory[0].tolist()
+
+
+CHECKS = {name[6:]: f for name, f in list(globals().items()) if name.startswith("check_")}
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test(name):
+    CHECKS[name](cvlib)
+
+
+# What is stored ------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -21,23 +102,6 @@ def row(stored, data, base, cvs, whole, rho, after):
 
 def median(values):
     return np.median([np.inf if v is None else v for v in values])
-
-
-def test_what_is_kept_of_a_cell():
-    """First steps within 1 and 0.1 nats, the gap at the end; None for never and for a lost run."""
-    result = {
-        "steps": [0, 1, 5],
-        "elbo": [[-9.0, -2.5, -2.05], [-9.0, -2.0, -3.5], [-9.0, None, None]],
-        "diverged": [-1, -1, 1],
-        "cut": [0, 2, 1],
-    }
-    assert plans._reached(result, -2.0) == {
-        "gap": [0.05, 1.5, None],
-        "to_1": [1, 1, None],
-        "to_0.1": [5, 1, None],
-        "diverged": [1],
-        "cut": 3,
-    }
 
 
 def test_every_line_has_every_rate_and_all_its_runs(stored):

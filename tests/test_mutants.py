@@ -15,6 +15,7 @@ import pytest
 import test_combine
 import test_datasets
 import test_experiments
+import test_experiments_natural
 import test_experiments_plans
 import test_experiments_store
 import test_families
@@ -40,6 +41,7 @@ AREAS = {  # for each list mutants_NAME.py the checks that must see its bugs, li
     "models": properties_models.PROPERTIES,
     "optimize": properties_optimize.PROPERTIES,
     "natural": properties_natural.PROPERTIES,
+    "natural_runs": test_experiments_natural.CHECKS,
     "combine": of("combine", test_combine.CHECKS),
     "families": test_families.CHECKS | BEYOND | RELAXED,
     "relaxations": RELAXED | BEYOND,
