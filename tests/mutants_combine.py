@@ -36,9 +36,10 @@ MUTANTS = [
     (
         "no rescaling at all",
         "combine.py",
-        "np.where(size2 > 0, size2, np.inf)",
-        "np.where(size2 > 0, 1.0, np.inf)",
+        "scale = 1 / np.sqrt(np.where(size2 > 0, size2, np.inf))",
+        "scale = 1 / np.sqrt(np.where(size2 > 0, 1.0, np.inf))",
     ),
+    ("sign of one weight", "combine.py", "return -b / np.where(size2", "return b / np.where(size2"),
     ("rank tolerance too large", "combine.py", "NOISE = 100 *", "NOISE = 1e13 *"),
     ("rounding error inverted", "combine.py", "np.where(values > noise,", "np.where(values != 0,"),
     (

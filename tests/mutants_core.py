@@ -548,17 +548,16 @@ MUTANTS = [
     ),
     # words and lines
     ("minus taken for plus", "estimators.py", "total = total - part", "total = total + part"),
-    ("minus taken for plus in a part by hand", "estimators.py", "G -= part", "G += part"),
     (
-        "a part by hand loses its coefficient",
+        "a part loses its coefficient",
         "estimators.py",
-        "G += part if coef == 1 else coef * part",
-        "G += part",
+        "total = total + (part if coef == 1 else coef * part)",
+        "total = total + part",
     ),
     (
-        "the first part by hand loses its coefficient",
+        "a part by hand replaces what was pulled",
         "estimators.py",
-        "np.multiply(coef, part, out=G)",
+        "G += part if coef == 1 else coef * part",
         "G[...] = part",
     ),
     (
@@ -598,7 +597,7 @@ MUTANTS = [
         "fill(draw, d1, d2, G, add=False)",
     ),
     (
-        "words by hand: slope for curvature",
+        "words by hand: phi' for phi''",
         "estimators.py",
         "p[0].derivatives(draw, p[1])[i]) for i in (0, 1))",
         "p[0].derivatives(draw, p[1])[i]) for i in (0, 0))",
@@ -714,15 +713,21 @@ MUTANTS = [
     ),
     (
         "PR: curvature at mu",
-        "estimators.py",
-        'atom.price(draw, "z1")',
-        'draw.q.chain(draw, atom.slope(draw, "z1"), atom.bend(draw, "mu"))',
+        "atoms.py",
+        "return self.derivatives(draw, where, 2)[:2]",
+        'return self.derivatives(draw, where, 2)[0], self.derivatives(draw, "mu", 2)[1]',
+    ),
+    (
+        "PR: curvature at mu, own model",
+        "integrands.py",
+        "self.slope(draw, where), self.bend(draw, where))",
+        'self.slope(draw, where), self.bend(draw, "mu"))',
     ),
     (
         "PR: slope at mu",
-        "estimators.py",
-        'atom.price(draw, "z1")',
-        'draw.q.chain(draw, atom.slope(draw, "mu"), atom.bend(draw, "z1"))',
+        "atoms.py",
+        "return self.derivatives(draw, where, 2)[:2]",
+        'return self.derivatives(draw, "mu", 2)[0], self.derivatives(draw, where, 2)[1]',
     ),
     ("PR: a lost L", "rows.py", "d.q.outer(self.x, self.x_factor(d))", "d.q.outer(self.x, self.x)"),
     (
@@ -733,12 +738,6 @@ MUTANTS = [
             "I = np.eye(self.q.dim) if self.q.full else np.ones(self.q.dim)\n"
             "        return self.q.bend(times, np.broadcast_to(I, draw.factor.shape))"
         ),
-    ),
-    (
-        "PR: phi' for phi''",
-        "atoms.py",
-        "self.rows(draw).bend(draw, self.derivatives(draw, where, 2)[1])",
-        "self.rows(draw).bend(draw, self.derivatives(draw, where, 2)[0])",
     ),
     (
         "PR: upper triangle, one data point",
@@ -841,13 +840,13 @@ MUTANTS = [
     ("QD: too few nodes kept", "quadrature.py", "MOST = 1000", "MOST = 30"),
     ("QD: a looser tolerance", "atoms.py", "tolerance=1e-9", "tolerance=1e-3"),
     (
-        "QD: whole rows seen as drawn",
-        "atoms.py",
-        "def integrated(self, draw):\n        r = self",
+        "by hand: whole rows seen as drawn",
+        "estimators.py",
+        "return atom.from_derivatives(draw, *self.derivatives(draw, atom))",
         (
-            "def integrated(self, draw):\n"
-            "        self = GLMData(self.model, self.q)\n"
-            "        r = self"
+            'if atom.whole and not hasattr(atom, "f"):\n'
+            "                atom = type(atom)(atom.model, atom.q)\n"
+            "            return atom.from_derivatives(draw, *self.derivatives(draw, atom))"
         ),
     ),
     # models

@@ -45,18 +45,23 @@ MUTANTS = [
         "for c in parts for run in",
         "for c in parts[:1] for run in",
     ),
-    ("every run counted as diverged", PLANS, "if t >= 0]", "if t >= -1]"),
+    (
+        "every run counted as diverged",
+        PLANS,
+        '["diverged"] if t >= 0],\n        }',
+        '["diverged"] if t >= -1],\n        }',
+    ),
     (
         "the optimum is the number of points",
         PLANS,
-        '[best[row["data"]].name]["elbo"]',
-        '[best[row["data"]].name]["N"]',
+        'name]["elbo"]\n        return {"rows": _finals(cells, results), "limits": limits}',
+        'name]["N"]\n        return {"rows": _finals(cells, results), "limits": limits}',
     ),
     (
         "the optimum of another set",
         PLANS,
-        'results[best[row["data"]].name]',
-        'results[best[limits[0]["data"]].name]',
+        'results[best[row["data"]].name]["elbo"]\n        return',
+        'results[best[limits[0]["data"]].name]["elbo"]\n        return',
     ),
     (
         "curves of one block of runs",
@@ -218,14 +223,14 @@ MUTANTS = [
     (
         "v0 of the run ignored",
         TASKS,
-        "v0=v0, gamma=gamma,\n",
-        "v0=1.0, gamma=gamma,\n",
+        "v0=v0, gamma=gamma, runs=(runs,)",
+        "v0=1.0, gamma=gamma, runs=(runs,)",
     ),
     (
         "gamma of the run ignored",
         TASKS,
-        "v0=v0, gamma=gamma,\n",
-        "v0=v0, gamma=0.5,\n",
+        "v0=v0, gamma=gamma, runs=(runs,)",
+        "v0=v0, gamma=0.5, runs=(runs,)",
     ),
     ("fewer steps on record", TASKS, "RECORDS = 20", "RECORDS = 10"),
     (
@@ -237,14 +242,14 @@ MUTANTS = [
     (
         "ELBO of one data point",
         TASKS,
-        "np.where(lost, np.nan, elbo).T, 3)",
-        "np.where(lost, np.nan, elbo / model.N).T, 3)",
+        "np.where(lost, np.nan, elbo).T, 3),  # one",
+        "np.where(lost, np.nan, elbo / model.N).T, 3),  # one",
     ),
     (
         "one decimal of an ELBO",
         TASKS,
-        "np.where(lost, np.nan, elbo).T, 3)",
-        "np.where(lost, np.nan, elbo).T, 1)",
+        "np.where(lost, np.nan, elbo).T, 3),  # one",
+        "np.where(lost, np.nan, elbo).T, 1),  # one",
     ),
     (
         "without noise, another rate",

@@ -182,10 +182,23 @@ def check_variates_have_mean_zero(cv, name, family, subsampled):
     worst = np.abs(A @ means).max((0, 2))
     for c in np.flatnonzero(worst > 1e-8 * (1 + np.abs(w).max()) * p.N):
         raise AssertionError(f"{variates[c]!r} has the mean {worst[c]:.2e}")
-    one = cv.draw(model, q, w[0], M=2, rng=np.random.default_rng(0), subsample=subsampled)
-    combined = np.tensordot(A, cv.evaluate(parts, one), 1)
-    assert_allclose(cv.evaluate(variates, one), combined, rtol=1e-9, atol=1e-9)
+    check_lines_are_sums(cv, name, family)
     return len(variates)
+
+
+def check_lines_are_sums(cv, name, family):
+    """Sample by sample every difference is what its coefficients make of its parts, whatever words
+    it mixes; with one data point a sample, a batch for all, one for each, and all data."""
+    p, model, q, w, lines = setting(cv, name, family)
+    variates = list(pairs(lines).values())
+    mixed = [2 * a - b / 3 for a, b in zip(variates, variates[len(variates) // 2 :])]
+    parts, A = cv.zoo.spanned(variates + mixed)
+    for kind in ({}, {"batch": 3}, {"batch": 2, "each": True}, {"subsample": False}):
+        draw = cv.draw(model, q, w[1], M=2, rng=np.random.default_rng(0), **kind)
+        right = np.tensordot(A, cv.evaluate(parts, draw), 1)
+        error = np.abs(cv.evaluate(variates + mixed, draw) - right).max((1, 2))
+        worst = np.argmax(error)
+        assert error[worst] < 1e-9 * (1 + np.abs(right).max()), repr((variates + mixed)[worst])
 
 
 def check_zoo(cv):
@@ -766,6 +779,7 @@ PROPERTIES = {
     "mean over the data": each(
         check_data_average, *itertools.product(("logistic", "poisson", "curved"), FAMILIES)
     ),
+    "lines are sums of their parts": each(check_lines_are_sums, ("logistic", "Gaussian")),
     "single draws, logistic": each(
         check_single_draws, *itertools.product(["logistic"], FAMILIES, (True, False))
     ),
