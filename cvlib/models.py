@@ -13,6 +13,7 @@ from . import checks
 from .special import gammaln
 
 LOG_2PI = np.log(2 * np.pi)
+CACHED = 2**18  # numbers of a table that stays in a processor's cache
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -219,11 +220,37 @@ class GLM(Model):
         self.likelihood.check(self.y)  # all else is written here
 
     @cached_property
+    def squares(self):
+        """`Squares` of the data; None where they would not stay in a processor's cache."""
+        size = self.N * self.dim * (self.dim + 1) // 2
+        return Squares.of(self.X) if size <= CACHED else None
+
+    @cached_property
     def groups(self):
         """Moments of the data, one group per class (or one in all), for expansions in x."""
         labels = self.y if self.likelihood.classes else np.zeros(self.N)
         values, group = np.unique(labels, return_inverse=True)
         return Groups.of(self.X, self.y, group, len(values), self.likelihood.phi)
+
+
+@dataclass(frozen=True)
+class Squares:
+    """x x^T of every data point, kept so that a weighted sum of them is one matrix product."""
+
+    lower: np.ndarray  # (N, d (d + 1) / 2) their lower triangles
+    where: np.ndarray  # (d, d) where an entry of a symmetric matrix stands in its lower triangle
+
+    def weighted(self, c):
+        """sum_i c_i x_i x_i^T for c (..., N), as (..., d, d)."""
+        total = c.reshape(-1, len(self.lower)) @ self.lower
+        return total.take(self.where, -1).reshape(*c.shape[:-1], *self.where.shape)
+
+    @classmethod
+    def of(cls, X):
+        j, k = np.tril_indices(X.shape[1])
+        where = np.empty((X.shape[1], X.shape[1]), int)
+        where[j, k] = where[k, j] = np.arange(len(j))
+        return cls(X[:, j] * X[:, k], where)
 
 
 @dataclass(frozen=True)

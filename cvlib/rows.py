@@ -114,6 +114,13 @@ class AllRows(Batch):
 
     def __init__(self, model):
         self.x, self.y, self.offset, self.scale = model.X[None], model.y, model.offset, 1.0
+        self.squares = model.squares
+
+    def bend(self, draw, c):
+        if self.squares is None or not draw.q.full:
+            return super().bend(draw, c)
+        H = self.squares.weighted(c)  # (..., M, d, d)
+        return draw.q.bend(lambda V: V[..., None, :, :] @ H, draw.factor)
 
 
 def rows(draw, whole):
