@@ -43,7 +43,9 @@ PHI = {
     ),
     "student": lambda t, y: -2.5 * anp.log(1 + (y - t) ** 2 / 4),  # own model, GLM-like
 }
-PROBLEMS = (*PHI, "curved")  # "curved": own model, no function of x.z, and a prior of its own
+# "offset": logistic, with an offset and a prior of vectors; "curved": own model, no function of
+# x.z, and a prior of its own
+PROBLEMS = (*PHI, "offset", "curved")
 
 
 def curved_lik(z, x, y):
@@ -55,26 +57,36 @@ def problem(name, d=2, N=5, seed=0):
     """Data X (N, d), y (N,); `rows(z)`, log-likelihoods of all data, (..., d) -> (..., N)."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(-1, 1, (N, d))
+    labels = np.where(np.arange(N) % 3 == 0, -1.0, 1.0)  # classes of unequal size
     y = {
-        "logistic": np.where(np.arange(N) % 3 == 0, -1.0, 1.0),  # classes of unequal size
+        "logistic": labels,
         "poisson": rng.poisson(1.5, N).astype(float),
+        "offset": labels,
     }.get(name, rng.standard_normal(N))
+    offset, mean, sd, prior = np.zeros(N), 0.0, PRIOR_SD, normal_prior
+    phi = PHI["logistic" if name == "offset" else name] if name != "curved" else None
+    rows = lambda z: phi(anp.dot(z, X.T) + offset, y)
+    if name == "offset":
+        offset, mean, sd = rng.uniform(-1, 1, N), rng.uniform(-1, 1, d), rng.uniform(0.7, 2, d)
+        prior = lambda z: normal_prior((z - mean) / sd * PRIOR_SD) + anp.sum(np.log(PRIOR_SD / sd))
     if name == "curved":
-        X = X[:, 0]
+        X, prior = X[:, 0], sech_prior
         rows = lambda z: curved_lik(z[..., None, :], X, y)
-    else:
-        rows = lambda z: PHI[name](anp.dot(z, X.T), y)
-    prior = sech_prior if name == "curved" else normal_prior
-    glm = name in ("logistic", "poisson", "linear")
+    glm = name in ("logistic", "poisson", "linear", "offset")
     return SimpleNamespace(
-        name=name, d=d, N=N, X=X, y=y, rows=rows, prior=prior, glm=glm, phi=PHI.get(name)
-    )
+        name=name, d=d, N=N, X=X, y=y, offset=offset, mean=mean, sd=sd, rows=rows, prior=prior,
+        glm=glm, phi=phi,
+    )  # fmt: skip
 
 
 def build(cv, p):
     """The problem as a model of the package (or of a copy of it)."""
     if p.name == "logistic":
         return cv.models.logistic_regression(p.X, p.y, prior_sd=PRIOR_SD)
+    if p.name == "offset":
+        return cv.models.logistic_regression(
+            p.X, p.y, prior_sd=p.sd, prior_mean=p.mean, offset=p.offset
+        )
     if p.name == "poisson":
         return cv.models.poisson_regression(p.X, p.y, prior_sd=PRIOR_SD)
     if p.name == "linear":
@@ -144,12 +156,11 @@ def second_order(f, mu):
 
 def jaakkola_jordan(p, mu, L):
     """log sigmoid(t) >= log sigmoid(xi) + (t - xi)/2 - tanh(xi/2)/(4 xi) (t^2 - xi^2)."""
-    second_moment = mu[:, None] * mu[None, :] + L @ L.T
-    xi = np.sqrt(np.einsum("na,ab,nb->n", p.X, second_moment, p.X))  # E (x.z)^2
+    xi = np.sqrt((p.X @ mu + p.offset) ** 2 + np.einsum("na,ab,nb->n", p.X, L @ L.T, p.X))
     top, curve = -np.log1p(np.exp(-xi)), np.tanh(xi / 2) / (4 * xi)
 
     def rows(z):
-        t = p.y * anp.dot(z, p.X.T)
+        t = p.y * (anp.dot(z, p.X.T) + p.offset)
         return top + (t - xi) / 2 - curve * (t**2 - xi**2)
 
     return rows

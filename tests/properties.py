@@ -70,13 +70,13 @@ def approximate(p, approximation, parts):
     """What an approximation makes of a combination of atoms; None where it may not be written."""
     if approximation is None:
         return parts
-    in_x = lambda a: a == "data" and p.glm, lambda a: False
+    in_x = lambda a: a == "data" and p.glm and not p.offset.any(), lambda a: False
     legal, keeps = {
         "taylor_z": (lambda a: True, lambda a: quadratic(p, a)),
         "taylor_x": in_x,
         "taylor_x_slope": in_x,
         "bound": (
-            lambda a: p.name == "logistic" if a == "data" else quadratic(p, a),
+            lambda a: p.name in ("logistic", "offset") if a == "data" else quadratic(p, a),
             lambda a: a != "data",
         ),
     }[approximation]

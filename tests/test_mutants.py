@@ -30,8 +30,9 @@ of = lambda module, checks: {
     name: lambda cv, check=check: check(getattr(cv, module)) for name, check in checks.items()
 }
 COSTLY = (  # these last
-    "sampling", "means_by_quadrature", "score_and_base_score", "exact means",
-    "single draws, all models", "diagonal_family_builds_no_square_matrix", "records",
+    "sampling", "means_by_quadrature", "score_and_base_score", "records", "exact means",
+    "single draws, all models", "lines are sums of their parts", "batched = looped = alone",
+    "batches of data", "shared_work_is_done_once", "diagonal_family_builds_no_square_matrix",
 )  # fmt: skip
 ordered = lambda checks: {name: checks[name] for name in sorted(checks, key=COSTLY.__contains__)}
 BEYOND = ordered(test_nongaussian.PROPERTIES)
