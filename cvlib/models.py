@@ -237,12 +237,12 @@ class GLM(Model):
 class Squares:
     """x x^T of every data point, kept so that a weighted sum of them is one matrix product."""
 
-    lower: np.ndarray  # (N, d (d + 1) / 2) their lower triangles
+    table: np.ndarray  # (N, d (d + 1) / 2) their lower triangles
     where: np.ndarray  # (d, d) where an entry of a symmetric matrix stands in its lower triangle
 
     def weighted(self, c):
         """sum_i c_i x_i x_i^T for c (..., N), as (..., d, d)."""
-        total = c.reshape(-1, len(self.lower)) @ self.lower
+        total = c.reshape(-1, len(self.table)) @ self.table
         return total.take(self.where, -1).reshape(*c.shape[:-1], *self.where.shape)
 
     @classmethod
