@@ -31,7 +31,7 @@ def command(folder, *words):
 
 def make(target):
     """The command of a target, without renewing the environment that runs this test."""
-    return ["make", "--old-file=.venv/.ready", target]
+    return ["make", "--no-print-directory", "--old-file=.venv/.ready", target]
 
 
 @pytest.fixture(scope="module")
