@@ -58,7 +58,7 @@ lint: $(READY)
 
 test: lint
 	@start=$$(date +%s); \
-	$(BIN)/pytest --nbval -n $(JOBS) --dist loadfile || { \
+	$(BIN)/pytest --nbval -n $(JOBS) --dist loadfile --no-loadscope-reorder || { \
 	  echo "Tests FAILED: the report above says which; stale outputs are renewed with: make notebooks ALL=1"; exit 1; }; \
 	echo "All tests passed in $$(( $$(date +%s) - start )) s"
 
