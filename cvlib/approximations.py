@@ -256,7 +256,7 @@ class TaylorX(Expansion):
         if self.sees_all(draw):
             each = phi(m, G.y) + G.constant + self._kappa() * (z @ G.xy.T)
             return (each + 0.5 * d2 * np.vecdot(self._spread(draw, where), z[..., None, :])) @ G.n
-        r, own, dy = self._drawn(draw)
+        r, own, dy, _ = self._drawn(draw)
         m, y = m.take(own), r.y - dy  # the group's mean label: phi need not be linear in y
         e = r.eta(draw, where) - m
         phi_m = phi(m, y) + self._kappa() * dy * m + phi(0 * dy, r.y) - phi(0 * dy, y)
@@ -272,13 +272,10 @@ class TaylorX(Expansion):
             e2 = np.vecdot(spread, z[..., None, :])  # mean of e^2, (..., M, K)
             along_mean = (G.n * (d1 + half * d3 * e2)) @ G.x
             return along_mean + np.vecmat(G.n * d2, spread) + self._kappa() * G.n_xy
-        r, own, dy = self._drawn(draw)
+        r, own, dy, mean = self._drawn(draw)
         e = r.eta(draw, where) - (z @ G.x.T).take(own)
         slope = r.back(d1.take(own) + self._kappa() * dy + d2.take(own) * e)
-        bend = half * d3.take(own) * e**2
-        each = np.arange(len(G.n)) == (own % len(G.n))[..., None]  # (..., M, [B,] K)
-        in_group = r.total(np.moveaxis(bend[..., None] * each, -1, 0))  # (K, ..., M)
-        return slope + np.moveaxis(in_group, 0, -1) @ G.x
+        return slope + r.back(half * d3.take(own) * e**2, mean)
 
     def _kappa(self):
         return 0.0 if self.model.likelihood.classes else self.model.likelihood.kappa
@@ -289,14 +286,14 @@ class TaylorX(Expansion):
         return (z @ G.xx_beside).reshape(*z.shape[:-1], *G.x.shape)
 
     def _drawn(self, draw):
-        """The drawn rows, the place of their group in an (..., M, K) array, and y - ybar."""
+        """The drawn rows, the place of their group in an (..., M, K) array, y - ybar and xbar."""
 
         def compute(draw):
             G, r = self.model.groups, rows(draw, False)
             k = G.group[draw.index]  # (..., M), or (..., M or 1, B)
             samples = np.arange(draw.eps[..., 0].size).reshape(draw.eps.shape[:-1])  # (..., M)
             samples = samples[..., None] if draw.batched else samples
-            return r, samples * len(G.n) + k, r.y - G.y[k]
+            return r, samples * len(G.n) + k, r.y - G.y[k], G.x[k]
 
         return draw.once("groups of the drawn rows", compute)
 

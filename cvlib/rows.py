@@ -31,9 +31,9 @@ class Rows:
         """N c, (..., M)."""
         return self.scale * c
 
-    def back(self, c):
-        """N c x, (..., M, d)."""
-        return (self.scale * c)[..., None] * self.x
+    def back(self, c, x=None):
+        """N c x, (..., M, d); with `x` given, that in place of the data's."""
+        return (self.scale * c)[..., None] * (self.x if x is None else x)
 
     def bend(self, draw, c):
         """What w has of N c x x^T L, (..., M, D - d)."""
@@ -82,14 +82,15 @@ class Batch(Rows):
 
     def dot(self, v):
         if self.shared:
-            return v @ np.swapaxes(self.x[..., 0, :, :], -1, -2)
+            return v @ self.x[..., 0, :, :].mT
         return np.matvec(self.x, v)
 
     def total(self, c):
         return self.scale * c.sum(-1)
 
-    def back(self, c):
-        total = c @ self.x[..., 0, :, :] if self.shared else np.vecmat(c, self.x)
+    def back(self, c, x=None):
+        x = self.x if x is None else x
+        total = c @ x[..., 0, :, :] if self.shared else np.vecmat(c, x)
         return total if self.scale == 1 else self.scale * total
 
     def bend(self, draw, c):

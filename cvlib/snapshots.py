@@ -46,7 +46,7 @@ def _part(model, mu, rows):
         eta = mu @ X.T + (0.0 if model.offset is None else model.offset[rows])  # (..., n)
         d1, d2 = model.likelihood.derivatives(eta, y, 2)
         value = model.likelihood.phi(eta, y).sum(-1)
-        return value, d1 @ X, np.swapaxes(d2[..., None] * X, -1, -2) @ X
+        return value, d1 @ X, (d2[..., None] * X).mT @ X
     batch = tuple(a[rows] for a in model.data)
     f = lambda z: anp.sum(model.log_lik(z[..., None, :], batch), -1)
     points, columns = np.broadcast_arrays(mu[..., None, :], np.eye(model.dim))  # (..., d, d)

@@ -30,19 +30,19 @@ MUTANTS = [
     (
         "L transposed in the sample",
         "families/gaussian.py",
-        "return v @ np.swapaxes(L, -1, -2)",
+        "return v @ L.mT",
         "return v @ L",
     ),
     (
         "L for L^T",
         "families/gaussian.py",
         '"""L^T v for each row of v."""\n        return v @ L',
-        '"""L^T v for each row of v."""\n        return v @ np.swapaxes(L, -1, -2)',
+        '"""L^T v for each row of v."""\n        return v @ L.mT',
     ),
     (
         "L^-1 for L^-T",
         "families/gaussian.py",
-        "return self.solve(np.swapaxes(L, -1, -2), v)",
+        "return self.solve(L.mT, v)",
         "return self.solve(L, v)",
     ),
     (
@@ -298,22 +298,19 @@ MUTANTS = [
     (
         "Hessian times L^T, all data",
         "families/gaussian.py",
-        "left, L = np.swapaxes(c[..., None] * X, -1, -2), L[..., None, :, :]",
-        (
-            "left, L = np.swapaxes(c[..., None] * X, -1, -2), np.swapaxes(L, -1, -2)[..., None, "
-            ":, :]"
-        ),
+        "left, L = (c[..., None] * X).mT, L[..., None, :, :]",
+        ("left, L = (c[..., None] * X).mT, L.mT[..., None, :, :]"),
     ),
     (
         "Hessian times L^T, own model",
         "families/gaussian.py",
-        "HL = times(np.swapaxes(L, -1, -2))",
+        "HL = times(L.mT)",
         "HL = times(L)",
     ),
     (
         "Hessian times L transposed",
         "families/gaussian.py",
-        "return self.lower(np.swapaxes(HL, -1, -2))",
+        "return self.lower(HL.mT)",
         "return self.lower(HL)",
     ),
     (
@@ -452,8 +449,8 @@ MUTANTS = [
     (
         "snapshot: slope for the curvature",
         "snapshots.py",
-        "np.swapaxes(d2[..., None] * X, -1, -2) @ X",
-        "np.swapaxes(d1[..., None] * X, -1, -2) @ X",
+        "(d2[..., None] * X).mT @ X",
+        "(d1[..., None] * X).mT @ X",
     ),
     ("bound: xi without the variance", "approximations.py", "** 2 + r.variance(draw))", "** 2)"),
     (
@@ -471,8 +468,8 @@ MUTANTS = [
     (
         "Taylor in x: third derivative lost",
         "approximations.py",
-        "bend = half * d3.take(own) * e**2",
-        "bend = 0 * d3.take(own) * e**2",
+        "r.back(half * d3.take(own) * e**2, mean)",
+        "r.back(0 * d3.take(own) * e**2, mean)",
     ),
     (
         "Taylor in x: third derivative lost over all data",
@@ -489,8 +486,8 @@ MUTANTS = [
     (
         "Taylor in x: group means mixed up in the bend",
         "approximations.py",
-        "each = np.arange(len(G.n)) ==",
-        "each = np.arange(len(G.n))[::-1] ==",
+        "r.y - G.y[k], G.x[k]",
+        "r.y - G.y[k], G.x[::-1][k]",
     ),
     (
         "Taylor in x: classes swapped",
@@ -749,7 +746,7 @@ MUTANTS = [
         "PR: no triangle, all data",
         "families/gaussian.py",
         "return self.lower(left @ (X @ L) if few else (left @ X) @ L)",
-        ("return self.lower(np.swapaxes(left @ (X @ L) if few else (left @ X) @ L, -1, -2))"),
+        ("return self.lower((left @ (X @ L) if few else (left @ X) @ L).mT)"),
     ),
     (
         "PR: sign of the curvature",
