@@ -287,9 +287,11 @@ def evaluate(lines, draw, out=None, check=True):
                 d1, d2 = (_sum(pairs, lambda p: p[0].derivatives(draw, p[1])[i]) for i in (0, 1))
                 pairs[0][1][1].rows(draw).fill(draw, d1, d2, G, add=not first)
             elif kind == "hand":
-                for coef, atom in pairs:
-                    _add(G, coef, draw.once((atom.key, at), at.gradient, atom), first)
-                    first = False
+                gradient = lambda atom: draw.once((atom.key, at), at.gradient, atom)
+                if len(pairs) == 1:  # the usual case, without a copy
+                    _add(G, pairs[0][0], gradient(pairs[0][1]), first)
+                else:
+                    _add(G, 1, _sum(pairs, gradient), first)
             else:
                 value = lambda atom: draw.once((atom.key, at, "value"), atom.value, at)
                 _add(G, 1, _sum(pairs, value)[..., None] * draw.of(name), first)
