@@ -10,7 +10,7 @@ from functools import cache
 import numpy as np
 
 from .. import combine, datasets, exact, families, models, optimize, rules, zoo
-from ..approximations import bound, taylor_z
+from ..approximations import bound, taylor_x_slope, taylor_z
 from ..atoms import terms
 from ..draws import draw
 from ..estimators import CF, PR, QD, RB, RP1, evaluate
@@ -53,6 +53,13 @@ def sgd(rng, *, data, cvs, lr, v0, gamma, M, steps, first, runs):
     After a run has diverged its ELBO is None.
     """
     model, q, z = problem(data)
+    return _climb(rng, model, q, z.h, variates(z, cvs), lr, v0, gamma, M, steps, runs)
+
+
+def slopes(rng, *, data, cvs, lr, v0, gamma, M, steps, first, runs):
+    """The same as `sgd`, with c5 and c6 the expansions of the slope."""
+    model, q, _ = problem(data)
+    z = zoo.paper(model, q, taylor_x_slope)
     return _climb(rng, model, q, z.h, variates(z, cvs), lr, v0, gamma, M, steps, runs)
 
 
@@ -195,7 +202,7 @@ def grams(rng, model, q, z, w, replicas, M, mean=0.0):
         G = gradients(model, q, z, np.broadcast_to(w, (n, q.D)), M, rng)
         G[:, 0] -= mean
         G = G.reshape(n, 8, -1)
-        found.append(G @ np.swapaxes(G, -1, -2) / M)
+        found.append(G @ G.mT / M)
     return np.concatenate(found)
 
 
@@ -240,7 +247,7 @@ def cost(task, *, data="toy", runs=1, steps=1, cvs="S7", replicas=0, samples=0, 
         task, share = "sgd", 0.1 if cvs == "none" else 0.25
     if task == "natural":
         return 0.5 + scale * share * runs * steps
-    if task == "sgd":
+    if task in ("sgd", "slopes"):
         return 0.1 + scale * share * runs * steps * M / 10
     if task == "variance":
         return scale * (steps * replicas + 5 * samples)
