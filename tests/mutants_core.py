@@ -495,8 +495,8 @@ MUTANTS = [
     (
         "Taylor in x: classes swapped",
         "approximations.py",
-        "k = G.group[draw.index]",
-        "k = len(G.n) - 1 - G.group[draw.index]",
+        "k = G.of_labels(r.y)",
+        "k = len(G.n) - 1 - G.of_labels(r.y)",
     ),
     (
         "Taylor in x: groups count once, not n_k",
