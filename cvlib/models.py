@@ -14,6 +14,7 @@ from .special import gammaln
 
 LOG_2PI = np.log(2 * np.pi)
 CACHED = 2**18  # numbers of a table that stays in a processor's cache
+TOUCHED = 2**11  # rows drawn from a file before its pages, often sixteen a row, are given back
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -84,10 +85,20 @@ class Model:
         self.log_lik, self.log_prior, self.dim, self.name = log_lik, log_prior, int(dim), name
         self.data = checks.data_arrays(data)
         self.N = len(self.data[0])
+        self._mapped, self._touched = any(map(passes.is_mapped, self.data)), 0
         self._check_functions()
 
     def __repr__(self):
         return f"<{self.name}: {self.N} data points, {self.dim} latent dimensions>"
+
+    def take(self, index):
+        """The rows with these numbers, of all arrays in `data`; no others are read from a file."""
+        if self._mapped:
+            self._touched += index.size
+            if self._touched > TOUCHED:
+                passes.forget(self.data)
+                self._touched = 0
+        return tuple(a[index] for a in self.data)
 
     def log_joint(self, z):
         """log p(x, z) over the whole data set, (..., d) -> (...)."""

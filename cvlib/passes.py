@@ -5,6 +5,7 @@ a pass leaves none of them in memory. Parts are added up in their order, so that
 depend on who computed which.
 """
 
+import mmap
 from collections import deque
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -123,17 +124,28 @@ def is_mapped(a):
     return isinstance(_root(a), np.memmap)
 
 
+def forget(data):
+    """Give back the memory that mapped arrays hold: their pages stay in the file, and its cache."""
+    for root in map(_root, data):
+        if _shared(root) and hasattr(mmap.mmap, "madvise"):
+            root.base.madvise(mmap.MADV_DONTNEED)
+
+
 def _root(a):
     while isinstance(a.base, np.ndarray):
         a = a.base
     return a
 
 
+def _shared(root):
+    """Is what it holds what its file holds? Not so with mode "c", copy on write."""
+    return isinstance(root, np.memmap) and root.filename is not None and root.mode != "c"
+
+
 def _sent(a):
     """A mapped array in one piece as `Mapped`, any other as it is."""
     root = _root(a)
-    shared = isinstance(root, np.memmap) and root.filename is not None and root.mode != "c"
-    if not (shared and a.flags.c_contiguous):
+    if not (_shared(root) and a.flags.c_contiguous):
         return a
     address = lambda a: a.__array_interface__["data"][0]
     offset = root.offset + address(a) - address(root)

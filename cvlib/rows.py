@@ -12,7 +12,7 @@ class Rows:
     """One data point a sample: x (..., M, d), and so eta and c (..., M)."""
 
     def __init__(self, model, index):
-        X, y, *offset = (a[index].astype(float, copy=False) for a in model.data)
+        X, y, *offset = (a.astype(float, copy=False) for a in model.take(index))
         self.x, self.y, self.offset = X, y, offset[0] if offset else None
         self.scale = float(model.N)
 

@@ -1,15 +1,12 @@
 """Snapshots of every kind and age, the rules that renew them, and passes in parts."""
 
 import itertools
-import multiprocessing
-import os
 
 import autograd.numpy as anp
 import numpy as np
-import oracles
 import pytest
 from autograd import grad, hessian
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 from test_batches import problems, setting
 from test_experiments_faults import PATIENCE, cluster  # noqa: F401 (a fixture)
 
@@ -79,7 +76,7 @@ def test_the_sums_of_a_snapshot(monkeypatch, name, family, kind):
         assert (found.hessian is None) == (kind == 1)
         for k in range(3):
             f = functions(p, q, w[k], kind)
-            mu, total = q.mean(w[k]), lambda z: anp.sum(f(z))  # noqa: B023
+            mu, total = q.mean(w[k]), lambda z: anp.sum(f(z))
             for what, right in (
                 ("value", total),
                 ("slope", grad(total)),
@@ -120,14 +117,14 @@ def test_a_stale_line_in_every_shape_of_batch(name, family, shape):
             for run, m in itertools.product(range(2), range(M)):
                 each = functions(p, q, w0[run], kind)
                 if whole or draw.index is None:
-                    total = lambda z: anp.sum(each(z))  # noqa: B023
+                    total = lambda z: anp.sum(each(z))
                 else:
                     index = (
                         np.broadcast_to(draw.index[run].reshape(-1, 3), (M, 3))[m]
                         if (draw.batched)
                         else draw.index[run, m : m + 1]
                     )
-                    total = lambda z: p.N * anp.mean(each(z)[index])  # noqa: B023
+                    total = lambda z: p.N * anp.mean(each(z)[index])
                 right = by_autograd(q, family, total, w[run], eps[run, m])
                 scale = 1 + max(np.abs(r).max() for r in right)
                 assert_allclose(got[run, :, m], right, atol=1e-9 * scale, err_msg=f"{kind} {whole}")
