@@ -93,12 +93,17 @@ class Model:
 
     def take(self, index):
         """The rows with these numbers, of all arrays in `data`; no others are read from a file."""
-        if self._mapped:
-            self._touched += index.size
+        if not self._mapped:
+            return tuple(a[index] for a in self.data)
+        found = []
+        for some in np.array_split(index.ravel(), -(-index.size // TOUCHED)):
+            self._touched += some.size
             if self._touched > TOUCHED:
                 passes.forget(self.data)
-                self._touched = 0
-        return tuple(a[index] for a in self.data)
+                self._touched = some.size
+            found.append([a[some] for a in self.data])
+        arrays = map(np.concatenate, zip(*found))
+        return tuple(a.reshape(index.shape + a.shape[1:]) for a in arrays)
 
     def log_joint(self, z):
         """log p(x, z) over the whole data set, (..., d) -> (...)."""
