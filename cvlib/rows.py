@@ -12,8 +12,9 @@ class Rows:
     """One data point a sample: x (..., M, d), and so eta and c (..., M)."""
 
     def __init__(self, model, index):
-        self.x, self.y, self.scale = model.X[index], model.y[index], float(model.N)
-        self.offset = None if model.offset is None else model.offset[index]
+        X, y, *offset = (a.astype(float, copy=False) for a in model.take(index))
+        self.x, self.y, self.offset = X, y, offset[0] if offset else None
+        self.scale = float(model.N)
 
     def dot(self, v):
         """x.v for v (..., M, d), as (..., M)."""
@@ -55,14 +56,18 @@ class Rows:
 
     def x_factor(self, draw):
         """L^T x, (..., M, d)."""
-        return draw.once(("L^T x", self), lambda draw: draw.q.times_t(draw.factor, self.x))
+        return draw.once(("L^T x", self), lambda draw: self.times(draw, draw.factor))
 
-    def variance(self, draw):
-        """x^T Sigma x, the variance of eta under q, (..., M)."""
-        return draw.once(("variance", self), self._variance)
+    def times(self, draw, factor):
+        return draw.q.times_t(factor, self.x)
 
-    def _variance(self, draw):
-        u = self.x_factor(draw)
+    def variance(self, draw, where="mu"):
+        """x^T Sigma x, the variance of eta under q or an older q, (..., M)."""
+        return draw.once(("variance", self, where), self._variance, where)
+
+    def _variance(self, draw, where):
+        now = where == "mu"
+        u = self.x_factor(draw) if now else self.times(draw, draw.snapshot.factor)
         return np.vecdot(u, u)
 
 
@@ -103,11 +108,11 @@ class Batch(Rows):
         mu += self.back(d1)
         factor += self.bend(draw, d2)
 
-    def x_factor(self, draw):
+    def times(self, draw, factor):
         """L^T x, (..., M or 1, B, d)."""
         runs, (M, B, d) = draw.w.shape[:-1], self.x.shape[-3:]
         x = np.broadcast_to(self.x, (*runs, M, B, d)).reshape(*runs, M * B, d)
-        return draw.q.times_t(draw.factor, x).reshape(*runs, M, B, d)
+        return draw.q.times_t(factor, x).reshape(*runs, M, B, d)
 
 
 class AllRows(Batch):

@@ -401,3 +401,47 @@ def _reached(result, optimum):
 
 
 PLANS["natural"] = natural
+
+
+# Both noises ---------------------------------------------------------------------------------
+
+RENEW = (1, 5, 20, 50, 200, "worn")  # steps from one snapshot to the next
+JOINT = [
+    (base, cvs, renew)
+    for base, cvs in [("RP1", "taylor"), ("PR", "taylor"), ("PR", "bound"), ("QD", "taylor")]
+    for renew in RENEW
+]
+JOINT += [
+    (*line, 50) for line in [("RP1", "svrg"), ("PR", "svrg"), ("PR", "data"), ("QD", "bound")]
+]
+
+
+def joint(size):
+    """Final ELBOs with one variate for both noises, from snapshots of several ages."""
+    lines = [line for line in JOINT if line[2] in RENEW[-1 - size.halves :]]
+    cells = {
+        (data, cvs, LR[data], base, renew): _sgd(
+            data, cvs, LR[data], size, size.runs, task="joint", base=base, renew=renew
+        )
+        for data in size.sets
+        for base, cvs, renew in lines
+    }
+    plain = {
+        (data, "none", LR[data], "paper", 0): _sgd(data, "none", LR[data], size, size.runs)
+        for data in size.sets
+    }
+    cells = plain | cells
+    paths = {(data, LR[data]): _noise_free(data, LR[data], size) for data in size.sets}
+
+    def gather(results):
+        limits = _limits(paths, results)
+        rows = [
+            {"data": row.pop("data"), "base": base, "renew": renew} | row
+            for row, (*_, base, renew) in zip(_finals(cells, results), cells)
+        ]
+        return {"rows": _closed(rows, limits), "limits": limits}
+
+    return [*sum(cells.values(), []), *paths.values()], gather
+
+
+PLANS["joint"] = joint
