@@ -33,6 +33,16 @@ def moments(h, C):
     return Moments(CC, Ch, M)
 
 
+def replicates(x, group):
+    """Means over samples that lean on each other, (..., M, D) -> (..., M / group, D).
+
+    Samples m, m + M / group, m + 2 M / group ... form a group, as in `Draw`. Groups are independent
+    and the estimate is their mean, so they are what moments must count and weights must suit.
+    """
+    *lead, M, D = np.shape(x)
+    return np.reshape(x, (*lead, group, M // group, D)).mean(-3)
+
+
 # Weights for the whole set -------------------------------------------------------------------
 
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from . import combine, exact, rules
 from .arguments import numbers, whole
+from .coupled import check_noise
 from .draws import draw
 from .estimators import Estimator, check_gradient, check_variate, evaluate
 from .families.base import check_fit
@@ -181,7 +182,8 @@ class Noisy(Plan):
 
     Samples see the data as in `draw`: one point each, a batch, or all of them. With `renew` = K a
     snapshot of the data term is taken before the first step, after 1, 2, 4, 8 ... steps (w moves
-    fast at first), and from step K on every K steps.
+    fast at first), and from step K on every K steps. `noise` is that of `draw`; weights come from
+    the means over samples that lean on each other, so that pairs count once, and all of "sobol".
     """
 
     h: Estimator
@@ -193,6 +195,7 @@ class Noisy(Plan):
     batch: int | None = None
     each: bool = False
     renew: int | None = None
+    noise: str = "plain"
 
     remedies = "a smaller lr, more samples M, better control variates, or another start w"
 
@@ -200,6 +203,8 @@ class Noisy(Plan):
         super().__post_init__()
         _check_lines(self.h, self.cvs)
         whole("M", self.M)
+        if self.noise != "plain":
+            check_noise(self.noise, self.q, self.M)
         if self.renew is not None:
             whole("renew", self.renew)
         if not isinstance(self.weights, rules.Weighting):
@@ -229,7 +234,7 @@ class Noisy(Plan):
         q, N, weighting = self.q, self.model.N, self.weighting
         d = draw(
             self.model, q, state.w, self.M, state.rng, subsample=self.subsample, batch=self.batch,
-            each=self.each, snapshot=_snapshot(state),
+            each=self.each, snapshot=_snapshot(state), noise=self.noise,
         )  # fmt: skip
         runs = state.w.shape[:-1]
         shape = (*runs, len(self.lines), self.M, q.D)
@@ -240,7 +245,8 @@ class Noisy(Plan):
             finite = np.vecdot(flat, flat) < HUGE  # no NaN either
         if not finite.all():
             G[~finite] = 0.0  # a broken run must not break the moments of the others
-        base, C = G[..., 0, :, :], G[..., 1:, :, :]
+        R = G if d.group == 1 else combine.replicates(G, d.group)
+        base, C = R[..., 0, :, :], R[..., 1:, :, :]
         a = weighting.weights(state.moments, q, N)
         g = combine.mean(base, C, a) / N  # (..., D)
         return g, finite, weighting.update(state.moments, base, C, q), a, G
@@ -303,7 +309,7 @@ class Path(NamedTuple):
 def sgd(
     model, q, h, cvs=(), *, lr, steps, M, rng=None, w=None, runs=(), momentum=0.9, gamma=0.02,
     v0=1e-3, every=None, subsample=True, progress=False, rule=None, weights=None, average=None,
-    hooks=None, state=None, batch=None, each=False, renew=None,
+    hooks=None, state=None, batch=None, each=False, renew=None, noise="plain",
 ):  # fmt: skip
     """Momentum ascent on ELBO / N: v <- momentum v + (1 - momentum) g, w <- w + lr v.
 
@@ -320,6 +326,7 @@ def sgd(
     hooks: {k: function}; function(state, plan) is called after the steps k, 2 k, ... It returns
         nothing, or the pair (state, plan) to go on with, or raises StopIteration to end the run.
     batch, each: how many data points a sample sees, as in `draw`.
+    noise: "plain", "pairs" or "sobol", as in `draw`.
     renew: K; take a snapshot of the data term every K steps, for taylor_z(data, at="snapshot").
     state: go on from there, to step `steps`; w, runs and rng are the state's own.
     """
@@ -327,7 +334,7 @@ def sgd(
         raise ValueError("v0 and gamma belong to the weight rule: write them there, or no weights")
     plan = Noisy(
         model, q, h, cvs, lr=lr, M=M, subsample=subsample, average=average, batch=batch, each=each,
-        renew=renew, rule=_rule(rule, momentum),
+        renew=renew, noise=noise, rule=_rule(rule, momentum),
         weights=rules.bayes(v0, gamma) if weights is None else weights,
     )  # fmt: skip
     if state is None:
