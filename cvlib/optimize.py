@@ -182,8 +182,8 @@ class Noisy(Plan):
 
     Samples see the data as in `draw`: one point each, a batch, or all of them. With `renew` = K a
     snapshot of the data term is taken before the first step, after 1, 2, 4, 8 ... steps (w moves
-    fast at first), and from step K on every K steps. `noise` is that of `draw`; weights come from
-    the means over samples that lean on each other, so that pairs count once, and all of "sobol".
+    fast at first), and from step K on every K steps. `noise` is as in `draw`; the weight rule sees
+    `combine.replicates`: a pair counts once, and so do all samples of "sobol" together.
     """
 
     h: Estimator
@@ -245,10 +245,11 @@ class Noisy(Plan):
             finite = np.vecdot(flat, flat) < HUGE  # no NaN either
         if not finite.all():
             G[~finite] = 0.0  # a broken run must not break the moments of the others
-        R = G if d.group == 1 else combine.replicates(G, d.group)
-        base, C = R[..., 0, :, :], R[..., 1:, :, :]
+        base, C = G[..., 0, :, :], G[..., 1:, :, :]
         a = weighting.weights(state.moments, q, N)
         g = combine.mean(base, C, a) / N  # (..., D)
+        if d.group > 1:
+            base, C = combine.replicates(base, d.group), combine.replicates(C, d.group)
         return g, finite, weighting.update(state.moments, base, C, q), a, G
 
 

@@ -13,6 +13,7 @@ import properties_natural
 import properties_optimize
 import pytest
 import test_combine
+import test_coupled
 import test_datasets
 import test_experiments
 import test_experiments_natural
@@ -44,6 +45,7 @@ AREAS = {  # for each list mutants_NAME.py the checks that must see its bugs, li
     "natural": properties_natural.PROPERTIES,
     "natural_runs": test_experiments_natural.CHECKS,
     "combine": of("combine", test_combine.CHECKS),
+    "coupled": test_coupled.CHECKS,
     "families": test_families.CHECKS | BEYOND | RELAXED,
     "relaxations": RELAXED | BEYOND,
     "zoo": ordered(test_zoo.CHECKS),
