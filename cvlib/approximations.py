@@ -43,6 +43,18 @@ def _expanded(atom, at, order):
     return Stored(drawn) if on_data and at == "snapshot" and (atom.whole or not of_eta) else drawn
 
 
+def tangent(f):
+    """The mean slope of f at the other samples, times z - mu (Titsias and Shi 2022).
+
+    Given the others it is a straight line in z. LOO(tangent(f)) - CF(tangent(f)) is their double
+    control variate for LOO(f); it needs slopes of f where f was looked at, and no more.
+    """
+    for atom in integrand(f, "tangent").parts:
+        if atom.space != "z" or atom.q is None:
+            raise Illegal(f"tangent takes terms such as data + prior; '{atom.name}' is none")
+    return f.map(Tangent)
+
+
 def bound(f, at="mu"):
     """Quadratic lower bound of the logistic likelihood (Jaakkola and Jordan 2000).
 
@@ -167,6 +179,22 @@ class TaylorZ(Expansion):
         if self.order == 1:
             return np.zeros((1, self.q.D - self.q.dim))
         return draw.once((self.key, "bend"), self.f.bend, self.centre)
+
+
+class Tangent(Expansion):
+    """u.(z - mu), u the mean of grad f over the samples outside m's group, (..., M, d)."""
+
+    word = "tangent"
+    closed_form = quadratic = True
+
+    def value(self, draw, where):
+        return np.vecdot(self.slope(draw, where), draw.at(where) - draw.at("mu"))
+
+    def grad(self, draw, where):
+        return draw.once((self.key, "others"), lambda draw: draw.others(self.f.slope(draw, "z1")))
+
+    def bend(self, draw, where):
+        return self.q.bend(lambda V: np.zeros((1, *V.shape[-2:])), draw.factor)
 
 
 class TaylorEta(TaylorZ, OfEta):

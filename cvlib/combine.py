@@ -33,6 +33,18 @@ def moments(h, C):
     return Moments(CC, Ch, M)
 
 
+def replicates(x, group):
+    """Samples that lean on each other taken together, (..., M, D) -> (..., M / group, D).
+
+    Samples m, m + M / group, m + 2 M / group ... form a group, as in `Draw`. Groups are independent
+    and the estimate is their mean, so they are what moments must count and weights must suit. Each
+    is the mean of its samples times sqrt(group): the size of one sample if they were independent,
+    so that v0 means the same for every kind of draw.
+    """
+    *lead, M, D = np.shape(x)
+    return np.reshape(x, (*lead, group, M // group, D)).sum(-3) / np.sqrt(group)
+
+
 # Weights for the whole set -------------------------------------------------------------------
 
 

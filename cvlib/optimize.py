@@ -19,6 +19,7 @@ import numpy as np
 
 from . import combine, exact, rules
 from .arguments import numbers, whole
+from .coupled import check_noise
 from .draws import draw
 from .estimators import Estimator, check_gradient, check_variate, evaluate
 from .families.base import check_fit
@@ -185,7 +186,8 @@ class Noisy(Plan):
 
     Samples see the data as in `draw`: one point each, a batch, or all of them. With `renew` a
     snapshot of the data term is taken before the first step and when the rule says so; K is short
-    for `rules.every(K)`.
+    for `rules.every(K)`. `noise` is as in `draw`; the weight rule sees `combine.replicates`: a pair
+    counts once, and so do all samples of "sobol" together.
     """
 
     h: Estimator
@@ -197,6 +199,7 @@ class Noisy(Plan):
     batch: int | None = None
     each: bool = False
     renew: int | rules.Renewal | None = None
+    noise: str = "plain"
 
     remedies = "a smaller lr, more samples M, better control variates, or another start w"
 
@@ -204,13 +207,16 @@ class Noisy(Plan):
         super().__post_init__()
         _check_lines(self.h, self.cvs)
         whole("M", self.M)
+        if self.noise != "plain":
+            check_noise(self.noise, self.q, self.M)
         if not isinstance(self.renew, rules.Renewal | None):
             object.__setattr__(self, "renew", rules.every(self.renew))
-        alike = self.M == 1 or (self.batch is not None and not self.each)
+        alike = self.M == 1 or (self.batch is not None and not self.each) or self.noise != "plain"
         if self.renew and self.renew.measures and self.cvs and alike:
             raise ValueError(
                 f"{self.renew!r} measures noise by the scatter of a step's samples, which must be "
-                "at least two and see data of their own: take M=2 or more, each=True, or renew=K"
+                "two at least, drawn apart, and see data of their own: take M=2 or more, each=True "
+                'and noise="plain", or renew=K'
             )
         if not isinstance(self.weights, rules.Weighting):
             raise TypeError(f"weights={self.weights!r} is no weight rule such as rules.bayes()")
@@ -258,7 +264,7 @@ class Noisy(Plan):
         q, N, weighting = self.q, self.model.N, self.weighting
         d = draw(
             self.model, q, state.w, self.M, state.rng, subsample=self.subsample, batch=self.batch,
-            each=self.each, snapshot=_snapshot(state),
+            each=self.each, snapshot=_snapshot(state), noise=self.noise,
         )  # fmt: skip
         runs = state.w.shape[:-1]
         shape = (*runs, len(self.lines), self.M, q.D)
@@ -272,6 +278,8 @@ class Noisy(Plan):
         base, C = G[..., 0, :, :], G[..., 1:, :, :]
         a = weighting.weights(state.moments, q, N)
         g = combine.mean(base, C, a) / N  # (..., D)
+        if d.group > 1:
+            base, C = combine.replicates(base, d.group), combine.replicates(C, d.group)
         return g, finite, weighting.update(state.moments, base, C, q), a, G
 
 
@@ -333,7 +341,7 @@ class Path(NamedTuple):
 def sgd(
     model, q, h, cvs=(), *, lr, steps, M, rng=None, w=None, runs=(), momentum=0.9, gamma=0.02,
     v0=1e-3, every=None, subsample=True, progress=False, rule=None, weights=None, average=None,
-    hooks=None, state=None, batch=None, each=False, renew=None,
+    hooks=None, state=None, batch=None, each=False, renew=None, noise="plain",
 ):  # fmt: skip
     """Momentum ascent on ELBO / N: v <- momentum v + (1 - momentum) g, w <- w + lr v.
 
@@ -350,6 +358,7 @@ def sgd(
     hooks: {k: function}; function(state, plan) is called after the steps k, 2 k, ... It returns
         nothing, or the pair (state, plan) to go on with, or raises StopIteration to end the run.
     batch, each: how many data points a sample sees, as in `draw`.
+    noise: "plain", "pairs" or "sobol", as in `draw`.
     renew: K, or a rule such as rules.worn(); take a snapshot of the data term every K steps, or
         when it is worn out, for taylor_z(data, at="snapshot") and bound(data, at="snapshot").
     state: go on from there, to step `steps`; w, runs and rng are the state's own.
@@ -358,7 +367,7 @@ def sgd(
         raise ValueError("v0 and gamma belong to the weight rule: write them there, or no weights")
     plan = Noisy(
         model, q, h, cvs, lr=lr, M=M, subsample=subsample, average=average, batch=batch, each=each,
-        renew=renew, rule=_rule(rule, momentum),
+        renew=renew, noise=noise, rule=_rule(rule, momentum),
         weights=rules.bayes(v0, gamma) if weights is None else weights,
     )  # fmt: skip
     if state is None:

@@ -571,8 +571,8 @@ MUTANTS = [
     (
         "SF with its own score on top: v not held fixed",
         "estimators.py",
-        "_add(G, 1, _sum(pairs, value)[..., None] * draw.of(name), first)",
-        "_add(G, 1, (1 + _sum(pairs, value)[..., None]) * draw.of(name), first)",
+        "f, (score, less) = _sum(pairs, value), name",
+        "f, (score, less) = 1 + _sum(pairs, value), name",
     ),
     (
         "SF at the points of RP2",

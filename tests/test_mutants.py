@@ -14,6 +14,7 @@ import properties_optimize
 import properties_snapshots
 import pytest
 import test_combine
+import test_coupled
 import test_datasets
 import test_experiments
 import test_experiments_natural
@@ -46,6 +47,7 @@ AREAS = {  # for each list mutants_NAME.py the checks that must see its bugs, li
     "snapshots": properties_snapshots.PROPERTIES,
     "natural_runs": test_experiments_natural.CHECKS,
     "combine": of("combine", test_combine.CHECKS),
+    "coupled": test_coupled.CHECKS,
     "families": test_families.CHECKS | BEYOND | RELAXED,
     "relaxations": RELAXED | BEYOND,
     "zoo": ordered(test_zoo.CHECKS),

@@ -8,7 +8,7 @@ import math
 from threading import local
 
 import numpy as np
-import scipy  # scipy.linalg is loaded at its first use
+import scipy  # scipy.linalg and scipy.special are loaded at their first use
 
 from .base import Family, Route
 
@@ -87,6 +87,12 @@ class _GaussianFamily(Family):
     def noise(self, rng, w, M):
         """Standard normal, (..., M, d)."""
         return rng.standard_normal((*w.shape[:-1], M, self.dim))
+
+    def mirror(self, w, eps):
+        return -eps
+
+    def quantile(self, w, u):
+        return scipy.special.ndtri(u)
 
     def moments(self, w):
         """Mean and factor of the covariance."""
