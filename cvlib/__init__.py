@@ -1,17 +1,31 @@
 """cvlib: control variates for variational inference, each one line of a recipe."""
 
-from . import combine, datasets, exact, families, models, optimize, relaxations, rules, zoo
+from . import (
+    combine,
+    datasets,
+    exact,
+    families,
+    models,
+    optimize,
+    posteriors,
+    relaxations,
+    rules,
+    transforms,
+    zoo,
+)
 from .approximations import bound, taylor_x, taylor_x_slope, taylor_z
 from .atoms import one, terms
 from .draws import draw
 from .estimators import CF, GR, PR, QD, RB, RP1, RP2, SF, evaluate
+from .fit import Fit, fit
 from .relaxations import relax, surrogate
 from .snapshots import snapshot
 
 __version__ = "0.3.0"
 
 __all__ = [
-    "CF", "GR", "PR", "QD", "RB", "RP1", "RP2", "SF", "bound", "combine", "datasets", "draw",
-    "evaluate", "exact", "families", "models", "one", "optimize", "relax", "relaxations", "rules",
-    "snapshot", "surrogate", "taylor_x", "taylor_x_slope", "taylor_z", "terms", "zoo",
+    "CF", "GR", "PR", "QD", "RB", "RP1", "RP2", "SF", "Fit", "bound", "combine", "datasets", "draw",
+    "evaluate", "exact", "families", "fit", "models", "one", "optimize", "posteriors", "relax",
+    "relaxations", "rules", "snapshot", "surrogate", "taylor_x", "taylor_x_slope", "taylor_z",
+    "terms", "transforms", "zoo",
 ]  # fmt: skip

@@ -1,0 +1,145 @@
+"""Where to begin: the mode of the posterior and its curvature, or the best there is without one."""
+
+from typing import NamedTuple
+
+import autograd.numpy as anp
+import numpy as np
+import scipy  # scipy.optimize is loaded at its first use
+from autograd import elementwise_grad
+
+from .snapshots import chunks, hess_times, snapshot
+
+DENSE = 200  # dimensions up to which every step of the search has a Hessian of its own
+STEPS = 100  # of the search
+FLAT = 1e-8  # curvature in the flattest direction, in units of the coordinates' own
+
+
+class Start(NamedTuple):
+    """N(mu, S S^T) to begin with."""
+
+    mu: np.ndarray  # (d,)
+    S: np.ndarray  # (d, d) lower triangular
+    mode: bool  # is mu the mode and S S^T minus its inverse Hessian?
+    says: str  # one sentence
+
+
+def start(model, out_of_time=lambda: False):
+    """The mode and its curvature; where there is none, a q of independent coordinates, in words."""
+    with np.errstate(all="ignore"):  # what overflows is a step that is not taken
+        here, trouble = _climb(model, out_of_time)
+        if not trouble:
+            S = _factor(-here.hessian)
+            return Start(here.mu, S, True, "began at the mode, with its curvature")
+        mu, sd = _mean_field(model, here.mu, out_of_time)
+        return Start(mu, np.diag(sd), False, f"{trouble}; began at independent coordinates")
+
+
+def log_joint(model, z):
+    """log p(x, z) for z (..., d), part by part of the data, as (...)."""
+    parts = (tuple(a[rows] for a in model.data) for rows in chunks(model))
+    data = sum(anp.sum(model.log_lik(z[..., None, :], part), -1) for part in parts)
+    return data + model.log_prior(z)
+
+
+def _local(model, z):
+    """Value, slope and Hessian of the log joint at z (d,), as a `Snapshot`."""
+    data, prior = snapshot(model, z), model.log_prior
+    points = np.broadcast_to(z, (len(z), len(z)))
+    return data._replace(
+        value=data.value + prior(z),
+        slope=data.slope + elementwise_grad(lambda z: prior(z) + 0 * z[..., 0])(z),
+        hessian=data.hessian + hess_times(prior, points, np.eye(len(z))),
+    )
+
+
+def _climb(model, out_of_time):
+    """The log joint about the highest point found, and "" or what was wrong with it.
+
+    Newton's steps with every curvature taken for a fall, shortened until they climb (Levenberg and
+    Marquardt's way), in units of the coordinates' own curvature. In many dimensions L-BFGS climbs.
+    """
+    z = np.zeros(model.dim)
+    if model.dim > DENSE:
+        z = _lbfgs(lambda z: log_joint(model, z), z, STEPS)
+    here, damping = _local(model, z), 1e-3
+    for _ in range(STEPS):
+        if not np.isfinite(here.hessian).all():
+            return here, "the log joint has no finite curvature where its mode was looked for"
+        fall, axes, unit = _curvature(here.hessian)
+        slope = axes.T @ (here.slope * unit)
+        gain = slope @ (slope / (np.abs(fall) + 1e-12))
+        if gain < 1e-8 and fall[0] > 0:
+            break
+        if fall[0] <= 0 and gain < 1e-8:
+            slope = slope + 0.1 * (fall < 0)  # a saddle: go down one of its sides
+        while damping < 1e12:
+            step = unit * (axes @ (slope / (np.abs(fall) + damping)))
+            value = log_joint(model, here.mu + step)
+            if np.isfinite(value) and value > here.value:
+                break
+            damping *= 4
+        else:
+            break
+        damping = max(damping / 10, 1e-12)
+        here = _local(model, here.mu + step)
+        if out_of_time() or model.dim > DENSE:
+            break
+    fall, axes, unit = _curvature(here.hessian)
+    steepest = int(np.argmax(np.abs(axes[:, 0])))
+    slope = axes.T @ (here.slope * unit)
+    if not fall[0] > FLAT:
+        return (
+            here,
+            f"the posterior has no proper mode: it is flat or still rising along z[{steepest}]",
+        )
+    if slope @ (slope / fall) > 1.0:
+        return here, "no mode was found in time"
+    return here, ""
+
+
+def _curvature(H):
+    """Eigenvalues (rising) and axes of -H in units of its own diagonal, and these units (d,)."""
+    unit = 1 / np.sqrt(np.maximum(np.abs(np.diag(H)), 1e-300))
+    unit = np.where(np.diag(H) == 0, 1.0, unit)
+    fall, axes = np.linalg.eigh(-H * unit * unit[:, None])
+    return fall, axes, unit
+
+
+def _factor(P):
+    """Lower triangular S with S S^T = P^-1."""
+    R = np.linalg.cholesky(P[::-1, ::-1])[::-1, ::-1]  # P = R R^T, R upper triangular
+    return np.linalg.inv(R).T
+
+
+def _mean_field(model, centre, out_of_time, n=32):
+    """Mean and sd (d,) of the best independent coordinates on a fixed set of n draws.
+
+    With fixed draws the ELBO is an ordinary function, and L-BFGS climbs it (deterministic ADVI,
+    Giordano, Ingram and Broderick 2024). Width keeps it away from spikes of the density.
+    """
+    d = model.dim
+    eps = np.random.default_rng(0).standard_normal((n // 2, d))
+    eps = np.concatenate([eps, -eps])
+
+    def elbo(u):
+        mu, log_sd = u[:d], u[d:]
+        return anp.mean(log_joint(model, mu + anp.exp(log_sd) * eps)) + anp.sum(log_sd)
+
+    u = _lbfgs(elbo, np.zeros(2 * d) - np.repeat([0.0, 1.0], d), 5 * STEPS)
+    return u[:d], np.exp(u[d:])
+
+
+def _lbfgs(f, u, steps):
+    """Where L-BFGS gets from u."""
+    slope = elementwise_grad(lambda u: f(u) + 0 * u[0])
+
+    def minus(u):
+        value, g = -f(u), -slope(u)
+        if not np.isfinite(value) or not np.isfinite(g).all():
+            return 1e100, np.zeros_like(u)
+        return value, g
+
+    found = scipy.optimize.minimize(
+        minus, u, jac=True, method="L-BFGS-B", options={"maxiter": steps}
+    )
+    return found.x
