@@ -33,7 +33,6 @@ SECONDS = 60.0  # the budget where none is given
 NUMBERS = 2**21  # that a step may make of the data: what M draws see, times d for a Hessian
 FIRST = {"natural": 20, "adam": 200}  # steps to the first look at the ELBO; then twice as many ...
 RATES = np.array([0.1, 0.03, 0.01, 0.003])  # of Adam, side by side, in units of the start
-NARROW = 0.1  # of the curvature's width: there noise is small, and a step can widen q by half
 DRAWS = 1000  # for a look at the ELBO
 TOLERANCE, CHANCE = 0.05, 0.05  # nats that may be left to gain, and the chance to be wrong there
 POOR, FAIR = 0.1, 0.5  # share of the draws that importance weights leave
@@ -67,7 +66,7 @@ def fit(
     q = _family(model) if q is None else q
     check_fit(model, q)
     rng = np.random.default_rng(seed)
-    begin = start(model, clock.out) if q.gaussian else None
+    begin = start(model, q.full, clock.out) if q.gaussian else None
     lines = h, cvs, weights
     plan, kind = _plan(model, q, begin, *lines, whole("M", M), batch)
     w = _first_w(plan, begin)
@@ -221,7 +220,7 @@ def _plan(model, q, begin, h, cvs, weights, M, batch):
         options |= {"rule": rules.natural(), "lr": rules.falling(0.4, 30, 0.7) if noisy else 1.0}
     else:
         adam = rules.adam()
-        rule = rules.stretched(adam, _unit(q, begin)) if begin else adam
+        rule = rules.stretched(adam, begin.S) if begin else adam
         options |= {"rule": rule, "lr": rules.falling(RATES, 2 * FIRST["adam"], 0.5)}
     options |= {"subsample": batch is not None, "renew": 10 if batch and curved else None}
     return optimize.Noisy(model, q, h, tuple(cvs or ()), **options), kind
@@ -255,20 +254,8 @@ def _allowed(word, f):
         return None
 
 
-def _unit(q, begin):
-    """The start's coordinates: S, or its scales given the other coordinates for a diagonal q."""
-    if q.full:
-        return begin.S
-    precision = np.linalg.inv(begin.S)
-    return 1 / np.sqrt((precision**2).sum(0))
-
-
 def _first_w(plan, begin):
-    """Narrow where there is noise, (D,)."""
-    if begin is None:
-        return plan.q.start()
-    narrow = NARROW if callable(plan.lr) and begin.mode else 1.0
-    return plan.q.joined(begin.mu, narrow * _unit(plan.q, begin))
+    return plan.q.start() if begin is None else plan.q.joined(begin.mu, begin.S)
 
 
 # The run -----------------------------------------------------------------------------------------
@@ -364,7 +351,10 @@ class _Run:
         return w.reshape(-1, w.shape[-1])
 
     def _look(self):
-        """Compare with the last look on the same draws; drop the worse half of the runs."""
+        """Compare with the last look on the same draws; drop the worse half of the runs.
+
+        Only a run alone, twice as long as at the last look, can have settled.
+        """
         model, q, t = self.plan.model, self.plan.q, self.state.t
         means = self._means()
         lw = np.stack([log_weights(model, q, w, t) for w in (self.best, *means)])  # (1 + R, n)
@@ -372,18 +362,20 @@ class _Run:
         value[1:][np.ravel(self.state.diverged) >= 0] = -np.inf
         order = 1 + np.argsort(-value[1:], kind="stable")
         n, top = lw.shape[1], order[0]
+        full = len(self.looks) > 0 and t == 2 * self.looks[-1][0] and len(means) == 1
         if len(means) > 1:
             kept = np.sort(order[: len(order) // 2]) - 1
             self._keep(kept)
         gain = lw[top] - lw[0]
         doubt = _quantile(CHANCE / 2 ** (len(self.looks) + 1)) * gain.std() / np.sqrt(n)
-        if not gain.mean() + doubt < 0:  # not worse beyond doubt; NaN before the first look
+        worse = gain.mean() + doubt < 0  # beyond doubt
+        if not worse:
             self.best = means[top - 1]
         error = lw[top].std() / np.sqrt(n)
         self.looks = (*self.looks, (t, float(lw[top].mean()), float(error)))
-        if len(self.looks) > 1 and len(means) == 1 and gain.mean() + doubt < TOLERANCE:
+        if full and not worse and gain.mean() + doubt < TOLERANCE:
             self.settled = True
-            return f"the ELBO settled: twice the steps gained {gain.mean():.2f} nats; it stopped"
+            return f"the ELBO settled (twice the steps gained {gain.mean():.2f} nats): it stopped"
         return ""
 
     def _keep(self, kept):
@@ -408,6 +400,7 @@ class _Run:
         self.slower += 1
         self.words = (*self.words, f"diverged at step {t}; began again with a quarter of the rate")
         lr = self.plan.lr
+        self.looks = ()
         slow = replace(lr, first=lr.first / 4) if callable(lr) else lr / 4
         self.plan = replace(self.plan, lr=slow)
         w = np.broadcast_to(_first_w(self.plan, self.begin), self.state.w.shape)

@@ -11,6 +11,7 @@ from .snapshots import chunks, hess_times, snapshot
 
 DENSE = 200  # dimensions up to which every step of the search has a Hessian of its own
 STEPS = 100  # of the search
+NARROW = 0.1  # of the curvature's width: there the search for a width begins
 FLAT = 1e-8  # curvature in the flattest direction, in units of the coordinates' own
 
 
@@ -18,20 +19,31 @@ class Start(NamedTuple):
     """N(mu, S S^T) to begin with."""
 
     mu: np.ndarray  # (d,)
-    S: np.ndarray  # (d, d) lower triangular
-    mode: bool  # is mu the mode and S S^T minus its inverse Hessian?
+    S: np.ndarray  # (d, d) lower triangular, or (d,) its diagonal
+    mode: bool  # was there a mode?
     says: str  # one sentence
 
 
-def start(model, out_of_time=lambda: False):
-    """The mode and its curvature; where there is none, a q of independent coordinates, in words."""
+def start(model, full=True, out_of_time=lambda: False):
+    """A Gaussian to begin with, in two moves; S is (d, d), or (d,) if not full.
+
+    The mode of log p(x, z) and its curvature say where the posterior is and in which coordinates it
+    is round. In these, q of independent coordinates is fitted on a few fixed draws: where the
+    posterior is skewed the mode lies off its mass, and its curvature is not that of the whole.
+    """
     with np.errstate(all="ignore"):  # what overflows is a step that is not taken
         here, trouble = _climb(model, out_of_time)
-        if not trouble:
-            S = _factor(-here.hessian)
-            return Start(here.mu, S, True, "began at the mode, with its curvature")
-        mu, sd = _mean_field(model, here.mu, out_of_time)
-        return Start(mu, np.diag(sd), False, f"{trouble}; began at independent coordinates")
+        mu, S = here.mu, np.eye(model.dim)
+        if trouble:
+            mu = 0 * mu
+        else:
+            S = _factor(-here.hessian) if full else np.diag(1 / np.sqrt(-np.diag(here.hessian)))
+        mean, sd = _mean_field(model, mu, S)
+        S = S * sd
+        says = "began at the mode, in the coordinates of its curvature"
+        if trouble:
+            says = f"{trouble}; began at z = 0, in the coordinates as they are"
+        return Start(mean, S if full else np.diag(S), not trouble, says)
 
 
 def log_joint(model, z):
@@ -111,22 +123,22 @@ def _factor(P):
     return np.linalg.inv(R).T
 
 
-def _mean_field(model, centre, out_of_time, n=32):
-    """Mean and sd (d,) of the best independent coordinates on a fixed set of n draws.
+def _mean_field(model, mu, S, n=32):
+    """The best q of independent coordinates u, z = mu + S u: its mean in z, its sd in u, (d,) each.
 
-    With fixed draws the ELBO is an ordinary function, and L-BFGS climbs it (deterministic ADVI,
-    Giordano, Ingram and Broderick 2024). Width keeps it away from spikes of the density.
+    On n fixed draws the ELBO is an ordinary function, and L-BFGS climbs it (deterministic ADVI,
+    Giordano, Ingram and Broderick 2024).
     """
     d = model.dim
     eps = np.random.default_rng(0).standard_normal((n // 2, d))
     eps = np.concatenate([eps, -eps])
 
-    def elbo(u):
-        mu, log_sd = u[:d], u[d:]
-        return anp.mean(log_joint(model, mu + anp.exp(log_sd) * eps)) + anp.sum(log_sd)
+    def elbo(v):
+        u = v[:d] + anp.exp(v[d:]) * eps  # (n, d)
+        return anp.mean(log_joint(model, mu + anp.dot(u, S.T))) + anp.sum(v[d:])
 
-    u = _lbfgs(elbo, np.zeros(2 * d) - np.repeat([0.0, 1.0], d), 5 * STEPS)
-    return u[:d], np.exp(u[d:])
+    v = _lbfgs(elbo, np.repeat([0.0, np.log(NARROW)], d), STEPS)
+    return mu + S @ v[:d], np.exp(v[d:])
 
 
 def _lbfgs(f, u, steps):
