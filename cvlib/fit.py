@@ -33,7 +33,7 @@ SECONDS = 60.0  # the budget where none is given
 NUMBERS = 2**21  # that a step may make of the data: what M draws see, times d for a Hessian
 FIRST = {"natural": 20, "adam": 200}  # steps to the first look at the ELBO; then twice as many ...
 RATES = np.array([0.1, 0.03, 0.01, 0.003])  # of Adam, side by side, in units of the start
-DRAWS = 1000  # for a look at the ELBO
+DRAWS = 4000  # for a look at the ELBO
 TOLERANCE, CHANCE = 0.05, 0.05  # nats that may be left to gain, and the chance to be wrong there
 POOR, FAIR = 0.1, 0.5  # share of the draws that importance weights leave
 
@@ -53,8 +53,8 @@ def fit(
     it takes natural steps on Price's gradient, or quadrature's for a GLM; else Adam's steps in the
     coordinates of the start, four rates side by side of which the worse half goes at each look.
 
-    Looks at the ELBO after 20, 40, 80 ... steps (Adam: 200, 400 ...), on 1000 draws, at the mean of
-    w over the last half of the run. It stops when doubling the run has gained less than 0.05 nats
+    Looks at the ELBO after 20, 40, 80 ... steps (Adam: 200, 400 ...), on up to 4000 draws, at the
+    mean of w over the last half of the run. It stops when doubling the run has gained less than 0.05 nats
     beyond doubt: a fit that would still gain more is stopped with a chance of at most 5 %, all
     looks together. Or it stops at `steps`, or after `seconds` (60 if neither is given). Ctrl-C
     returns what there is.
@@ -66,7 +66,7 @@ def fit(
     q = _family(model) if q is None else q
     check_fit(model, q)
     rng = np.random.default_rng(seed)
-    begin = start(model, q.full, clock.out) if q.gaussian else None
+    begin = start(model, q.full, clock.half) if q.gaussian else None
     lines = h, cvs, weights
     plan, kind = _plan(model, q, begin, *lines, whole("M", M), batch)
     w = _first_w(plan, begin)
@@ -206,8 +206,10 @@ def _plan(model, q, begin, h, cvs, weights, M, batch):
     if h is not None:
         curved = curved and not any(word in (SF, RP1, GR) for word, _ in h.parts)
     kind = "natural" if curved else "adam"
-    # numbers that a step makes of a data point
-    size = M * _per_row(model) * (q.dim if curved and not isinstance(model, GLM) else 1)
+    if isinstance(model, GLM) and kind == "natural" and h is None:
+        M, size = 1, max(model.dim, 32)  # quadrature needs no draws, but nodes
+    else:
+        size = M * _per_row(model) * (q.dim if curved else 1)  # numbers that a data point makes
     if batch is None and model.N * size > NUMBERS:
         batch = max(32, NUMBERS // size)
     batch = None if batch is None or batch >= model.N else whole("batch", batch)
@@ -217,7 +219,9 @@ def _plan(model, q, begin, h, cvs, weights, M, batch):
     options = {"M": M, "weights": weights or rules.blocks(), "batch": batch, "average": 1}
     if kind == "natural":
         noisy = batch is not None or any(word.samples for word, _ in h.parts)
-        options |= {"rule": rules.natural(), "lr": rules.falling(0.4, 30, 0.7) if noisy else 1.0}
+        # without noise Newton's step; a diagonal q takes coordinates one by one, and would swing
+        rate = 1.0 if q.full and not noisy else rules.falling(0.4, 30, 0.5)
+        options |= {"rule": rules.natural(), "lr": rate}
     else:
         adam = rules.adam()
         rule = rules.stretched(adam, begin.S) if begin else adam
@@ -276,6 +280,9 @@ class _Clock:
     @property
     def passed(self):
         return time.perf_counter() - self.began
+
+    def half(self):
+        return self.passed > self.seconds / 2
 
     def out(self):
         return self.passed + 2.5 * self.look > self.seconds
@@ -367,13 +374,13 @@ class _Run:
             kept = np.sort(order[: len(order) // 2]) - 1
             self._keep(kept)
         gain = lw[top] - lw[0]
-        doubt = _quantile(CHANCE / 2 ** (len(self.looks) + 1)) * gain.std() / np.sqrt(n)
-        worse = gain.mean() + doubt < 0  # beyond doubt
+        most = at_most(gain, len(self.looks) + 1)
+        worse = most < 0  # beyond doubt
         if not worse:
             self.best = means[top - 1]
         error = lw[top].std() / np.sqrt(n)
         self.looks = (*self.looks, (t, float(lw[top].mean()), float(error)))
-        if full and not worse and gain.mean() + doubt < TOLERANCE:
+        if full and not worse and most < TOLERANCE:
             self.settled = True
             return f"the ELBO settled (twice the steps gained {gain.mean():.2f} nats): it stopped"
         return ""
@@ -423,11 +430,15 @@ class _Run:
             tuple(self._doubts(z, share, effective)), self,
         )  # fmt: skip
 
+    def _samples(self):
+        return any(word.samples for word, _ in self.plan.h.parts)
+
     def _said(self, effective):
         plan = self.plan
         seen = "all data" if plan.batch is None else f"batches of {plan.batch}"
         how = "natural steps" if self.kind == "natural" else "Adam's steps"
-        line = f"{how} with {plan.M} draws, {seen}, on {plan.h!r}"
+        draws = f"{plan.M} draws" if self._samples() else "no draws"
+        line = f"{how} with {draws}, {seen}, on {plan.h!r}"
         yield line + (f" with {', '.join(map(repr, plan.cvs))}" if plan.cvs else "")
         yield f"importance weights keep {effective:.0%} of the draws"
 
@@ -511,7 +522,7 @@ def log_weights(model, q, w, seed, n=DRAWS, with_z=False):
 
     The same seed gives the same base sample, whatever w is. Fewer draws where data are many.
     """
-    n = max(16, min(n, 2**27 // (model.N * _per_row(model))))
+    n = max(64, min(n, 2**24 // (model.N * _per_row(model))))
     rng = np.random.default_rng([seed, n])
     draw = Draw(model, q, w, q.noise(rng, w, n), None)
     size = max(1, 2**21 // (model.N * _per_row(model)))
@@ -525,9 +536,10 @@ def _per_row(model):
     return max(int(np.prod(a.shape[1:])) for a in model.data)
 
 
-def _quantile(chance):
-    """The standard normal exceeds it with this chance."""
-    return -scipy.special.ndtri(chance)
+def at_most(gain, look):
+    """What the mean of gain (n,) is at most: wrong with chance CHANCE / 2^look, CHANCE in all."""
+    doubt = -scipy.special.ndtri(CHANCE / 2**look) * gain.std(ddof=1) / np.sqrt(len(gain))
+    return gain.mean() + doubt
 
 
 def _worst(q, w, z, share):

@@ -7,6 +7,7 @@ import numpy as np
 import scipy  # scipy.optimize is loaded at its first use
 from autograd import elementwise_grad
 
+from .models import GLM
 from .snapshots import chunks, hess_times, snapshot
 
 DENSE = 200  # dimensions up to which every step of the search has a Hessian of its own
@@ -29,7 +30,8 @@ def start(model, full=True, out_of_time=lambda: False):
 
     The mode of log p(x, z) and its curvature say where the posterior is and in which coordinates it
     is round. In these, q of independent coordinates is fitted on a few fixed draws: where the
-    posterior is skewed the mode lies off its mass, and its curvature is not that of the whole.
+    posterior is skewed the mode lies off its mass, and its curvature is not that of the whole. A
+    GLM does without.
     """
     with np.errstate(all="ignore"):  # what overflows is a step that is not taken
         here, trouble = _climb(model, out_of_time)
@@ -38,19 +40,27 @@ def start(model, full=True, out_of_time=lambda: False):
             mu = 0 * mu
         else:
             S = _factor(-here.hessian) if full else np.diag(1 / np.sqrt(-np.diag(here.hessian)))
-        mean, sd = _mean_field(model, mu, S)
-        S = S * sd
+        if not isinstance(model, GLM) or trouble:
+            mu, sd = _mean_field(model, mu, S, out_of_time)
+            S = S * sd
         says = "began at the mode, in the coordinates of its curvature"
         if trouble:
             says = f"{trouble}; began at z = 0, in the coordinates as they are"
-        return Start(mean, S if full else np.diag(S), not trouble, says)
+        return Start(mu, S if full else np.diag(S), not trouble, says)
 
 
 def log_joint(model, z):
     """log p(x, z) for z (..., d), part by part of the data, as (...)."""
-    parts = (tuple(a[rows] for a in model.data) for rows in chunks(model))
-    data = sum(anp.sum(model.log_lik(z[..., None, :], part), -1) for part in parts)
-    return data + model.log_prior(z)
+    return sum(_data(model, z, rows) for rows in chunks(model)) + model.log_prior(z)
+
+
+def _data(model, z, rows):
+    """log p(x | z) of some rows, (...)."""
+    if isinstance(model, GLM):
+        eta = anp.dot(z, model.X[rows].T)
+        eta = eta if model.offset is None else eta + model.offset[rows]
+        return anp.sum(model.likelihood.phi(eta, model.y[rows]), -1)
+    return anp.sum(model.log_lik(z[..., None, :], tuple(a[rows] for a in model.data)), -1)
 
 
 def _local(model, z):
@@ -72,7 +82,7 @@ def _climb(model, out_of_time):
     """
     z = np.zeros(model.dim)
     if model.dim > DENSE:
-        z = _lbfgs(lambda z: log_joint(model, z), z, STEPS)
+        z = _lbfgs(lambda z: log_joint(model, z), z, out_of_time)
     here, damping = _local(model, z), 1e-3
     for _ in range(STEPS):
         if not np.isfinite(here.hessian).all():
@@ -80,9 +90,9 @@ def _climb(model, out_of_time):
         fall, axes, unit = _curvature(here.hessian)
         slope = axes.T @ (here.slope * unit)
         gain = slope @ (slope / (np.abs(fall) + 1e-12))
-        if gain < 1e-8 and fall[0] > 0:
+        if gain < 1e-4 and fall[0] > 0:
             break
-        if fall[0] <= 0 and gain < 1e-8:
+        if fall[0] <= 0 and gain < 1e-4:
             slope = slope + 0.1 * (fall < 0)  # a saddle: go down one of its sides
         while damping < 1e12:
             step = unit * (axes @ (slope / (np.abs(fall) + damping)))
@@ -123,27 +133,28 @@ def _factor(P):
     return np.linalg.inv(R).T
 
 
-def _mean_field(model, mu, S, n=32):
+def _mean_field(model, mu, S, out_of_time):
     """The best q of independent coordinates u, z = mu + S u: its mean in z, its sd in u, (d,) each.
 
-    On n fixed draws the ELBO is an ordinary function, and L-BFGS climbs it (deterministic ADVI,
+    On fixed draws the ELBO is an ordinary function, and L-BFGS climbs it (deterministic ADVI,
     Giordano, Ingram and Broderick 2024).
     """
-    d = model.dim
-    eps = np.random.default_rng(0).standard_normal((n // 2, d))
+    d, n = model.dim, 16 if model.N * model.dim < 2**15 else 6  # pairs of draws
+    eps = np.random.default_rng(0).standard_normal((n, d))
     eps = np.concatenate([eps, -eps])
 
     def elbo(v):
-        u = v[:d] + anp.exp(v[d:]) * eps  # (n, d)
+        u = v[:d] + anp.exp(v[d:]) * eps  # (2 n, d)
         return anp.mean(log_joint(model, mu + anp.dot(u, S.T))) + anp.sum(v[d:])
 
-    v = _lbfgs(elbo, np.repeat([0.0, np.log(NARROW)], d), STEPS)
+    v = _lbfgs(elbo, np.repeat([0.0, np.log(NARROW)], d), out_of_time)
     return mu + S @ v[:d], np.exp(v[d:])
 
 
-def _lbfgs(f, u, steps):
-    """Where L-BFGS gets from u."""
+def _lbfgs(f, u, out_of_time):
+    """Where L-BFGS gets from u, climbing f."""
     slope = elementwise_grad(lambda u: f(u) + 0 * u[0])
+    best = [u]
 
     def minus(u):
         value, g = -f(u), -slope(u)
@@ -151,7 +162,11 @@ def _lbfgs(f, u, steps):
             return 1e100, np.zeros_like(u)
         return value, g
 
-    found = scipy.optimize.minimize(
-        minus, u, jac=True, method="L-BFGS-B", options={"maxiter": steps}
-    )
-    return found.x
+    def after(u):
+        best[0] = u.copy()
+        if out_of_time():
+            raise StopIteration
+
+    options = {"maxiter": STEPS, "ftol": 1e-7}
+    scipy.optimize.minimize(minus, u, jac=True, method="L-BFGS-B", callback=after, options=options)
+    return best[0]
