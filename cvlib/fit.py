@@ -11,6 +11,9 @@ import warnings
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from io import BytesIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import scipy  # scipy.special is loaded at its first use
@@ -25,7 +28,7 @@ from .estimators import CF, GR, PR, QD, RP1, SF
 from .families import DiagonalGaussian, Gaussian
 from .families.base import check_fit
 from .integrands import Illegal
-from .models import GLM
+from .models import GLM, Model
 from .snapshots import hess_times
 from .starts import DENSE, Start, log_joint, start
 
@@ -54,16 +57,17 @@ def fit(
     coordinates of the start, four rates side by side of which the worse half goes at each look.
 
     Looks at the ELBO after 20, 40, 80 ... steps (Adam: 200, 400 ...), on up to 4000 draws, at the
-    mean of w over the last half of the run. It stops when doubling the run has gained less than 0.05 nats
-    beyond doubt: a fit that would still gain more is stopped with a chance of at most 5 %, all
-    looks together. Or it stops at `steps`, or after `seconds` (60 if neither is given). Ctrl-C
-    returns what there is.
+    mean of w over the last half of the run. It stops when doubling the run has gained less than
+    0.05 nats beyond doubt: a fit that would still gain more is stopped with a chance of at most
+    5 %, all looks together. Or it stops at `steps`, or after `seconds` (60 if neither is given).
+    Ctrl-C returns what there is.
 
     h, cvs, weights: a base gradient, variates and their weight rule in place of the defaults.
     M: draws a step. batch: how many data points a step sees; all of them if they are few.
     """
     clock = _Clock(seconds, steps)
-    q = _family(model) if q is None else q
+    if q is None and isinstance(model, Model):
+        q = (Gaussian if model.dim <= DENSE else DiagonalGaussian)(model.dim)
     check_fit(model, q)
     rng = np.random.default_rng(seed)
     begin = start(model, q.full, clock.half) if q.gaussian else None
@@ -145,6 +149,15 @@ class Fit:
         """A saved fit of this model; lines that `fit` was given (h, cvs, weights) come again."""
         return _Run.load(path, model, **lines).result()
 
+    def __reduce__(self):
+        """A pickle holds what `save` writes, and the model."""
+        if self.run.has_lines:
+            raise TypeError("a fit that was given h or cvs is not pickled: save it, and load it")
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / "fit.npz"
+            self.save(path)
+            return _unpickled, (path.read_bytes(), self.model)
+
     @property
     def report(self):
         """What was done and found, in words."""
@@ -193,11 +206,11 @@ class Fit:
         return axes
 
 
+def _unpickled(content, model):
+    return Fit.load(BytesIO(content), model)
+
+
 # Plans -------------------------------------------------------------------------------------------
-
-
-def _family(model):
-    return (Gaussian if model.dim <= DENSE else DiagonalGaussian)(model.dim)
 
 
 def _plan(model, q, begin, h, cvs, weights, M, batch):
@@ -369,8 +382,8 @@ class _Run:
         value[1:][np.ravel(self.state.diverged) >= 0] = -np.inf
         order = 1 + np.argsort(-value[1:], kind="stable")
         n, top = lw.shape[1], order[0]
-        full = len(self.looks) > 0 and t == 2 * self.looks[-1][0] and len(means) == 1
-        if len(means) > 1:
+        blocks = t / FIRST[self.kind]
+        if len(means) > 1 and blocks in (1, 2, 4, 8):  # not where a budget ended
             kept = np.sort(order[: len(order) // 2]) - 1
             self._keep(kept)
         gain = lw[top] - lw[0]
@@ -380,7 +393,8 @@ class _Run:
             self.best = means[top - 1]
         error = lw[top].std() / np.sqrt(n)
         self.looks = (*self.looks, (t, float(lw[top].mean()), float(error)))
-        if full and not worse and most < TOLERANCE:
+        doubled = len(means) == 1 and self.looks[1:] and t == 2 * self.looks[-2][0]
+        if doubled and not worse and most < TOLERANCE:
             self.settled = True
             return f"the ELBO settled (twice the steps gained {gain.mean():.2f} nats): it stopped"
         return ""
@@ -474,6 +488,10 @@ class _Run:
 
     # Files
 
+    @property
+    def has_lines(self):
+        return any(line is not None for line in self.lines)
+
     def save(self, path):
         plan, q, begin = self.plan, self.plan.q, self.begin
         about = {
@@ -481,7 +499,7 @@ class _Run:
             "batch": plan.batch, "words": self.words, "looks": self.looks,
             "settled": self.settled, "seconds": self.seconds, "slower": self.slower,
             "begin": begin and [begin.mode, begin.says], "model": repr(plan.model),
-            "lines": any(line is not None for line in self.lines),
+            "lines": self.has_lines,
         }  # fmt: skip
         notes = {"fit": np.array(json.dumps(about)), "fit best": self.best}
         notes["fit rate"] = np.asarray(getattr(plan.lr, "first", plan.lr))

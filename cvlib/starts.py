@@ -112,7 +112,7 @@ def _climb(model, out_of_time):
     if not fall[0] > FLAT:
         return (
             here,
-            f"the posterior has no proper mode: it is flat or still rising along z[{steepest}]",
+            f"the posterior has no proper mode: it is flat or rises along z[{steepest}]",
         )
     if slope @ (slope / fall) > 1.0:
         return here, "no mode was found in time"
