@@ -3,6 +3,7 @@
 from . import combine, datasets, exact, families, models, optimize, relaxations, rules, zoo
 from .approximations import bound, taylor_x, taylor_x_slope, taylor_z
 from .atoms import one, terms
+from .choose import candidates, choose, elbo, rechoose, report
 from .draws import draw
 from .estimators import CF, GR, PR, QD, RB, RP1, RP2, SF, evaluate
 from .relaxations import relax, surrogate
@@ -11,7 +12,8 @@ from .snapshots import snapshot
 __version__ = "0.3.0"
 
 __all__ = [
-    "CF", "GR", "PR", "QD", "RB", "RP1", "RP2", "SF", "bound", "combine", "datasets", "draw",
-    "evaluate", "exact", "families", "models", "one", "optimize", "relax", "relaxations", "rules",
-    "snapshot", "surrogate", "taylor_x", "taylor_x_slope", "taylor_z", "terms", "zoo",
+    "CF", "GR", "PR", "QD", "RB", "RP1", "RP2", "SF", "bound", "candidates", "choose", "combine",
+    "datasets", "draw", "elbo", "evaluate", "exact", "families", "models", "one", "optimize",
+    "rechoose", "relax", "relaxations", "report", "rules", "snapshot", "surrogate", "taylor_x",
+    "taylor_x_slope", "taylor_z", "terms", "zoo",
 ]  # fmt: skip
