@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from . import zoo
+from . import rules, zoo
 from .approximations import bound, taylor_z
 from .arguments import number, whole
 from .atoms import terms
@@ -74,13 +74,14 @@ def candidates(model, q, subsample=True):
     found = {}
     for word in (RP1, RB, PR, QD) if q.gaussian else (RP1, GR, SF):
         h = _written(lambda: word(data) + (closed or word(prior)) - CF(variational))
-        cvs = {"snapshot": lambda: CF(far()) - CF(far().over_all_data())} if subsample else {}
-        if word.samples:  # else CF and the word are the same for a parabola
-            cvs |= {
-                "c7": lambda: CF(taylor_z(f)) - word(taylor_z(f)),
-                "bound": lambda: CF(bound(f)) - word(bound(f)),
-                "joint": lambda: word(far()) - CF(far().over_all_data()),
-            }
+        cvs = {
+            "c7": lambda: CF(taylor_z(f)) - word(taylor_z(f)),
+            "bound": lambda: CF(bound(f)) - word(bound(f)),
+            "joint": lambda: word(far()) - CF(far().over_all_data()),
+        }
+        cvs = cvs if word.samples else {}  # of a parabola such a word is CF
+        if subsample:
+            cvs["snapshot"] = lambda: CF(far()) - CF(far().over_all_data())
         lines = {name: _written(write) for name, write in cvs.items()}
         if h is not None:
             lines = lines if q.gaussian else zoo.published(model, q)
@@ -110,7 +111,7 @@ def _line(c):
     return c
 
 
-def _piloted(table, model, q, w, M, steps, rng, old, see, shares):
+def _piloted(table, model, q, w, M, steps, rng, old, see, **how):
     """The lines, judged and named, and their `Pilot` at w (D,)."""
     if np.ndim(w) != 1:
         raise ValueError(f"w has shape {np.shape(w)}: give one w, ({q.D},)")
@@ -124,8 +125,7 @@ def _piloted(table, model, q, w, M, steps, rng, old, see, shares):
     if old is None and of_snapshot([c for h, cvs in table.values() for c in (h, *cvs.values())]):
         old = snapshot(model, q.mean(w))
     w, M, steps = q.check(w), whole("M", M), whole("pilot", steps, 2)
-    pilot = Pilot(table, model, q, w, M, steps, rng, shares=shares, snapshot=old, see=see)
-    return table, pilot
+    return table, Pilot(table, model, q, w, M, steps, rng, snapshot=old, see=see, **how)
 
 
 # The report --------------------------------------------------------------------------------------
@@ -237,7 +237,7 @@ def _report(sets, M, pilot, costs, slope2, chosen=None):
 
 def report(
     lines, model, q, w, *, M=10, rng, pilot=100, costs=None, seconds=1.0, clock=perf_counter,
-    snapshot=None, renew=50, **see,
+    snapshot=None, renew=50, natural=False, **see,
 ):  # fmt: skip
     """What lines leave of the noise and cost, as a `Report`; any model, any family, w (D,).
 
@@ -247,6 +247,7 @@ def report(
     costs: {set, as it prints: seconds a step}, in place of `seconds` of timing by `clock`.
     snapshot, renew: for expansions at a snapshot: one that the run has, else a new one at w; and
         the number of steps it serves.
+    natural: measure gradients in units of q, by Fisher's matrix, as natural steps do.
     see: how a sample sees data, as in `draw`: subsample, batch, each.
     """
     lines = _named(lines, model, q)
@@ -255,7 +256,8 @@ def report(
     bases = bases or {name: h for name, (h, _) in [*candidates(model, q).items()][:1]}
     first = next(iter(bases))
     table = {name: (h, cvs if name == first else {}) for name, h in bases.items()}
-    table, found = _piloted(table, model, q, w, M, pilot, rng, snapshot, see, shares=True)
+    how = {"natural": natural, "shares": True}
+    table, found = _piloted(table, model, q, w, M, pilot, rng, snapshot, see, **how)
     full = Set(first, tuple(cvs))
     sets = [*map(Set, bases), *singles(full), *[full] * (len(cvs) > 1)]
     if costs is None:
@@ -300,7 +302,7 @@ class Choice:
 
 def choose(
     model, q, w, *, M=10, rng, among=None, pilot=40, costs=None, seconds=1.0, clock=perf_counter,
-    snapshot=None, renew=50, resamples=200, **see,
+    snapshot=None, renew=50, natural=False, resamples=200, **see,
 ):  # fmt: skip
     """The `Choice` of base and variates with the least cost x E||g||^2 at w (D,).
 
@@ -313,7 +315,7 @@ def choose(
     """
     began, known = clock(), costs is not None
     among = candidates(model, q, see.get("subsample", True)) if among is None else among
-    table, found = _piloted(among, model, q, w, M, pilot, rng, snapshot, see, shares=False)
+    table, found = _piloted(among, model, q, w, M, pilot, rng, snapshot, see, natural=natural)
     bases = [Set(name) for name in table]
     full = [Set(name, tuple(cvs)) for name, (_, cvs) in table.items()]
 
@@ -402,7 +404,8 @@ def rechoose(share=0.05, *, clock=perf_counter, **options):
         choice = choose(
             plan.model, plan.q, state.w[first], M=plan.M, rng=state.rng, clock=clock,
             snapshot=old and Snapshot(*(x[first] for x in old)), subsample=plan.subsample,
-            batch=plan.batch, each=plan.each, **options,
+            batch=plan.batch, each=plan.each, natural=isinstance(plan.rule, rules.natural),
+            **options,
         )  # fmt: skip
         same = [c.parts for c in (choice.base, *choice.cvs)] == [c.parts for c in plan.lines]
         choices.append((state.t, choice))

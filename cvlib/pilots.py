@@ -13,7 +13,7 @@ from .estimators import evaluate
 from .optimize import Noisy, init, step
 
 CHUNK = 2**22  # numbers that one part of the pilot holds
-ROUNDS = 10  # turns of each step that is timed
+ROUNDS = 30  # turns of each step that is timed
 
 
 class Set(NamedTuple):
@@ -38,7 +38,9 @@ class Pilot:
     Units of one half try the weights that the other half fits.
     """
 
-    def __init__(self, table, model, q, w, M, steps, rng, *, shares=False, snapshot=None, see):
+    def __init__(
+        self, table, model, q, w, M, steps, rng, *, see, shares=False, snapshot=None, natural=False
+    ):  # fmt: skip
         lines = {}
         place = lambda line: lines.setdefault(frozenset(line.parts.items()), (len(lines), line))[0]
         self.names = {base: list(cvs) for base, (_, cvs) in table.items()}
@@ -49,7 +51,8 @@ class Pilot:
         R = max(math.ceil(4 / self.units), min(math.ceil(steps / 2), CHUNK // (P * M * q.D)))
         parts, n = 2 * math.ceil(steps / (2 * R)), R * self.units
         self.half = np.repeat(np.arange(parts) % 2, n)  # (parts n,)
-        units = lambda G: np.moveaxis(G, 1, 2).reshape(n, lean, P, q.D).mean(1)
+        length = (lambda X: in_units(q, w, X)) if natural else (lambda X: X)
+        units = lambda G: length(np.moveaxis(G, 1, 2).reshape(n, lean, P, q.D).mean(1))
         K, S, means = [], [], []
         for _ in range(parts):
             d = draw(model, q, np.broadcast_to(w, (R, q.D)), M, rng, snapshot=snapshot, **see)
@@ -117,6 +120,14 @@ class Pilot:
         return np.stack(K, 1)
 
 
+def in_units(q, w, g):
+    """Vectors whose squared length is g^T F^-1 g, F Fisher's matrix of a Gaussian q; g (..., D)."""
+    factor = q.unpack(w)[1]
+    slope = q.times_t(factor, g[..., : q.dim])
+    bend = q.curvature(np.broadcast_to(factor, (*g.shape[:-1], *factor.shape)), g[..., q.dim :])
+    return np.concatenate([slope, bend.reshape(*g.shape[:-1], -1) / math.sqrt(2)], -1)
+
+
 def _square(v, K):
     """v^T K v for v (..., T, P) and K (..., P, P), as (..., T)."""
     return ((v @ K) * v).sum(-1)
@@ -145,21 +156,26 @@ def singles(s):
 
 
 def in_turns(ways, seconds, clock=perf_counter):
-    """Seconds a call for each of {name: function}: the shortest of ROUNDS blocks, in turns.
+    """Seconds a call for each of {name: function}: the shortest of up to ROUNDS blocks, in turns.
 
     A slow moment of the machine so falls on all of them; `seconds` is for all together.
     """
-    calls, best = {}, dict.fromkeys(ways, math.inf)
-    for turn in range(ROUNDS + 2):  # one to warm up, one to see how many calls a block may have
+
+    def block(way, n):
+        start = clock()
+        for _ in range(n):
+            way()
+        return (clock() - start) / n
+
+    for way in ways.values():
+        way()  # the first call makes what later ones find
+    best = {name: block(way, 1) for name, way in ways.items()}
+    rounds = max(1, min(ROUNDS, int(seconds / max(sum(best.values()), 1e-9))))
+    share = seconds / rounds / len(ways)
+    calls = {name: max(1, int(share / max(t, 1e-9))) for name, t in best.items()}
+    for _ in range(rounds):
         for name, way in ways.items():
-            n, start = calls.get(name, 1), clock()
-            for _ in range(n):
-                way()
-            took = (clock() - start) / n
-            if turn == 1:
-                calls[name] = max(1, int(seconds / ROUNDS / len(ways) / max(took, 1e-9)))
-            elif turn > 1:
-                best[name] = min(best[name], took)
+            best[name] = min(best[name], block(way, calls[name]))
     return best
 
 

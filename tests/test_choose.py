@@ -3,7 +3,9 @@
 The checks take the package, so that they can be run on copies with a bug (tests/harness.py).
 """
 
+import json
 from itertools import combinations
+from pathlib import Path
 from unittest import mock
 
 import autograd.numpy as anp
@@ -14,6 +16,7 @@ from numpy.testing import assert_allclose
 from scipy import stats
 
 import cvlib
+from benchmarks import choose as bench
 
 
 def logistic(cv, N=30, d=2, seed=0):
@@ -641,3 +644,16 @@ def test_it_works_with_a_real_clock():
     model, q, w = logistic(cvlib)
     got = cvlib.choose(model, q, w, rng=rng, pilot=8, seconds=0.02, natural=True)
     cvlib.optimize.sgd(model, q, **got.line, lr=0.1, steps=5, M=10, rng=rng)
+
+
+def test_stored_costs_know_every_set():
+    """benchmarks/choose.json, from which chapter 17 reads: all sets, positive, sums predictable."""
+    stored = json.loads(Path(bench.RESULTS).read_text())["costs"]
+    for name in (*bench.LOGISTIC, "eight schools", "Poisson"):
+        model, q, see = bench.problem(name)
+        table = cvlib.candidates(model, q, see.get("subsample", True))
+        assert list(stored[name]) == [str(s) for s in bench.subsets(table)]
+    for letter, sizes in bench.SIZES.items():
+        assert {f"{letter} = {size}" for size in sizes} <= set(stored)
+    assert len(stored["sonar, paper"]) == 9
+    assert all(t > 0 for costs in stored.values() for t in costs.values())
