@@ -78,6 +78,7 @@ else
 	@$(BIN)/python -c 'import jax' 2>/dev/null || $(BIN)/python -m pip install --quiet -e '.[bench]'
 	@$(BIN)/python -m benchmarks.steps $(if $(SAVE),--save)
 	@$(BIN)/python -m benchmarks.ladder $(if $(SAVE),--save)
+	@$(BIN)/python -m benchmarks.choose $(if $(SAVE),--save)
 endif
 
 experiments: $(READY)
