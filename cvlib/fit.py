@@ -23,19 +23,22 @@ from . import families, optimize, rules
 from .approximations import taylor_z
 from .arguments import number, whole
 from .atoms import one, terms
+from .choose import choose, switched
 from .draws import Draw
 from .estimators import CF, GR, PR, QD, RP1, SF
 from .families import DiagonalGaussian, Gaussian
 from .families.base import check_fit
 from .integrands import Illegal
 from .models import GLM, Model
+from .pilots import Set, of_snapshot
 from .snapshots import hess_times
 from .starts import DENSE, Start, log_joint, start
 
 SECONDS = 60.0  # the budget where none is given
-NUMBERS = 2**21  # that a step may make of the data: what M draws see, times d for a Hessian
+NUMBERS = 2**20  # that a step may make of the data: what M draws see, times d for a Hessian
 FIRST = {"natural": 20, "adam": 200}  # steps to the first look at the ELBO; then twice as many ...
 RATES = np.array([0.1, 0.03, 0.01, 0.003])  # of Adam, side by side, in units of the start
+RENEW = 10  # steps that a snapshot serves
 DRAWS = 4000  # for a look at the ELBO
 TOLERANCE, CHANCE = 0.05, 0.05  # nats that may be left to gain, and the chance to be wrong there
 POOR, FAIR = 0.1, 0.5  # share of the draws that importance weights leave
@@ -52,7 +55,7 @@ def fit(
     """The best q of a model, as a `Fit`: one call, nothing to tune.
 
     Starts at the mode of log p(x, z) and its curvature. Where q is Gaussian and a Hessian is
-    affordable (M x d x rows of data up to 2^21 numbers, else batches; d up to 200 for a full q)
+    affordable (M x d x rows of data up to 2^20 numbers, else batches; d up to 200 for a full q)
     it takes natural steps on Price's gradient, or quadrature's for a GLM; else Adam's steps in the
     coordinates of the start, four rates side by side of which the worse half goes at each look.
 
@@ -71,12 +74,18 @@ def fit(
     check_fit(model, q)
     rng = np.random.default_rng(seed)
     begin = start(model, q.full, clock.half) if q.gaussian else None
-    lines = h, cvs, weights
-    plan, kind = _plan(model, q, begin, *lines, whole("M", M), batch)
-    w = _first_w(plan, begin)
+    kind, M, batch = _way(model, q, h, whole("M", M), batch)
+    w = q.start() if begin is None else q.joined(begin.mu, begin.S)
+    says = [begin.says if begin else f"began at the usual start of {q!r}"]
+    given = h, cvs, weights
+    if h is None:
+        if cvs is not None:
+            raise ValueError("cvs go with a base gradient: give h as well, or leave both out")
+        h, cvs = _lines(model, q, kind, batch)
+        cvs = list(cvs.values())
+    plan = _plan(model, q, kind, begin, h, cvs, weights, M, batch)
     state = optimize.init(plan, rng, w=w, runs=(len(RATES),) if kind == "adam" else ())
-    says = begin.says if begin else f"began at the usual start of {q!r}"
-    run = _Run(plan, kind, begin, state, w, lines, (says,))
+    run = _Run(plan, kind, begin, state, w, given, tuple(says))
     return _told(run.go(clock, progress))
 
 
@@ -134,6 +143,11 @@ class Fit:
     def sample(self, n, rng):
         """n draws of z ~ q, (n, d)."""
         return self.q.sample(self.w, whole("n", n), rng)
+
+    @property
+    def choice(self):
+        """How the variates were chosen, a `Choice`; None if they were given, or after `load`."""
+        return self.run.choice
 
     def go_on(self, *, seconds=None, steps=None, progress=True):
         """The fit after more steps: up to step `steps`, or for so many seconds more."""
@@ -213,55 +227,39 @@ def _unpickled(content, model):
 # Plans -------------------------------------------------------------------------------------------
 
 
-def _plan(model, q, begin, h, cvs, weights, M, batch):
-    """The plan, and "natural" or "adam"."""
+def _way(model, q, h, M, batch):
+    """ "natural" or "adam", the number of draws a step, and of data points, None for all."""
     curved = q.gaussian and (q.dim <= DENSE or not q.full)
     if h is not None:
         curved = curved and not any(word in (SF, RP1, GR) for word, _ in h.parts)
-    kind = "natural" if curved else "adam"
-    if isinstance(model, GLM) and kind == "natural" and h is None:
+    if curved and isinstance(model, GLM) and h is None:
         M, size = 1, max(model.dim, 32)  # quadrature needs no draws, but nodes
     else:
-        size = M * _per_row(model) * (q.dim if curved else 1)  # numbers that a data point makes
+        size = M * per_row(model) * (q.dim if curved else 1)  # numbers that a data point makes
     if batch is None and model.N * size > NUMBERS:
         batch = max(32, NUMBERS // size)
-    batch = None if batch is None or batch >= model.N else whole("batch", batch)
-    if h is None:
-        h, own, rule = _lines(model, q, kind, batch)
-        cvs, weights = (own, rule) if cvs is None else (cvs, weights)
-    options = {"M": M, "weights": weights or rules.blocks(), "batch": batch, "average": 1}
-    if kind == "natural":
-        noisy = batch is not None or any(word.samples for word, _ in h.parts)
-        # without noise Newton's step; a diagonal q takes coordinates one by one, and would swing
-        rate = 1.0 if q.full and not noisy else rules.falling(0.4, 30, 0.5)
-        options |= {"rule": rules.natural(), "lr": rate}
-    else:
-        adam = rules.adam()
-        rule = rules.stretched(adam, begin.S) if begin else adam
-        options |= {"rule": rule, "lr": rules.falling(RATES, 2 * FIRST["adam"], 0.5)}
-    options |= {"subsample": batch is not None, "renew": 10 if batch and curved else None}
-    return optimize.Noisy(model, q, h, tuple(cvs or ()), **options), kind
+    batch = None if batch is None or whole("batch", batch) >= model.N else batch
+    return "natural" if curved else "adam", M, batch
 
 
 def _lines(model, q, kind, batch):
-    """Base gradient, variates and their weight rule, for either kind of step."""
+    """Base gradient and variates {name: line} to choose from, each of weight about one."""
     data, prior, variational = terms(model, q)
     closed = _allowed(CF, prior)
+    f, cvs = data if closed else data + prior, {}
     if kind == "adam":
         word = next(w for w in (RP1, GR, SF) if w.name in q.methods and _allowed(w, data))
-        h = word(data) + (closed or word(prior)) - CF(variational)
-        landing = word(variational) if word is not SF else CF(variational) + SF(one)
-        return h, [landing - CF(variational)], rules.blocks()
-    word = QD if isinstance(model, GLM) else PR
-    h = word(data) + (closed or PR(prior)) - CF(variational)
-    if batch:  # the expansion at a snapshot takes the noise of the data too
-        old = taylor_z(data, at="snapshot")
-        word = CF if isinstance(model, GLM) else PR
-        return h, [CF(old.over_all_data()) - word(old)], rules.fixed(1.0)
-    if word is QD:
-        return h, [], None
-    near = taylor_z(data if closed else data + prior)
-    return h, [CF(near) - PR(near)], rules.fixed(1.0)
+        landing = SF(one) if word is SF else CF(variational) - word(variational)
+        cvs["landing"] = landing - CF(one) if word is SF else landing
+    else:  # words without noise in the curvature, which natural steps would square
+        word = QD if isinstance(model, GLM) else PR
+    if batch and kind == "natural":  # the expansion at a snapshot takes the noise of the data too
+        far = taylor_z(data, at="snapshot")
+        cvs["joint"] = CF(far.over_all_data()) - (CF if word is QD else word)(far)
+    elif word.samples and q.gaussian and q.dim <= DENSE:
+        cvs["c7"] = CF(taylor_z(f)) - word(taylor_z(f))
+    prior = closed or (PR if word is QD else word)(prior)
+    return word(data) + prior - CF(variational), cvs
 
 
 def _allowed(word, f):
@@ -271,8 +269,43 @@ def _allowed(word, f):
         return None
 
 
-def _first_w(plan, begin):
-    return plan.q.start() if begin is None else plan.q.joined(begin.mu, begin.S)
+def _chosen(plan, kind, w):
+    """The `Choice` of variates at w (D,), by noise in a small pilot and by counted cost.
+
+    Costs are numbers of gradients, which is what a step of an own model is made of, so that a fit
+    is the same on every machine: d for a Hessian, M of them for Price's base.
+    """
+    model, q, M, batch = plan.model, plan.q, plan.M, plan.batch
+    h, cvs = _lines(model, q, kind, batch)
+    base = M * (1 + q.dim * (kind == "natural"))
+    extra = {"landing": 0, "c7": M * q.dim if batch else q.dim}
+    extra["joint"] = base + q.dim * model.N / (batch or 1) / RENEW
+    name = next(word.name for word, atom in h.parts if atom.target == "data")
+    costs = {str(Set(name)): base} | {str(Set(name, (c,))): base + extra[c] for c in cvs}
+    large = M * per_row(model) * q.dim * (batch or model.N) > NUMBERS / 8
+    return choose(
+        model, q, w, M=M, rng=np.random.default_rng(0), among={name: (h, cvs)}, costs=costs,
+        pilot=2 if large else 8, natural=kind == "natural", batch=batch,
+        subsample=batch is not None, renew=RENEW,
+    )  # fmt: skip
+
+
+def _plan(model, q, kind, begin, h, cvs, weights, M, batch):
+    cvs, rate, rule = cvs or (), rules.falling(RATES, 2 * FIRST["adam"], 0.5), rules.adam()
+    if kind == "natural":
+        # without noise Newton's step; a diagonal q takes coordinates one by one, and would swing
+        noisy = batch is not None or any(word.samples for word, _ in h.parts)
+        rate = rules.falling(0.4, 30, 0.5) if noisy or not q.full else 1.0
+        rule = rules.natural()
+    elif begin is not None:
+        rule = rules.stretched(rule, begin.S)
+    if weights is None:
+        weights = rules.fixed(1.0) if kind == "natural" else rules.blocks()
+    return optimize.Noisy(
+        model, q, h, tuple(cvs), lr=rate, rule=rule, average=1, M=M, batch=batch,
+        weights=weights, subsample=batch is not None,
+        renew=RENEW if of_snapshot([h, *cvs]) else None,
+    )  # fmt: skip
 
 
 # The run -----------------------------------------------------------------------------------------
@@ -310,12 +343,13 @@ class _Run:
     begin: object  # Start, or None
     state: optimize.State
     best: np.ndarray  # (D,) the mean of w at the last look
-    lines: tuple = (None, None, None)  # h, cvs, weights as given
+    given: tuple = (None, None, None)  # h, cvs, weights
     words: tuple = ()
     looks: tuple = ()  # (step, elbo, error)
     settled: bool = False
     seconds: float = 0.0
     slower: int = 0  # how often it diverged and began again
+    choice: object = None  # of the variates, at the first look, where they were not given
 
     def go(self, clock, progress):
         """Steps until settled or out of budget; then the `Fit`."""
@@ -391,6 +425,8 @@ class _Run:
         worse = most < 0  # beyond doubt
         if not worse:
             self.best = means[top - 1]
+        if not self.looks and not self.has_lines and self.plan.cvs:
+            self._choose()
         error = lw[top].std() / np.sqrt(n)
         self.looks = (*self.looks, (t, float(lw[top].mean()), float(error)))
         doubled = len(means) == 1 and self.looks[1:] and t == 2 * self.looks[-2][0]
@@ -398,6 +434,16 @@ class _Run:
             self.settled = True
             return f"the ELBO settled (twice the steps gained {gain.mean():.2f} nats): it stopped"
         return ""
+
+    def _choose(self):
+        """Go on with the variates that pay near the optimum; all of them were in use up to here."""
+        try:
+            self.choice = _chosen(self.plan, self.kind, self.best)
+        except ValueError:  # a pilot that is not finite
+            return
+        pilot = 0 if self.kind == "natural" else 40
+        self.state, self.plan = switched(self.state, self.plan, self.choice, pilot)
+        self.words = (*self.words, f"chose {self.choice!r}")
 
     def _keep(self, kept):
         """The state and the rates of these runs alone; one run is an axis of length one."""
@@ -420,11 +466,12 @@ class _Run:
             return "diverged three times"
         self.slower += 1
         self.words = (*self.words, f"diverged at step {t}; began again with a quarter of the rate")
-        lr = self.plan.lr
+        lr, q = self.plan.lr, self.plan.q
         self.looks = ()
         slow = replace(lr, first=lr.first / 4) if callable(lr) else lr / 4
         self.plan = replace(self.plan, lr=slow)
-        w = np.broadcast_to(_first_w(self.plan, self.begin), self.state.w.shape)
+        w = q.start() if self.begin is None else q.joined(self.begin.mu, self.begin.S)
+        w = np.broadcast_to(w, self.state.w.shape)
         self.state = optimize.init(self.plan, self.state.rng, w=w)
         return ""
 
@@ -489,17 +536,27 @@ class _Run:
     # Files
 
     @property
+    def chosen(self):
+        """Names of the variates in use, where they were not given."""
+        known = {} if self.has_lines else _lines(*self._place())[1]
+        used = [c.parts for c in self.plan.cvs]
+        return [name for name, c in known.items() if c.parts in used]
+
+    def _place(self):
+        return self.plan.model, self.plan.q, self.kind, self.plan.batch
+
+    @property
     def has_lines(self):
-        return any(line is not None for line in self.lines)
+        return any(line is not None for line in self.given)
 
     def save(self, path):
         plan, q, begin = self.plan, self.plan.q, self.begin
         about = {
-            "fit": 1, "q": [type(q).__name__, *q.key[1:]], "kind": self.kind, "M": plan.M,
+            "q": [type(q).__name__, *q.key[1:]], "kind": self.kind, "M": plan.M,
             "batch": plan.batch, "words": self.words, "looks": self.looks,
             "settled": self.settled, "seconds": self.seconds, "slower": self.slower,
             "begin": begin and [begin.mode, begin.says], "model": repr(plan.model),
-            "lines": self.has_lines,
+            "given": self.has_lines, "chosen": self.chosen,
         }  # fmt: skip
         notes = {"fit": np.array(json.dumps(about)), "fit best": self.best}
         notes["fit rate"] = np.asarray(getattr(plan.lr, "first", plan.lr))
@@ -510,26 +567,27 @@ class _Run:
     @classmethod
     def load(cls, path, model, h=None, cvs=None, weights=None):
         state = optimize.load(path)
-        try:
-            about = json.loads(state.notes["fit"])
-        except KeyError:
-            raise ValueError(f"{path} holds no fit: it is a state, for optimize.load") from None
+        notes = {k: x for k, x in state.notes.items() if k.startswith("fit")}
+        if "fit" not in notes:
+            raise ValueError(f"{path} holds no fit: it is a state, for optimize.load")
+        about = json.loads(notes["fit"])
         if about["model"] != repr(model):
             raise ValueError(f"{path} is a fit of {about['model']}, not of {model!r}")
-        kind, *sizes = about["q"]
-        q = getattr(families, kind)(*sizes)
-        notes = state.notes
-        begin = about["begin"] and Start(notes["fit mu"], notes["fit S"], *about["begin"])
-        lines = h, cvs, weights
-        if about["lines"] and h is None and cvs is None:
+        if about["given"] and h is None:
             raise ValueError("this fit was given h or cvs: give them to Fit.load again")
-        plan, kind = _plan(model, q, begin or None, *lines, about["M"], about["batch"])
-        rate = np.atleast_1d(notes["fit rate"]) if kind == "adam" else notes["fit rate"]
+        name, *sizes = about["q"]
+        q, kind, batch = getattr(families, name)(*sizes), about["kind"], about["batch"]
+        begin = Start(notes["fit mu"], notes["fit S"], *about["begin"]) if about["begin"] else None
+        given = h, cvs, weights
+        if h is None:
+            h, known = _lines(model, q, kind, batch)
+            cvs = [known[name] for name in about["chosen"]]
+        plan = _plan(model, q, kind, begin, h, cvs, weights, about["M"], batch)
+        rate = notes["fit rate"]
         plan = replace(plan, lr=replace(plan.lr, first=rate) if callable(plan.lr) else rate)
-        best = notes["fit best"]
-        kept = {name: x for name, x in notes.items() if not name.startswith("fit")}
+        kept = {k: x for k, x in state.notes.items() if k not in notes}
         return cls(
-            plan, kind, begin or None, state._replace(notes=kept), best, lines,
+            plan, kind, begin, state._replace(notes=kept), notes["fit best"], given,
             tuple(about["words"]), tuple(map(tuple, about["looks"])), about["settled"],
             about["seconds"], about["slower"],
         )  # fmt: skip
@@ -540,16 +598,16 @@ def log_weights(model, q, w, seed, n=DRAWS, with_z=False):
 
     The same seed gives the same base sample, whatever w is. Fewer draws where data are many.
     """
-    n = max(64, min(n, 2**24 // (model.N * _per_row(model))))
+    n = max(64, min(n, 2**24 // (model.N * per_row(model))))
     rng = np.random.default_rng([seed, n])
     draw = Draw(model, q, w, q.noise(rng, w, n), None)
-    size = max(1, 2**21 // (model.N * _per_row(model)))
+    size = max(1, 2**21 // (model.N * per_row(model)))
     lp = [log_joint(model, draw.z[k : k + size]) for k in range(0, n, size)]
     lw = np.concatenate(lp) - q.log_q(w, draw.z)
     return (lw, draw.z) if with_z else lw
 
 
-def _per_row(model):
+def per_row(model):
     """Numbers in a data point."""
     return max(int(np.prod(a.shape[1:])) for a in model.data)
 

@@ -283,6 +283,25 @@ def check_importance_weights(cv):
     assert_allclose(lw, log_weights(model, q, wide, 0), rtol=0)
 
 
+def check_one_snapshot_for_all_runs(cv):
+    """It gives what a copy for each run gives, for an own model, batches and single points."""
+    model, mean, cov, _ = gaussian_case(cv)
+    q, old = cv.families.Gaussian(3), cv.snapshot(model, mean)
+    data, *_ = cv.terms(model, q)
+    far = cv.taylor_z(data, at="snapshot")
+    lines = [cv.RP1(far), cv.PR(far), cv.CF(far), cv.CF(far.over_all_data())]
+    w = q.start((2,)) + 0.1 * np.random.default_rng(0).standard_normal((2, q.D))
+    for options in ({}, {"batch": 5}, {"batch": 5, "each": True}, {"subsample": False}):
+        each = type(old)(*(np.stack([x, x]) for x in old))
+        one, two = (
+            cv.evaluate(
+                lines, cv.draw(model, q, w, 4, np.random.default_rng(1), snapshot=s, **options)
+            )
+            for s in (old, each)
+        )
+        assert_allclose(one, two, rtol=1e-9, atol=1e-9)
+
+
 PROPERTIES = {
     name[6:]: check for name, check in list(globals().items()) if name.startswith("check_")
 }
