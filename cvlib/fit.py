@@ -360,8 +360,8 @@ class _Run:
                 while not why:
                     why = self._block(clock, bar)
         except KeyboardInterrupt:
-            if self.state.count and self._finite():
-                self.best = self._means()[0]
+            if self.state.count and self._finite() and len(self._means()) == 1:
+                (self.best,) = self._means()
             why = "stopped from the keyboard"
         if bar is not None:
             bar.close()
@@ -374,7 +374,7 @@ class _Run:
         first = end = FIRST[self.kind]
         while end <= self.state.t:
             end *= 2
-        if self.state.t in (0, end // 2) and (self.state.t or end == first):
+        if self.state.t == 0 or self.state.t == end // 2 >= first:
             self.state = self.state._replace(mean=np.zeros_like(self.state.w), count=0)
         out, rng = False, self.state.rng
         while self.state.t < min(end, clock.steps) and not out:
@@ -425,7 +425,7 @@ class _Run:
         worse = most < 0  # beyond doubt
         if not worse:
             self.best = means[top - 1]
-        if not self.looks and not self.has_lines and self.plan.cvs:
+        if t == FIRST[self.kind] and self.plan.cvs and not self.has_lines:
             self._choose()
         error = lw[top].std() / np.sqrt(n)
         self.looks = (*self.looks, (t, float(lw[top].mean()), float(error)))

@@ -8,6 +8,7 @@ from importlib import import_module
 
 import harness
 import properties
+import properties_fit
 import properties_models
 import properties_natural
 import properties_optimize
@@ -55,6 +56,7 @@ AREAS = {  # for each list mutants_NAME.py the checks that must see its bugs, li
     | test_experiments_store.CHECKS
     | test_experiments.CHECKS,
     "datasets": test_datasets.CHECKS,
+    "fit": properties_fit.PROPERTIES,
     "plotting": test_plotting.CHECKS,
 }
 BUGS = [(area, bug) for area in AREAS for bug in import_module(f"mutants_{area}").MUTANTS]
