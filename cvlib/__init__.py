@@ -18,14 +18,15 @@ from .atoms import one, terms
 from .choose import candidates, choose, elbo, rechoose, report
 from .draws import draw
 from .estimators import CF, GR, PR, QD, RB, RP1, RP2, SF, evaluate
-from .fit import Fit, fit
+from .fit import Distrust, Fit, fit
 from .relaxations import relax, surrogate
 from .snapshots import snapshot
 
 __version__ = "0.3.0"
 
 __all__ = [
-    "CF", "GR", "PR", "QD", "RB", "RP1", "RP2", "SF", "Fit", "bound", "candidates", "choose",
+    "CF", "GR", "PR", "QD", "RB", "RP1", "RP2", "SF", "Distrust", "Fit", "bound", "candidates",
+    "choose",
     "combine", "datasets", "draw", "elbo", "evaluate", "exact", "families", "fit", "models", "one",
     "optimize", "posteriors", "rechoose", "relax", "relaxations", "report", "rules", "snapshot",
     "surrogate", "taylor_x", "taylor_x_slope", "taylor_z", "terms", "transforms", "zoo",
