@@ -27,7 +27,7 @@ def moments(h, C):
         if C.shape[-2] < 10:  # for few rows faster than the product
             CC = np.vecdot(C[..., :, None, :], C[..., None, :, :]) / M
         else:
-            CC = C @ np.swapaxes(C, -1, -2) / M
+            CC = C @ C.mT / M
         Ch = np.vecdot(C, h) / M
     _refuse_non_finite(CC, Ch)
     return Moments(CC, Ch, M)
@@ -129,7 +129,7 @@ def block_weights(moments, v0, blocks):
     lengths = np.array([block.stop - block.start for block in blocks])
     ridges = np.asarray(v0, float)[..., None] * lengths  # (..., K)
     a = bayes_weights(moments, ridges, D=1)  # (..., K, L)
-    return np.repeat(np.swapaxes(a, -1, -2), lengths, axis=-1)
+    return np.repeat(a.mT, lengths, axis=-1)
 
 
 def scalar_weight(moments):

@@ -316,7 +316,10 @@ def evaluate(lines, draw, out=None, check=True):
                 pairs[0][1][1].rows(draw).fill(draw, d1, d2, G, add=not first)
             elif kind == "hand":
                 gradient = lambda atom: draw.once((atom.key, at), at.gradient, atom)
-                _add(G, 1, _sum(pairs, gradient), first)
+                if len(pairs) == 1:  # the usual case, without a copy
+                    _add(G, pairs[0][0], gradient(pairs[0][1]), first)
+                else:
+                    _add(G, 1, _sum(pairs, gradient), first)
             else:
                 value = lambda atom: draw.once((atom.key, at, "value"), atom.value, at)
                 f, (score, less) = _sum(pairs, value), name

@@ -11,6 +11,7 @@ import properties
 import properties_models
 import properties_natural
 import properties_optimize
+import properties_snapshots
 import pytest
 import test_combine
 import test_coupled
@@ -43,6 +44,7 @@ AREAS = {  # for each list mutants_NAME.py the checks that must see its bugs, li
     "models": properties_models.PROPERTIES,
     "optimize": properties_optimize.PROPERTIES,
     "natural": properties_natural.PROPERTIES,
+    "snapshots": properties_snapshots.PROPERTIES,
     "natural_runs": test_experiments_natural.CHECKS,
     "combine": of("combine", test_combine.CHECKS),
     "coupled": test_coupled.CHECKS,
