@@ -139,8 +139,8 @@ DisARM = Method(
     "DisARM",
     """(f(Z) - f(Z~)) / 2 (Z - Z~) sigma(|w|) with Z~ the opposite of a Bernoulli Z, (..., M, D).
 
-    The mean, given both, of SF averaged over a pair less what has mean zero (Dong, Mnih and Tucker
-    2020; U2G of Yin et al. 2020). Both samples of a pair have the same gradient.
+    ARM, the antithetic estimator of Yin and Zhou 2019, with its uniform numbers averaged out given
+    Z and Z~ (Dong, Mnih and Tucker 2020; U2G of Yin et al. 2020). Partners have the same gradient.
     """,
     why="it is for the two values of a Bernoulli variable",
     less=lambda draw, f: (f - np.roll(f, draw.M // 2, -1)) / 2,
