@@ -204,9 +204,10 @@ class Report:
             color = plotting.COLORS.get(r.set.base, plotting.BLUE)
             ax.errorbar(r.cost, left(r), 2 * r.error, fmt="o", ms=4, color=color)
             if r in edge:
-                ax.annotate(_short(r.set), (r.cost, left(r)), (5, 5), color=color, fontsize=9,
-                            textcoords="offset points")  # fmt: skip
+                ax.annotate(_short(r.set), (r.cost, left(r)), (-4, -4), color=color, fontsize=9,
+                            textcoords="offset points", ha="right", va="top")  # fmt: skip
         ax.set(xlabel="cost of a step", ylabel="noise left", xscale="log", yscale="log")
+        ax.margins(0.15)
         return ax
 
 
