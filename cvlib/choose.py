@@ -204,9 +204,10 @@ class Report:
             color = plotting.COLORS.get(r.set.base, plotting.BLUE)
             ax.errorbar(r.cost, left(r), 2 * r.error, fmt="o", ms=4, color=color)
             if r in edge:
-                ax.annotate(_short(r.set), (r.cost, left(r)), (5, 5), color=color, fontsize=9,
-                            textcoords="offset points")  # fmt: skip
+                ax.annotate(_short(r.set), (r.cost, left(r)), (-4, -4), color=color, fontsize=9,
+                            textcoords="offset points", ha="right", va="top")  # fmt: skip
         ax.set(xlabel="cost of a step", ylabel="noise left", xscale="log", yscale="log")
+        ax.margins(0.15)
         return ax
 
 
@@ -244,7 +245,8 @@ def report(
     lines: gradients and variates, a list or {name: line}. Each gradient stands alone; the first of
         them (RP1's, if there is none) also goes with each variate, and with all of them.
     pilot: steps of M samples to measure noise with, each twice, to tell the shares apart.
-    costs: {set, as it prints: seconds a step}, in place of `seconds` of timing by `clock`.
+    costs: {set, as it prints: seconds a step}, in place of `seconds` of timing by `clock`; on a
+        busy machine time.thread_time is the better clock, if a step needs one thread only.
     snapshot, renew: for expansions at a snapshot: one that the run has, else a new one at w; and
         the number of steps it serves.
     natural: measure gradients in units of q, by Fisher's matrix, as natural steps do.
@@ -290,14 +292,17 @@ class Choice:
 
     def __repr__(self):
         row = next(r for r in self.report.rows if r.set == self.set)
-        left = row.left if row.left > TINY else 0.0
-        greedy = "" if self.loss is None else f"; greedy search lost {100 * self.loss:.0f} %"
-        return (
-            f"{self.set}: leaves {left:.2g} of the noise at {row.cost:.2g} of the cost of "
-            f"{self.report.rows[0].set}, cost x E|g|^2 is {row.score:.2g}; {100 * self.sure:.0f} % "
-            f"of resampled pilots choose it, and it loses {100 * self.regret:.1f} % on average"
-            + greedy
-        )
+        left, first = row.left if row.left > TINY else 0.0, self.report.rows[0].set
+        lines = [
+            str(self.set),
+            f"leaves {left:.2g} of the noise, at {row.cost:.2g} times the cost of {first}",
+            f"cost x E|g|^2 is {row.score:.2g} of that of {first}",
+            f"{100 * self.sure:.0f} % of resampled pilots choose it; on average it loses "
+            f"{100 * self.regret:.1f} %",
+        ]
+        if self.loss is not None:
+            lines.append(f"greedy search lost {100 * self.loss:.0f} % on ten of the variates")
+        return "\n  ".join(lines)
 
 
 def choose(

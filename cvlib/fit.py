@@ -55,7 +55,7 @@ def fit(
     """The best q of a model, as a `Fit`: one call, nothing to tune.
 
     Starts at the mode of log p(x, z) and its curvature. Where q is Gaussian and a Hessian is
-    affordable (M x d x rows of data up to 2^20 numbers, else batches; d up to 200 for a full q)
+    affordable (M x d x rows of data up to 2^21 numbers, else batches; d up to 200 for a full q)
     it takes natural steps on Price's gradient, or quadrature's for a GLM; else Adam's steps in the
     coordinates of the start, four rates side by side of which the worse half goes at each look.
 
@@ -236,7 +236,7 @@ def _way(model, q, h, M, batch):
         M, size = 1, max(model.dim, 32)  # quadrature needs no draws, but nodes
     else:
         size = M * per_row(model) * (q.dim if curved else 1)  # numbers that a data point makes
-    if batch is None and model.N * size > NUMBERS:
+    if batch is None and model.N * size > 2 * NUMBERS:  # a batch is half of the data at most
         batch = max(32, NUMBERS // size)
     batch = None if batch is None or whole("batch", batch) >= model.N else batch
     return "natural" if curved else "adam", M, batch
