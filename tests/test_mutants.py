@@ -16,6 +16,7 @@ import pytest
 import test_combine
 import test_datasets
 import test_experiments
+import test_experiments_joint
 import test_experiments_natural
 import test_experiments_plans
 import test_experiments_store
@@ -45,6 +46,7 @@ AREAS = {  # for each list mutants_NAME.py the checks that must see its bugs, li
     "natural": properties_natural.PROPERTIES,
     "snapshots": properties_snapshots.PROPERTIES,
     "natural_runs": test_experiments_natural.CHECKS,
+    "joint": test_experiments_joint.CHECKS,
     "combine": of("combine", test_combine.CHECKS),
     "families": test_families.CHECKS | BEYOND | RELAXED,
     "relaxations": RELAXED | BEYOND,
