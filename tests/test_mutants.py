@@ -19,6 +19,7 @@ import test_combine
 import test_coupled
 import test_datasets
 import test_experiments
+import test_experiments_joint
 import test_experiments_natural
 import test_experiments_plans
 import test_experiments_store
@@ -50,6 +51,7 @@ AREAS = {  # for each list mutants_NAME.py the checks that must see its bugs, li
     "natural": properties_natural.PROPERTIES,
     "snapshots": properties_snapshots.PROPERTIES,
     "natural_runs": test_experiments_natural.CHECKS,
+    "joint": test_experiments_joint.CHECKS,
     "combine": of("combine", test_combine.CHECKS),
     "coupled": test_coupled.CHECKS,
     "choose": ordered(test_choose.CHECKS),
