@@ -192,8 +192,8 @@ def check_resampled_pilots(cv):
 
 def check_shares_by_enumeration(cv):
     """SF of a Bernoulli q on three data points: twelve equally simple cases."""
-    values = np.array([0.5, 1.5, 1.0])
-    log_lik = lambda z, b: b[0] * (z[..., 0] + 1) * (z[..., 1] - 2)
+    values = np.array([0.2, 2.0, 1.0])
+    log_lik = lambda z, b: b[0] * (z[..., 0] - 0.3 - 0.6 * z[..., 1])
     model = cv.models.Model(log_lik, lambda z: 0 * z[..., 0], values, dim=2)
     q = cv.families.Bernoulli(2)
     w = np.array([0.4, -0.7])
@@ -201,7 +201,7 @@ def check_shares_by_enumeration(cv):
     h = cv.SF(data) + cv.SF(prior) - cv.CF(variational)
     z, p = np.array([(a, b) for a in (0, 1) for b in (0, 1)]), 1 / (1 + np.exp(-w))
     weight = np.prod(np.where(z == 1, p, 1 - p), -1)
-    f = 3 * values * ((z[:, :1] + 1) * (z[:, 1:] - 2))  # (4, 3)
+    f = 3 * values * (z[:, :1] - 0.3 - 0.6 * z[:, 1:])  # (4, 3)
     g = f[..., None] * (z - p)[:, None, :]  # (4, 3, D)
     mean = np.einsum("k,kid->d", weight, g) / 3
     total = np.einsum("k,kid->", weight, (g - mean) ** 2) / 3
