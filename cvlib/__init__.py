@@ -26,8 +26,8 @@ __version__ = "0.3.0"
 
 __all__ = [
     "CF", "GR", "PR", "QD", "RB", "RP1", "RP2", "SF", "Distrust", "Fit", "bound", "candidates",
-    "choose",
-    "combine", "datasets", "draw", "elbo", "evaluate", "exact", "families", "fit", "models", "one",
-    "optimize", "posteriors", "rechoose", "relax", "relaxations", "report", "rules", "snapshot",
-    "surrogate", "taylor_x", "taylor_x_slope", "taylor_z", "terms", "transforms", "zoo",
+    "choose", "combine", "datasets", "draw", "elbo", "evaluate", "exact", "families", "fit",
+    "models", "one", "optimize", "posteriors", "rechoose", "relax", "relaxations", "report",
+    "rules", "snapshot", "surrogate", "taylor_x", "taylor_x_slope", "taylor_z", "terms",
+    "transforms", "zoo",
 ]  # fmt: skip
