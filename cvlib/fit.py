@@ -214,6 +214,8 @@ class Fit:
         t, elbo, error = self.looks.T
         axes[0].errorbar(t, elbo, 2 * error, color=plotting.BLUE, marker="o", ms=4)
         axes[0].set(xlabel="step", ylabel="ELBO", xscale="log")
+        axes[0].set_xticks(t, [f"{k:.0f}" for k in t])
+        axes[0].minorticks_off()
         k = np.arange(self.q.dim)
         axes[1].errorbar(self.mean, k, xerr=self.sd, fmt="o", ms=4, color=plotting.BLUE)
         axes[1].set(xlabel="mean ± sd of z", ylabel="coordinate", ylim=(len(k) - 0.5, -0.5))

@@ -6,6 +6,7 @@ depend on who computed which.
 """
 
 import mmap
+import sys
 from collections import deque
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -94,12 +95,13 @@ def _part(part, rows, args):
 
 
 def _shown(results, count):
-    """The results, with a bar where they take more than a moment."""
+    """The results, with a bar in a terminal where they take more than a moment."""
     if count == 1:
         return results
     from tqdm import tqdm  # takes a third of the time of import cvlib
 
-    return tqdm(results, "pass over the data", count, leave=False, delay=QUIET)
+    quiet = not sys.stderr.isatty()  # a page or a log would keep every state of it
+    return tqdm(results, "pass over the data", count, leave=False, delay=QUIET, disable=quiet)
 
 
 # Mapped arrays ------------------------------------------------------------------------------------

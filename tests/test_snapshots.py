@@ -164,6 +164,9 @@ def test_a_bar_where_a_pass_takes_long(monkeypatch, capsys):
     assert capsys.readouterr().err == ""
     monkeypatch.setattr(cv.passes, "QUIET", 0)
     cv.snapshot(model, np.zeros(2))
+    assert capsys.readouterr().err == ""  # no terminal
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    cv.snapshot(model, np.zeros(2))
     assert "pass over the data" in capsys.readouterr().err
 
 
