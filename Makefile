@@ -79,6 +79,8 @@ else
 	@$(BIN)/python -m benchmarks.steps $(if $(SAVE),--save)
 	@$(BIN)/python -m benchmarks.ladder $(if $(SAVE),--save)
 	@$(BIN)/python -m benchmarks.scale $(if $(SAVE),--save)
+	@$(BIN)/python -m benchmarks.choose $(if $(SAVE),--save)
+	@$(BIN)/python -m benchmarks.fit $(if $(SAVE),--save)
 endif
 
 experiments: $(READY)

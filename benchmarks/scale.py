@@ -38,7 +38,7 @@ from cvlib.experiments.tasks import both, problem
 
 SIZES = 10_000, 100_000, 1_000_000, 5_000_000
 D, M, K, STEPS = 30, 10, 50, 20
-BATCHES = (10, 1), (30, 1), (100, 1), (10, 10), (10, 100), (30, 10)  # samples, data points each
+BATCHES = (10, 1), (30, 1), (100, 1), (1, 10), (1, 100), (10, 100)  # samples, data points each
 RESULTS = Path(__file__).with_name("scale.json")
 
 

@@ -8,22 +8,27 @@ from . import (
     models,
     optimize,
     passes,
+    posteriors,
     relaxations,
     rules,
+    transforms,
     zoo,
-)  # fmt: skip
+)
 from .approximations import bound, tangent, taylor_x, taylor_x_slope, taylor_z
 from .atoms import one, terms
+from .choose import candidates, choose, elbo, rechoose, report
 from .draws import draw
 from .estimators import CF, GR, LOO, PR, QD, RB, RP1, RP2, SF, DisARM, evaluate
+from .fit import Distrust, Fit, fit
 from .relaxations import relax, surrogate
 from .snapshots import snapshot
 
 __version__ = "0.3.0"
 
 __all__ = [
-    "CF", "DisARM", "GR", "LOO", "PR", "QD", "RB", "RP1", "RP2", "SF", "bound", "combine",
-    "datasets", "draw", "evaluate", "exact", "families", "models", "one", "optimize", "passes",
-    "relax", "relaxations", "rules", "snapshot", "surrogate", "tangent", "taylor_x",
-    "taylor_x_slope", "taylor_z", "terms", "zoo",
+    "CF", "DisARM", "Distrust", "Fit", "GR", "LOO", "PR", "QD", "RB", "RP1", "RP2", "SF", "bound",
+    "candidates", "choose", "combine", "datasets", "draw", "elbo", "evaluate", "exact", "families",
+    "fit", "models", "one", "optimize", "passes", "posteriors", "rechoose", "relax", "relaxations",
+    "report", "rules", "snapshot", "surrogate", "tangent", "taylor_x", "taylor_x_slope", "taylor_z",
+    "terms", "transforms", "zoo",
 ]  # fmt: skip

@@ -10,7 +10,7 @@ import scipy  # scipy.special is loaded at its first use
 from autograd import elementwise_grad
 
 from . import checks, passes
-from .special import gammaln
+from .special import gammaln, log_ndtr
 
 LOG_2PI = np.log(2 * np.pi)
 CACHED = 2**18  # numbers of a table that stays in a processor's cache
@@ -68,7 +68,12 @@ class Model:
     rows of the arrays in `data`, all leading axes broadcast, the result is (...). On all data at
     M points z is (M, 1, d), a batch has N rows, and the result is (M, N).
     `log_prior(z)` maps (..., d) to (...). `data` is an array or a tuple of arrays, N rows each.
-    z may be any vector of real numbers.
+    z may be any vector of real numbers; `transforms` has what brings it into constraints, and
+    `transforms.pick`, a coordinate for every row.
+
+    A likelihood that does not factorise over rows, that of a time series for example, is one row:
+    give y[None] for y, and `batch` holds y as (..., 1, n). Then N = 1, and nothing can be
+    subsampled.
     """
 
     def __init__(self, log_lik, log_prior, data, dim, name="own model"):
@@ -214,7 +219,8 @@ class GLM(Model):
     def __init__(self, X, y, likelihood, prior_sd=1.0, *, prior_mean=0.0, offset=None):
         if not isinstance(likelihood, Likelihood):
             raise ValueError(
-                f"likelihood={likelihood!r}: give models.LOGISTIC, models.POISSON or one of your "
+                f"likelihood={likelihood!r}: give models.LOGISTIC, PROBIT, POISSON, one of "
+                "models.student_t_likelihood(df) and negative_binomial_likelihood(shape), or your "
                 "own, models.Likelihood(name, phi)"
             )
         X, y = checks.numbers("X", X), checks.numbers("y", y)
@@ -428,6 +434,50 @@ def gaussian_likelihood(noise_sd):
     )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class _StudentT:
+    """log t(y | df, eta, scale)."""
+
+    df: float
+    scale: float
+
+    def phi(self, eta, y):
+        half, nu = (self.df + 1) / 2, self.df
+        size = gammaln(half) - gammaln(nu / 2) - 0.5 * np.log(nu * np.pi) - np.log(self.scale)
+        return size - half * anp.log1p(((y - eta) / self.scale) ** 2 / nu)
+
+
+def student_t_likelihood(df, scale=1.0):
+    """phi(eta, y) = log t(y | df, eta, scale): a linear regression that forgives far points."""
+    for name, value in ("df", df), ("scale", scale):
+        checks.positive(name, value)
+    t = _StudentT(float(df), float(scale))
+    return Likelihood("Student-t", t.phi, strip=t.scale * np.sqrt(t.df))  # poles of phi'
+
+
+@dataclass(frozen=True)
+class _NegativeBinomial:
+    """Counts of mean exp(eta) and variance mean + mean^2 / shape."""
+
+    shape: float
+
+    def phi(self, eta, y):
+        r = self.shape
+        ways = gammaln(y + r) - gammaln(r) - gammaln(y + 1)
+        return ways + y * (eta - np.log(r)) - (y + r) * anp.logaddexp(0.0, eta - np.log(r))
+
+
+def negative_binomial_likelihood(shape):
+    """Counts of mean exp(eta) that scatter more than Poisson's: variance mean + mean^2 / shape."""
+    checks.positive("shape", shape)
+    nb = _NegativeBinomial(float(shape))
+    return Likelihood("negative binomial", nb.phi, counts, strip=np.pi)
+
+
+def _probit_phi(eta, y):
+    return log_ndtr(y * eta)
+
+
 # kappa of the logistic likelihood: of use with classes=False, one mean of x for both classes.
 LOGISTIC = Likelihood(
     "logistic",
@@ -440,3 +490,5 @@ LOGISTIC = Likelihood(
     classes=True,
 )
 POISSON = Likelihood("poisson", _poisson_phi, counts, _poisson_fast, _poisson_expected, kappa=1.0)
+# The normal distribution function has no zero with an imaginary part below 2.8.
+PROBIT = Likelihood("probit", _probit_phi, signs, strip=2.8)

@@ -65,6 +65,12 @@ class State(NamedTuple):
     G: np.ndarray | None  # (..., 1 + L, M, D), h and variates at step t; the next writes over it
     notes: dict  # arrays that a hook wants to keep, by name
 
+    @property
+    def snapshot(self):
+        """The snapshot that the notes keep, or None."""
+        kept = [self.notes.get(f"snapshot {name}") for name in Snapshot._fields]
+        return None if kept[0] is None else Snapshot(*kept)
+
     def save(self, path):
         """All but G into one file, whole or not at all; `load` reads it."""
         groups = {"memory": self.memory, "moments": self.moments}
@@ -264,7 +270,7 @@ class Noisy(Plan):
         q, N, weighting = self.q, self.model.N, self.weighting
         d = draw(
             self.model, q, state.w, self.M, state.rng, subsample=self.subsample, batch=self.batch,
-            each=self.each, snapshot=_snapshot(state), noise=self.noise,
+            each=self.each, snapshot=state.snapshot, noise=self.noise,
         )  # fmt: skip
         runs = state.w.shape[:-1]
         shape = (*runs, len(self.lines), self.M, q.D)
@@ -457,12 +463,6 @@ def _rule(rule, momentum):
     if momentum != 0.9:
         raise ValueError(f"momentum={momentum} is for rules.momentum: leave it out, or the rule")
     return rule
-
-
-def _snapshot(state):
-    """The snapshot that the state keeps, or None."""
-    kept = [state.notes.get(f"snapshot {name}") for name in Snapshot._fields]
-    return None if kept[0] is None else Snapshot(*kept)
 
 
 def _bits(rng):

@@ -61,11 +61,16 @@ def each(part, data, *args, width=1):
 
     `width` is how many numbers it makes of one data point.
     """
-    size = max(1, CHUNK // max(width, *(a[0].size for a in data)))
-    ends = range(0, len(data[0]), size)
-    pieces = (tuple(_sent(a[n : n + size]) for a in data) for n in ends)
+    parts = slices(data, width)
+    pieces = (tuple(_sent(a[rows]) for a in data) for rows in parts)
     work = _here if _cluster.get() is None else _there
-    return _shown(work(part, pieces, args), len(ends))
+    return _shown(work(part, pieces, args), len(parts))
+
+
+def slices(data, width=1):
+    """The parts of a pass, as slices of the data points."""
+    size = max(1, CHUNK // max(width, *(a[0].size for a in data)))
+    return [slice(first, first + size) for first in range(0, len(data[0]), size)]
 
 
 def _here(part, pieces, args):

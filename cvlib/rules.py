@@ -133,9 +133,37 @@ class natural(Ascent):
         return q.joined(mu, factor), (cut + (length > 1),)
 
 
+@dataclass(frozen=True, eq=False)
+class stretched(Ascent):
+    """Another rule in the coordinates u of z = S u, S (d, d) lower triangular or (d,) diagonal.
+
+    mu and L of q in z are S times those in u, so a gradient goes there by S^T and a step comes back
+    by S: neither the model nor the recipe notices. For rules that add a step whatever w is, such as
+    `adam`, and a Gaussian q; a diagonal q takes a diagonal S.
+    """
+
+    rule: Ascent
+    S: np.ndarray
+
+    def start(self, q, w):
+        return self.rule.start(q, w)
+
+    def step(self, memory, w, g, rate, q, N):
+        g_mu, G = q.unpack(g)
+        S_t = np.swapaxes(self.S, -1, -2) if q.full else self.S
+        g = q.joined(q.times_t(self.S, g_mu[..., None, :])[..., 0, :], q.compose(S_t, G))
+        move, memory = self.rule.step(memory, np.zeros_like(w), g, rate, q, N)
+        mu, factor = q.unpack(move)
+        mu = q.times(self.S, mu[..., None, :])[..., 0, :]
+        return w + q.joined(mu, q.compose(self.S, factor)), memory
+
+
 @dataclass(frozen=True)
 class falling:
-    """A rate that falls: `first` up to the step `after`, then first (after / t)^power."""
+    """A rate that falls: `first` up to the step `after`, then first (after / t)^power.
+
+    `first` is a number, or an array with one a run.
+    """
 
     first: float
     after: int

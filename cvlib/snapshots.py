@@ -29,6 +29,10 @@ class Snapshot(NamedTuple):
     bound_slope: np.ndarray | None = None
     bound_hessian: np.ndarray | None = None
 
+    def of_run(self, k):
+        """That of run k alone."""
+        return Snapshot(*(None if x is None else x[k] for x in self))
+
 
 def snapshot(model, mu, order=2, factor=None):
     """The `Snapshot` of a model at mu (..., d): one pass over the data, part by part.

@@ -12,10 +12,10 @@ MUTANTS = [
     (
         "the last part is lost",
         P,
-        "ends = range(0, len(data[0]), size)",
-        "ends = range(0, max(1, len(data[0]) - size), size)",
+        "for first in range(0, len(data[0]), size)]",
+        "for first in range(0, max(1, len(data[0]) - size), size)]",
     ),
-    ("parts overlap by a row", P, "_sent(a[n : n + size])", "_sent(a[n : n + size + 1])"),
+    ("parts overlap by a row", P, "slice(first, first + size)", "slice(first, first + size + 1)"),
     ("the last part alone", P, "else tuple(a + b for a, b in zip(found, new))", "else new"),
     ("every part is the first", P, "root.offset + address(a) - address(root)", "root.offset"),
     ("changes in memory are lost", P, ' and root.mode != "c"', ""),

@@ -8,15 +8,18 @@ from importlib import import_module
 
 import harness
 import properties
+import properties_fit
 import properties_models
 import properties_natural
 import properties_optimize
 import properties_snapshots
 import pytest
+import test_choose
 import test_combine
 import test_coupled
 import test_datasets
 import test_experiments
+import test_experiments_joint
 import test_experiments_natural
 import test_experiments_plans
 import test_experiments_store
@@ -35,6 +38,8 @@ COSTLY = (  # these last
     "sampling", "means_by_quadrature", "score_and_base_score", "records", "exact means",
     "single draws, all models", "lines are sums of their parts", "batched = looped = alone",
     "batches of data", "shared_work_is_done_once", "diagonal_family_builds_no_square_matrix",
+    "choice_by_brute_force", "squared_length_of_a_step", "slope_of_few_draws",
+    "errors_are_scatters", "shares_by_enumeration", "a_tie_is_not_sure",
 )  # fmt: skip
 ordered = lambda checks: {name: checks[name] for name in sorted(checks, key=COSTLY.__contains__)}
 BEYOND = ordered(test_nongaussian.PROPERTIES)
@@ -46,8 +51,10 @@ AREAS = {  # for each list mutants_NAME.py the checks that must see its bugs, li
     "natural": properties_natural.PROPERTIES,
     "snapshots": properties_snapshots.PROPERTIES,
     "natural_runs": test_experiments_natural.CHECKS,
+    "joint": test_experiments_joint.CHECKS,
     "combine": of("combine", test_combine.CHECKS),
     "coupled": test_coupled.CHECKS,
+    "choose": ordered(test_choose.CHECKS),
     "families": test_families.CHECKS | BEYOND | RELAXED,
     "relaxations": RELAXED | BEYOND,
     "zoo": ordered(test_zoo.CHECKS),
@@ -55,6 +62,7 @@ AREAS = {  # for each list mutants_NAME.py the checks that must see its bugs, li
     | test_experiments_store.CHECKS
     | test_experiments.CHECKS,
     "datasets": test_datasets.CHECKS,
+    "fit": properties_fit.PROPERTIES,
     "plotting": test_plotting.CHECKS,
 }
 BUGS = [(area, bug) for area in AREAS for bug in import_module(f"mutants_{area}").MUTANTS]

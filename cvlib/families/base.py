@@ -132,7 +132,8 @@ class Family:
                 'an expansion with at="snapshot" needs a draw that has one: '
                 "draw(..., snapshot=cvlib.snapshot(model, mu)), or renew=K in the loop"
             )
-        return draw.snapshot.mu[..., None, :]
+        # one for every run: autograd sums over what was broadcast
+        return np.broadcast_to(draw.snapshot.mu, draw.mu.shape)[..., None, :]
 
     def mean(self, w):
         """E_q z, (..., d)."""

@@ -1,0 +1,659 @@
+"""Reports and choices against enumeration, least squares by NumPy, closed forms and made-up clocks.
+
+The checks take the package, so that they can be run on copies with a bug (tests/harness.py).
+"""
+
+import json
+from itertools import combinations
+from pathlib import Path
+from unittest import mock
+
+import autograd.numpy as anp
+import numpy as np
+import pytest
+from harness import part
+from numpy.testing import assert_allclose
+from scipy import stats
+
+import cvlib
+from benchmarks import choose as bench
+
+
+def logistic(cv, N=30, d=2, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((N, d))
+    y = np.where(rng.random(N) < 1 / (1 + np.exp(-X @ np.ones(d))), 1.0, -1.0)
+    model = cv.models.logistic_regression(X, y)
+    q = cv.families.Gaussian(d)
+    return model, q, q.start() + 0.1 * rng.standard_normal(q.D)
+
+
+def own(cv, spend=lambda value: value, N=6):
+    """A model of one's own that tells `spend` of every row it sees."""
+    x = np.linspace(-1, 1, N)
+    log_lik = lambda z, batch: spend(-0.5 * (batch[0] - anp.tanh(z[..., 0]) * z[..., 1]) ** 2)
+    log_prior = lambda z: -0.25 * anp.sum(z**4, -1)
+    return cv.models.Model(log_lik, log_prior, x, dim=2)
+
+
+def flat(cv, model, q):
+    """Costs that are the same for every set."""
+    table = cv.candidates(model, q)
+    names = [[base, *(f"{base} with {c}" for c in cvs)] for base, (_, cvs) in table.items()]
+    return {name: 1.0 for each in names for name in each}
+
+
+# The ELBO ------------------------------------------------------------------------------------
+
+
+def check_elbo_by_quadrature(cv):
+    model, q, w = logistic(cv)
+    w = np.stack([w, q.start()])
+    found = cv.elbo(model, q, w, 4000, np.random.default_rng(0))
+    z = (found.value - cv.exact.elbo(model, q, w)) / found.error
+    assert np.abs(z).max() < 4.5 and (found.error < 0.25).all()
+    right, sizes, real = cv.elbo(model, q, w[0], 4000, np.random.default_rng(1)), [], cv.draw
+
+    def drawn(*given, **how):
+        sizes.append(given[3])
+        return real(*given, **how)
+
+    with mock.patch.multiple(part(cv, "choose"), CHUNK=7 * model.N, draw=drawn):
+        in_parts = cv.elbo(model, q, w[0], 4000, np.random.default_rng(1))
+    assert_allclose(in_parts, right, rtol=1e-9)
+    assert sum(sizes) == 4000 and set(sizes[:-1]) == {7}
+    again = [cv.elbo(model, q, w[0], 40, np.random.default_rng(s)).value for s in range(100)]
+    ratio = np.std(again, ddof=1) * np.sqrt(40) / (right.error * np.sqrt(4000))
+    assert 0.75 < ratio < 1.35  # the error is the scatter of the value
+
+
+def check_elbo_of_the_posterior_is_the_evidence(cv):
+    """log p - log q is a constant there."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((9, 3)), rng.standard_normal(9)
+    model, q = cv.models.linear_regression(X, y, 1.5, 0.7), cv.families.Gaussian(3)
+    precision = X.T @ X / 0.49 + np.eye(3) / 2.25
+    mean, cov = np.linalg.solve(precision, X.T @ y / 0.49), np.linalg.inv(precision)
+    w = q.pack(mean, np.linalg.cholesky(cov))
+    evidence = stats.multivariate_normal(np.zeros(9), 2.25 * X @ X.T + 0.49 * np.eye(9)).logpdf(y)
+    found = cv.elbo(model, q, w, 5, rng)
+    assert_allclose(found.value, evidence, rtol=1e-9)
+    assert found.error < 1e-9
+
+
+def check_elbo_by_enumeration(cv):
+    """A Bernoulli q has four z."""
+    model = cv.models.Model(
+        lambda z, b: b[0] * (z[..., 0] - 2 * z[..., 1]), lambda z: -z[..., 0] * z[..., 1],
+        np.array([0.5, 1.0, -0.2]), dim=2,
+    )  # fmt: skip
+    q = cv.families.Bernoulli(2)
+    w = np.array([0.4, -0.7])
+    z, p = np.array([(a, b) for a in (0, 1) for b in (0, 1)]), 1 / (1 + np.exp(-w))
+    weight = np.prod(np.where(z == 1, p, 1 - p), -1)
+    exact = weight @ (1.3 * (z[:, 0] - 2 * z[:, 1]) - z[:, 0] * z[:, 1] - np.log(weight))
+    found = cv.elbo(model, q, w, 3000, np.random.default_rng(0))
+    assert abs(found.value - exact) < 4.5 * found.error < 0.3
+    assert str(found).startswith(f"{found.value:.5g} +- ")
+
+
+# Noise ---------------------------------------------------------------------------------------
+
+
+def pilot(cv, table, model, q, w, M=5, steps=20, seed=0, snapshot=None, **how):
+    see = {k: how.pop(k) for k in ("subsample", "batch", "each") if k in how}
+    rng = np.random.default_rng(seed)
+    Pilot = part(cv, "pilots").Pilot
+    return Pilot(table, model, q, w, M, steps, rng, see=see, snapshot=snapshot, **how)
+
+
+def draws_of(cv, lines, model, q, w, M=5, steps=20, seed=0, snapshot=None, **see):
+    """The gradients of the same pilot, (2, n, P, D), one array for each half."""
+    rng, parts = np.random.default_rng(seed), []
+    for _ in range(2):
+        each = np.broadcast_to(w, (steps // 2, q.D))
+        d = cv.draw(model, q, each, M, rng, snapshot=snapshot, **see)
+        parts.append(np.moveaxis(cv.evaluate(lines, d), 1, 2))  # (R, M, P, D)
+    return np.array([x.reshape(-1, *x.shape[2:]) for x in parts])
+
+
+def left_by_least_squares(X, h, cvs):
+    """Mean of ||h + C a - mean||^2 on either half, a by NumPy's least squares on the other."""
+    total = []
+    X = X - X.mean(1, keepdims=True)
+    for fit, trial in (X[0], X[1]), (X[1], X[0]):
+        a = np.zeros(len(cvs))
+        if cvs:
+            design = np.moveaxis(fit[:, cvs], 1, -1).reshape(-1, len(cvs))
+            a = np.linalg.lstsq(design, -fit[:, h].reshape(-1), rcond=None)[0]
+        g = trial[:, h] + np.einsum("nld,l->nd", trial[:, cvs], a)
+        total.append((g**2).sum() / (len(g) - 1))
+    return np.mean(total)
+
+
+def check_noise_of_every_subset(cv):
+    model, q, w = logistic(cv)
+    table = cv.candidates(model, q)
+    lines = [c for h, cvs in table.values() for c in (h, *cvs.values())]
+    old = cv.snapshot(model, q.mean(w) + 0.3)
+    X = draws_of(cv, lines, model, q, w, snapshot=old)
+    found, Set = pilot(cv, table, model, q, w, snapshot=old), part(cv, "pilots").Set
+    sets, right, at = [], [], 0
+    for base, (_, cvs) in table.items():
+        for n in range(len(cvs) + 1):
+            for c in combinations(range(len(cvs)), n):
+                sets.append(Set(base, tuple(list(cvs)[l] for l in c)))
+                right.append(left_by_least_squares(X, at, [at + 1 + l for l in c]))
+        at += 1 + len(cvs)
+    assert len(sets) == 3 * 16 + 2
+    assert_allclose(found.noise(sets), right, rtol=1e-6)
+    assert_allclose(found.each(sets, found.K).mean(0), right, rtol=1e-6)
+
+
+def check_squared_length_of_a_step(cv):
+    """E||g||^2 = ||E g||^2 + noise / units: samples with data of their own, and shared batches."""
+    model, q, w = logistic(cv)
+    data, prior, variational = cv.terms(model, q)
+    h = cv.RP1(data) + cv.CF(prior) - cv.CF(variational)
+    sets = [part(cv, "pilots").Set("RP1")]
+    for see in {}, {"batch": 4}, {"batch": 3, "each": True}, {"subsample": False}:
+        found = pilot(cv, {"RP1": (h, {})}, model, q, w, steps=3000, **see)
+        E = found.slope2(sets) + found.noise(sets)[0] / found.units
+        d = cv.draw(model, q, np.broadcast_to(w, (3000, q.D)), 5, np.random.default_rng(9), **see)
+        square = (h(d).mean(-2) ** 2).sum(-1)
+        assert abs(E - square.mean()) < 6 * square.std() / np.sqrt(3000)
+        slope = (cv.exact.gradient(model, q, w) ** 2).sum()
+        assert abs(found.slope2(sets) - slope) < 0.1 * slope
+
+
+def check_slope_of_few_draws(cv):
+    """The square of a mean has the noise of the mean: it must be taken off."""
+    model, q, w = logistic(cv)
+    data, prior, variational = cv.terms(model, q)
+    table = {"PR": (cv.PR(data) + cv.CF(prior) - cv.CF(variational), {})}
+    sets = [part(cv, "pilots").Set("PR")]
+    few = [pilot(cv, table, model, q, w, steps=2, seed=s).slope2(sets) for s in range(200)]
+    slope = (cv.exact.gradient(model, q, w) ** 2).sum()
+    assert abs(np.mean(few) - slope) < 4.5 * np.std(few) / np.sqrt(200)
+
+
+def check_resampled_pilots(cv):
+    """Each half on its own: the mean over resamples is the half's, the scatter that of a mean."""
+    model, q, w = logistic(cv)
+    z = cv.zoo.paper(model, q)
+    found = pilot(cv, {"h": (z.h, {"c7": z.c7})}, model, q, w)
+    K = found.resampled(2000, np.random.default_rng(0))  # (2000, 2, P, P)
+    for k in (0, 1):
+        own = found.K[found.half == k]
+        error = own.std(0) / np.sqrt(len(own))
+        assert_allclose(K[:, k].mean(0), own.mean(0), atol=0.12 * error.max())
+        assert_allclose(K[:, k].std(0), error, rtol=0.1)
+
+
+def check_shares_by_enumeration(cv):
+    """SF of a Bernoulli q on three data points: twelve equally simple cases."""
+    values = np.array([0.2, 2.0, 1.0])
+    log_lik = lambda z, b: b[0] * (z[..., 0] - 0.3 - 0.6 * z[..., 1])
+    model = cv.models.Model(log_lik, lambda z: 0 * z[..., 0], values, dim=2)
+    q = cv.families.Bernoulli(2)
+    w = np.array([0.4, -0.7])
+    data, prior, variational = cv.terms(model, q)
+    h = cv.SF(data) + cv.SF(prior) - cv.CF(variational)
+    z, p = np.array([(a, b) for a in (0, 1) for b in (0, 1)]), 1 / (1 + np.exp(-w))
+    weight = np.prod(np.where(z == 1, p, 1 - p), -1)
+    f = 3 * values * (z[:, :1] - 0.3 - 0.6 * z[:, 1:])  # (4, 3)
+    g = f[..., None] * (z - p)[:, None, :]  # (4, 3, D)
+    mean = np.einsum("k,kid->d", weight, g) / 3
+    total = np.einsum("k,kid->", weight, (g - mean) ** 2) / 3
+    of_q = np.einsum("k,kd->", weight, (g.mean(1) - mean) ** 2)
+    of_data = (np.einsum("k,kid->id", weight, g - mean) ** 2).sum(-1).mean()
+    right = np.array([of_q, of_data, total - of_q - of_data]) / total
+    how = {"M": 4, "rng": np.random.default_rng(0), "costs": {"SF": 1.0}}
+    (row,) = cv.report({"SF": h}, model, q, w, pilot=2000, **how).rows
+    assert_allclose(row.shares, right, atol=0.03)
+    (row,) = cv.report({"SF": h}, model, q, w, pilot=400, subsample=False, **how).rows
+    assert_allclose(row.shares, [1.0, 0.0, 0.0], atol=1e-12)
+    few = [pilot(cv, {"SF": (h, {})}, model, q, w, M=4, steps=2, shares=True, seed=s)
+           for s in range(600)]  # fmt: skip
+    shares = np.array([p.shares[:, :, 0, 0].mean(0) for p in few])  # of four draws in a half
+    error = shares.std(0) / np.sqrt(len(few))
+    assert (np.abs(shares.mean(0) - total * right[:2]) < 4.5 * error).all()
+    K = np.array([p.K[:, 0, 0].mean() for p in few])
+    assert abs(K.mean() - total) < 4.5 * K.std() / np.sqrt(len(few))
+
+
+def check_units_of_q(cv):
+    """g^T F^-1 g with Fisher's matrix as the covariance of the score, which quadrature knows."""
+    for family in "Gaussian", "DiagonalGaussian":
+        q = getattr(cv.families, family)(2)
+        w = q.start() + 0.2 * np.cos(np.arange(q.D))
+        x, weight = np.polynomial.hermite_e.hermegauss(8)
+        eps = np.array([(a, b) for a in x for b in x])
+        d = cv.draw(own(cv), q, w, eps=eps, subsample=False)
+        weight = np.outer(weight, weight).ravel() / weight.sum() ** 2
+        F = np.einsum("m,mi,mj->ij", weight, d.score, d.score)
+        g = np.random.default_rng(0).standard_normal((3, 2, q.D))
+        right = np.einsum("npi,ij,npj->np", g, np.linalg.inv(F), g)
+        assert_allclose((part(cv, "pilots").in_units(q, w, g) ** 2).sum(-1), right, rtol=1e-8)
+
+
+# Cost ----------------------------------------------------------------------------------------
+
+
+class Clock:
+    """A clock that goes on when something is done."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+    def spend(self, seconds):
+        def way():
+            self.now += seconds() if callable(seconds) else seconds
+
+        return way
+
+
+def check_turns(cv):
+    """The shortest block, blocks in turns, and no more time than was asked for."""
+    clock, order = Clock(), []
+    slow = iter([9.0, 0.01, *[0.05] * 10**4])
+
+    def uneven():
+        order.append("uneven")
+        clock.spend(next(slow))()
+
+    def even():
+        order.append("even")
+        clock.spend(0.002)()
+
+    pilots = part(cv, "pilots")
+    found = pilots.in_turns({"uneven": uneven, "even": even}, 4.0, clock)
+    assert_allclose([found["uneven"], found["even"]], [0.01, 0.002])
+    assert clock.now < 9 + 4 * (1 + 5) / 2 + 0.5  # "uneven" is five times slower than it seemed
+    changes = sum(a != b for a, b in zip(order, order[1:]))
+    assert changes == 2 * (pilots.ROUNDS + 2) - 1
+    start, slow = clock.now, lambda: clock.spend(30.0)()
+    assert pilots.in_turns({"slow": slow}, 4.0, clock) == {"slow": 30.0}
+    assert clock.now == start + 90.0  # what is slow is not asked ten times
+    assert order.count("even") > 4 * order.count("uneven")
+
+
+def check_price_of_a_step(cv):
+    """In rows of the likelihood: a snapshot costs its share of a pass, where it is used."""
+    clock = Clock()
+
+    def spend(value):
+        clock.now += int(np.prod(np.shape(value)))
+        return value
+
+    model = own(cv, spend, N=40)
+    q = cv.families.Gaussian(2)
+    table = cv.candidates(model, q)
+    Set, timed = part(cv, "pilots").Set, part(cv, "pilots").timed
+    sets = [Set("RP1"), Set("RP1", ("joint",)), Set("PR")]
+
+    def rows(run):
+        before = clock.now
+        run()
+        return clock.now - before
+
+    w, M = q.start(), 5
+    past = rows(lambda: cv.snapshot(model, q.mean(w)))
+    prices = [timed(sets, table, model, q, w, M, clock=clock, seconds=1.0, renew=K, see={})
+              for K in (4, 8)]  # fmt: skip
+    h, cvs = table["RP1"]
+    d = lambda: cv.draw(model, q, w, M, np.random.default_rng(0), snapshot=old)
+    old = cv.snapshot(model, q.mean(w))
+    plain, joint = rows(lambda: h(d())), rows(lambda: cv.evaluate([h, cvs["joint"]], d()))
+    for K, price in zip((4, 8), prices):
+        assert price["RP1"] == plain and price["RP1 with joint"] == joint + past / K
+        assert list(price) == [str(s) for s in sets]
+
+
+def check_predicted_costs(cv):
+    pilots = part(cv, "pilots")
+    costs = pilots.Costs({"h": 1.0, "h with a": 1.5, "h with b": 0.9, "h with c": 3.0})
+    S = lambda *names: pilots.Set("h", names)
+    assert costs.of(S()) == 1.0 and costs.of(S("a", "c")) == 3.5
+    assert costs.of(S("a", "b")) == 1.5  # no variate makes a step cheaper
+    costs["h with a, c"] = 2.0
+    assert costs.of(S("a", "c")) == 2.0
+    with pytest.raises(ValueError, match="costs say nothing of 'h with d': give its seconds"):
+        costs.of(S("a", "d"))
+
+
+# Reports -------------------------------------------------------------------------------------
+
+
+def check_report_by_hand(cv):
+    model, q, w = logistic(cv)
+    z = cv.zoo.paper(model, q)
+    lines = {"RP1": z.h, "c7": z.c7, "c4": z.c4}
+    costs = {"RP1": 2.0, "RP1 with c7": 3.0, "RP1 with c4": 8.0, "RP1 with c7, c4": 9.0}
+    how = {"M": 5, "pilot": 20, "costs": costs, "rng": np.random.default_rng(0)}
+    with mock.patch.object(part(cv, "pilots"), "Draw", lambda *given: given):
+        with mock.patch.object(part(cv, "pilots"), "evaluate", once(cv)):
+            found = cv.report(lines, model, q, w, **how)
+    X = draws_of(cv, [z.h, z.c7, z.c4], model, q, w)
+    sets = [[], [1], [2], [1, 2]]
+    noise = np.array([left_by_least_squares(X, 0, c) for c in sets])
+    assert [str(r.set) for r in found.rows] == list(costs)
+    assert_allclose([r.left for r in found.rows], noise / noise[0], rtol=1e-6)
+    assert [r.cost for r in found.rows] == [1.0, 1.5, 4.0, 4.5]
+    slope = (cv.exact.gradient(model, q, w) ** 2).sum()
+    E = slope + noise / 5
+    right = np.array([1.0, 1.5, 4.0, 4.5]) * E / E[0]
+    assert_allclose([r.score for r in found.rows], right, rtol=0.15)  # ||E g||^2 from the draws
+    assert found.rows[0].error == 0 and all(r.error > 0 for r in found.rows[1:])
+    text = repr(found).split("\n")
+    assert text[0].startswith("100 pilot draws, 5 samples a step")
+    assert text[2].split() == ["RP1", "1", *text[2].split()[2:5], "1", "1"]
+    assert text[3].startswith("RP1 with c7") and f"{found.rows[1].left:.2g} +- " in text[3]
+    page = found._repr_html_()
+    assert page.count("<tr>") == 5 and page.count("<td>") == 4 * 7
+
+
+def once(cv):
+    """evaluate, but for the second look that tells the shares apart: that one sees nothing."""
+    real = part(cv, "estimators").evaluate
+
+    def evaluate(lines, d):
+        if isinstance(d, tuple):
+            return np.zeros((10, len(lines), 5, lines[0].owner[1].D))
+        return real(lines, d)
+
+    return evaluate
+
+
+def check_errors_are_scatters(cv):
+    """Forty reports of the same lines: their scatter is the standard error that each states."""
+    model, q, w = logistic(cv)
+    z = cv.zoo.paper(model, q)
+    costs = {"h": 1.0, "h with c7": 2.0}
+    rows = [
+        cv.report({"h": z.h, "c7": z.c7}, model, q, w, M=5, pilot=60, costs=costs,
+                  rng=np.random.default_rng(s)).rows[1]
+        for s in range(40)
+    ]  # fmt: skip
+    for value, error in ("left", "error"), ("score", "score_error"):
+        scatter = np.std([getattr(r, value) for r in rows], ddof=1)
+        assert 0.6 < np.mean([getattr(r, error) for r in rows]) / scatter < 1.6
+
+
+def check_frontier(cv):
+    Row, Report = part(cv, "choose").Row, part(cv, "choose").Report
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        points = rng.integers(1, 6, (8, 2)).tolist()
+        rows = [Row(k, b, 0.0, None, a, a, a * b, 0.0, None) for k, (a, b) in enumerate(points)]
+        beaten = lambda a, b: any((c <= a and e <= b) and (c, e) != (a, b) for c, e in points)
+        right = sorted({(a, b) for a, b in points if not beaten(a, b)})
+        assert [(r.cost, r.left) for r in Report(tuple(rows), "").frontier()] == right
+
+
+# Choices -------------------------------------------------------------------------------------
+
+
+def check_choice_by_brute_force(cv):
+    """All subsets, by least squares on the same draws, times costs of our own."""
+    model, q, w = logistic(cv)
+    z = cv.zoo.paper(model, q)
+    names = ("c7", "c4", "c2", "c5")
+    cvs = {name: getattr(z, name) for name in names}
+    X = draws_of(cv, [z.h, *cvs.values()], model, q, w)
+    subsets = [c for n in range(5) for c in combinations(range(4), n)]
+    noise = np.array([left_by_least_squares(X, 0, [1 + l for l in c]) for c in subsets])
+    slope = (cv.exact.gradient(model, q, w) ** 2).sum()
+    rng, seen = np.random.default_rng(3), set()
+    for _ in range(12):
+        adds = rng.exponential(0.5, 4)
+        costs = {"h": 1.0} | {f"h with {n}": 1 + a for n, a in zip(names, adds)}
+        if rng.random() < 0.5:
+            costs["h with c7, c2"] = 0.4  # known, not predicted
+        got = cv.choose(model, q, w, M=5, pilot=20, among={"h": (z.h, cvs)}, costs=costs,
+                        rng=np.random.default_rng(0), resamples=3)  # fmt: skip
+        label = lambda c: "h" + (f" with {', '.join(names[l] for l in c)}" if c else "")
+        cost = np.array([costs.get(label(c), 1 + sum(adds[l] for l in c)) for c in subsets])
+        score = dict(zip(map(label, subsets), cost * (slope + noise / 5)))
+        best = min(score, key=score.get)
+        assert score[str(got.set)] < 1.03 * score[best]  # ||E g||^2 is estimated
+        assert [c.parts for c in got.cvs] == [cvs[n].parts for n in got.set.cvs]
+        assert got.base is z.h and got.line == {"h": z.h, "cvs": got.cvs, "renew": None}
+        seen.add(str(got.set))
+    assert len(seen) > 2
+
+
+def check_choice_of_base(cv):
+    """With equal costs the quietest wins, with a dear one the cheap base; and its words say so."""
+    model, q, w = logistic(cv)
+    how = {"M": 5, "pilot": 20, "rng": np.random.default_rng(0)}
+    got = cv.choose(model, q, w, costs=flat(cv, model, q), **how)
+    assert got.set.base == "QD" and got.renew is None or got.renew == 50
+    assert got.sure > 0.5 and got.regret < 0.2 and got.loss is None
+    least = min(got.report.rows, key=lambda r: r.left)
+    assert least.set == got.set and least.score == min(r.score for r in got.report.rows)
+    assert f"leaves {least.left:.2g} of the noise" in repr(got)
+    costs = dict.fromkeys(flat(cv, model, q), 1e6) | {"RP1": 1.0}
+    got = cv.choose(model, q, w, costs=costs, **how)
+    assert str(got.set) == "RP1" and got.cvs == [] and got.sure == 1.0 and got.regret == 0.0
+
+
+def check_a_tie_is_not_sure(cv):
+    """Two bases of the same law from other draws: the choice is a coin, and it says so."""
+    model, q, w = logistic(cv)
+    data, prior, variational = cv.terms(model, q)
+    rest = cv.CF(prior) - cv.CF(variational)
+    # RP1 and RP2 at L = I: the same law, not the same numbers
+    w = q.start()
+    turned = 0.5 * (cv.RP1(data) + cv.PR(data)) + rest
+    among = {"a": (cv.RP1(data) + rest, {}), "b": (turned, {})}
+    how = {"M": 5, "pilot": 200, "among": among}
+    first = cv.choose(model, q, w, costs={"a": 1.0, "b": 1.0}, rng=np.random.default_rng(0), **how)
+    even = {r.set.base: r.score for r in first.report.rows}
+    assert first.set.base == "b" and first.sure == 1.0
+    costs = {"a": 1.0, "b": 1.0 / even["b"]}  # now both are equally good
+    sure = [
+        cv.choose(model, q, w, costs=costs, rng=np.random.default_rng(s), **how) for s in range(30)
+    ]
+    assert np.mean([c.sure for c in sure]) < 0.9 and min(c.sure for c in sure) < 0.75
+    assert 0 < np.mean([c.regret for c in sure]) < 0.2
+    assert {c.set.base for c in sure} == {"a", "b"}
+
+
+def check_timed_for_real(cv):
+    """Sets that share work cost less than their parts say: the best are timed themselves."""
+    model, q, w = logistic(cv)
+    z = cv.zoo.paper(model, q)
+    asked = []
+
+    def timed(sets, *args, **how):
+        asked.append([str(s) for s in sets])
+        true = {0: 1.0, 1: 9.0, 2: 0.5}  # a pair is cheap, against what its members say
+        return {str(s): true[len(s.cvs)] for s in sets}
+
+    with mock.patch.object(part(cv, "choose"), "timed", timed):
+        among = {"h": (z.h, {"c7": z.c7, "c2": z.c2})}
+        got = cv.choose(model, q, w, M=5, among=among, rng=np.random.default_rng(0))
+    assert asked[0] == ["h", "h with c7", "h with c2"] and "h with c7, c2" in asked[1]
+    assert str(got.set) == "h with c7, c2" and len(asked) == 2
+
+
+def check_search(cv):
+    """All subsets up to the limit; beyond, greedy, whose loss is measured where it has one."""
+    choose, Set = part(cv, "choose"), part(cv, "pilots").Set
+    names = tuple("abcdefghijkl")
+    gains = dict(zip(names, np.linspace(0.05, 0.6, 12)))
+    additive = lambda sets: np.array([10 - sum(gains[n] - 0.3 for n in s.cvs) for s in sets])
+    every = choose.search(Set("h", names[:4]), additive)
+    assert sorted(s.cvs for s in every) == sorted(
+        c for n in range(5) for c in combinations(names[:4], n)
+    )
+    seen = choose.search(Set("h", names), additive)
+    assert len(seen) < 100
+    best = min(seen, key=lambda s: additive([s])[0])
+    assert set(best.cvs) == {n for n in names if gains[n] > 0.3}  # greedy is right for sums
+    assert choose._loss([Set("h", names)], additive) == 0.0
+    assert choose._loss([Set("h", names[:9])], additive) is None
+
+    def pairs(sets):  # only all together help: greedy never starts
+        return np.array([1.0 if len(s.cvs) >= 2 else 2.0 + len(s.cvs) for s in sets])
+
+    assert_allclose(choose._loss([Set("h", names)], pairs), 1.0)
+    assert [s.cvs for s in choose.search(Set("h", ("a", "b")), pairs, most=1)] == [
+        (), ("a",), ("b",),
+    ]  # fmt: skip
+
+
+def check_candidates(cv):
+    """Everything is legal, gradients are gradients, and a family without RP1 has its own."""
+    model, q, _ = logistic(cv)
+    found = cv.candidates(model, q)
+    assert list(found) == ["RP1", "RB", "PR", "QD"]
+    assert {n: set(cvs) for n, (_, cvs) in found.items()} == {
+        "RP1": {"c7", "bound", "joint", "snapshot"}, "RB": {"c7", "bound", "joint", "snapshot"},
+        "PR": {"c7", "bound", "joint", "snapshot"}, "QD": {"snapshot"},
+    }  # fmt: skip
+    z = cv.zoo.paper(model, q)
+    assert found["RP1"][1]["c7"].parts == z.c7.parts
+    whole = cv.candidates(model, q, subsample=False)
+    assert set(whole["RP1"][1]) == {"c7", "bound", "joint"} and whole["QD"][1] == {}
+    mine, q2 = own(cv), cv.families.Gaussian(2)
+    found = cv.candidates(mine, q2)
+    assert list(found) == ["RP1", "PR"] and set(found["PR"][1]) == {"c7", "joint", "snapshot"}
+    data, prior, variational = cv.terms(mine, q2)
+    h = cv.PR(data) + cv.PR(prior) - cv.CF(variational)
+    assert found["PR"][0].parts == h.parts
+    both = cv.taylor_z(data + prior)
+    assert found["PR"][1]["c7"].parts == (cv.CF(both) - cv.PR(both)).parts
+    unit = cv.families.Bernoulli(2)
+    assert set(cv.candidates(mine, unit)) >= {"SF"}
+    for table in found, cv.candidates(mine, unit):
+        for h, cvs in table.values():
+            part(cv, "estimators").check_gradient(h)
+            for c in cvs.values():
+                part(cv, "estimators").check_variate(c)
+
+
+# Along a run ---------------------------------------------------------------------------------
+
+
+def check_a_stated_share_of_the_time(cv):
+    """Steps take a second, a choice takes five: one at once, then one in every fifty seconds."""
+    clock = Clock()
+    model, q, w = logistic(cv)
+    z = cv.zoo.paper(model, q)
+    hook = cv.rechoose(0.1, clock=clock, costs=flat(cv, model, q), pilot=4, resamples=2)
+    real = part(cv, "choose").choose
+
+    def choose(*args, **how):
+        clock.now += 5
+        return real(*args, **how)
+
+    def tick(state, plan):
+        clock.now += 1
+
+    with mock.patch.object(part(cv, "choose"), "choose", choose):
+        path = cv.optimize.sgd(model, q, z.h, [z.c7], lr=1e-3, steps=200, M=4,
+                               rng=np.random.default_rng(0), hooks={1: tick, 10: hook})  # fmt: skip
+    steps = [t for t, _ in hook.choices]
+    assert steps[0] == 10 and 3 <= len(steps) <= 5
+    assert 5 * len(steps[1:]) <= 0.1 * clock.now and min(np.diff(steps)) >= 40
+    assert path.a.shape == (len(hook.choices[-1][1].cvs),)
+
+
+def check_going_on_with_another_choice(cv):
+    """The weights of the new variates come from draws, not from zero, and w stays where it is."""
+    model, q, w = logistic(cv)
+    z = cv.zoo.paper(model, q)
+    among = {"RP1": cv.candidates(model, q)["RP1"]}
+    costs = {"RP1": 1.0, "RP1 with c7": 9.0, "RP1 with bound": 9.0, "RP1 with snapshot": 9.0,
+             "RP1 with joint": 1e-3}  # fmt: skip
+    hook = cv.rechoose(0.5, among=among, costs=costs, pilot=8, renew=7)
+    seen = []
+
+    def look(state, plan):
+        seen.append((state, plan))
+
+    path = cv.optimize.sgd(
+        model, q, z.h, [z.c7, z.c2], lr=1e-3, steps=12, M=4, runs=(2,), w=w, v0=0.0,
+        rng=np.random.default_rng(0), hooks={10: hook, 1: look},
+    )  # fmt: skip
+    (t, choice), *_ = hook.choices
+    assert t == 10 and str(choice.set) == "RP1 with joint" and choice.renew == 7
+    (before, plan), (state, new) = seen[8], seen[9]
+    assert plan.renew is None and new.renew == cv.rules.every(7) and state.t == 10 and before.t == 9
+    assert [c.parts for c in new.cvs] == [among["RP1"][1]["joint"].parts]
+    assert_allclose(state.snapshot.mu, q.mean(state.w))
+    assert state.moments.Ch.shape == (2, 1) and state.moments.M > 100
+    assert (np.abs(path.a) > 0.2).all()  # the next step has weights
+
+
+def check_complaints(cv):
+    model, q, w = logistic(cv)
+    z = cv.zoo.paper(model, q)
+    rng = np.random.default_rng(0)
+    for call, words in [
+        (lambda: cv.choose(model, q, q.start((2,)), rng=rng), r"w has shape \(2, 5\): give one w"),
+        (lambda: cv.choose(model, q, w, rng=3), "give a generator"),
+        (lambda: cv.choose(model, q, w, rng=rng, among={"h": (z.c7, [])}), "must estimate data"),
+        (lambda: cv.choose(model, q, w, rng=rng, among={"h": (z.h, [z.h])}), "no control variate"),
+        (lambda: cv.report([z.h, 3], model, q, w, rng=rng), "3 is no estimator"),
+        (lambda: cv.report([z.h], model, q, w, rng=rng, pilot=1), "pilot=1: it must be at least 2"),
+        (lambda: cv.report([z.h], model, q, w, rng=rng, costs={}), "costs say nothing of"),
+        (lambda: cv.elbo(model, q, w, 1, rng), "M=1: it must be at least 2"),
+        (lambda: cv.rechoose(1.5), r"share=1.5: it must lie in \[0, 1\)"),
+    ]:
+        with pytest.raises((ValueError, TypeError), match=words):
+            call()
+
+
+CHECKS = {name[6:]: f for name, f in list(globals().items()) if name.startswith("check_")}
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_(name):
+    CHECKS[name](cvlib)
+
+
+def test_a_report_is_drawn():
+    plt = pytest.importorskip("matplotlib.pyplot")
+    model, q, w = logistic(cvlib)
+    z = cvlib.zoo.paper(model, q)
+    costs = {"h": 1.0, "h with c7": 2.0, "h with c4": 9.0, "h with c7, c4": 10.0}
+    found = cvlib.report({"h": z.h, "c7": z.c7, "c4": z.c4}, model, q, w, pilot=10, costs=costs,
+                         rng=np.random.default_rng(0))  # fmt: skip
+    fig, ax = plt.subplots()
+    assert found.plot(ax) is ax
+    assert {t.get_text() for t in ax.texts} == {str(r.set) for r in found.frontier()}
+    assert ax.get_xscale() == ax.get_yscale() == "log"
+    plt.close(fig)
+
+
+def test_it_works_with_a_real_clock():
+    """Nothing given: sets are timed, and something sensible comes out for any family."""
+    rng = np.random.default_rng(0)
+    model = own(cvlib)
+    full, diagonal = cvlib.families.Gaussian(2), cvlib.families.DiagonalGaussian(2)
+    for q, see in (full, {}), (diagonal, {"batch": 3}), (full, {"subsample": False}):
+        got = cvlib.choose(model, q, q.start(), M=4, rng=rng, pilot=8, seconds=0.02, **see)
+        assert got.set.base in ("RP1", "PR") and got.seconds > 0
+        assert all(r.seconds > 0 and np.isfinite(r.score) for r in got.report.rows)
+    model, q, w = logistic(cvlib)
+    got = cvlib.choose(model, q, w, rng=rng, pilot=8, seconds=0.02, natural=True)
+    cvlib.optimize.sgd(model, q, **got.line, lr=0.1, steps=5, M=10, rng=rng)
+
+
+def test_stored_costs_know_every_set():
+    """benchmarks/choose.json, from which chapter 17 reads: all sets, positive, sums predictable."""
+    stored = json.loads(Path(bench.RESULTS).read_text())["costs"]
+    for name in (*bench.LOGISTIC, "eight schools", "Poisson"):
+        model, q, see = bench.problem(name)
+        table = cvlib.candidates(model, q, see.get("subsample", True))
+        assert list(stored[name]) == [str(s) for s in bench.subsets(table)]
+    for letter, sizes in bench.SIZES.items():
+        assert {f"{letter} = {size}" for size in sizes} <= set(stored)
+    assert len(stored["sonar, paper"]) == 9
+    assert all(t > 0 for costs in stored.values() for t in costs.values())
