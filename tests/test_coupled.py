@@ -13,7 +13,15 @@ import pytest
 from autograd import grad
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
-from scipy.special import betaln, expit, gammaln, softmax
+from scipy.special import (
+    betaln,
+    expit,
+    gammaln,
+    polygamma,
+    roots_genlaguerre,
+    roots_jacobi,
+    softmax,
+)  # fmt: skip
 
 import cvlib
 
@@ -329,6 +337,31 @@ def check_leave_one_out_and_pairs_by_quadrature(cv):
         c7 = cv.CF(cv.taylor_z(data)) - cv.RP1(cv.taylor_z(data))
         assert_allclose(c7(pairs)[:40, 0], -c7(pairs)[40:, 0], **EXACT)
         assert np.abs(c7(pairs)[:, 0]).max() > 0.1
+
+
+def check_leave_one_out_for_gamma_and_beta(cv):
+    """Counts with a gamma rate, coins with a beta share: two samples, all pairs of Gauss nodes."""
+    a, b, c, y = 20.0, 8.0, 15.0, np.array([3.0, 1.0, 2.0])
+    rate = lambda z, batch: batch[0] * z[..., 0] - anp.exp(z[..., 0])
+    coin = lambda z, batch: batch[0] * z[..., 0] - 3 * anp.logaddexp(0.0, z[..., 0])
+    x, p = roots_genlaguerre(60, a - 1)
+    right = [a * (6 * polygamma(1, a) - 3 / b), 3 * a / b - 6]
+    cases = [("Gamma", rate, np.log(x / b), p, right)]
+    x, p = roots_jacobi(60, c - 1, a - 1)  # (1 - t)^(c - 1) (1 + t)^(a - 1)
+    both = 9 * polygamma(1, a + c)
+    right = [a * (6 * polygamma(1, a) - both), c * (3 * polygamma(1, c) - both)]
+    cases.append(("Beta", coin, np.log1p(x) - np.log1p(-x), p, right))
+    for kind, lik, z, p, right in cases:
+        q = getattr(cv.families, kind)(1)
+        w = np.log([a, b if kind == "Gamma" else c])
+        model = cv.models.Model(lik, lambda z: 0.0 * z[..., 0], y, 1)
+        data, *_ = cv.terms(model, q)
+        m, s = q.moments(w)
+        nodes, p = np.array(list(product(range(60), repeat=2))), p / p.sum()
+        eps = ((z - m) / s)[nodes][..., None]
+        draw = cv.draw(model, q, np.broadcast_to(w, (3600, 2)), eps=eps, subsample=False)
+        mean = p[nodes].prod(-1) @ cv.LOO(data)(draw).mean(-2)
+        assert_allclose(mean, right, **EXACT, err_msg=kind)
 
 
 def check_gamma_and_beta_pairs_by_quadrature(cv):
