@@ -132,14 +132,16 @@ def sets(data, seconds):
     model, q, z = problem(data)
     steps, runs = 4 * K, (8,)
 
-    def loop(h, cvs, renew):
+    def loop(h, cvs, renew, weights=None):
         return lambda: cv.optimize.sgd(
             model, q, h, cvs, lr=LR[data], steps=steps, M=M, runs=runs, every=steps, renew=renew,
-            rng=np.random.default_rng(0),
+            rng=np.random.default_rng(0), weights=weights,
         )  # fmt: skip
 
     lines = {base: both(data, base, "taylor") for base in ("RP1", "PR", "QD")}
     ways = {base: loop(h, [c], K) for base, (h, c) in lines.items()}
+    h, c = lines["PR"]
+    ways["PR, weight -1"] = loop(h, [c], K, cv.rules.fixed(-1.0))
     times = best_times({"plain": loop(z.h, [], None)} | ways, seconds)
     return {"part": "sets", "data": data} | {base: times[base] / times["plain"] for base in ways}
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 CHUNK = 2**20  # numbers that one part of a pass may make of its rows
-AHEAD = 16  # parts that are given to a cluster before the first of them is back
+AHEAD = 2  # parts that wait for each thread of a cluster, beside the one that it works on
 PATIENCE = "20s"  # for a Dask scheduler to answer
 QUIET = 3  # seconds before a pass shows how far it is
 _cluster = ContextVar("cluster", default=None)
@@ -64,7 +64,7 @@ def each(part, data, *args, width=1):
     """
     parts = slices(data, width)
     pieces = (tuple(_sent(a[rows]) for a in data) for rows in parts)
-    work = _here if _cluster.get() is None else _there
+    work = _here if _cluster.get() is None or len(parts) == 1 else _there
     return _shown(work(part, pieces, args), len(parts))
 
 
@@ -82,9 +82,10 @@ def _here(part, pieces, args):
 def _there(part, pieces, args):
     """The same on the cluster. A part whose worker is lost goes to another one."""
     client, waiting = _cluster.get(), deque()
+    most = (1 + AHEAD) * max(1, sum(client.nthreads().values()))
     for rows in pieces:
         waiting.append(client.submit(_part, part, rows, args, pure=False))
-        if len(waiting) >= AHEAD:
+        if len(waiting) >= most:
             yield waiting.popleft().result()
     while waiting:
         yield waiting.popleft().result()

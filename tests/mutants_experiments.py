@@ -223,14 +223,14 @@ MUTANTS = [
     (
         "v0 of the run ignored",
         TASKS,
-        "v0=v0, gamma=gamma, runs=(runs,)",
-        "v0=1.0, gamma=gamma, runs=(runs,)",
+        "weights or rules.bayes(v0, gamma)",
+        "weights or rules.bayes(1.0, gamma)",
     ),
     (
         "gamma of the run ignored",
         TASKS,
-        "v0=v0, gamma=gamma, runs=(runs,)",
-        "v0=v0, gamma=0.5, runs=(runs,)",
+        "weights or rules.bayes(v0, gamma)",
+        "weights or rules.bayes(v0, 0.5)",
     ),
     ("fewer steps on record", TASKS, "RECORDS = 20", "RECORDS = 10"),
     (

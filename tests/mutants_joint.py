@@ -17,4 +17,5 @@ MUTANTS = [
     ("svrg with curvature", TASKS, 'at="snapshot", order=1)', 'at="snapshot", order=2)'),
     ("worn means every step", TASKS, 'rules.worn() if renew == "worn"', '1 if renew == "worn"'),
     ("the drawn point alone", TASKS, "like(old) - CF(old.over_all_data())", "like(old) - CF(old)"),
+    ("a weight of its own", TASKS, 'SURE if cvs == "fixed" else None', "None"),
 ]

@@ -9,7 +9,7 @@ from cvlib.experiments import cell, compute, load, plans
 
 SETS = "sonar", "ionosphere", "australian"
 SWEPT = ("RP1", "taylor"), ("PR", "taylor"), ("PR", "bound"), ("QD", "taylor")
-ONCE = ("RP1", "svrg"), ("PR", "svrg"), ("PR", "data"), ("QD", "bound")
+ONCE = ("RP1", "svrg"), ("PR", "svrg"), ("PR", "data"), ("PR", "fixed"), ("QD", "bound")
 LINES = [(*line, K) for line in SWEPT for K in (1, 5, 20, 50, 200, "worn")]
 LINES += [(*line, 50) for line in ONCE]
 
@@ -63,6 +63,7 @@ def check_a_cell_is_the_loop_with_that_seed(cv):
         ("PR", "taylor", "worn"): (cv.PR(f), cv.PR(T) - all_of(T)),
         ("PR", "bound", 1): (cv.PR(f), cv.PR(B) - all_of(B)),
         ("PR", "data", 4): (cv.PR(f), cv.CF(T) - all_of(T)),
+        ("PR", "fixed", 4): (cv.PR(f), cv.PR(T) - all_of(T)),
         ("RP1", "svrg", 2): (cv.RP1(f), cv.RP1(T1) - all_of(T1)),
         ("QD", "bound", 2): (cv.QD(f), cv.CF(B) - all_of(B)),
     }
@@ -73,7 +74,8 @@ def check_a_cell_is_the_loop_with_that_seed(cv):
         )  # fmt: skip
         path = cv.optimize.sgd(
             model, q, h + rest, [c], lr=0.3, steps=9, M=3, rng=np.random.default_rng(3), runs=(2,),
-            v0=1e-3, gamma=0.1, renew=cv.rules.worn() if renew == "worn" else renew,
+            weights=cv.rules.fixed(-1.0) if cvs == "fixed" else cv.rules.bayes(1e-3, 0.1),
+            renew=cv.rules.worn() if renew == "worn" else renew,
         )  # fmt: skip
         elbo = np.array([cv.exact.elbo(model, q, w) for w in path.path]).T
         assert np.abs(np.array(found["elbo"]) - elbo).max() < 6e-4, (base, cvs)

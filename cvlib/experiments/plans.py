@@ -411,9 +411,8 @@ JOINT = [
     for base, cvs in [("RP1", "taylor"), ("PR", "taylor"), ("PR", "bound"), ("QD", "taylor")]
     for renew in RENEW
 ]
-JOINT += [
-    (*line, 50) for line in [("RP1", "svrg"), ("PR", "svrg"), ("PR", "data"), ("QD", "bound")]
-]
+ONCE = ("RP1", "svrg"), ("PR", "svrg"), ("PR", "data"), ("PR", "fixed"), ("QD", "bound")
+JOINT += [(*line, 50) for line in ONCE]
 
 
 def joint(size):

@@ -63,12 +63,12 @@ def slopes(rng, *, data, cvs, lr, v0, gamma, M, steps, first, runs):
     return _climb(rng, model, q, z.h, variates(z, cvs), lr, v0, gamma, M, steps, runs)
 
 
-def _climb(rng, model, q, h, cvs, lr, v0, gamma, M, steps, runs, renew=None):
+def _climb(rng, model, q, h, cvs, lr, v0, gamma, M, steps, runs, renew=None, weights=None):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optimize.Diverged)  # counted below
         path = optimize.sgd(
-            model, q, h, cvs, lr=lr, steps=steps, M=M, rng=rng, v0=v0, gamma=gamma, runs=(runs,),
-            every=max(1, steps // RECORDS), renew=renew,
+            model, q, h, cvs, lr=lr, steps=steps, M=M, rng=rng, runs=(runs,), renew=renew,
+            every=max(1, steps // RECORDS), weights=weights or rules.bayes(v0, gamma),
         )  # fmt: skip
     elbo = np.array([exact.elbo(model, q, w) for w in path.path])  # (T, runs)
     lost = (path.diverged >= 0) & (path.steps[:, None] >= path.diverged)
@@ -189,20 +189,24 @@ def ladder(data, base, cvs):
 
 # Both noises ---------------------------------------------------------------------------------
 
+SURE = rules.fixed(-1)  # the weight of a perfect variate
+
 
 def joint(rng, *, data, base, cvs, renew, lr, v0, gamma, M, steps, first, runs):
     """As `sgd`, for a line of `both`; a snapshot every `renew` steps, or when it is "worn"."""
     model, q, _ = problem(data)
     h, c = both(data, base, cvs)
     renew = rules.worn() if renew == "worn" else renew
-    return _climb(rng, model, q, h, [c], lr, v0, gamma, M, steps, runs, renew)
+    weights = SURE if cvs == "fixed" else None
+    return _climb(rng, model, q, h, [c], lr, v0, gamma, M, steps, runs, renew, weights)
 
 
 def both(data, base, cvs):
     """h with the data term by the word `base`, and one variate from an expansion at a snapshot.
 
     "taylor" and "bound" take the base's own word on the drawn point, which removes both noises;
-    "data" takes the closed form there, and "svrg" an expansion of first order.
+    "fixed" is "taylor", for a weight of -1; "data" takes the closed form on the drawn point, and
+    "svrg" an expansion of first order.
     """
     model, q, _ = problem(data)
     f, prior, variational = terms(model, q)
