@@ -24,6 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 import cvlib as cv
+from benchmarks import peers
 from cvlib.optimize import Noisy, init, step
 
 RESULTS = Path(__file__).with_name("race.json")
@@ -195,9 +196,14 @@ def seven(model, q, rng):
 
 
 def chosen(natural=False):
-    return lambda model, q, rng: (
-        cv.choose(model, q, q.start(), rng=rng, pilot=20, seconds=0.1, natural=natural).line
-    )
+    """The better of two choices: a data point a sample, or all of them."""
+
+    def line(model, q, rng):
+        how = {"rng": rng, "pilot": 6, "seconds": 0.01, "resamples": 20, "natural": natural, "M": M}
+        ways = [cv.choose(model, q, q.start(), subsample=some, **how) for some in (True, False)]
+        return min(ways, key=lambda choice: choice.product).line
+
+    return line
 
 
 def by_quadrature(problem, rate, seed):
@@ -211,6 +217,14 @@ RUNNERS = (
     ours("cvlib, chosen", chosen()),
     ours("cvlib, chosen, natural", chosen(natural=True), cv.rules.natural()),
     Runner("cvlib, exact", by_quadrature, rates=(None,)),
+    Runner("JAX by hand, 10 particles", peers.by_hand(10), needs=("jax",)),
+    *(
+        Runner(f"NumPyro, {kind}, {n} particle{'s' * (n > 1)}", run, needs=("numpyro",))
+        for kind, full in (("full", True), ("diagonal", False))
+        for n, run in ((n, peers.numpyro_svi(full, n)) for n in (1, 10))
+    ),
+    Runner("PyMC, full", peers.pymc_advi(True), needs=("pymc",)),
+    Runner("PyMC, diagonal", peers.pymc_advi(False), needs=("pymc",)),
 )
 
 

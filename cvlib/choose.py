@@ -279,16 +279,18 @@ class Choice:
     base: Estimator
     cvs: list
     renew: int | None  # of a snapshot, if there is a line that needs one
+    see: dict  # how a sample sees data
     report: Report
     sure: float  # share of the resampled pilots that choose the same, costs held
     regret: float  # what it costs more than the best of each resampled pilot, mean: .02 is 2 %
     loss: float | None  # greedy search: what it lost on ten of the candidates, at worst
+    product: float  # seconds x E||g||^2 of a step: to compare choices with other M, batch ...
     seconds: float  # what choosing took
 
     @property
     def line(self):
         """What `optimize.sgd` needs: sgd(model, q, **choice.line, lr=...)."""
-        return {"h": self.base, "cvs": self.cvs, "renew": self.renew}
+        return {"h": self.base, "cvs": self.cvs, "renew": self.renew} | self.see
 
     def __repr__(self):
         row = next(r for r in self.report.rows if r.set == self.set)
@@ -348,17 +350,25 @@ def choose(
             break
     last = list(dict.fromkeys([bases[0], *sorted(last, key=order.index)]))
     rivals = list(dict.fromkeys(last + order[:RIVALS]))
-    best = int(score(rivals)[: len(last)].argmin())
+    scores = score(rivals)
+    best = int(scores[: len(last)].argmin())
     again = score(rivals, found.resampled(resamples, rng))  # (resamples, T)
     wins = np.bincount(again.argmin(-1), minlength=len(rivals)) / resamples
     h, cvs = table[rivals[best].base]
     lines = [cvs[name] for name in rivals[best].cvs]
     return Choice(
-        rivals[best], h, lines, renew if of_snapshot([h, *lines]) else None,
-        _report(last, M, found, costs, slope2, dict(zip(rivals, wins.tolist()))),
-        float(wins[best]), float((again[:, best] / again.min(-1)).mean() - 1),
-        _loss(full, score), clock() - began,
-    )  # fmt: skip
+        set=rivals[best],
+        base=h,
+        cvs=lines,
+        renew=renew if of_snapshot([h, *lines]) else None,
+        see=see,
+        report=_report(last, M, found, costs, slope2, dict(zip(rivals, wins.tolist()))),
+        sure=float(wins[best]),
+        regret=float((again[:, best] / again.min(-1)).mean() - 1),
+        loss=_loss(full, score),
+        product=float(scores[best]),
+        seconds=clock() - began,
+    )
 
 
 def search(full, score, most=ALL):

@@ -420,6 +420,7 @@ def check_choice_by_brute_force(cv):
         score = dict(zip(map(label, subsets), cost * (slope + noise / 5)))
         best = min(score, key=score.get)
         assert score[str(got.set)] < 1.03 * score[best]  # ||E g||^2 is estimated
+        assert_allclose(got.product, score[str(got.set)], rtol=0.1)
         assert [c.parts for c in got.cvs] == [cvs[n].parts for n in got.set.cvs]
         assert got.base is z.h and got.line == {"h": z.h, "cvs": got.cvs, "renew": None}
         seen.add(str(got.set))
@@ -641,6 +642,7 @@ def test_it_works_with_a_real_clock():
         got = cvlib.choose(model, q, q.start(), M=4, rng=rng, pilot=8, seconds=0.02, **see)
         assert got.set.base in ("RP1", "PR") and got.seconds > 0
         assert all(r.seconds > 0 and np.isfinite(r.score) for r in got.report.rows)
+        assert got.line == {"h": got.base, "cvs": got.cvs, "renew": got.renew} | see
     model, q, w = logistic(cvlib)
     got = cvlib.choose(model, q, w, rng=rng, pilot=8, seconds=0.02, natural=True)
     cvlib.optimize.sgd(model, q, **got.line, lr=0.1, steps=5, M=10, rng=rng)
