@@ -4,6 +4,8 @@ Each sees all data in every step, as is usual for data of this size, and takes A
 imported inside of its runner, so that the race runs without it. `STEPS` steps are one call.
 """
 
+import logging
+
 import numpy as np
 
 STEPS = 20
@@ -108,6 +110,7 @@ def pymc_advi(full):
     def run(problem, rate, seed):
         import pymc as pm
 
+        logging.getLogger("pymc").setLevel(logging.ERROR)  # it reports every call
         model, q = problem.model, problem.q
         with pm.Model():
             z = pm.Normal("z", 0.0, model.log_prior.sd, shape=model.dim)
