@@ -109,3 +109,13 @@ def test_our_own_runners_climb():
         rate = None if runner.rates == (None,) else 0.03
         row = race.referee(runner, toy, rate, 0, budget=0.02)
         assert row["elbo"][-1] > row["elbo"][0] and not row["end"].startswith("failed"), runner.name
+
+
+def test_a_new_process_goes_the_same_way():
+    """Without a judge, in seconds; a run that would not get there is not sent on its way."""
+    best = race.PROBLEMS["australian"]()
+    row = race.referee(race.RUNNERS[4], best, None, 1, 5.0)
+    took = race.cold(row, row["elbo"][-1] - 1)
+    assert 0.05 < took < 100
+    with pytest.raises(StopIteration):
+        race.cold(row, row["elbo"][-1] + 1)
