@@ -221,15 +221,16 @@ def _report(sets, M, pilot, costs, slope2, chosen=None):
     each = pilot.each(sets, pilot.K)  # (n, T)
     noise, seconds = each.mean(0), np.array([costs.of(s) for s in sets])
     E = slope2 + noise / pilot.units  # E||g||^2 of a step
-    left, ratio, cost = noise / noise[0], E / E[0], seconds / seconds[0]
+    first, whole = noise[0] or 1.0, E[0] or 1.0  # there may be no noise at all
+    left, ratio, cost = noise / first, E / whole, seconds / seconds[0]
     error = lambda ratio: (each - ratio * each[:, :1]).std(0, ddof=1) / math.sqrt(len(each))
     shares = [None] * len(sets)
     if pilot.shares is not None:
-        q, data = pilot.each(sets, pilot.shares).mean(0) / noise[0]  # (T,) each
+        q, data = pilot.each(sets, pilot.shares).mean(0) / first  # (T,) each
         shares = np.stack([q, data, left - q - data], -1).tolist()
     columns = [
-        left, error(left) / noise[0], shares, seconds, cost, cost * ratio,
-        cost * error(ratio) / (pilot.units * E[0]),
+        left, error(left) / first, shares, seconds, cost, cost * ratio,
+        cost * error(ratio) / (pilot.units * whole),
         [chosen and chosen.get(s, 0.0) for s in sets],
     ]  # fmt: skip
     about = f"{len(each)} pilot draws, {M} samples a step; relative to the first line"
@@ -294,11 +295,12 @@ class Choice:
 
     def __repr__(self):
         row = next(r for r in self.report.rows if r.set == self.set)
-        left, first = row.left if row.left > TINY else 0.0, self.report.rows[0].set
+        first = self.report.rows[0].set
+        left, score = (x if x > TINY else 0.0 for x in (row.left, row.score))
         lines = [
             str(self.set),
             f"leaves {left:.2g} of the noise, at {row.cost:.2g} times the cost of {first}",
-            f"cost x E|g|^2 is {row.score:.2g} of that of {first}",
+            f"cost x E|g|^2 is {score:.2g} of that of {first}",
             f"{100 * self.sure:.0f} % of resampled pilots choose it; on average it loses "
             f"{100 * self.regret:.1f} %",
         ]

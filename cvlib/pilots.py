@@ -13,6 +13,7 @@ from .estimators import evaluate
 from .optimize import Noisy, init, step
 
 CHUNK = 2**22  # numbers that one part of the pilot holds
+ROUNDING = 1e-12  # noise of this size, relative to that of the bases, is none
 ROUNDS = 30  # turns of each step that is timed
 
 
@@ -70,6 +71,7 @@ class Pilot:
                 S.append(two + two.sum(1, keepdims=True) / (n - 2))  # unbiased, means taken off
         self.K, self.mean = np.concatenate(K), np.mean(means, 0)  # (n, P, P), (P, D)
         self.shares = np.concatenate(S) if shares else None
+        self.least = ROUNDING * max(self.K[:, h, h].mean() for h, *_ in self.place.values())
 
     def halves(self, K):
         """Means of K (n, ...) over the halves, (2, ...)."""
@@ -93,9 +95,9 @@ class Pilot:
         return v
 
     def noise(self, sets, K=None):
-        """E||g - E g||^2 of a unit, for T sets: (..., T)."""
+        """E||g - E g||^2 of a unit, for T sets: (..., T). Below rounding error all are alike."""
         K = self.halves(self.K) if K is None else K
-        return _square(self.weights(sets, K), K).mean(-2)
+        return np.maximum(_square(self.weights(sets, K), K).mean(-2), self.least)
 
     def each(self, sets, K):
         """The same, unit by unit, (n, ..., T), for products K (n, ..., P, P)."""

@@ -18,6 +18,12 @@ MUTANTS = [
     ),
     ("the wrong neighbour", P, "np.roll(Y, -1, 0)", "np.roll(Y, 1, 0)"),
     ("shares biased by their means", P, "two + two.sum(1, keepdims=True) / (n - 2)", "two"),
+    (
+        "rounding error chooses",
+        P,
+        "np.maximum(_square(self.weights(sets, K), K).mean(-2), self.least)",
+        "_square(self.weights(sets, K), K).mean(-2)",
+    ),
     ("the noise of a mean left in", P, " - self.noise(best)[0] / len(self.K)", ""),
     ("one half resampled twice", P, "own = self.K[self.half == k]", "own = self.K[self.half == 0]"),
     (

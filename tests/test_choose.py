@@ -464,6 +464,22 @@ def check_a_tie_is_not_sure(cv):
     assert {c.set.base for c in sure} == {"a", "b"}
 
 
+def check_without_noise_the_cheapest_wins(cv):
+    """A quadratic model on all data: many sets leave nothing, and rounding must not choose."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((9, 3)), rng.standard_normal(9)
+    model, q = cv.models.linear_regression(X, y), cv.families.Gaussian(3)
+    w = cv.exact.optimum(model, q)
+    costs = flat(cv, model, q) | {"QD": 1.2, "PR": 1.1, "PR with c7": 1.15}
+    for seed in range(5):
+        how = {"costs": costs, "rng": np.random.default_rng(seed), "subsample": False, "pilot": 4}
+        got = cv.choose(model, q, w, **how)
+        assert str(got.set) == "RP1 with c7" and got.regret == 0.0  # cost one, and no noise
+        assert "leaves 0 of the noise" in repr(got)
+    (row,) = cv.report({"QD": cv.candidates(model, q)["QD"][0]}, model, q, w, **how).rows
+    assert row.cost == 1.0 and row.left <= 1.0
+
+
 def check_timed_for_real(cv):
     """Sets that share work cost less than their parts say: the best are timed themselves."""
     model, q, w = logistic(cv)
