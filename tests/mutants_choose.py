@@ -77,8 +77,8 @@ MUTANTS = [
     (
         "the worst finalist",
         C,
-        "score(rivals)[: len(last)].argmin()",
-        "score(rivals)[: len(last)].argmax()",
+        "scores[: len(last)].argmin()",
+        "scores[: len(last)].argmax()",
     ),
     (
         "regret against the worst",
