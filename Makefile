@@ -59,7 +59,7 @@ lint: $(READY)
 
 test: lint
 	@start=$$(date +%s); \
-	$(BIN)/pytest --nbval -n $(JOBS) --dist loadfile || { \
+	$(BIN)/pytest --nbval -n $(JOBS) --dist loadfile --no-loadscope-reorder || { \
 	  echo "Tests FAILED: the report above says which; stale outputs are renewed with: make notebooks ALL=1"; exit 1; }; \
 	echo "All tests passed in $$(( $$(date +%s) - start )) s"
 
@@ -79,7 +79,9 @@ else
 	@$(BIN)/python -c 'import jax' 2>/dev/null || $(BIN)/python -m pip install --quiet -e '.[bench]'
 	@$(BIN)/python -m benchmarks.steps $(if $(SAVE),--save)
 	@$(BIN)/python -m benchmarks.ladder $(if $(SAVE),--save)
+	@$(BIN)/python -m benchmarks.scale $(if $(SAVE),--save)
 	@$(BIN)/python -m benchmarks.choose $(if $(SAVE),--save)
+	@$(BIN)/python -m benchmarks.fit $(if $(SAVE),--save)
 endif
 
 race: $(READY)

@@ -2,11 +2,13 @@
 
 import sys
 from pathlib import Path
+from zlib import crc32
 
 ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT / "tools"))
 
 import notebooks  # noqa: E402  tools/notebooks.py
+from xdist.scheduler import LoadFileScheduling  # noqa: E402
 
 notebooks.prepare_environment()  # kernels and the tests themselves run under the same settings
 
@@ -18,3 +20,22 @@ def pytest_configure(config):
     if not hasattr(config, "workerinput"):
         # The first import builds a font cache and says so on stderr, which nbval would compare.
         import matplotlib.font_manager  # noqa: F401
+
+
+# With several workers a file is one worker's: a chapter's cells share a kernel, a module's tests
+# what they made once. The mutants share nothing. They come last and in small shares, so that all
+# workers end at about the same time; chapters, which take longest, come first.
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: ("test_mutants" in item.nodeid, ".ipynb" not in item.nodeid))
+
+
+class Shares(LoadFileScheduling):
+    def _split_scope(self, nodeid):
+        file = super()._split_scope(nodeid)
+        return f"{file} {crc32(nodeid.encode()) % 40}" if "test_mutants" in file else file
+
+
+def pytest_xdist_make_scheduler(config, log):
+    return Shares(config, log)

@@ -1,6 +1,7 @@
 """Old against new: the same rows timed by two checkouts of the package in turns.
 
     python -m benchmarks.versions OLD        OLD is a commit such as v0.2.0, or a folder
+    python -m benchmarks.versions OLD --rows australian --seconds 2     some rows, timed longer
 
 Each checkout has a process of its own and waits while the other works, so that a slow moment of
 the machine falls on both. Printed are milliseconds a step and old over new: above 1 is faster now.
@@ -69,12 +70,15 @@ class Worker:
         self.process.wait()
 
 
-def compare(old, new, seconds=0.2, rounds=9):
-    """[{row, old, new}], the shortest of `rounds` turns each, printed as they come."""
+def compare(old, new, part="", seconds=0.2, rounds=9):
+    """[{row, old, new}] of the rows with `part` in their name, printed as they come.
+
+    The time of a row is the shortest of its turns, of which there are `rounds`.
+    """
     workers = Worker(old), Worker(new)
     found = []
     print(f"{'':36}{'old':>9}{'new':>9}{'old / new':>11}   milliseconds a step")
-    for name in workers[0].rows:
+    for name in (row for row in workers[0].rows if part in row):
         calls = [max(1, int(seconds / rounds / w.time(name, 1))) for w in workers]
         turns = [[w.time(name, n) for w, n in zip(workers, calls)] for _ in range(rounds)]
         best = [min(times) for times in zip(*turns)]
@@ -91,9 +95,12 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("old", help="a commit, or the folder of another checkout")
-    old = parser.parse_args().old
+    parser.add_argument("--rows", default="", help="only rows with these letters in their name")
+    parser.add_argument("--seconds", type=float, default=0.2, help="time for a row and a version")
+    args = parser.parse_args()
+    old, how = args.old, {"part": args.rows, "seconds": args.seconds}
     if Path(old, "cvlib").is_dir():
-        compare(Path(old).resolve(), ROOT)
+        compare(Path(old).resolve(), ROOT, **how)
         return
     with tempfile.TemporaryDirectory() as folder:
         made = subprocess.run(
@@ -103,7 +110,7 @@ def main():
         if made.returncode:
             sys.exit(f"{old!r} is neither a folder with cvlib nor a commit: {made.stderr.strip()}")
         try:
-            compare(Path(folder), ROOT)
+            compare(Path(folder), ROOT, **how)
         finally:
             command = ["git", "worktree", "remove", "--force", folder]
             subprocess.run(command, cwd=ROOT, check=True)

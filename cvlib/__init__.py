@@ -1,19 +1,34 @@
 """cvlib: control variates for variational inference, each one line of a recipe."""
 
-from . import combine, datasets, exact, families, models, optimize, relaxations, rules, zoo
-from .approximations import bound, taylor_x, taylor_x_slope, taylor_z
+from . import (
+    combine,
+    datasets,
+    exact,
+    families,
+    models,
+    optimize,
+    passes,
+    posteriors,
+    relaxations,
+    rules,
+    transforms,
+    zoo,
+)
+from .approximations import bound, tangent, taylor_x, taylor_x_slope, taylor_z
 from .atoms import one, terms
 from .choose import candidates, choose, elbo, rechoose, report
 from .draws import draw
-from .estimators import CF, GR, PR, QD, RB, RP1, RP2, SF, evaluate
+from .estimators import CF, GR, LOO, PR, QD, RB, RP1, RP2, SF, DisARM, evaluate
+from .fit import Distrust, Fit, fit
 from .relaxations import relax, surrogate
 from .snapshots import snapshot
 
 __version__ = "0.3.0"
 
 __all__ = [
-    "CF", "GR", "PR", "QD", "RB", "RP1", "RP2", "SF", "bound", "candidates", "choose", "combine",
-    "datasets", "draw", "elbo", "evaluate", "exact", "families", "models", "one", "optimize",
-    "rechoose", "relax", "relaxations", "report", "rules", "snapshot", "surrogate", "taylor_x",
-    "taylor_x_slope", "taylor_z", "terms", "zoo",
+    "CF", "DisARM", "Distrust", "Fit", "GR", "LOO", "PR", "QD", "RB", "RP1", "RP2", "SF", "bound",
+    "candidates", "choose", "combine", "datasets", "draw", "elbo", "evaluate", "exact", "families",
+    "fit", "models", "one", "optimize", "passes", "posteriors", "rechoose", "relax", "relaxations",
+    "report", "rules", "snapshot", "surrogate", "tangent", "taylor_x", "taylor_x_slope", "taylor_z",
+    "terms", "transforms", "zoo",
 ]  # fmt: skip

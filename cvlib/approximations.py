@@ -12,36 +12,56 @@ from .integrands import Illegal, OnData, integrand
 from .rows import rows
 
 
-def taylor_z(f, at="mu"):
-    """Second-order Taylor expansion of f in z about mu (Paisley et al. 2012, Miller et al. 2017).
+def taylor_z(f, at="mu", order=2):
+    """Taylor expansion of f in z about mu (Paisley et al. 2012, Miller et al. 2017).
 
     With at="snapshot" about older weights, those of the draw's snapshot: over all data it then
-    needs no pass over them. An integrand that is quadratic in z already is its own expansion.
+    needs no pass over them. With order=1 it has no curvature: SVRG (Johnson and Zhang 2013). An
+    integrand that is quadratic in z already is its own expansion of second order.
     """
-    if at not in ("mu", "snapshot"):
-        raise ValueError(f'at={at!r}: expand at "mu" or at "snapshot"')
+    _check_place(at)
+    if order not in (1, 2):
+        raise ValueError(f"order={order!r}: an expansion in z has order 1 or 2")
     for atom in integrand(f, "taylor_z").parts:
         if isinstance(atom, TaylorX):
             raise Illegal(f"'{atom.name}' is an expansion already: try taylor_z(data)")
         if atom.space != "z" or not (atom.quadratic or isinstance(atom, OfEta | Own)):
             raise Illegal(f"taylor_z expands terms of a model; '{atom.name}' is none")
-    return f.map(lambda atom: _expanded(atom, at))
+    return f.map(lambda atom: _expanded(atom, at, order))
 
 
-def _expanded(atom, at):
-    if atom.quadratic:
+def _check_place(at):
+    if at not in ("mu", "snapshot"):
+        raise ValueError(f'at={at!r}: expand at "mu" or at "snapshot"')
+
+
+def _expanded(atom, at, order):
+    if atom.quadratic and (order == 2 or atom.model is None):  # of order 1 none but `one`
         return atom
     of_eta, on_data = isinstance(atom, OfEta), isinstance(atom, OnData)
-    if at == "snapshot" and on_data and (atom.whole or not of_eta):
-        return Stored(atom)
-    return (TaylorEta if of_eta else TaylorZ)(atom, at)
+    drawn = (TaylorEta if of_eta else TaylorZ)(atom, at, order)
+    return Stored(drawn) if on_data and at == "snapshot" and (atom.whole or not of_eta) else drawn
 
 
-def bound(f):
+def tangent(f):
+    """The mean slope of f at the other samples, times z - mu (Titsias and Shi 2022).
+
+    Given the others it is a straight line in z. LOO(tangent(f)) - CF(tangent(f)) is their double
+    control variate for LOO(f); it needs slopes of f where f was looked at, and no more.
+    """
+    for atom in integrand(f, "tangent").parts:
+        if atom.space != "z" or atom.q is None:
+            raise Illegal(f"tangent takes terms such as data + prior; '{atom.name}' is none")
+    return f.map(Tangent)
+
+
+def bound(f, at="mu"):
     """Quadratic lower bound of the logistic likelihood (Jaakkola and Jordan 2000).
 
-    Its variational parameters are set from q: xi_i^2 = E_q[(x_i.z)^2]. Quadratic integrands stay.
+    Its variational parameters are set from q: xi_i^2 = E_q[(x_i.z)^2]; with at="snapshot" from
+    the q of the draw's snapshot, which must have a factor. Quadratic integrands stay.
     """
+    _check_place(at)
     for atom in integrand(f, "bound").parts:
         if _is_data(atom):
             likelihood = getattr(atom.model, "likelihood", None)
@@ -54,7 +74,12 @@ def bound(f):
                 raise Illegal(f"bound needs a Gaussian family, not {atom.q!r}: try SF(data)")
         elif not atom.quadratic:
             raise Illegal(f"bound knows the data term alone; '{atom.name}' has no bound here")
-    return f.map(lambda atom: Bound(atom) if _is_data(atom) else atom)
+    return f.map(lambda atom: _bounded(atom, at) if _is_data(atom) else atom)
+
+
+def _bounded(atom, at):
+    drawn = Bound(atom, at)
+    return Stored(drawn) if at == "snapshot" and atom.whole else drawn
 
 
 def taylor_x(f):
@@ -122,18 +147,21 @@ class Expansion(OnData):
 
 
 class TaylorZ(Expansion):
-    """f(c) + grad f(c).(z - c) + (z - c)^T grad^2 f(c) (z - c) / 2, c = mu or an older mu."""
+    """f(c) + grad f(c).(z - c) + (z - c)^T grad^2 f(c) (z - c) / 2, c = mu or an older mu.
+
+    Of order 1 without the last.
+    """
 
     word = "taylor_z"
     closed_form = quadratic = True
 
-    def __init__(self, f, at="mu"):
-        self.centre = at
-        self.how = "" if at == "mu" else f", at={at!r}"
+    def __init__(self, f, at="mu", order=2):
+        self.centre, self.order = at, order
+        self.how = f", at={at!r}" * (at != "mu") + f", order={order}" * (order != 2)
         super().__init__(f)
 
     def of(self, f):
-        return _expanded(f, self.centre)
+        return _expanded(f, self.centre, self.order)
 
     def value(self, draw, where):
         away = draw.at(where) - draw.at(self.centre)
@@ -144,10 +172,29 @@ class TaylorZ(Expansion):
         slope = self.f.slope(draw, self.centre)
         if where == self.centre:
             return slope
-        return slope + self.f.along(draw, self.centre, draw.at(where) - draw.at(self.centre))
+        away = draw.at(where) - draw.at(self.centre)
+        return slope + (self.f.along(draw, self.centre, away) if self.order == 2 else 0 * away)
 
     def bend(self, draw, where):
+        if self.order == 1:
+            return np.zeros((1, self.q.D - self.q.dim))
         return draw.once((self.key, "bend"), self.f.bend, self.centre)
+
+
+class Tangent(Expansion):
+    """u.(z - mu), u the mean of grad f over the samples outside m's group, (..., M, d)."""
+
+    word = "tangent"
+    closed_form = quadratic = True
+
+    def value(self, draw, where):
+        return np.vecdot(self.slope(draw, where), draw.at(where) - draw.at("mu"))
+
+    def grad(self, draw, where):
+        return draw.once((self.key, "others"), lambda draw: draw.others(self.f.slope(draw, "z1")))
+
+    def bend(self, draw, where):
+        return self.q.bend(lambda V: np.zeros((1, *V.shape[-2:])), draw.factor)
 
 
 class TaylorEta(TaylorZ, OfEta):
@@ -156,69 +203,45 @@ class TaylorEta(TaylorZ, OfEta):
     value, grad, bend = OfEta.value, OfEta.grad, OfEta.bend
 
     def derivatives(self, draw, where, order):
-        d1, d2 = self.f.derivatives(draw, self.centre, 2)[:2]
+        d1, d2 = self.at_centre(draw)
         return (d1 if where == self.centre else d1 + d2 * self._away(draw, where)), d2
 
     def psi(self, draw, where):
-        away = self._away(draw, where)
-        d1, d2 = self.f.derivatives(draw, self.centre, 2)[:2]
+        (d1, d2), away = self.at_centre(draw), self._away(draw, where)
         return self.f.psi(draw, self.centre) + (d1 + 0.5 * d2 * away) * away
+
+    def at_centre(self, draw):
+        d1, d2 = self.f.derivatives(draw, self.centre, 2)[:2]
+        return d1, (d2 if self.order == 2 else 0 * d2)
 
     def _away(self, draw, where):
         r = self.rows(draw)
         return r.eta(draw, where) - r.eta(draw, self.centre)
 
 
-class Stored(Expansion):
-    """The data term about older weights, on all data from the sums of a snapshot: no pass.
-
-    Own models come here on drawn data too, and are expanded afresh there.
-    """
-
-    word, how = "taylor_z", ", at='snapshot'"
-    closed_form = quadratic = True
-
-    def __init__(self, f):
-        super().__init__(f)
-        self.drawn = TaylorZ(f, "snapshot")
-
-    def value(self, draw, where):
-        if not self.sees_all(draw):
-            return self.drawn.value(draw, where)
-        away = draw.at(where) - draw.at("snapshot")
-        both = draw.snapshot.slope[..., None, :] + self.slope(draw, where)
-        return draw.snapshot.value[..., None] + 0.5 * np.vecdot(both, away)
-
-    def grad(self, draw, where):
-        if not self.sees_all(draw):
-            return self.drawn.grad(draw, where)
-        away = draw.at(where) - draw.at("snapshot")
-        return draw.snapshot.slope[..., None, :] + away @ draw.snapshot.hessian
-
-    def bend(self, draw, where):
-        if not self.sees_all(draw):
-            return self.drawn.bend(draw, where)
-        draw.at("snapshot")  # is there one?
-        return draw.once((self.key, "bend"), self._bend)
-
-    def _bend(self, draw):
-        H = draw.snapshot.hessian[..., None, :, :]
-        return self.q.bend(lambda V: V[..., None, :, :] @ H, draw.factor)
-
-
 class Bound(Expansion, OfEta):
     """sum_i a_i + b_i eta_i + c_i eta_i^2 / 2, below phi and touching it at eta_i = +- xi_i."""
 
-    word = "bound"
+    word, order = "bound", 2
     closed_form = quadratic = True
 
+    def __init__(self, f, at="mu"):
+        self.centre = at
+        self.how = f", at={at!r}" * (at != "mu")
+        super().__init__(f)
+
+    def of(self, f):
+        return _bounded(f, self.centre)
+
     def coefficients(self, draw):
-        """a, b, c per data point, at xi^2 = E_q eta^2."""
+        """a, b, c per data point, at xi^2 = E eta^2 under q or an older q."""
         return draw.once((self.key, "abc"), self._coefficients)
 
     def _coefficients(self, draw):
-        r = self.rows(draw)
-        xi = np.sqrt(r.eta(draw, "mu") ** 2 + r.variance(draw))
+        r, old = self.rows(draw), self.centre == "snapshot"
+        if old and draw.at("snapshot") is not None and draw.snapshot.factor is None:
+            raise ValueError(_lacking(self))
+        xi = np.sqrt(r.eta(draw, self.centre) ** 2 + r.variance(draw, self.centre))
         return self.model.likelihood.bound(xi, r.y)
 
     def psi(self, draw, where):
@@ -228,6 +251,63 @@ class Bound(Expansion, OfEta):
     def derivatives(self, draw, where, order):
         _, b, c = self.coefficients(draw)
         return b + c * self.rows(draw).eta(draw, where), c
+
+
+class Stored(Expansion):
+    """An expansion about older weights, on all data from the sums of a snapshot: no pass.
+
+    Own models come here on drawn data too, and are expanded afresh there.
+    """
+
+    closed_form = quadratic = True
+    centre = "snapshot"
+
+    def __init__(self, drawn):
+        self.drawn, self.word, self.how, self.order = drawn, drawn.word, drawn.how, drawn.order
+        super().__init__(drawn.f)
+
+    def of(self, f):
+        return self.drawn.of(f)
+
+    def sums(self, draw, name):
+        """The value, slope or hessian of the expansion, over all data, at the snapshot."""
+        draw.at("snapshot")  # is there one?
+        found = getattr(draw.snapshot, name if self.word == "taylor_z" else f"bound_{name}")
+        if found is None:
+            raise ValueError(_lacking(self))
+        return found
+
+    def value(self, draw, where):
+        if not self.sees_all(draw):
+            return self.drawn.value(draw, where)
+        away = draw.at(where) - draw.at("snapshot")
+        both = self.sums(draw, "slope")[..., None, :] + self.slope(draw, where)
+        return self.sums(draw, "value")[..., None] + 0.5 * np.vecdot(both, away)
+
+    def grad(self, draw, where):
+        if not self.sees_all(draw):
+            return self.drawn.grad(draw, where)
+        away = draw.at(where) - draw.at("snapshot")
+        bent = away @ self.sums(draw, "hessian") if self.order == 2 else 0 * away
+        return self.sums(draw, "slope")[..., None, :] + bent
+
+    def bend(self, draw, where):
+        if not self.sees_all(draw):
+            return self.drawn.bend(draw, where)
+        if self.order == 1:
+            return np.zeros((1, self.q.D - self.q.dim))
+        return draw.once((self.key, "bend"), self._bend)
+
+    def _bend(self, draw):
+        H = self.sums(draw, "hessian")[..., None, :, :]
+        return self.q.bend(lambda V: V[..., None, :, :] @ H, draw.factor)
+
+
+def _lacking(atom):
+    return (
+        f"{atom.name} needs more than this snapshot has: take cvlib.snapshot(model, mu), of order "
+        "2 for a parabola, and with factor= for the bound"
+    )
 
 
 class TaylorX(Expansion):
@@ -256,7 +336,7 @@ class TaylorX(Expansion):
         if self.sees_all(draw):
             each = phi(m, G.y) + G.constant + self._kappa() * (z @ G.xy.T)
             return (each + 0.5 * d2 * np.vecdot(self._spread(draw, where), z[..., None, :])) @ G.n
-        r, own, dy = self._drawn(draw)
+        r, own, dy, _ = self._drawn(draw)
         m, y = m.take(own), r.y - dy  # the group's mean label: phi need not be linear in y
         e = r.eta(draw, where) - m
         phi_m = phi(m, y) + self._kappa() * dy * m + phi(0 * dy, r.y) - phi(0 * dy, y)
@@ -272,13 +352,10 @@ class TaylorX(Expansion):
             e2 = np.vecdot(spread, z[..., None, :])  # mean of e^2, (..., M, K)
             along_mean = (G.n * (d1 + half * d3 * e2)) @ G.x
             return along_mean + np.vecmat(G.n * d2, spread) + self._kappa() * G.n_xy
-        r, own, dy = self._drawn(draw)
+        r, own, dy, mean = self._drawn(draw)
         e = r.eta(draw, where) - (z @ G.x.T).take(own)
         slope = r.back(d1.take(own) + self._kappa() * dy + d2.take(own) * e)
-        bend = half * d3.take(own) * e**2
-        each = np.arange(len(G.n)) == (own % len(G.n))[..., None]  # (..., M, [B,] K)
-        in_group = r.total(np.moveaxis(bend[..., None] * each, -1, 0))  # (K, ..., M)
-        return slope + np.moveaxis(in_group, 0, -1) @ G.x
+        return slope + r.back(half * d3.take(own) * e**2, mean)
 
     def _kappa(self):
         return 0.0 if self.model.likelihood.classes else self.model.likelihood.kappa
@@ -289,14 +366,14 @@ class TaylorX(Expansion):
         return (z @ G.xx_beside).reshape(*z.shape[:-1], *G.x.shape)
 
     def _drawn(self, draw):
-        """The drawn rows, the place of their group in an (..., M, K) array, and y - ybar."""
+        """The drawn rows, the place of their group in an (..., M, K) array, y - ybar and xbar."""
 
         def compute(draw):
             G, r = self.model.groups, rows(draw, False)
-            k = G.group[draw.index]  # (..., M), or (..., M or 1, B)
+            k = G.of_labels(r.y)  # (..., M), or (..., M or 1, B)
             samples = np.arange(draw.eps[..., 0].size).reshape(draw.eps.shape[:-1])  # (..., M)
             samples = samples[..., None] if draw.batched else samples
-            return r, samples * len(G.n) + k, r.y - G.y[k]
+            return r, samples * len(G.n) + k, r.y - G.y[k], G.x[k]
 
         return draw.once("groups of the drawn rows", compute)
 

@@ -267,11 +267,11 @@ class OwnData(Own, OnData):
             return lambda z: anp.sum(model.log_lik(z[..., None, :], model.data), -1)
         if not draw.batched:
             at = draw.index.reshape(draw.index.shape + (1,) * extra)
-            batch = tuple(a[at] for a in model.data)
+            batch = model.take(at)
             return lambda z: model.N * model.log_lik(z, batch)
         *lead, B = draw.index.shape
         at = draw.index.reshape(*lead, *(1,) * extra, B)  # (..., M or 1, [1,] B)
-        batch = tuple(a[at] for a in model.data)
+        batch = model.take(at)
         return lambda z: model.N / B * anp.sum(model.log_lik(z[..., None, :], batch), -1)
 
 

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 import numpy as np
 from autograd import elementwise_grad
 
+from . import passes
+
 ETA = np.array([-1.3187, -0.2741, 0.5923, 1.6459])  # no round numbers: a kink may lie there
 LEVELS = np.array([[-0.1537], [0.0371], [0.1213]])  # of every coordinate of z, in any order
 CURE = (
@@ -22,11 +24,11 @@ CURE = (
 
 
 def numbers(what, value):
-    """`value` as an array of floats."""
+    """`value` as an array of floats; a mapped array of other numbers stays in its file."""
     array = _array(what, value)
     if array.dtype.kind not in "biuf":
         raise ValueError(f"{what} holds {array.dtype} numbers: it must be real")
-    return array.astype(float, copy=False)
+    return array if passes.is_mapped(array) else array.astype(float, copy=False)
 
 
 def number_or_vector(what, value, d=None):
@@ -64,12 +66,26 @@ def data_arrays(data):
     if lengths[0] == 0:
         raise ValueError("the data set is empty: a model needs at least one data point")
     for k, a in enumerate(arrays):
-        if a.dtype.kind in "fc" and not np.all(np.isfinite(a)):
-            where = np.argwhere(~np.isfinite(a))[0].tolist()
+        _finite_data(k, a)
+    return arrays
+
+
+def _finite_data(k, a):
+    """No NaN or infinity in array k of the data."""
+    before = 0
+    for n, bad in passes.each(_first_bad, (a,)) if a.dtype.kind in "fc" else ():
+        if bad is not None:
+            where = [before + bad[0], *bad[1:]]
             raise ValueError(
                 f"array {k} of the data is {a[tuple(where)]} at {where}: drop or fill it"
             )
-    return arrays
+        before += n
+
+
+def _first_bad(rows):
+    """How many rows these are, and where the first entry lies that is not finite, or None."""
+    finite = np.isfinite(rows[0])
+    return len(finite), None if finite.all() else np.argwhere(~finite)[0].tolist()
 
 
 def _array(what, value):

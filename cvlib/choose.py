@@ -22,7 +22,7 @@ from .estimators import CF, GR, PR, QD, RB, RP1, SF, Estimator, check_gradient, 
 from .integrands import Illegal
 from .models import GLM
 from .pilots import CHUNK, Costs, Pilot, Set, of_snapshot, singles, timed
-from .snapshots import Snapshot, snapshot
+from .snapshots import snapshot
 
 ALL = 10  # of more variates than these not all subsets are looked at
 FINALISTS, TRIES = 5, 3  # sets that are timed for real, and how often five more may be
@@ -420,7 +420,7 @@ def rechoose(share=0.05, *, clock=perf_counter, **options):
             return None
         choice = choose(
             plan.model, plan.q, state.w[first], M=plan.M, rng=state.rng, clock=clock,
-            snapshot=old and Snapshot(*(x[first] for x in old)), subsample=plan.subsample,
+            snapshot=old and old.of_run(first), subsample=plan.subsample,
             batch=plan.batch, each=plan.each, natural=isinstance(plan.rule, rules.natural),
             **options,
         )  # fmt: skip

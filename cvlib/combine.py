@@ -27,10 +27,22 @@ def moments(h, C):
         if C.shape[-2] < 10:  # for few rows faster than the product
             CC = np.vecdot(C[..., :, None, :], C[..., None, :, :]) / M
         else:
-            CC = C @ np.swapaxes(C, -1, -2) / M
+            CC = C @ C.mT / M
         Ch = np.vecdot(C, h) / M
     _refuse_non_finite(CC, Ch)
     return Moments(CC, Ch, M)
+
+
+def replicates(x, group):
+    """Samples that lean on each other taken together, (..., M, D) -> (..., M / group, D).
+
+    Samples m, m + M / group, m + 2 M / group ... form a group, as in `Draw`. Groups are independent
+    and the estimate is their mean, so they are what moments must count and weights must suit. Each
+    is the mean of its samples times sqrt(group): the size of one sample if they were independent,
+    so that v0 means the same for every kind of draw.
+    """
+    *lead, M, D = np.shape(x)
+    return np.reshape(x, (*lead, group, M // group, D)).sum(-3) / np.sqrt(group)
 
 
 # Weights for the whole set -------------------------------------------------------------------
@@ -117,7 +129,7 @@ def block_weights(moments, v0, blocks):
     lengths = np.array([block.stop - block.start for block in blocks])
     ridges = np.asarray(v0, float)[..., None] * lengths  # (..., K)
     a = bayes_weights(moments, ridges, D=1)  # (..., K, L)
-    return np.repeat(np.swapaxes(a, -1, -2), lengths, axis=-1)
+    return np.repeat(a.mT, lengths, axis=-1)
 
 
 def scalar_weight(moments):

@@ -3,6 +3,7 @@
 import numpy as np
 
 from .arguments import whole
+from .coupled import check_noise, sobol
 from .families.base import check_fit
 
 
@@ -13,11 +14,14 @@ class Draw:
     `index` is (..., M), one data point a sample; (..., M, B), a batch for each; (..., 1, B), one
     batch for all; or None: every sample sees all data. What several estimators share is computed
     once and kept here.
+
+    Samples come in groups that lean on each other: m, m + M / group, m + 2 M / group, ... Groups
+    are independent. group = 1 without coupling, 2 in pairs, M where all samples lean on all.
     """
 
-    def __init__(self, model, q, w, eps, index, snapshot=None):
+    def __init__(self, model, q, w, eps, index, snapshot=None, group=1):
         self.model, self.q, self.w, self.eps, self.index = model, q, w, eps, index
-        self.snapshot = snapshot
+        self.snapshot, self.group = snapshot, group
         self.mu, self.factor = q.moments(w)
         self._kept = {}
 
@@ -49,6 +53,20 @@ class Draw:
 
     at = of  # points: "z1", "z2" (..., M, d), "mu" (..., 1, d)
 
+    def others(self, x):
+        """The mean of x (..., M, k) over the samples outside m's own group, (..., M, k)."""
+        free = self.M - self.group
+        if free <= 0:
+            why = "all samples of the draw lean on each other" if self.M > 1 else "there is one"
+            raise ValueError(
+                f"no sample is independent of the one left out: {why}. Draw more samples, with "
+                'noise="plain" or "pairs"'
+            )
+        if self.group == 1:
+            return (x.sum(-2, keepdims=True) - x) / free
+        own = x.reshape(*x.shape[:-2], self.group, -1, x.shape[-1]).sum(-3)  # (..., groups, k)
+        return (x.sum(-2, keepdims=True) - np.concatenate([own] * self.group, -2)) / free
+
     @property
     def z(self):
         """The sample of q_w that SF and RP1 use, mu + L eps for a Gaussian, (..., M, d)."""
@@ -67,30 +85,43 @@ class Draw:
 
 def draw(
     model, q, w, M=None, rng=None, *, eps=None, index=None, subsample=True, batch=None, each=False,
-    snapshot=None,
+    snapshot=None, noise="plain",
 ):  # fmt: skip
     """A `Draw` at w (..., D), random from `rng` or with `eps` and `index` given.
 
     Every sample sees a data point of its own, index (..., M). With batch=B it sees B of them: one
     batch for all samples, index (..., B), or with each=True one for each, index (..., M, B). With
     subsample=False it sees the whole data set. `snapshot` is for expansions about older weights.
+
+    noise: "plain", independent base samples; "pairs", each with its opposite, on the same data:
+        sample m + M / 2 is the partner of m, and eps and index, if given, are those of the first
+        half; "sobol", M points that fill the space evenly, scrambled afresh. Every sample has the
+        law q_w in all three.
     """
     check_fit(model, q)
     if rng is not None and not isinstance(rng, np.random.Generator):
         raise ValueError(f"rng={rng!r}: give a generator, rng=np.random.default_rng({rng!r})")
     w = q.check(w)
-    runs = w.shape[:-1]
+    runs, pairs, group = w.shape[:-1], noise == "pairs", 1
+    if noise != "plain":
+        group = check_noise(noise, q, M, eps)
     if eps is None:
         if rng is None or M is None:
             raise ValueError("draw needs M and rng=np.random.default_rng(seed), or eps")
-        eps = q.noise(rng, w, whole("M", M))
+        M = whole("M", M)
+        if noise == "sobol":
+            eps = q.quantile(w, sobol(rng, runs, M, q.noise_dim))
+        else:
+            eps = q.noise(rng, w, M // group)
     else:
-        eps = _check_eps(np.asarray(eps, float), runs, q.noise_dim, M)
+        eps = _check_eps(np.asarray(eps, float), runs, q.noise_dim, M and M // group)
+    M = eps.shape[-2]  # in pairs, of the first half
+    if pairs:
+        eps = np.concatenate([eps, q.mirror(w, eps)], -2)
     if not subsample:
         if index is not None or batch is not None:
             raise ValueError("subsample=False uses all data: leave index and batch out")
-        return Draw(model, q, w, eps, None, snapshot)
-    M = eps.shape[-2]
+        return Draw(model, q, w, eps, None, snapshot, group)
     shape = (*runs, M)
     if batch is not None:
         B = whole("batch", batch)
@@ -107,9 +138,11 @@ def draw(
         index = _check_index(np.asarray(index), shape, model.N)
     if batch is not None and not each:
         index = index[..., None, :]
-    if index.shape == (*runs, M, 1):
+    elif pairs:  # partners see the same data
+        index = np.concatenate([index, index], len(runs))
+    if index.shape == (*eps.shape[:-1], 1):
         index = index[..., 0]  # a batch of one is a data point a sample
-    return Draw(model, q, w, eps, index, snapshot)
+    return Draw(model, q, w, eps, index, snapshot, group)
 
 
 def _check_eps(eps, runs, d, M):

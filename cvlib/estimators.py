@@ -27,7 +27,8 @@ class Method:
 
     Without `by_hand` it goes the family's route of its name. With it, `by_hand(draw, atom)` gives
     the gradient, (..., M or 1, D), or, for an f of eta, what stands for psi' and psi'' in it; and
-    `refuses(atom)` a sentence where an atom does not have it.
+    `refuses(atom)` a sentence where an atom does not have it. `less(draw, f)` takes something off
+    the values f (..., M) before they meet the score.
     """
 
     name: str
@@ -36,6 +37,8 @@ class Method:
     refuses: Callable = lambda atom: None
     why: str = "no such transformation of a fixed base sample"  # a family lacks this word
     samples: bool = True  # does it look at the sample of q?
+    route: str = ""  # the route it goes, if it is not that of its own name
+    less: Callable | None = None
 
     def __post_init__(self):
         object.__setattr__(self, "__doc__", self.doc)
@@ -51,17 +54,22 @@ class Method:
                 raise Illegal(complaint)
         return Estimator({(self, atom): coef for atom, coef in f.parts.items()})
 
+    @property
+    def way(self):
+        """The name under which a family knows this word."""
+        return self.route or self.name
+
     def complaint(self, atom):
         """Why this word may not be written for the atom, or None."""
         q = atom.q
         if q is not None:  # None: `one` belongs to every family
             legal = q.methods if atom.space == "z" else tuple(q.routes[atom.space])
-            if self.name not in legal:
+            if self.way not in legal:
                 return (
                     f"{self.name}({atom.name}) is not possible for {q!r}: {self.why}. "
                     f"Write {' or '.join(legal)} instead"
                 )
-            route = None if self.by_hand else q.routes[atom.space][self.name]
+            route = None if self.by_hand else q.routes[atom.space][self.way]
             if route and route.score and atom.value is None:
                 return f"{self.name} needs the value of f; '{atom.name}' is a slope: try RP1"
         return self.refuses(atom)
@@ -71,9 +79,9 @@ class Method:
         for the drawn data points together, or ("hand", word)."""
         if self.by_hand:
             return [("eta", None, None) if atom.of_eta and not atom.whole else ("hand", self, None)]
-        route = q.routes[atom.space][self.name]
+        route = q.routes[atom.space][self.way]
         pull = [("pull", route.at, route.pull)] if route.pull else []
-        return pull + [("score", route.at, route.score)] * bool(route.score)
+        return pull + [("score", route.at, (route.score, self.less))] * bool(route.score)
 
     def derivatives(self, draw, atom):
         """What stands for psi' and psi'', computed once a draw."""
@@ -117,6 +125,26 @@ def _not_of_eta(word):
 
 GAUSSIAN = "it rests on a property of the Gaussian"
 SF = Method("SF", "f(Z) grad_w log q_w(Z), Z ~ q_w: score function, (..., M, D).")
+LOO = Method(
+    "LOO",
+    """(f_m - mean of f over the other samples) grad_w log q_w(Z_m): leave-one-out, (..., M, D).
+
+    The others know nothing of sample m, so that their mean is a baseline without a bias. In pairs
+    the partner is left out too. For data + prior - variational: VarGrad (Richter et al. 2020).
+    """,
+    route="SF",
+    less=lambda draw, f: f - draw.others(f[..., None])[..., 0],
+)
+DisARM = Method(
+    "DisARM",
+    """(f(Z) - f(Z~)) / 2 (Z - Z~) sigma(|w|) with Z~ the opposite of a Bernoulli Z, (..., M, D).
+
+    ARM, the antithetic estimator of Yin and Zhou 2019, with its uniform numbers averaged out given
+    Z and Z~ (Dong, Mnih and Tucker 2020; U2G of Yin et al. 2020). Partners have the same gradient.
+    """,
+    why="it is for the two values of a Bernoulli variable",
+    less=lambda draw, f: (f - np.roll(f, draw.M // 2, -1)) / 2,
+)
 RP1 = Method(
     "RP1",
     "grad_w f(mu + L eps), eps ~ N(0, I): reparameterised by the Cholesky factor, (..., M, D).",
@@ -288,10 +316,14 @@ def evaluate(lines, draw, out=None, check=True):
                 pairs[0][1][1].rows(draw).fill(draw, d1, d2, G, add=not first)
             elif kind == "hand":
                 gradient = lambda atom: draw.once((atom.key, at), at.gradient, atom)
-                _add(G, 1, _sum(pairs, gradient), first)
+                if len(pairs) == 1:  # the usual case, without a copy
+                    _add(G, pairs[0][0], gradient(pairs[0][1]), first)
+                else:
+                    _add(G, 1, _sum(pairs, gradient), first)
             else:
                 value = lambda atom: draw.once((atom.key, at, "value"), atom.value, at)
-                _add(G, 1, _sum(pairs, value)[..., None] * draw.of(name), first)
+                f, (score, less) = _sum(pairs, value), name
+                _add(G, 1, (less(draw, f) if less else f)[..., None] * draw.of(score), first)
             first = False
         if first:
             G[...] = 0.0
@@ -333,7 +365,7 @@ def _check_lines(lines, draw):
             raise ValueError(f"{line!r} and the draw belong to different models or families")
         if not owner:  # made of `one` alone, which could not know the family
             for method, _ in line.parts:
-                if method.name not in draw.q.methods:
+                if method.way not in draw.q.methods:
                     raise ValueError(f"{line!r}: {method} is not possible for {draw.q!r}")
 
 

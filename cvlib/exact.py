@@ -7,7 +7,7 @@ N one-dimensional integrals, whatever the dimension of z; `quadrature` does them
 import numpy as np
 import scipy  # scipy.optimize is loaded at its first use
 
-from . import quadrature
+from . import passes, quadrature
 from .families.base import check_fit
 from .models import GLM
 from .rules import natural
@@ -19,8 +19,7 @@ STEPS, SETTLED = 60, 1e-10  # natural steps to try, and the gradient of ELBO / N
 def elbo(model, q, w, tolerance=TOLERANCE):
     """ELBO(w) = E log p(x | z) + E log p(z) + entropy, (..., D) -> (...)."""
     w = _check(model, q, w)
-    m, v = _marginals(model, q, w)
-    data = quadrature.value(model.likelihood, m, v, model.y, tolerance).sum(-1)
+    (data,) = _over_data(_value, model, q, w, tolerance)
     centre, precision = _prior(model, q)
     square = precision * (w - centre) ** 2
     normaliser = 0.5 * np.log(2 * np.pi / precision[: q.dim]).sum()
@@ -37,12 +36,9 @@ def gradient(model, q, w, tolerance=TOLERANCE):
 def term_gradients(model, q, w, tolerance=TOLERANCE):
     """The exact g1, g2, g3 as {"data": ..., "prior": ..., "variational": ...}, each (..., D)."""
     w = _check(model, q, w)
-    m, v = _marginals(model, q, w)
-    d1, d2 = quadrature.slopes(model.likelihood, m, v, model.y, tolerance)
-    bend = q.gram(d2[..., None, :], model.X[None], q.unpack(w)[1])[..., 0, :]
     centre, precision = _prior(model, q)
     return {  # Bonnet and Price: [E slope, E curvature L]
-        "data": np.concatenate([d1 @ model.X, bend], -1),
+        "data": np.concatenate(_over_data(_slopes, model, q, w, tolerance), -1),
         "prior": -precision * (w - centre),
         "variational": -q.entropy_grad(w),
     }
@@ -92,13 +88,32 @@ def _check(model, q, w):
     return q.check(w)
 
 
-def _marginals(model, q, w):
-    """Mean and variance of each x_i.z + offset_i, (..., N) both."""
+def _over_data(part, model, q, w, tolerance):
+    """Sums over all data, in parts: some dozens of nodes a data point and run."""
+    width = w[..., 0].size * max(q.dim, 50)
+    return passes.total(part, model.data, model.likelihood, q, w, tolerance, width=width)
+
+
+def _value(rows, likelihood, q, w, tolerance):
+    """E phi."""
+    m, v = _marginals(rows, q, w)
+    return (quadrature.value(likelihood, m, v, rows[1], tolerance).sum(-1),)
+
+
+def _slopes(rows, likelihood, q, w, tolerance):
+    """E phi' x and E phi'' x x^T L."""
+    X, y, *_ = rows
+    d1, d2 = quadrature.slopes(likelihood, *_marginals(rows, q, w), y, tolerance)
+    return d1 @ X, q.gram(d2[..., None, :], X[None], q.unpack(w)[1])[..., 0, :]
+
+
+def _marginals(rows, q, w):
+    """Mean and variance of each x_i.z + offset_i, (..., n) both."""
+    X, _, *offset = rows
     mu, factor = q.unpack(w)
-    m = mu @ model.X.T
-    X = np.broadcast_to(model.X, (*w.shape[:-1], *model.X.shape))
-    v = (q.times_t(factor, X) ** 2).sum(-1)
-    return m if model.offset is None else m + model.offset, v
+    m = mu @ X.T
+    v = (q.times_t(factor, np.broadcast_to(X, (*w.shape[:-1], *X.shape))) ** 2).sum(-1)
+    return m + offset[0] if offset else m, v
 
 
 def _prior(model, q):

@@ -9,11 +9,12 @@ import numpy as np
 import scipy  # scipy.special is loaded at its first use
 from autograd import elementwise_grad
 
-from . import checks
-from .special import gammaln
+from . import checks, passes
+from .special import gammaln, log_ndtr
 
 LOG_2PI = np.log(2 * np.pi)
 CACHED = 2**18  # numbers of a table that stays in a processor's cache
+TOUCHED = 2**7  # rows drawn from a file before its pages, up to 2 MB a row, are given back
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -67,7 +68,12 @@ class Model:
     rows of the arrays in `data`, all leading axes broadcast, the result is (...). On all data at
     M points z is (M, 1, d), a batch has N rows, and the result is (M, N).
     `log_prior(z)` maps (..., d) to (...). `data` is an array or a tuple of arrays, N rows each.
-    z may be any vector of real numbers.
+    z may be any vector of real numbers; `transforms` has what brings it into constraints, and
+    `transforms.pick`, a coordinate for every row.
+
+    A likelihood that does not factorise over rows, that of a time series for example, is one row:
+    give y[None] for y, and `batch` holds y as (..., 1, n). Then N = 1, and nothing can be
+    subsampled.
     """
 
     def __init__(self, log_lik, log_prior, data, dim, name="own model"):
@@ -84,10 +90,25 @@ class Model:
         self.log_lik, self.log_prior, self.dim, self.name = log_lik, log_prior, int(dim), name
         self.data = checks.data_arrays(data)
         self.N = len(self.data[0])
+        self._mapped, self._touched = any(map(passes.is_mapped, self.data)), 0
         self._check_functions()
 
     def __repr__(self):
         return f"<{self.name}: {self.N} data points, {self.dim} latent dimensions>"
+
+    def take(self, index):
+        """The rows with these numbers, of all arrays in `data`; no others are read from a file."""
+        if not self._mapped:
+            return tuple(a[index] for a in self.data)
+        found = []
+        for some in np.array_split(index.ravel(), -(-index.size // TOUCHED)):
+            self._touched += some.size
+            if self._touched > TOUCHED:
+                passes.forget(self.data)
+                self._touched = some.size
+            found.append([a[some] for a in self.data])
+        arrays = map(np.concatenate, zip(*found))
+        return tuple(a.reshape(index.shape + a.shape[1:]) for a in arrays)
 
     def log_joint(self, z):
         """log p(x, z) over the whole data set, (..., d) -> (...)."""
@@ -160,10 +181,16 @@ class Likelihood:
 
     def check(self, y):
         """A ValueError unless y (N,) are labels for phi and the other fields agree with it."""
-        complaint = self.accepts(y)
-        if complaint:
-            raise ValueError(f"labels of a {self.name} likelihood {complaint}")
-        checks.likelihood(self, y)
+        for complaint, _ in (found := list(passes.each(_tried, (y,), self.accepts))):
+            if complaint:
+                raise ValueError(f"labels of a {self.name} likelihood {complaint}")
+        checks.likelihood(self, np.concatenate([labels for _, labels in found]))
+
+
+def _tried(rows, accepts):
+    """What is wrong with some labels, or None; and the least, one in the middle, the greatest."""
+    labels = np.unique(rows[0])
+    return accepts(rows[0]), labels[[0, len(labels) // 2, -1]]
 
 
 def _slope(f):
@@ -192,7 +219,8 @@ class GLM(Model):
     def __init__(self, X, y, likelihood, prior_sd=1.0, *, prior_mean=0.0, offset=None):
         if not isinstance(likelihood, Likelihood):
             raise ValueError(
-                f"likelihood={likelihood!r}: give models.LOGISTIC, models.POISSON or one of your "
+                f"likelihood={likelihood!r}: give models.LOGISTIC, PROBIT, POISSON, one of "
+                "models.student_t_likelihood(df) and negative_binomial_likelihood(shape), or your "
                 "own, models.Likelihood(name, phi)"
             )
         X, y = checks.numbers("X", X), checks.numbers("y", y)
@@ -223,14 +251,16 @@ class GLM(Model):
     def squares(self):
         """`Squares` of the data; None where they would not stay in a processor's cache."""
         size = self.N * self.dim * (self.dim + 1) // 2
-        return Squares.of(self.X) if size <= CACHED else None
+        return Squares.of(self.X.astype(float, copy=False)) if size <= CACHED else None
 
     @cached_property
     def groups(self):
         """Moments of the data, one group per class (or one in all), for expansions in x."""
-        labels = self.y if self.likelihood.classes else np.zeros(self.N)
-        values, group = np.unique(labels, return_inverse=True)
-        return Groups.of(self.X, self.y, group, len(values), self.likelihood.phi)
+        classes = None
+        if self.likelihood.classes:
+            found = passes.each(_labels, (self.y,))
+            classes = np.unique(np.concatenate(list(found)))
+        return Groups.of((self.X, self.y), classes, self.likelihood.phi)
 
 
 @dataclass(frozen=True)
@@ -257,13 +287,17 @@ class Squares:
 class Groups:
     """First and second moments of (x, y) within K groups of data points."""
 
-    group: np.ndarray  # (N,) which group a data point is in
+    classes: np.ndarray | None  # (K,) the label of each group; None: one group of all data
     n: np.ndarray  # (K,) group sizes
     x: np.ndarray  # (K, d) means
     y: np.ndarray  # (K,)
     xx: np.ndarray  # (K, d, d) covariances of x (divided by n, not n - 1)
     xy: np.ndarray  # (K, d) covariances of x with y
     constant: np.ndarray  # (K,) mean phi(0, y_i) - phi(0, mean y): what phi has of y alone
+
+    def of_labels(self, y):
+        """Which group data points with these labels are in."""
+        return _group(y, self.classes)
 
     @cached_property
     def xx_beside(self):
@@ -276,16 +310,44 @@ class Groups:
         return self.n @ self.xy
 
     @classmethod
-    def of(cls, X, y, group, K, phi):
-        n = np.bincount(group, minlength=K)
-        means = np.stack([X[group == k].mean(0) for k in range(K)])
-        y_means = np.array([y[group == k].mean() for k in range(K)])
-        dx, dy = X - means[group], y - y_means[group]
-        xx = np.stack([dx[group == k].T @ dx[group == k] / n[k] for k in range(K)])
-        xy = np.stack([dx[group == k].T @ dy[group == k] / n[k] for k in range(K)])
-        own = phi(np.zeros_like(y), y) - phi(np.zeros_like(y), y_means[group])
-        constant = np.bincount(group, own, minlength=K) / n
-        return cls(group, n, means, y_means, xx, xy, constant)
+    def of(cls, data, classes, phi):
+        """From two passes over the data (X, y)."""
+        width = data[0][0].size
+        n, x, y = passes.total(_means, data, classes, width=width)
+        x, y = x / n[:, None], y / n
+        xx, xy, own = passes.total(_spreads, data, classes, x, y, phi, width=width)
+        return cls(classes, n, x, y, xx / n[:, None, None], xy / n[:, None], own / n)
+
+
+def _labels(rows):
+    return np.unique(rows[0])
+
+
+def _group(y, classes):
+    return np.zeros(np.shape(y), int) if classes is None else np.searchsorted(classes, y)
+
+
+def _grouped(rows, classes):
+    """X, y and group of some data points, and which of them are in each group, (K, n)."""
+    X, y = (a.astype(float, copy=False) for a in rows)
+    group, K = _group(y, classes), 1 if classes is None else len(classes)
+    return X, y, group, [group == k for k in range(K)]
+
+
+def _means(rows, classes):
+    """Sizes of the groups, and sums of x and y in them."""
+    X, y, group, each = _grouped(rows, classes)
+    n = np.bincount(group, minlength=len(each))
+    return n, np.stack([X[k].sum(0) for k in each]), np.array([y[k].sum() for k in each])
+
+
+def _spreads(rows, classes, x, mean_y, phi):
+    """Sums of dx dx^T, dx dy and phi(0, y) - phi(0, ybar), with dx = x - xbar, dy = y - ybar."""
+    X, y, group, each = _grouped(rows, classes)
+    dx, dy, zero = X - x[group], y - mean_y[group], np.zeros_like(y)
+    xx, xy = (np.stack([dx[k].T @ by[k] for k in each]) for by in (dx, dy))
+    own = phi(zero, y) - phi(zero, mean_y[group])
+    return xx, xy, np.bincount(group, own, minlength=len(each))
 
 
 def logistic_regression(X, y, prior_sd=1.0, *, prior_mean=0.0, offset=None):
@@ -372,6 +434,50 @@ def gaussian_likelihood(noise_sd):
     )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class _StudentT:
+    """log t(y | df, eta, scale)."""
+
+    df: float
+    scale: float
+
+    def phi(self, eta, y):
+        half, nu = (self.df + 1) / 2, self.df
+        size = gammaln(half) - gammaln(nu / 2) - 0.5 * np.log(nu * np.pi) - np.log(self.scale)
+        return size - half * anp.log1p(((y - eta) / self.scale) ** 2 / nu)
+
+
+def student_t_likelihood(df, scale=1.0):
+    """phi(eta, y) = log t(y | df, eta, scale): a linear regression that forgives far points."""
+    for name, value in ("df", df), ("scale", scale):
+        checks.positive(name, value)
+    t = _StudentT(float(df), float(scale))
+    return Likelihood("Student-t", t.phi, strip=t.scale * np.sqrt(t.df))  # poles of phi'
+
+
+@dataclass(frozen=True)
+class _NegativeBinomial:
+    """Counts of mean exp(eta) and variance mean + mean^2 / shape."""
+
+    shape: float
+
+    def phi(self, eta, y):
+        r = self.shape
+        ways = gammaln(y + r) - gammaln(r) - gammaln(y + 1)
+        return ways + y * (eta - np.log(r)) - (y + r) * anp.logaddexp(0.0, eta - np.log(r))
+
+
+def negative_binomial_likelihood(shape):
+    """Counts of mean exp(eta) that scatter more than Poisson's: variance mean + mean^2 / shape."""
+    checks.positive("shape", shape)
+    nb = _NegativeBinomial(float(shape))
+    return Likelihood("negative binomial", nb.phi, counts, strip=np.pi)
+
+
+def _probit_phi(eta, y):
+    return log_ndtr(y * eta)
+
+
 # kappa of the logistic likelihood: of use with classes=False, one mean of x for both classes.
 LOGISTIC = Likelihood(
     "logistic",
@@ -384,3 +490,5 @@ LOGISTIC = Likelihood(
     classes=True,
 )
 POISSON = Likelihood("poisson", _poisson_phi, counts, _poisson_fast, _poisson_expected, kappa=1.0)
+# The normal distribution function has no zero with an imaginary part below 2.8.
+PROBIT = Likelihood("probit", _probit_phi, signs, strip=2.8)

@@ -19,6 +19,7 @@ import numpy as np
 
 from . import combine, exact, rules
 from .arguments import numbers, whole
+from .coupled import check_noise
 from .draws import draw
 from .estimators import Estimator, check_gradient, check_variate, evaluate
 from .families.base import check_fit
@@ -169,6 +170,10 @@ class Plan:
         """g (..., D), of ELBO / N; is it finite (...); and the new `moments`, `a` and `G`."""
         raise NotImplementedError(f"{type(self).__name__} has no gradient")
 
+    def noted(self, notes, a, G):
+        """The notes after a step with these weights and gradients."""
+        return notes
+
 
 class NoiseFree(Plan):
     """The exact gradient."""
@@ -185,9 +190,10 @@ class NoiseFree(Plan):
 class Noisy(Plan):
     """The mean over M samples of h + C a, the weights a from the steps before: g is unbiased.
 
-    Samples see the data as in `draw`: one point each, a batch, or all of them. With `renew` = K a
-    snapshot of the data term is taken before the first step, after 1, 2, 4, 8 ... steps (w moves
-    fast at first), and from step K on every K steps.
+    Samples see the data as in `draw`: one point each, a batch, or all of them. With `renew` a
+    snapshot of the data term is taken before the first step and when the rule says so; K is short
+    for `rules.every(K)`. `noise` is as in `draw`; the weight rule sees `combine.replicates`: a pair
+    counts once, and so do all samples of "sobol" together.
     """
 
     h: Estimator
@@ -198,7 +204,8 @@ class Noisy(Plan):
     subsample: bool = True
     batch: int | None = None
     each: bool = False
-    renew: int | None = None
+    renew: int | rules.Renewal | None = None
+    noise: str = "plain"
 
     remedies = "a smaller lr, more samples M, better control variates, or another start w"
 
@@ -206,8 +213,17 @@ class Noisy(Plan):
         super().__post_init__()
         _check_lines(self.h, self.cvs)
         whole("M", self.M)
-        if self.renew is not None:
-            whole("renew", self.renew)
+        if self.noise != "plain":
+            check_noise(self.noise, self.q, self.M)
+        if not isinstance(self.renew, rules.Renewal | None):
+            object.__setattr__(self, "renew", rules.every(self.renew))
+        alike = self.M == 1 or (self.batch is not None and not self.each) or self.noise != "plain"
+        if self.renew and self.renew.measures and self.cvs and alike:
+            raise ValueError(
+                f"{self.renew!r} measures noise by the scatter of a step's samples, which must be "
+                "two at least, drawn apart, and see data of their own: take M=2 or more, each=True "
+                'and noise="plain", or renew=K'
+            )
         if not isinstance(self.weights, rules.Weighting):
             raise TypeError(f"weights={self.weights!r} is no weight rule such as rules.bayes()")
 
@@ -223,19 +239,38 @@ class Noisy(Plan):
         L = len(self.cvs)
         return self.weighting.start(self.q, L, runs), np.zeros((*runs, L))
 
+    @cached_property
+    def expansions(self):
+        """What the lines have that is expanded about a snapshot."""
+        atoms = [atom for line in self.lines for _, atom in line.parts]
+        return [atom for atom in atoms if getattr(atom, "centre", "mu") == "snapshot"]
+
     def refreshed(self, state):
-        K, t = self.renew, state.t
-        if K is None or not (t % K == 0 or (t < K and t & (t - 1) == 0)):
+        rule, notes = self.renew, state.notes
+        memory = notes.get("snapshot rule")
+        if rule is None or not (memory is None or rule.due(state.t, memory)):
             return state
-        new = snapshot(self.model, self.q.mean(state.w))
-        kept = {f"snapshot {name}": x for name, x in new._asdict().items()}
-        return state._replace(notes=state.notes | kept)
+        mu, factor = self.q.moments(state.w)
+        wanted = {"order": max((atom.order for atom in self.expansions), default=2)}
+        if any(atom.word == "bound" for atom in self.expansions):
+            wanted["factor"] = factor
+        new = snapshot(self.model, mu, **wanted)._asdict()
+        kept = {f"snapshot {name}": x for name, x in new.items() if x is not None}
+        return state._replace(notes=notes | kept | {"snapshot rule": rule.start()})
+
+    def noted(self, notes, a, G):
+        if not (self.renew and self.renew.measures):
+            return notes
+        scatter = lambda g: np.sum((g - g.mean(-2, keepdims=True)) ** 2)
+        h, C = G[..., 0, :, :], G[..., 1:, :, :]
+        left = scatter(combine.combine(h, C, a)) / max(scatter(h), 1e-300)
+        return notes | {"snapshot rule": self.renew.seen(notes["snapshot rule"], left)}
 
     def gradient(self, state):
         q, N, weighting = self.q, self.model.N, self.weighting
         d = draw(
             self.model, q, state.w, self.M, state.rng, subsample=self.subsample, batch=self.batch,
-            each=self.each, snapshot=state.snapshot,
+            each=self.each, snapshot=state.snapshot, noise=self.noise,
         )  # fmt: skip
         runs = state.w.shape[:-1]
         shape = (*runs, len(self.lines), self.M, q.D)
@@ -249,6 +284,8 @@ class Noisy(Plan):
         base, C = G[..., 0, :, :], G[..., 1:, :, :]
         a = weighting.weights(state.moments, q, N)
         g = combine.mean(base, C, a) / N  # (..., D)
+        if d.group > 1:
+            base, C = combine.replicates(base, d.group), combine.replicates(C, d.group)
         return g, finite, weighting.update(state.moments, base, C, q), a, G
 
 
@@ -291,7 +328,8 @@ def step(state, plan):
     if plan.average is not None and t >= plan.average:
         count += 1
         mean = plan.rule.average(mean, moved, count, plan.q)
-    return State(t, moved, memory, moments, a, diverged, mean, count, state.rng, G, state.notes)
+    notes = plan.noted(state.notes, a, G)
+    return State(t, moved, memory, moments, a, diverged, mean, count, state.rng, G, notes)
 
 
 class Path(NamedTuple):
@@ -309,7 +347,7 @@ class Path(NamedTuple):
 def sgd(
     model, q, h, cvs=(), *, lr, steps, M, rng=None, w=None, runs=(), momentum=0.9, gamma=0.02,
     v0=1e-3, every=None, subsample=True, progress=False, rule=None, weights=None, average=None,
-    hooks=None, state=None, batch=None, each=False, renew=None,
+    hooks=None, state=None, batch=None, each=False, renew=None, noise="plain",
 ):  # fmt: skip
     """Momentum ascent on ELBO / N: v <- momentum v + (1 - momentum) g, w <- w + lr v.
 
@@ -326,14 +364,16 @@ def sgd(
     hooks: {k: function}; function(state, plan) is called after the steps k, 2 k, ... It returns
         nothing, or the pair (state, plan) to go on with, or raises StopIteration to end the run.
     batch, each: how many data points a sample sees, as in `draw`.
-    renew: K; take a snapshot of the data term every K steps, for taylor_z(data, at="snapshot").
+    noise: "plain", "pairs" or "sobol", as in `draw`.
+    renew: K, or a rule such as rules.worn(); take a snapshot of the data term every K steps, or
+        when it is worn out, for taylor_z(data, at="snapshot") and bound(data, at="snapshot").
     state: go on from there, to step `steps`; w, runs and rng are the state's own.
     """
     if weights is not None and (np.any(v0 != 1e-3) or gamma != 0.02):
         raise ValueError("v0 and gamma belong to the weight rule: write them there, or no weights")
     plan = Noisy(
         model, q, h, cvs, lr=lr, M=M, subsample=subsample, average=average, batch=batch, each=each,
-        renew=renew, rule=_rule(rule, momentum),
+        renew=renew, noise=noise, rule=_rule(rule, momentum),
         weights=rules.bayes(v0, gamma) if weights is None else weights,
     )  # fmt: skip
     if state is None:

@@ -114,7 +114,9 @@ def variance_gradient(g, s, phi, line, draw):
     weights = []
     for (method, atom), coef in parts.parts.items():
         if isinstance(atom, Surrogate):
-            route = draw.q.routes[atom.space][method.name]
+            if method.less:
+                raise ValueError(f"{method} compares samples: variance_gradient takes SF, RP1, GR")
+            route = draw.q.routes[atom.space][method.way]
             points = draw.at(route.at)
             by_value = by_slope = None
             if route.score:

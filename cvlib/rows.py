@@ -12,8 +12,9 @@ class Rows:
     """One data point a sample: x (..., M, d), and so eta and c (..., M)."""
 
     def __init__(self, model, index):
-        self.x, self.y, self.scale = model.X[index], model.y[index], float(model.N)
-        self.offset = None if model.offset is None else model.offset[index]
+        X, y, *offset = (a.astype(float, copy=False) for a in model.take(index))
+        self.x, self.y, self.offset = X, y, offset[0] if offset else None
+        self.scale = float(model.N)
 
     def dot(self, v):
         """x.v for v (..., M, d), as (..., M)."""
@@ -31,9 +32,9 @@ class Rows:
         """N c, (..., M)."""
         return self.scale * c
 
-    def back(self, c):
-        """N c x, (..., M, d)."""
-        return (self.scale * c)[..., None] * self.x
+    def back(self, c, x=None):
+        """N c x, (..., M, d); with `x` given, that in place of the data's."""
+        return (self.scale * c)[..., None] * (self.x if x is None else x)
 
     def bend(self, draw, c):
         """What w has of N c x x^T L, (..., M, D - d)."""
@@ -55,14 +56,18 @@ class Rows:
 
     def x_factor(self, draw):
         """L^T x, (..., M, d)."""
-        return draw.once(("L^T x", self), lambda draw: draw.q.times_t(draw.factor, self.x))
+        return draw.once(("L^T x", self), lambda draw: self.times(draw, draw.factor))
 
-    def variance(self, draw):
-        """x^T Sigma x, the variance of eta under q, (..., M)."""
-        return draw.once(("variance", self), self._variance)
+    def times(self, draw, factor):
+        return draw.q.times_t(factor, self.x)
 
-    def _variance(self, draw):
-        u = self.x_factor(draw)
+    def variance(self, draw, where="mu"):
+        """x^T Sigma x, the variance of eta under q or an older q, (..., M)."""
+        return draw.once(("variance", self, where), self._variance, where)
+
+    def _variance(self, draw, where):
+        now = where == "mu"
+        u = self.x_factor(draw) if now else self.times(draw, draw.snapshot.factor)
         return np.vecdot(u, u)
 
 
@@ -82,14 +87,15 @@ class Batch(Rows):
 
     def dot(self, v):
         if self.shared:
-            return v @ np.swapaxes(self.x[..., 0, :, :], -1, -2)
+            return v @ self.x[..., 0, :, :].mT
         return np.matvec(self.x, v)
 
     def total(self, c):
         return self.scale * c.sum(-1)
 
-    def back(self, c):
-        total = c @ self.x[..., 0, :, :] if self.shared else np.vecmat(c, self.x)
+    def back(self, c, x=None):
+        x = self.x if x is None else x
+        total = c @ x[..., 0, :, :] if self.shared else np.vecmat(c, x)
         return total if self.scale == 1 else self.scale * total
 
     def bend(self, draw, c):
@@ -102,11 +108,11 @@ class Batch(Rows):
         mu += self.back(d1)
         factor += self.bend(draw, d2)
 
-    def x_factor(self, draw):
+    def times(self, draw, factor):
         """L^T x, (..., M or 1, B, d)."""
         runs, (M, B, d) = draw.w.shape[:-1], self.x.shape[-3:]
         x = np.broadcast_to(self.x, (*runs, M, B, d)).reshape(*runs, M * B, d)
-        return draw.q.times_t(draw.factor, x).reshape(*runs, M, B, d)
+        return draw.q.times_t(factor, x).reshape(*runs, M, B, d)
 
 
 class AllRows(Batch):

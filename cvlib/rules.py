@@ -1,4 +1,5 @@
-"""Rules as values: what a step makes of a gradient, and what weights the control variates get.
+"""Rules as values: what a step makes of a gradient, what weights the control variates get, and
+when a snapshot of the data term is renewed.
 
 A rule is a value without a memory of its own. What it has to remember goes in and comes out, as a
 tuple of arrays and numbers, so that a run can be saved and gone on with. Leading axes are runs.
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from . import combine
-from .arguments import number, numbers
+from .arguments import number, numbers, whole
 
 
 class Ascent:
@@ -132,9 +133,37 @@ class natural(Ascent):
         return q.joined(mu, factor), (cut + (length > 1),)
 
 
+@dataclass(frozen=True, eq=False)
+class stretched(Ascent):
+    """Another rule in the coordinates u of z = S u, S (d, d) lower triangular or (d,) diagonal.
+
+    mu and L of q in z are S times those in u, so a gradient goes there by S^T and a step comes back
+    by S: neither the model nor the recipe notices. For rules that add a step whatever w is, such as
+    `adam`, and a Gaussian q; a diagonal q takes a diagonal S.
+    """
+
+    rule: Ascent
+    S: np.ndarray
+
+    def start(self, q, w):
+        return self.rule.start(q, w)
+
+    def step(self, memory, w, g, rate, q, N):
+        g_mu, G = q.unpack(g)
+        S_t = np.swapaxes(self.S, -1, -2) if q.full else self.S
+        g = q.joined(q.times_t(self.S, g_mu[..., None, :])[..., 0, :], q.compose(S_t, G))
+        move, memory = self.rule.step(memory, np.zeros_like(w), g, rate, q, N)
+        mu, factor = q.unpack(move)
+        mu = q.times(self.S, mu[..., None, :])[..., 0, :]
+        return w + q.joined(mu, q.compose(self.S, factor)), memory
+
+
 @dataclass(frozen=True)
 class falling:
-    """A rate that falls: `first` up to the step `after`, then first (after / t)^power."""
+    """A rate that falls: `first` up to the step `after`, then first (after / t)^power.
+
+    `first` is a number, or an array with one a run.
+    """
 
     first: float
     after: int
@@ -237,3 +266,71 @@ class fixed(Weighting):
 def none():
     """No weight for any variate: the base gradient alone."""
     return fixed(0.0)
+
+
+class Renewal:
+    """When the loop renews its snapshot of the data term. One's own is a subclass with `due`.
+
+    `left` is the share of the noise that the variates left in a step: the scatter over its samples
+    of h + C a, over that of h. Rules that look at it set `measures`.
+    """
+
+    measures = False
+
+    def start(self):
+        """The memory of a new snapshot, an array."""
+        return np.zeros(0)
+
+    def seen(self, memory, left):
+        """The memory after one more step."""
+        return memory
+
+    def due(self, t, memory):
+        """Is a new snapshot due after t steps? Before the first step one always is."""
+        raise NotImplementedError(f"{type(self).__name__} has no due")
+
+
+@dataclass(frozen=True)
+class every(Renewal):
+    """After 1, 2, 4, 8 ... steps, for w moves fast at first, and from step K on every K steps."""
+
+    K: int
+
+    def __post_init__(self):
+        whole("renew", self.K)
+
+    def due(self, t, memory):
+        return t % self.K == 0 or (t < self.K and _power_of_two(t))
+
+
+@dataclass(frozen=True)
+class worn(Renewal):
+    """When the variates leave more than `factor` times what they left beside a new snapshot.
+
+    What they left then is the mean over `fresh` steps, what they leave now a moving mean of about
+    as many; a hundredth of all noise more or less does not count. Also after 1, 2, 4, 8 ... steps.
+    """
+
+    factor: float = 1.5
+    fresh: int = 5
+    measures = True
+
+    def __post_init__(self):
+        number("factor", self.factor, 1)
+        whole("fresh", self.fresh)
+
+    def start(self):
+        return np.zeros(3)  # steps seen, left when new, left now
+
+    def seen(self, memory, left):
+        n, new, now = memory
+        now = now + (left - now) / min(n + 1, self.fresh)
+        return np.array([n + 1, now if n < self.fresh else new, now])
+
+    def due(self, t, memory):
+        n, new, now = memory
+        return _power_of_two(t) or (n > self.fresh and now > self.factor * new + 0.01)
+
+
+def _power_of_two(t):
+    return t & (t - 1) == 0

@@ -5,9 +5,12 @@ scipy.special at the first call, which takes longer than the rest of the package
 """
 
 import autograd.numpy as anp
+import numpy as np
 import scipy
 from autograd.extend import defvjp, primitive
 from autograd.numpy.numpy_vjps import unbroadcast_f
+
+LOG_ROOT = 0.5 * np.log(2 * np.pi)
 
 
 @primitive
@@ -34,6 +37,24 @@ def betaln(a, b):
     return scipy.special.betaln(a, b)
 
 
+@primitive
+def log_ndtr(x):
+    """log of the standard normal distribution function, of the shape of x."""
+    return scipy.special.log_ndtr(x)
+
+
+@primitive
+def at(x, index):
+    """x[index] for x (n,) and whole numbers of any shape. Its slope is a sum, in one pass."""
+    return np.take(x, index)
+
+
+@primitive
+def _summed(g, index, n):
+    """Entry k is the sum of g where index is k, (n,)."""
+    return np.bincount(np.ravel(index), np.ravel(g), minlength=n)
+
+
 def expit(x):
     """1 / (1 + exp(-x)), for numbers alone: autograd does not see it."""
     return scipy.special.expit(x)
@@ -54,6 +75,9 @@ def _logsumexp(x, axis):
 defvjp(gammaln, lambda ans, x: lambda g: g * psi(x))
 defvjp(psi, lambda ans, x: lambda g: g * polygamma(1, x))
 defvjp(polygamma, None, lambda ans, n, x: lambda g: g * polygamma(n + 1, x))
+defvjp(log_ndtr, lambda ans, x: lambda g: g * anp.exp(-0.5 * x**2 - LOG_ROOT - log_ndtr(x)))
+defvjp(at, lambda ans, x, index: lambda g: _summed(g, index, len(x)), None)
+defvjp(_summed, lambda ans, g, index, n: lambda u: at(u, index), None, None)
 defvjp(
     betaln,
     lambda ans, a, b: unbroadcast_f(a, lambda g: g * (psi(a) - psi(a + b))),

@@ -61,10 +61,10 @@ def published(model, q):
     return {name: line for name, line in found.items() if line is not None}
 
 
-def paper(model, q):
+def paper(model, q, in_x=taylor_x):
     """The base gradient h, the variates c1 to c7 and score, and the sets S4 to S7.
 
-    For a generalised linear model: c5 and c6 expand in x.
+    For a generalised linear model: c5 and c6 expand in x, by `taylor_x` or `taylor_x_slope`.
     """
     if not isinstance(model, GLM):
         raise ValueError(
@@ -74,6 +74,8 @@ def paper(model, q):
     data, prior, variational = f = terms(model, q)
     h = RP1(data) + RP1(prior) - CF(variational)
     c = {name: PUBLISHED[name][1](*f) for name in ("score", *(f"c{l}" for l in range(1, 8)))}
+    near = in_x(data)
+    c["c5"], c["c6"] = (T(near) - T(near.over_all_data()) for T in (RP1, RP2))
     S7 = [c[name] for name in ("c2", "c1", "c3", "c4", "c6", "c5", "c7")]
     return SimpleNamespace(h=h, **c, S4=S7[:4], S5=S7[:5], S6=S7[:6], S7=S7)
 

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import warnings
 from contextlib import contextmanager
+from importlib.util import cache_from_source
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,10 +41,11 @@ def copy(file="__init__.py", old="", new=""):
     found = source.count(old) if old else 1
     assert found == 1, f"the patch no longer applies: {old!r} stands {found} times in {file}"
     with tempfile.TemporaryDirectory() as folder:
-        skip = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(PACKAGE, Path(folder) / COPY, ignore=skip)
+        shutil.copytree(PACKAGE, Path(folder) / COPY)  # compiled files too: they stay valid
         if old:
-            (Path(folder) / COPY / file).write_text(source.replace(old, new), "utf-8")
+            changed = Path(folder) / COPY / file
+            changed.write_text(source.replace(old, new), "utf-8")
+            Path(cache_from_source(changed)).unlink(missing_ok=True)
         sys.path.insert(0, folder)
         importlib.invalidate_caches()
         try:

@@ -12,8 +12,8 @@ MUTANTS = [
     (
         "the same for many variates",
         "combine.py",
-        "np.swapaxes(C, -1, -2) / M",
-        "np.swapaxes(C, -1, -2)",
+        "C.mT / M",
+        "C.mT",
     ),
     ("regulariser twice as large", "combine.py", "ridge = D * v0", "ridge = 2 * D * v0"),
     ("regulariser without D", "combine.py", "ridge = D * v0", "ridge = v0"),

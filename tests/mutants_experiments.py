@@ -7,7 +7,7 @@ INIT, MAIN = "experiments/__init__.py", "experiments/__main__.py"
 MUTANTS = [
     # plans: which cells
     ("sonar at the rate of the others", PLANS, '"sonar": 0.2', '"sonar": 0.4'),
-    ("the table without S6", PLANS, '"S5", "S6", "S7"', '"S5", "S7"'),
+    ("the table without S6", PLANS, '"S4", "S5", "S6", "S7"', '"S4", "S5", "S7"'),
     ("columns in another order", PLANS, '"c5", "c7")  # Table', '"c7", "c5")  # Table'),
     ("ten times the prior's v0", PLANS, '{"v0": 1e-3', '{"v0": 1e-2'),
     ("half as many runs", PLANS, "runs: int = 50", "runs: int = 25"),
@@ -200,8 +200,8 @@ MUTANTS = [
     (
         "Gram matrix over 2 M",
         TASKS,
-        "np.swapaxes(G, -1, -2) / M)",
-        "np.swapaxes(G, -1, -2) / (2 * M))",
+        "G.mT / M)",
+        "G.mT / (2 * M))",
     ),
     (
         "replicas share their draws",
@@ -320,4 +320,14 @@ MUTANTS = [
     ("the newer file wins", STORE, "if path.exists():", "if False:"),
     ("all rows in one line", STORE, "if isinstance(value, list):", "if False:"),
     ("a slash in a file's name", STORE, '.replace("/", "-")', ""),
+    ("slopes of halves left out", PLANS, 'cells[half, "c5", rate] =', "half ="),
+    (
+        "slopes: the cells of Table 1",
+        PLANS,
+        'size.runs, task="slopes")\n        for',
+        "size.runs)\n        for",
+    ),
+    ("slopes: one column short", PLANS, '("S5", "S6", "S7", "c5")', '("S5", "S6", "c5")'),
+    ("more draws: ten of them", PLANS, "size, few, M=M)", "size, few)"),
+    ("more draws: not said how many", PLANS, 'row | {"M": key[3]}', "row"),
 ]

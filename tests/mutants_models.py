@@ -100,7 +100,12 @@ MUTANTS = [
     ("a bound above phi", "checks.py", ".min() < -1e-8", ".min() < -1e8"),
     ("a bound far below phi", "checks.py", ".max() > 1e-6", ".max() > 1e6"),
     # exact references
-    ("exact: offset forgotten", "exact.py", "else m + model.offset", "else m"),
+    (
+        "exact: offset forgotten",
+        "exact.py",
+        "return m + offset[0] if offset else m, v",
+        "return m, v",
+    ),
     (
         "exact: prior about 0",
         "exact.py",

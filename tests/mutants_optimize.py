@@ -61,8 +61,8 @@ MUTANTS = [
     (
         "blocks in the wrong order",
         "combine.py",
-        "np.repeat(np.swapaxes(a, -1, -2), lengths",
-        "np.repeat(np.swapaxes(a, -1, -2)[..., ::-1], lengths",
+        "np.repeat(a.mT, lengths",
+        "np.repeat(a.mT[..., ::-1], lengths",
     ),
     (
         "every block sees all coordinates",

@@ -69,4 +69,10 @@ MUTANTS = [
         'refuses=_not_of_eta("QD"),\n    why=GAUSSIAN,\n    samples=False,',
         'refuses=_not_of_eta("QD"),\n    why=GAUSSIAN,',
     ),
+    (
+        "paper: slopes asked for, parabolas given",
+        "zoo.py",
+        "near = in_x(data)",
+        "near = taylor_x(data)",
+    ),
 ]

@@ -748,7 +748,7 @@ def check_class_moments(cv):
         assert G.n[k] == len(X) and G.y[k] == label
         assert_allclose(G.x[k], X.mean(0))
         assert_allclose(G.xx[k], np.cov(X.T, bias=True), atol=1e-12)
-        assert np.array_equal(G.group == k, p.y == label)
+        assert np.array_equal(G.of_labels(p.y) == k, p.y == label)
 
 
 def each(check, *choices):

@@ -95,8 +95,8 @@ def test_a_snapshot_holds_the_sums_over_all_data(monkeypatch, name, family):
     p, model, q, *_ = setting(name, family)
     mu = np.random.default_rng(2).standard_normal((3, p.d)) / 3
     total = lambda z: p.rows(z).sum()
-    for size in (2**20, 3 * p.d):
-        monkeypatch.setattr(cv.snapshots, "CHUNK", size)
+    for size in (2**20, 9 * p.d):
+        monkeypatch.setattr(cv.passes, "CHUNK", size)
         s = cv.snapshot(model, mu)
         for k in range(3):
             assert_allclose(s.value[k], total(mu[k]))

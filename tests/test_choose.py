@@ -601,7 +601,7 @@ def check_going_on_with_another_choice(cv):
     (t, choice), *_ = hook.choices
     assert t == 10 and str(choice.set) == "RP1 with joint" and choice.renew == 7
     (before, plan), (state, new) = seen[8], seen[9]
-    assert plan.renew is None and new.renew == 7 and state.t == 10 and before.t == 9
+    assert plan.renew is None and new.renew == cv.rules.every(7) and state.t == 10 and before.t == 9
     assert [c.parts for c in new.cvs] == [among["RP1"][1]["joint"].parts]
     assert_allclose(state.snapshot.mu, q.mean(state.w))
     assert state.moments.Ch.shape == (2, 1) and state.moments.M > 100

@@ -18,7 +18,7 @@ RATE = {"ionosphere": 0.4, "australian": 0.4, "sonar": 0.2}
 SMALL = dict(
     runs=12, steps=3, few_runs=11, replicas=3, samples=8, draws=4, many=6,
     sets=("australian", "sonar"), rates=(0.1, 0.4), halves=1, v0s=(0.0, 1e-3), gammas=(0.5,),
-    Ms=(2, 10),
+    Ms=(2, 10), draws_instead=(4, 7),
 )  # fmt: skip
 
 
@@ -33,7 +33,7 @@ def made_up(name, rng):
     task = name.split()[0]
     setting = dict(pair.split("=") for pair in name.split()[1:])
     numbers = lambda *shape: np.round(rng.uniform(-400, -100, shape), 3).tolist()
-    if task == "sgd":
+    if task in ("sgd", "slopes"):
         elbo, diverged = numbers(int(setting["runs"]), 4), []
         for run in elbo:
             lost = int(rng.choice([-1, -1, -1, 1, 3]))
@@ -108,6 +108,33 @@ def check_table1(cv):
     }
     assert any(row["diverged"] for row in found["rows"])  # else the made-up runs prove less
     assert len(found["rows"][0]["elbo"]) == 12 and len(found["rows"][-1]["elbo"]) == 11
+
+
+def check_slopes(cv):
+    """The columns with an expansion in x, and c5 of the halves, as runs of the other reading."""
+    half = "ionosphere-half-0"
+    columns = ("S5", "S6", "S7", "c5")
+    lines = [(data, cvs, RATE[data], 12) for data in ("australian", "sonar") for cvs in columns]
+    lines += [(half, "c5", 0.4, 11)]  # few_runs
+    names = {line: [n.replace("sgd ", "slopes ") for n in sgd_names(*line)] for line in lines}
+    found, results = gathered(cv, "slopes", sum(names.values(), []))
+    assert found == {
+        "rows": [end(results, names[line], data=line[0], cvs=line[1], lr=line[2]) for line in lines]
+    }
+
+
+def check_draws(cv):
+    """The plain gradient with 4 and 7 draws a step."""
+    sizes = [(data, M) for data in ("australian", "sonar") for M in (4, 7)]
+    lines = {(data, M): sgd_names(data, "none", RATE[data], 11) for data, M in sizes}
+    lines = {key: [n.replace(" M=10 ", f" M={key[1]} ") for n in lines[key]] for key in sizes}
+    found, results = gathered(cv, "draws", sum(lines.values(), []))
+    assert found == {
+        "rows": [
+            end(results, names, data=data, cvs="none", lr=RATE[data]) | {"M": M}
+            for (data, M), names in lines.items()
+        ]
+    }
 
 
 def check_figure1(cv):
@@ -205,12 +232,15 @@ def check_full_size(cv):
     names = {name: [c.name for c in plan(plans.Size())[0]] for name, plan in plans.PLANS.items()}
     assert {name: len(set(cells)) for name, cells in names.items()} == {
         "table1": 3 * 7 * 5 + 6 * 4 + 9 + 9,
+        "slopes": 3 * 4 * 5 + 6,
+        "draws": 3 * 4,
         "figure1": 3,
         "figure3": 3 * 6 * 7 * 5 + 3 * 6,
         "figure4": 3 * 6 * 7 * 5 + 3 * 6,
         "figure5": 3 * 5 + 3 * (8 + 6 - 1),  # v0 and gamma share the cell of their defaults
         "ladder": 3 * 25 * 5 + 3 + 3,
         "natural": 3 * 12 * (7 + 3) + 3,
+        "joint": 3 * (1 + 4 * 6 + 4) * 5 + 3,
     }
     assert set(names["figure3"]) == set(names["figure4"])
     lines = [sgd_names(data, cvs, RATE[data], 50, steps=500) for data in RATE for cvs in LINES]

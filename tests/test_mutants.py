@@ -8,14 +8,18 @@ from importlib import import_module
 
 import harness
 import properties
+import properties_fit
 import properties_models
 import properties_natural
 import properties_optimize
+import properties_snapshots
 import pytest
 import test_choose
 import test_combine
+import test_coupled
 import test_datasets
 import test_experiments
+import test_experiments_joint
 import test_experiments_natural
 import test_experiments_plans
 import test_experiments_store
@@ -45,8 +49,11 @@ AREAS = {  # for each list mutants_NAME.py the checks that must see its bugs, li
     "models": properties_models.PROPERTIES,
     "optimize": properties_optimize.PROPERTIES,
     "natural": properties_natural.PROPERTIES,
+    "snapshots": properties_snapshots.PROPERTIES,
     "natural_runs": test_experiments_natural.CHECKS,
+    "joint": test_experiments_joint.CHECKS,
     "combine": of("combine", test_combine.CHECKS),
+    "coupled": test_coupled.CHECKS,
     "choose": ordered(test_choose.CHECKS),
     "families": test_families.CHECKS | BEYOND | RELAXED,
     "relaxations": RELAXED | BEYOND,
@@ -55,6 +62,7 @@ AREAS = {  # for each list mutants_NAME.py the checks that must see its bugs, li
     | test_experiments_store.CHECKS
     | test_experiments.CHECKS,
     "datasets": test_datasets.CHECKS,
+    "fit": properties_fit.PROPERTIES,
     "plotting": test_plotting.CHECKS,
 }
 BUGS = [(area, bug) for area in AREAS for bug in import_module(f"mutants_{area}").MUTANTS]

@@ -288,6 +288,10 @@ def check_names(cv):
         assert [c.parts for c in getattr(paper, f"S{k}")] == [c.parts for c in order[:k]]
     for k in range(1, 8):
         assert getattr(paper, f"c{k}").parts == lines[f"c{k}"].parts
+    slopes = cv.zoo.paper(model, q, in_x=cv.taylor_x_slope)
+    assert repr(slopes.c5) == repr(paper.c5).replace("taylor_x", "taylor_x_slope")
+    assert repr(slopes.c6) == repr(paper.c6).replace("taylor_x", "taylor_x_slope")
+    assert [c.parts for c in slopes.S7[4:6]] == [slopes.c6.parts, slopes.c5.parts]
     twins = {c.name: c.same_as for c in listed if c.same_as}
     assert twins == {"score": known["c1"]}
 

@@ -1,7 +1,7 @@
 """Make the results of the paper's experiments, and of those that go beyond it.
 
-    python -m cvlib.experiments table1             one of table1, figure1, figure3, figure4,
-                                                   figure5, ladder (RP1, RB, PR, QD), natural
+    python -m cvlib.experiments table1             one of table1, slopes, draws, figure1, figure3,
+                                                   figure4, figure5, ladder, natural, joint
     python -m cvlib.experiments all                all of them
     python -m cvlib.experiments table1 --runs 2    a quick look; written to table1-runs2.json
     python -m cvlib.experiments all --quick        every part of the code in a minute

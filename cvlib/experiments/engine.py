@@ -11,6 +11,7 @@ from joblib import Parallel, delayed, parallel_config
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 from tqdm import tqdm
 
+from ..passes import connect
 from . import store
 from .cells import compute
 
@@ -87,13 +88,11 @@ def _end_with(parent):
 
 def _on_cluster(todo, scheduler):
     try:
-        from distributed import Client, as_completed
-    except ImportError as error:
-        raise store.Refused("--scheduler needs Dask: pip install 'cvlib-vi[cluster]'") from error
-    try:
-        client = Client(scheduler, timeout=PATIENCE)
-    except (OSError, ValueError) as error:
-        raise store.Refused(f"no Dask scheduler answers at {scheduler}: {error}") from error
+        client = connect(scheduler, PATIENCE)
+    except ValueError as error:
+        raise store.Refused(str(error)) from error
+    from distributed import as_completed
+
     with client:
         # A cell whose worker is lost goes to another worker; its seed goes with it.
         futures = client.map(compute, todo, key=[f"cvlib {cell.name}" for cell in todo])

@@ -12,6 +12,7 @@ from .cells import cell
 
 LR = {"ionosphere": 0.4, "australian": 0.4, "sonar": 0.2}  # Table 1's learning rates
 LINES = ("none", "S4", "S5", "S6", "S7", "c5", "c7")  # Table 1's columns
+IN_X = ("S5", "S6", "S7", "c5")  # those of them with an expansion in x
 LOOP = {"v0": 1e-3, "gamma": 0.02, "M": 10}  # the paper's settings
 BLOCK = 10  # runs of one cell
 
@@ -32,18 +33,20 @@ class Size(NamedTuple):
     v0s: tuple = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
     gammas: tuple = (0.002, 0.005, 0.02, 0.05, 0.2, 0.5)
     Ms: tuple = (2, 5, 10, 30, 100)
+    draws_instead: tuple = (60, 80, 100, 300)  # of variates
 
 
 QUICK = Size(
     runs=2, steps=40, few_runs=2, replicas=3, samples=100, draws=20, many=500,
     sets=("australian",), rates=(0.1, 0.4), halves=1, v0s=(0.0, 1e-3), gammas=(0.5,), Ms=(2, 10),
+    draws_instead=(20,),
 )  # fmt: skip
 
 
 def table1(size):
     """Final ELBOs, the noise-free ELBO and the optimum; the same for halves of ionosphere."""
     few = min(size.runs, size.few_runs)
-    halves = {f"ionosphere-half-{k}": LR["ionosphere"] for k in range(size.halves)}
+    halves = _halves(size)
     lr = {data: LR[data] for data in size.sets} | halves
     cells = {
         (data, cvs, lr[data]): _sgd(data, cvs, lr[data], size, few if data in halves else size.runs)
@@ -60,6 +63,36 @@ def table1(size):
         return {"rows": _finals(cells, results), "limits": limits}
 
     return [*sum(cells.values(), []), *paths.values(), *best.values()], gather
+
+
+def slopes(size):
+    """Table 1's columns that expand in x, made of slopes: c5 and c6 in their other reading."""
+    lr = {data: LR[data] for data in size.sets}
+    cells = {
+        (data, cvs, lr[data]): _sgd(data, cvs, lr[data], size, size.runs, task="slopes")
+        for data in lr
+        for cvs in IN_X
+    }
+    few = min(size.runs, size.few_runs)
+    for half, rate in _halves(size).items():
+        cells[half, "c5", rate] = _sgd(half, "c5", rate, size, few, task="slopes")
+    return sum(cells.values(), []), lambda results: {"rows": _finals(cells, results)}
+
+
+def draws(size):
+    """The base gradient with more draws in place of variates."""
+    few = min(size.runs, size.few_runs)
+    cells = {
+        (data, "none", LR[data], M): _sgd(data, "none", LR[data], size, few, M=M)
+        for data in size.sets
+        for M in size.draws_instead
+    }
+
+    def gather(results):
+        rows = [row | {"M": key[3]} for key, row in zip(cells, _finals(cells, results))]
+        return {"rows": rows}
+
+    return sum(cells.values(), []), gather
 
 
 def figure1(size):
@@ -171,7 +204,10 @@ def ladder(size):
     return [*sum(cells.values(), []), *paths.values(), *best.values()], gather
 
 
-PLANS = {plan.__name__: plan for plan in (table1, figure1, figure3, figure4, figure5, ladder)}
+PLANS = {
+    plan.__name__: plan
+    for plan in (table1, slopes, draws, figure1, figure3, figure4, figure5, ladder)
+}
 
 # Cells ---------------------------------------------------------------------------------------
 
@@ -183,6 +219,11 @@ def _sgd(data, cvs, lr, size, runs, task="sgd", **changed):
         cell(task, **settings, first=first, runs=min(BLOCK, runs - first))
         for first in range(0, runs, BLOCK)
     ]
+
+
+def _halves(size):
+    """Random halves of ionosphere with their learning rate."""
+    return {f"ionosphere-half-{k}": LR["ionosphere"] for k in range(size.halves)}
 
 
 def _rung(data, base, cvs, M, size):
@@ -360,3 +401,47 @@ def _reached(result, optimum):
 
 
 PLANS["natural"] = natural
+
+
+# Both noises ---------------------------------------------------------------------------------
+
+RENEW = (1, 5, 20, 50, 200, "worn")  # steps from one snapshot to the next
+JOINT = [
+    (base, cvs, renew)
+    for base, cvs in [("RP1", "taylor"), ("PR", "taylor"), ("PR", "bound"), ("QD", "taylor")]
+    for renew in RENEW
+]
+JOINT += [
+    (*line, 50) for line in [("RP1", "svrg"), ("PR", "svrg"), ("PR", "data"), ("QD", "bound")]
+]
+
+
+def joint(size):
+    """Final ELBOs with one variate for both noises, from snapshots of several ages."""
+    lines = [line for line in JOINT if line[2] in RENEW[-1 - size.halves :]]
+    cells = {
+        (data, cvs, LR[data], base, renew): _sgd(
+            data, cvs, LR[data], size, size.runs, task="joint", base=base, renew=renew
+        )
+        for data in size.sets
+        for base, cvs, renew in lines
+    }
+    plain = {
+        (data, "none", LR[data], "paper", 0): _sgd(data, "none", LR[data], size, size.runs)
+        for data in size.sets
+    }
+    cells = plain | cells
+    paths = {(data, LR[data]): _noise_free(data, LR[data], size) for data in size.sets}
+
+    def gather(results):
+        limits = _limits(paths, results)
+        rows = [
+            {"data": row.pop("data"), "base": base, "renew": renew} | row
+            for row, (*_, base, renew) in zip(_finals(cells, results), cells)
+        ]
+        return {"rows": _closed(rows, limits), "limits": limits}
+
+    return [*sum(cells.values(), []), *paths.values()], gather
+
+
+PLANS["joint"] = joint

@@ -10,7 +10,7 @@ from functools import cache
 import numpy as np
 
 from .. import combine, datasets, exact, families, models, optimize, rules, zoo
-from ..approximations import bound, taylor_z
+from ..approximations import bound, taylor_x_slope, taylor_z
 from ..atoms import terms
 from ..draws import draw
 from ..estimators import CF, PR, QD, RB, RP1, evaluate
@@ -56,12 +56,19 @@ def sgd(rng, *, data, cvs, lr, v0, gamma, M, steps, first, runs):
     return _climb(rng, model, q, z.h, variates(z, cvs), lr, v0, gamma, M, steps, runs)
 
 
-def _climb(rng, model, q, h, cvs, lr, v0, gamma, M, steps, runs):
+def slopes(rng, *, data, cvs, lr, v0, gamma, M, steps, first, runs):
+    """The same as `sgd`, with c5 and c6 the expansions of the slope."""
+    model, q, _ = problem(data)
+    z = zoo.paper(model, q, taylor_x_slope)
+    return _climb(rng, model, q, z.h, variates(z, cvs), lr, v0, gamma, M, steps, runs)
+
+
+def _climb(rng, model, q, h, cvs, lr, v0, gamma, M, steps, runs, renew=None):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optimize.Diverged)  # counted below
         path = optimize.sgd(
             model, q, h, cvs, lr=lr, steps=steps, M=M, rng=rng, v0=v0, gamma=gamma, runs=(runs,),
-            every=max(1, steps // RECORDS),
+            every=max(1, steps // RECORDS), renew=renew,
         )  # fmt: skip
     elbo = np.array([exact.elbo(model, q, w) for w in path.path])  # (T, runs)
     lost = (path.diverged >= 0) & (path.steps[:, None] >= path.diverged)
@@ -180,6 +187,34 @@ def ladder(data, base, cvs):
     return h, sum((known[name] for name in cvs.split("+")), [])
 
 
+# Both noises ---------------------------------------------------------------------------------
+
+
+def joint(rng, *, data, base, cvs, renew, lr, v0, gamma, M, steps, first, runs):
+    """As `sgd`, for a line of `both`; a snapshot every `renew` steps, or when it is "worn"."""
+    model, q, _ = problem(data)
+    h, c = both(data, base, cvs)
+    renew = rules.worn() if renew == "worn" else renew
+    return _climb(rng, model, q, h, [c], lr, v0, gamma, M, steps, runs, renew)
+
+
+def both(data, base, cvs):
+    """h with the data term by the word `base`, and one variate from an expansion at a snapshot.
+
+    "taylor" and "bound" take the base's own word on the drawn point, which removes both noises;
+    "data" takes the closed form there, and "svrg" an expansion of first order.
+    """
+    model, q, _ = problem(data)
+    f, prior, variational = terms(model, q)
+    word = WORDS[base]
+    like = CF if cvs == "data" or base == "QD" else word  # QD has no noise from q
+    old = {
+        "bound": bound(f, at="snapshot"),
+        "svrg": taylor_z(f, at="snapshot", order=1),
+    }.get(cvs, taylor_z(f, at="snapshot"))
+    return word(f) + CF(prior) - CF(variational), like(old) - CF(old.over_all_data())
+
+
 # Pieces --------------------------------------------------------------------------------------
 
 
@@ -195,7 +230,7 @@ def grams(rng, model, q, z, w, replicas, M, mean=0.0):
         G = gradients(model, q, z, np.broadcast_to(w, (n, q.D)), M, rng)
         G[:, 0] -= mean
         G = G.reshape(n, 8, -1)
-        found.append(G @ np.swapaxes(G, -1, -2) / M)
+        found.append(G @ G.mT / M)
     return np.concatenate(found)
 
 
@@ -236,11 +271,11 @@ def cost(task, *, data="toy", runs=1, steps=1, cvs="S7", replicas=0, samples=0, 
     """Seconds of one core, roughly."""
     scale = {"toy": 0.1, "australian": 0.3, "sonar": 2.4}.get(data, 1.1) / 1000
     share = {"none": 0.1, "c5": 0.2, "c7": 0.25, "S4": 0.6, "S5": 0.8, "S6": 0.9}.get(cvs, 1.0)
-    if task == "rung":
+    if task in ("rung", "joint"):
         task, share = "sgd", 0.1 if cvs == "none" else 0.25
     if task == "natural":
         return 0.5 + scale * share * runs * steps
-    if task == "sgd":
+    if task in ("sgd", "slopes"):
         return 0.1 + scale * share * runs * steps * M / 10
     if task == "variance":
         return scale * (steps * replicas + 5 * samples)

@@ -52,6 +52,11 @@ class Family:
     required_for_quadratics = {
         "chain": "grad_w E_q f of a quadratic f, from its slope and bend at the mean",
     }
+    optional = {  # what only some kinds of noise need
+        "mirror": "(w, eps) -> the opposite of each base sample, of the same law, (..., M, d)",
+        "quantile": "(w, u) -> base samples from uniform ones, coordinate by coordinate",
+    }
+    mirror = quantile = None
     by_hand = ("CF",)  # the words that need no route
     gaussian = False
     full = False  # does w have a d x d factor?
@@ -127,7 +132,8 @@ class Family:
                 'an expansion with at="snapshot" needs a draw that has one: '
                 "draw(..., snapshot=cvlib.snapshot(model, mu)), or renew=K in the loop"
             )
-        return draw.snapshot.mu[..., None, :]
+        # one for every run: autograd sums over what was broadcast
+        return np.broadcast_to(draw.snapshot.mu, draw.mu.shape)[..., None, :]
 
     def mean(self, w):
         """E_q z, (..., d)."""

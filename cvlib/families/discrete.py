@@ -77,13 +77,17 @@ ROUTES = {
 }
 
 
+# In pairs of opposites the score that is left when the base sample is averaged out, given both z
+PAIRED = {"DisARM": Route("z1", score="paired_score")}
+
+
 class Bernoulli(_Discrete):
     """z_i in {0, 1}, P(z_i = 1) = sigma(w_i), independent; w holds the logits, D = d.
 
     zeta = w + logistic noise, z = 1 where zeta > 0.
     """
 
-    routes = ROUTES
+    routes = ROUTES | {"z": ROUTES["z"] | PAIRED}
 
     def __init__(self, dim):
         super().__init__(dim)
@@ -103,6 +107,20 @@ class Bernoulli(_Discrete):
         """[logistic, uniform], (..., M, 2 d)."""
         shape = (*w.shape[:-1], M, self.dim)
         return np.concatenate([rng.logistic(size=shape), rng.uniform(size=shape)], -1)
+
+    def mirror(self, w, eps):
+        return np.concatenate([-eps[..., : self.dim], 1 - eps[..., self.dim :]], -1)
+
+    def quantile(self, w, u):
+        first, second = u[..., : self.dim], u[..., self.dim :]
+        return np.concatenate([np.log(first) - np.log1p(-first), second], -1)
+
+    def paired_score(self, draw):
+        """(z - z~) sigma(|w|) with z~ the partner of z, (..., M, D)."""
+        if draw.group != 2:
+            raise ValueError('DisARM compares opposites: draw(..., noise="pairs")')
+        partner = np.roll(draw.z, draw.M // 2, -2)
+        return (draw.z - partner) * expit(np.abs(draw.w))[..., None, :]
 
     def z1(self, draw):
         return (self.zeta(draw) > 0).astype(float)
@@ -194,6 +212,15 @@ class Categorical(_Discrete):
         first = -np.log(rng.standard_exponential(shape))
         return np.concatenate([first, rng.standard_exponential(shape)], -1)
 
+    def mirror(self, w, eps):
+        """Each clock's time t becomes the t~ with P(T > t~) = P(T <= t)."""
+        first, second = np.exp(-eps[..., : self.dim]), eps[..., self.dim :]
+        return np.concatenate([-np.log(_turned(first)), _turned(second)], -1)
+
+    def quantile(self, w, u):
+        first, second = u[..., : self.dim], u[..., self.dim :]
+        return np.concatenate([-np.log(-np.log(first)), -np.log1p(-second)], -1)
+
     def z1(self, draw):
         rows = self.split(self.zeta(draw))
         return self.join((np.arange(self.classes) == rows.argmax(-1)[..., None]).astype(float))
@@ -245,3 +272,8 @@ class Categorical(_Discrete):
     def to_w(self, draw, u):
         """From a gradient in log p to the logits, (..., M, D)."""
         return self._to_w(draw.mu[..., None, :], u)
+
+
+def _turned(t):
+    """-log(1 - e^-t): its own inverse, and the opposite of a standard exponential t."""
+    return -np.where(t < 0.7, np.log(-np.expm1(-t)), np.log1p(-np.exp(-t)))

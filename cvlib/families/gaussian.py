@@ -8,7 +8,7 @@ import math
 from threading import local
 
 import numpy as np
-import scipy  # scipy.linalg is loaded at its first use
+import scipy  # scipy.linalg and scipy.special are loaded at their first use
 
 from .base import Family, Route
 
@@ -74,7 +74,7 @@ class _GaussianFamily(Family):
     def entropy_grad(self, w):
         """Gradient of the entropy: 1 / L_ii for the diagonal of L, else 0, (..., D)."""
         w = np.asarray(w, float)
-        out = np.zeros_like(w)
+        out = np.zeros(w.shape)
         out[..., self.diag] = 1 / w[..., self.diag]
         return out
 
@@ -87,6 +87,12 @@ class _GaussianFamily(Family):
     def noise(self, rng, w, M):
         """Standard normal, (..., M, d)."""
         return rng.standard_normal((*w.shape[:-1], M, self.dim))
+
+    def mirror(self, w, eps):
+        return -eps
+
+    def quantile(self, w, u):
+        return scipy.special.ndtri(u)
 
     def moments(self, w):
         """Mean and factor of the covariance."""
@@ -176,14 +182,14 @@ class Gaussian(_GaussianFamily):
 
     def gram(self, c, X, L):
         """lower(X^T diag(c) X L) for c (..., M, B), X (..., M or 1, B, d), as (..., M, D - d)."""
-        left, L = np.swapaxes(c[..., None] * X, -1, -2), L[..., None, :, :]  # (..., M, d, B)
+        left, L = (c[..., None] * X).mT, L[..., None, :, :]  # (..., M, d, B)
         few = X.shape[-2] < self.dim  # then no d x d x d product
         return self.lower(left @ (X @ L) if few else (left @ X) @ L)
 
     def bend(self, times, L):
         """lower(H L), given `times`, which takes rows V (..., k, d) to H V (..., M, k, d)."""
-        HL = times(np.swapaxes(L, -1, -2))  # row k is H times column k of L
-        return self.lower(np.swapaxes(HL, -1, -2))
+        HL = times(L.mT)  # row k is H times column k of L
+        return self.lower(HL.mT)
 
     def curvature(self, L, g):
         """I - P from the part g (..., D - d) of a gradient of the ELBO, (..., d, d).
@@ -193,8 +199,8 @@ class Gaussian(_GaussianFamily):
         """
         G = np.zeros((*g.shape[:-1], self.dim * self.dim))
         G[..., self.flat] = g
-        T = np.tril(np.swapaxes(L, -1, -2) @ G.reshape(L.shape))
-        return T + np.swapaxes(np.tril(T, -1), -1, -2)
+        T = np.tril(L.mT @ G.reshape(L.shape))
+        return T + np.tril(T, -1).mT
 
     def change(self, A, rho, positive):
         """K (..., d, d), lower triangular: L K is the factor after a natural step, A = I - P.
@@ -205,7 +211,7 @@ class Gaussian(_GaussianFamily):
         B = I - np.expand_dims(rho, -1) * A
         S = (I + B @ B) / 2 if positive else B
         R = _cholesky(S[..., ::-1, ::-1])[..., ::-1, ::-1]
-        return np.swapaxes(_inverse(R), -1, -2)
+        return _inverse(R).mT
 
     def compose(self, L, K):
         """L K."""
@@ -224,7 +230,7 @@ class Gaussian(_GaussianFamily):
 
     def times(self, L, v):
         """L v for each row of v, (..., M, d)."""
-        return v @ np.swapaxes(L, -1, -2)
+        return v @ L.mT
 
     def times_t(self, L, v):
         """L^T v for each row of v."""
@@ -232,11 +238,11 @@ class Gaussian(_GaussianFamily):
 
     def solve(self, L, v):
         """L^-1 v for each row of v."""
-        return np.swapaxes(np.linalg.solve(L, np.swapaxes(v, -1, -2)), -1, -2)
+        return np.linalg.solve(L, v.mT).mT
 
     def solve_t(self, L, v):
         """L^-T v for each row of v."""
-        return self.solve(np.swapaxes(L, -1, -2), v)
+        return self.solve(L.mT, v)
 
     def svd(self, draw):
         """L = U diag(s) V^T: more exact than the eigenvalues of L L^T, whose s are squared."""
@@ -254,7 +260,7 @@ class Gaussian(_GaussianFamily):
     def z2(self, draw):
         """The second transform, mu + S eps with S = (L L^T)^(1/2) symmetric, (..., M, d)."""
         U, s, _ = draw.of("svd")
-        return draw.mu[..., None, :] + (draw.of("eps_U") * s[..., None, :]) @ np.swapaxes(U, -1, -2)
+        return draw.mu[..., None, :] + (draw.of("eps_U") * s[..., None, :]) @ U.mT
 
     def pull2(self, draw, u, out, add=False):
         """[u, lower(2 X L)], S X + X S = sym(u eps^T), into out: the chain rule through z2.

@@ -8,6 +8,7 @@ step of SGD cannot leave the family.
 
 import autograd.numpy as anp
 import numpy as np
+import scipy  # scipy.special is loaded at its first use
 
 from ..special import betaln, expit, gammaln, polygamma, psi
 from .base import Route, Unconstrained
@@ -25,6 +26,8 @@ class _Standardised(Unconstrained):
         "_sample": "M samples z ~ q_w, (..., M, d)",
         "moments_grad": "gradients of mean and standard deviation in w, (..., 2, d) each",
         "slope": "d log q_w / dz, coordinate by coordinate",
+        "tails": "P(Z <= z) and P(Z > z), coordinate by coordinate",
+        "at_tails": "the z that has these tails",
     }
 
     def __init__(self, dim):
@@ -59,6 +62,16 @@ class _Standardised(Unconstrained):
         m, s = self.moments(w)
         return (self._sample(rng, w, M) - m[..., None, :]) / s[..., None, :]
 
+    def mirror(self, w, eps):
+        """The base sample whose tails are those of eps, exchanged."""
+        m, s = (a[..., None, :] for a in self.moments(w))
+        below, above = self.tails(w, m + s * eps)
+        return (self.at_tails(w, above, below) - m) / s
+
+    def quantile(self, w, u):
+        m, s = (a[..., None, :] for a in self.moments(w))
+        return (self.at_tails(w, u, 1 - u) - m) / s
+
     def jacobian(self, draw):
         """dz/dw at fixed eps, m' + s' eps, for each of the two parameters, (..., M, 2, d)."""
         dm, ds = self.moments_grad(draw.w)
@@ -84,6 +97,16 @@ def _log_gamma(rng, shape, M):
     return np.log(rng.standard_gamma(shape + 1)) - rng.standard_exponential(shape.shape) / shape
 
 
+# Below x = e^-40 the distribution function is c x^a up to the 17th digit, with log c as below: what
+# underflows as a number does not as a logarithm.
+TINY = -40.0
+
+
+def _log_power(p, q):
+    """log p, from p or from q = 1 - p, whichever is smaller."""
+    return np.where(p < 0.5, np.log(np.maximum(p, 1e-300)), np.log1p(-np.minimum(q, 0.5)))
+
+
 ROUTES = {
     "SF": Route("z1", score="score"),
     "GR": Route("z1", score="base_score", pull="pull1"),
@@ -106,6 +129,21 @@ class Gamma(_Standardised):
     def _sample(self, rng, w, M):
         a, _ = self.unpack(w)
         return _log_gamma(rng, a, M) - w[..., None, self.dim :]
+
+    def tails(self, w, z):
+        a, t = self.unpack(w)[0][..., None, :], z + w[..., None, self.dim :]  # t = log b x
+        log_power, x, tiny = np.minimum(a * t - gammaln(a + 1), 0), np.exp(t), t < TINY
+        below = np.where(tiny, np.exp(log_power), scipy.special.gammainc(a, x))
+        return below, np.where(tiny, -np.expm1(log_power), scipy.special.gammaincc(a, x))
+
+    def at_tails(self, w, below, above):
+        a = self.unpack(w)[0][..., None, :]
+        x = np.where(
+            below < 0.5, scipy.special.gammaincinv(a, below), scipy.special.gammainccinv(a, above)
+        )
+        power = (_log_power(below, above) + gammaln(a + 1)) / a
+        t = np.where(power < TINY, power, np.log(np.maximum(x, 1e-300)))
+        return t - w[..., None, self.dim :]
 
     def moments(self, w):
         """Mean and standard deviation of z: psi(a) - log b, sqrt(psi'(a)), (..., d)."""
@@ -157,6 +195,15 @@ class Beta(_Standardised):
         a, b = self.unpack(w)
         return _log_gamma(rng, a, M) - _log_gamma(rng, b, M)
 
+    def tails(self, w, z):
+        a, b = (p[..., None, :] for p in self.unpack(w))
+        low, high = _beta_tails(a, b, np.minimum(z, 0)), _beta_tails(b, a, np.minimum(-z, 0))
+        return np.where(z < 0, low, high[::-1])  # from the end that is nearer
+
+    def at_tails(self, w, below, above):
+        a, b = (p[..., None, :] for p in self.unpack(w))
+        return _log_at_tail(a, b, below, above) - _log_at_tail(b, a, above, below)
+
     def moments(self, w):
         """Mean psi(a) - psi(b) and standard deviation sqrt(psi'(a) + psi'(b)) of z, (..., d)."""
         a, b = self.unpack(w)
@@ -192,3 +239,19 @@ class Beta(_Standardised):
         return np.concatenate(
             [a * (av * polygamma(1, a) - both), b * (bv * polygamma(1, b) - both)], -1
         )
+
+
+def _beta_tails(a, b, z):
+    """P(X <= x) and P(X > x) for X ~ Beta(a, b), x = sigma(z) and z <= 0."""
+    log_power, x, tiny = a * z - np.log(a) - betaln(a, b), expit(z), z < TINY
+    log_power = np.minimum(log_power, 0)
+    below = np.where(tiny, np.exp(log_power), scipy.special.betainc(a, b, x))
+    return below, np.where(tiny, -np.expm1(log_power), scipy.special.betaincc(a, b, x))
+
+
+def _log_at_tail(a, b, below, above):
+    """log x with P(X <= x) = below, from the end of the interval that is nearer."""
+    x, y = scipy.special.betaincinv(a, b, below), scipy.special.betaincinv(b, a, above)
+    power = (_log_power(below, above) + np.log(a) + betaln(a, b)) / a
+    near = np.where(x < 0.5, np.log(np.maximum(x, 1e-300)), np.log1p(-np.minimum(y, 0.5)))
+    return np.where(power < TINY, power, near)

@@ -1,0 +1,157 @@
+"""Passes over all data, part by part in bounded memory, here or on the workers of a Dask cluster.
+
+Rows of an `np.memmap` are read from their file as they are needed, by a worker of the cluster too:
+a pass leaves none of them in memory. Parts are added up in their order, so that the numbers do not
+depend on who computed which.
+"""
+
+import mmap
+from collections import deque
+from contextlib import contextmanager
+from contextvars import ContextVar
+from math import prod
+from os import path
+from typing import NamedTuple
+
+import numpy as np
+
+CHUNK = 2**20  # numbers that one part of a pass may make of its rows
+AHEAD = 16  # parts that are given to a cluster before the first of them is back
+PATIENCE = "20s"  # for a Dask scheduler to answer
+QUIET = 3  # seconds before a pass shows how far it is
+_cluster = ContextVar("cluster", default=None)
+
+
+@contextmanager
+def on(scheduler):
+    """Inside `with passes.on(scheduler="tcp://host:8786"):` all passes go to that Dask cluster.
+
+    Its workers must have this package, and see the files of mapped arrays under the same names.
+    """
+    with connect(scheduler) as client:
+        token = _cluster.set(client)
+        try:
+            yield
+        finally:
+            _cluster.reset(token)
+
+
+def connect(scheduler, patience=None):
+    """A Dask client of the scheduler at this address, or a ValueError."""
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise ValueError("a scheduler needs Dask: pip install 'cvlib-vi[cluster]'") from error
+    try:
+        return Client(scheduler, timeout=patience or PATIENCE)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"no Dask scheduler answers at {scheduler}: {error}") from error
+
+
+def total(part, data, *args, width=1):
+    """The sum of `each`, whose parts are tuples of arrays: entry by entry, in their order."""
+    found = None
+    for new in each(part, data, *args, width=width):
+        found = new if found is None else tuple(a + b for a, b in zip(found, new))
+    return found
+
+
+def each(part, data, *args, width=1):
+    """part(rows, *args) for one part of the data after the other; rows are as many arrays as data.
+
+    `width` is how many numbers it makes of one data point.
+    """
+    parts = slices(data, width)
+    pieces = (tuple(_sent(a[rows]) for a in data) for rows in parts)
+    work = _here if _cluster.get() is None else _there
+    return _shown(work(part, pieces, args), len(parts))
+
+
+def slices(data, width=1):
+    """The parts of a pass, as slices of the data points."""
+    size = max(1, CHUNK // max(width, *(a[0].size for a in data)))
+    return [slice(first, first + size) for first in range(0, len(data[0]), size)]
+
+
+def _here(part, pieces, args):
+    for rows in pieces:
+        yield _part(part, rows, args)
+
+
+def _there(part, pieces, args):
+    """The same on the cluster. A part whose worker is lost goes to another one."""
+    client, waiting = _cluster.get(), deque()
+    for rows in pieces:
+        waiting.append(client.submit(_part, part, rows, args, pure=False))
+        if len(waiting) >= AHEAD:
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()
+
+
+def _part(part, rows, args):
+    return part(tuple(a.read() if isinstance(a, Mapped) else a for a in rows), *args)
+
+
+def _shown(results, count):
+    """The results, with a bar where they take more than a moment."""
+    if count == 1:
+        return results
+    from tqdm import tqdm  # takes a third of the time of import cvlib
+
+    return tqdm(results, "pass over the data", count, leave=False, delay=QUIET)
+
+
+# Mapped arrays ------------------------------------------------------------------------------------
+
+
+class Mapped(NamedTuple):
+    """An array that lies in a file."""
+
+    file: str
+    dtype: np.dtype
+    shape: tuple
+    offset: int
+
+    def read(self):
+        try:
+            flat = np.fromfile(self.file, self.dtype, prod(self.shape), offset=self.offset)
+        except FileNotFoundError:
+            raise FileNotFoundError(
+                f"{self.file}, which holds the data, is not there: all workers of a cluster must "
+                "see it under this name, and it must stay until the last pass"
+            ) from None
+        return flat.reshape(self.shape)
+
+
+def is_mapped(a):
+    """Does this array lie in a file, so that it should not be copied?"""
+    return isinstance(_root(a), np.memmap)
+
+
+def forget(data):
+    """Give back the memory that mapped arrays hold: their pages stay in the file, and its cache."""
+    for root in map(_root, data):
+        if _shared(root) and hasattr(mmap.mmap, "madvise"):
+            root.base.madvise(mmap.MADV_DONTNEED)
+
+
+def _root(a):
+    while isinstance(a.base, np.ndarray):
+        a = a.base
+    return a
+
+
+def _shared(root):
+    """Is what it holds what its file holds? Not so with mode "c", copy on write."""
+    return isinstance(root, np.memmap) and root.filename is not None and root.mode != "c"
+
+
+def _sent(a):
+    """A mapped array in one piece as `Mapped`, any other as it is."""
+    root = _root(a)
+    if not (_shared(root) and a.flags.c_contiguous):
+        return a
+    address = lambda a: a.__array_interface__["data"][0]
+    offset = root.offset + address(a) - address(root)
+    return Mapped(path.abspath(root.filename), a.dtype, a.shape, offset)

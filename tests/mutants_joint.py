@@ -1,0 +1,20 @@
+"""Plausible bugs of the experiment with both noises; harness.py says what the entries are."""
+
+PLANS, TASKS = "experiments/plans.py", "experiments/tasks.py"
+
+MUTANTS = [
+    ("no snapshot is old", PLANS, '(1, 5, 20, 50, 200, "worn")', '(1, 5, 20, 50, 100, "worn")'),
+    ("one gap for all ages", PLANS, "base=base, renew=renew\n", "base=base, renew=50\n"),
+    ("rows in another order", PLANS, "cells = plain | cells\n", "cells = cells | plain\n"),
+    ("PR for its closed form", TASKS, 'CF if cvs == "data" or base == "QD"', 'CF if base == "QD"'),
+    (
+        "the closed form for PR",
+        TASKS,
+        'CF if cvs == "data" or base == "QD" else',
+        "CF if True else",
+    ),
+    ("Taylor's parabola for the bound", TASKS, '"bound": bound(f, at="snapshot")', '"bund": f'),
+    ("svrg with curvature", TASKS, 'at="snapshot", order=1)', 'at="snapshot", order=2)'),
+    ("worn means every step", TASKS, 'rules.worn() if renew == "worn"', '1 if renew == "worn"'),
+    ("the drawn point alone", TASKS, "like(old) - CF(old.over_all_data())", "like(old) - CF(old)"),
+]

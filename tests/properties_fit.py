@@ -1,0 +1,327 @@
+"""What a model of one's own needs, and `fit`: each a function of the package.
+
+Tests and mutants share them. The other side of every comparison is scipy, a closed form or
+autograd by another route.
+"""
+
+import json
+from importlib import resources
+
+import autograd.numpy as anp
+import numpy as np
+from autograd import elementwise_grad, grad, jacobian
+from harness import part
+from numpy.testing import assert_allclose
+from scipy import integrate, stats
+
+U = np.array([[0.3, -1.2, 0.8], [-0.5, 0.1, 2.0], [4.0, -3.0, 0.0]])
+
+
+# Transforms --------------------------------------------------------------------------------------
+
+
+def check_stretching(cv):
+    """Values lie where they should, and log-Jacobians are those of autograd's matrices."""
+    t = cv.transforms
+    square = {
+        "positive": lambda u: t.positive(u),
+        "interval": lambda u: t.interval(u, -2.0, 5.0),
+        "ordered": lambda u: t.ordered(u),
+        "simplex": lambda u: (lambda x, j: (x[..., :-1], j))(*t.simplex(u)),
+    }
+    for name, f in square.items():
+        values, stretch = f(U)
+        total = np.sum(stretch, -1) if np.ndim(stretch) == 2 else stretch
+        right = [np.linalg.slogdet(jacobian(lambda u: f(u)[0])(u))[1] for u in U]
+        assert_allclose(total, right, rtol=1e-9, atol=1e-12, err_msg=name)
+        assert values.shape == U.shape
+    assert (t.positive(U)[0] > 0).all() and (np.diff(t.ordered(U)[0]) > 0).all()
+    x = t.interval(U, -2.0, 5.0)[0]
+    assert (x > -2).all() and (x < 5).all()
+    assert_allclose(t.interval(0.0, -2.0, 5.0)[0], 1.5)
+    shares = t.simplex(U)[0]
+    assert shares.shape == (3, 4) and (shares > 0).all()
+    assert_allclose(shares.sum(-1), 1, rtol=1e-12)
+    assert_allclose(t.simplex(np.zeros(3))[0], 0.25)
+
+
+def check_pick(cv):
+    """Values by loops; slopes and curvatures by autograd through one-hot columns."""
+    pick, rng = cv.transforms.pick, np.random.default_rng(0)
+    z, j = rng.standard_normal((4, 3)), np.array([2, 0, 2, 2, 1])
+    assert_allclose(pick(z[:, None], j), [[row[k] for k in j] for row in z])
+    assert_allclose(pick(z, j[:4]), [z[k, j[k]] for k in range(4)])
+    assert_allclose(pick(z[0], 1), z[0, 1])
+    onehot = np.eye(3)[j]
+    for f in (lambda p: anp.sum(anp.sin(p) * np.arange(1, 6), -1), lambda p: anp.sum(p**3, -1)):
+        ours = lambda z: f(pick(z[..., None, :], j))
+        other = lambda z: f(anp.sum(z[..., None, :] * onehot, -1))
+        assert_allclose(elementwise_grad(ours)(z), elementwise_grad(other)(z))
+        v = rng.standard_normal(z.shape)
+        along = lambda g: grad(lambda z: anp.sum(elementwise_grad(g)(z) * v))(z)
+        assert_allclose(along(ours), along(other))
+
+
+# Likelihoods -------------------------------------------------------------------------------------
+
+
+def check_likelihoods(cv):
+    """phi by scipy.stats, and E phi', E phi'' under a wide Gaussian by scipy's quadrature."""
+    m, eta = cv.models, np.linspace(-3, 3, 7)
+    cases = [
+        (m.PROBIT, -1.0, stats.norm.logcdf(-eta)),
+        (m.student_t_likelihood(3, 0.5), 0.7, stats.t.logpdf(0.7, 3, eta, 0.5)),
+        (m.negative_binomial_likelihood(2.5), 4.0, _nbinom(4, eta, 2.5)),
+    ]
+    for likelihood, y, right in cases:
+        assert_allclose(likelihood.phi(eta, np.full(7, y)), right, rtol=1e-10)
+        likelihood.check(np.array([y]))
+        mean, v = np.array([0.4]), np.array([4.0])
+        found = part(cv, "quadrature").slopes(likelihood, mean, v, np.array([y]), 1e-9)
+        slope = elementwise_grad(likelihood.phi)
+        bend = elementwise_grad(lambda e, y: slope(e, y))
+        for got, f in zip(found, (slope, bend)):
+            g = lambda e: stats.norm.pdf(e, 0.4, 2.0) * f(np.array([e]), np.array([y]))[0]
+            right = integrate.quad(g, -16, 17, epsabs=1e-11, limit=400, points=[0.4, y])[0]
+            assert_allclose(got[0], right, rtol=1e-6, atol=1e-8, err_msg=likelihood.name)
+
+
+def _nbinom(y, eta, r):
+    return stats.nbinom.logpmf(y, r, r / (r + np.exp(eta)))
+
+
+# Posteriors --------------------------------------------------------------------------------------
+
+
+def _densities(name, data, x, z):
+    """log density of the quantities x of the reference (of t for f, in the Gaussian process), and
+    log |dx / dz|: scipy.stats alone."""
+    N = stats.norm.logpdf
+    if name == "eight_schools":
+        theta, mu, tau = x[:8], x[8], x[9]
+        prior = N(mu, 0, 5) + stats.halfcauchy.logpdf(tau, 0, 5) + N(theta, mu, tau).sum()
+        return prior + N(data["y"], theta, data["sigma"]).sum(), 9 * np.log(tau)
+    if name == "gp_pois_regr":
+        rho, alpha, f = x[0], x[1], x[2:]
+        K = alpha**2 * np.exp(-(np.subtract.outer(data["x"], data["x"]) ** 2) / (2 * rho**2))
+        K = K + 1e-10 * np.eye(11)
+        prior = stats.gamma.logpdf(rho, 25, scale=1 / 4) + stats.halfnorm.logpdf(alpha, 0, 2)
+        prior += N(np.linalg.solve(np.linalg.cholesky(K), f)).sum()
+        return prior + stats.poisson.logpmf(data["k"], np.exp(f)).sum(), z[0] + z[1]
+    if name == "low_dim_gauss_mix":
+        mu, s, theta = x[:2], x[2:4], x[4]
+        prior = np.log(2) + N(mu, 0, 2).sum() + stats.halfnorm.logpdf(s, 0, 2).sum()
+        prior += stats.beta.logpdf(theta, 5, 5)
+        first, second = (np.exp(N(data["y"], mu[k], s[k])) for k in (0, 1))
+        each = np.log(theta * first + (1 - theta) * second)
+        return prior + each.sum(), z[1] + z[2] + z[3] + np.log(theta * (1 - theta))
+    beta, sigma = x[:-1], x[-1]
+    if name == "kidiq":
+        hs, iq = data["mom_hs"], data["mom_iq"]
+        eta = beta[0] + beta[1] * hs + beta[2] * iq + beta[3] * hs * iq
+        y, prior = data["kid_score"], stats.halfcauchy.logpdf(sigma, 0, 2.5)
+    elif name == "mesquite":
+        of = ("diam1", "diam2", "canopy_height", "total_height", "density")
+        eta = beta[0] + sum(b * np.log(data[k]) for b, k in zip(beta[1:], of))
+        eta, y, prior = eta + beta[6] * data["group"], np.log(data["weight"]), 0.0
+    elif name == "nes1972":
+        age = data["age_discrete"]
+        eta = beta[0] + beta[1] * data["real_ideo"] + beta[2] * data["race_adj"]
+        eta = eta + beta[3] * (age == 2) + beta[4] * (age == 3) + beta[5] * (age == 4)
+        eta = eta + beta[6] * data["educ1"] + beta[7] * data["gender"] + beta[8] * data["income"]
+        y, prior = data["partyid7"], 0.0
+    else:
+        eta, y = np.array(data["X"]) @ beta, data["y"]
+        prior = N(beta, 0, 10).sum() + stats.halfnorm.logpdf(sigma, 0, 10)
+    return prior + N(y, eta, sigma).sum(), np.log(sigma)
+
+
+def check_posteriors(cv):
+    """Every log joint is that of scipy.stats in the reference's quantities, Jacobian and all."""
+    folder = resources.files(cv.__name__) / "data" / "posteriordb"
+    for name in cv.posteriors.names:
+        p = cv.posteriors.load(name)
+        (file,) = (f for f in folder.iterdir() if f.name.startswith(f"{name}-"))
+        data = {k: np.array(v) for k, v in json.loads(file.read_text())["data"].items()}
+        for z in np.random.default_rng(1).uniform(-0.5, 0.5, (3, p.model.dim)):
+            z[0] += 1.5 * (name == "gp_pois_regr")  # a long range: K is nearly singular
+            x = p.parameters(z)
+            density, stretch = _densities(name, data, x, z)
+            assert_allclose(p.model.log_joint(z), density + stretch, rtol=1e-9, err_msg=name)
+        assert p.parameters(np.zeros((2, 3, p.model.dim))).shape == (2, 3, len(p.names))
+        assert p.mean.shape == p.sd.shape == (len(p.names),) and (p.sd > 0).all()
+
+
+# Rules and starts --------------------------------------------------------------------------------
+
+
+def check_stretched(cv):
+    """Three steps of Adam in u, carried to z by the matrix of the linear map, column by column."""
+    rng = np.random.default_rng(0)
+    for q, S in [
+        (cv.families.Gaussian(3), np.tril(rng.uniform(0.5, 2, (3, 3)))),
+        (cv.families.DiagonalGaussian(3), rng.uniform(0.5, 2, 3)),
+    ]:
+        matrix = S if q.full else np.diag(S)
+        parts = [q.unpack(unit) for unit in np.eye(q.D)]
+        moved = [q.joined(matrix @ mu, S @ L if q.full else S * L) for mu, L in parts]
+        A = np.stack(moved, 1)  # w in z is A times w in u
+        inner, outer = cv.rules.adam(), cv.rules.stretched(cv.rules.adam(), S)
+        u = np.linalg.solve(A, q.start())
+        w, a, b = q.start(), inner.start(q, u), outer.start(q, q.start())
+        for _ in range(3):
+            g = rng.standard_normal(q.D)
+            u, a = inner.step(a, u, A.T @ g, 0.1, q, 1)
+            w, b = outer.step(b, w, g, 0.1, q, 1)
+            assert_allclose(w, A @ u, rtol=1e-10)
+
+
+def gaussian_case(cv):
+    """Linear regression as a model of one's own, badly scaled, and its posterior by hand."""
+    rng = np.random.default_rng(3)
+    X = np.column_stack([np.ones(40), 100 + rng.standard_normal(40), rng.standard_normal(40)])
+    y = X @ [1.0, 0.5, -2.0] + rng.standard_normal(40)
+    prior = np.array([10.0, 1.0, 5.0])
+    lik = lambda z, b: -0.5 * (b[1] - anp.sum(b[0] * z, -1)) ** 2 - 0.5 * np.log(2 * np.pi)
+    model = cv.models.Model(lik, cv.models.GaussianPrior(prior), (X, y), 3)
+    precision = X.T @ X + np.diag(prior**-2)
+    cov = np.linalg.inv(precision)
+    evidence = stats.multivariate_normal.logpdf(y, None, np.eye(40) + X @ np.diag(prior**2) @ X.T)
+    return model, cov @ X.T @ y, cov, evidence
+
+
+def check_the_mode(cv):
+    """Of a Gaussian posterior: mean and covariance; of a logistic one: a zero slope."""
+    model, mean, cov, _ = gaussian_case(cv)
+    here, trouble = part(cv, "starts")._climb(model, lambda: False)
+    assert not trouble
+    assert np.abs((here.mu - mean) / np.sqrt(np.diag(cov))).max() < 0.01
+    assert_allclose(here.hessian @ cov, -np.eye(3), atol=1e-6)
+    glm = cv.models.logistic_regression(*cv.datasets.toy())
+    begin = part(cv, "starts").start(glm)
+    s = 1 / (1 + np.exp(glm.y * (glm.X @ begin.mu)))
+    assert np.abs((glm.y * s) @ glm.X - begin.mu).max() < 1e-2
+    P = (glm.X.T * (s * (1 - s))) @ glm.X + np.eye(2)
+    assert_allclose(begin.S @ begin.S.T @ P, np.eye(2), atol=1e-6)
+    assert not np.triu(begin.S, 1).any()
+    diagonal = part(cv, "starts").start(glm, full=False)
+    assert_allclose(diagonal.S, np.diag(P) ** -0.5, rtol=1e-6)
+
+
+def check_independent_start(cv):
+    """In round coordinates the fixed draws find the width, about as well as 32 of them can."""
+    model, mean, cov, _ = gaussian_case(cv)
+    begin = part(cv, "starts").start(model)
+    away = np.linalg.solve(np.linalg.cholesky(cov), begin.mu - mean)
+    assert np.abs(away).max() < 0.05
+    ratio = np.linalg.eigvalsh(np.linalg.solve(cov, begin.S @ begin.S.T))
+    assert 0.3 < ratio.min() and ratio.max() < 3
+
+
+# Fits --------------------------------------------------------------------------------------------
+
+
+def check_a_gaussian_posterior(cv):
+    """Found to the last digits, with the evidence as its ELBO; natural steps and Adam's."""
+    model, mean, cov, evidence = gaussian_case(cv)
+    fit = cv.fit(model, steps=40, progress=False)
+    assert fit.settled and not fit.warnings, fit.warnings
+    sd = np.sqrt(np.diag(cov))
+    assert np.abs((fit.mean - mean) / sd).max() < 0.02
+    assert_allclose(fit.sd, sd, rtol=0.02)
+    assert_allclose(fit.cov, cov, rtol=0.1)
+    assert abs(fit.elbo - evidence) < 5 * fit.error + 0.01 and fit.effective > 0.9
+    draws = fit.sample(4000, np.random.default_rng(0))
+    assert_allclose(draws.std(0), sd, rtol=0.1)
+    assert_allclose(fit.looks[:, 0], [20, 40])
+
+
+def check_adam(cv):
+    model, mean, cov, evidence = gaussian_case(cv)
+    q = cv.families.Gaussian(3)
+    data, prior, variational = cv.terms(model, q)
+    h = cv.RP1(data) + cv.CF(prior) - cv.CF(variational)
+    stick = cv.RP1(variational) - cv.CF(variational)
+    fit = cv.fit(model, q, h=h, cvs=[stick], steps=800, progress=False)
+    sd = np.sqrt(np.diag(cov))
+    assert np.abs((fit.mean - mean) / sd).max() < 0.05 and abs(fit.elbo - evidence) < 0.1
+    assert fit.run.plan.lr.first.shape == (1,) and fit.run.state.w.shape == (1, q.D)
+    assert_allclose(fit.looks[:, 0], [200, 400, 800])
+
+
+def check_losers_are_dropped(cv):
+    """Of four runs the two that are nearer to the posterior stay, with their rates."""
+    model, mean, cov, _ = gaussian_case(cv)
+    q = cv.families.Gaussian(3)
+    data, prior, variational = cv.terms(model, q)
+    h = cv.RP1(data) + cv.CF(prior) - cv.CF(variational)
+    run = cv.fit(model, q, h=h, steps=1, progress=False).run
+    L = np.linalg.cholesky(cov)
+    means = np.stack([q.pack(mean + L @ [away, 0, 0], L) for away in (2.0, 0.1, 1.0, 0.0)])
+    run.state = run.state._replace(t=200, w=means, mean=means, count=1)
+    rates = run.plan.lr.first
+    run._look()
+    assert_allclose(run.plan.lr.first, rates[[1, 3]])
+    assert_allclose(run.state.w, means[[1, 3]])
+    assert_allclose(run.best, means[3])
+
+
+def check_glms(cv):
+    """Without draws, to the optimum of the exact ELBO."""
+    model = cv.models.logistic_regression(*cv.datasets.toy())
+    for family in (cv.families.Gaussian, cv.families.DiagonalGaussian):
+        q = family(2)
+        fit = cv.fit(model, q, steps=40, progress=False)
+        best = cv.exact.optimum(model, q)
+        assert cv.exact.elbo(model, q, best) - cv.exact.elbo(model, q, fit.w) < 1e-3
+        assert abs(fit.elbo - cv.exact.elbo(model, q, fit.w)) < 5 * fit.error + 1e-9
+
+
+def check_the_chance_to_stop_too_early(cv):
+    """A gain of just TOLERANCE is taken for less as often as stated, at every look."""
+    fit = part(cv, "fit")
+    rng, n, tries = np.random.default_rng(0), 100, 10_000
+    gains = fit.TOLERANCE + 0.3 * rng.standard_normal((tries, n))
+    for look in (1, 2, 3):
+        stopped = sum(fit.at_most(gain, look) < fit.TOLERANCE for gain in gains) / tries
+        chance = 0.05 / 2**look
+        assert abs(stopped - chance) < 4 * np.sqrt(chance / tries) + 0.1 * chance
+
+
+def check_importance_weights(cv):
+    """log p - log q has the ELBO as its mean; weights keep everything where q is the posterior."""
+    model, mean, cov, evidence = gaussian_case(cv)
+    q, log_weights = cv.families.Gaussian(3), part(cv, "fit").log_weights
+    right = q.pack(mean, np.linalg.cholesky(cov))
+    assert_allclose(log_weights(model, q, right, 0), evidence, rtol=1e-6)
+    wide = q.pack(mean, 2 * np.linalg.cholesky(cov))
+    lw = log_weights(model, q, wide, 0)
+    kl = 0.5 * (4 * 3 - 3 - 3 * np.log(4))
+    assert abs(lw.mean() - (evidence - kl)) < 5 * lw.std() / np.sqrt(len(lw))
+    assert_allclose(lw, log_weights(model, q, wide, 0), rtol=0)
+
+
+def check_one_snapshot_for_all_runs(cv):
+    """It gives what a copy for each run gives, for an own model, batches and single points."""
+    model, mean, cov, _ = gaussian_case(cv)
+    q, old = cv.families.Gaussian(3), cv.snapshot(model, mean)
+    data, *_ = cv.terms(model, q)
+    far = cv.taylor_z(data, at="snapshot")
+    lines = [cv.RP1(far), cv.PR(far), cv.CF(far), cv.CF(far.over_all_data())]
+    w = q.start((2,)) + 0.1 * np.random.default_rng(0).standard_normal((2, q.D))
+    for options in ({}, {"batch": 5}, {"batch": 5, "each": True}, {"subsample": False}):
+        each = type(old)(*(np.stack([x, x]) for x in old))
+        one, two = (
+            cv.evaluate(
+                lines, cv.draw(model, q, w, 4, np.random.default_rng(1), snapshot=s, **options)
+            )
+            for s in (old, each)
+        )
+        assert_allclose(one, two, rtol=1e-9, atol=1e-9)
+
+
+DEAR = ("likelihoods", "the_chance_to_stop_too_early", "adam", "a_gaussian_posterior", "glms")
+PROPERTIES = {
+    name[6:]: check for name, check in list(globals().items()) if name.startswith("check_")
+}
+PROPERTIES = {name: PROPERTIES[name] for name in sorted(PROPERTIES, key=DEAR.__contains__)}

@@ -1,0 +1,362 @@
+"""What must hold of snapshots, of the rules that renew them and of passes in parts, whatever cv is.
+
+An expansion about older weights is written afresh here, with autograd or from the inequality of
+Jaakkola and Jordan, and differentiated by autograd.
+"""
+
+import itertools
+import tempfile
+from pathlib import Path
+
+import autograd.numpy as anp
+import numpy as np
+import oracles
+from autograd import grad, hessian
+from numpy.testing import assert_allclose, assert_array_equal
+
+SHAPES = {  # how a draw may see data
+    "one each": {"index": True},
+    "a batch for all": {"batch": 3},
+    "a batch for each": {"batch": 3, "each": True},
+    "all": {"subsample": False},
+}
+KINDS = 1, 2, "bound"
+
+
+def setting(cv, name, family, runs=(3,), d=2, N=7):
+    rng = np.random.default_rng(0)
+    p = oracles.problem(name, d, N)
+    model, q = oracles.build(cv, p), getattr(cv.families, family)(d)
+    return p, model, q, q.start(runs) / 2 + 0.1 * rng.standard_normal((*runs, q.D)), rng
+
+
+def expansions(cv, data):
+    """The expansions about a snapshot that this data term has, by kind."""
+    found = {order: cv.taylor_z(data, at="snapshot", order=order) for order in (1, 2)}
+    try:
+        found["bound"] = cv.bound(data, at="snapshot")
+    except ValueError:
+        pass
+    return found
+
+
+def kept(cv, model, q, w, kind):
+    """A snapshot at weights w, with what this kind of expansion needs."""
+    mu, factor = q.moments(w)
+    extra = {"factor": factor} if kind == "bound" else {"order": kind}
+    return cv.snapshot(model, mu, **extra)
+
+
+def functions(p, q, w0, kind):
+    """z (d,) -> the expansion of each data point about the weights w0, (N,): written afresh."""
+    mu, factor = q.moments(w0)
+    if kind == "bound":
+        X, offset = p.X, getattr(p, "offset", None)
+        offset = np.zeros(p.N) if offset is None else offset
+        cov = factor @ factor.T if factor.ndim == 2 else np.diag(factor**2)
+        m, v = X @ mu + offset, np.einsum("nd,de,ne->n", X, cov, X)
+        xi = np.sqrt(m**2 + v)
+        lam = np.tanh(xi / 2) / (4 * xi)
+
+        def f(z):
+            t = p.y * (anp.dot(X, z) + offset)
+            return -np.log1p(np.exp(-xi)) + (t - xi) / 2 - lam * (t**2 - xi**2)
+
+        return f
+    each = [lambda z, i=i: p.rows(z)[i] for i in range(p.N)]
+    a = np.array([f(mu) for f in each])
+    b = np.array([grad(f)(mu) for f in each])
+    H = np.array([hessian(f)(mu) for f in each]) * (kind == 2)
+
+    def f(z):
+        away = z - mu
+        return a + anp.dot(b, away) + 0.5 * anp.dot(anp.dot(H, away), away)
+
+    return f
+
+
+def by_autograd(q, family, f, w, eps):
+    """SF, RP1, PR and CF of an f at one sample, (4, D); written with autograd alone."""
+    d = q.dim
+    if family == "Gaussian":
+        lower = np.tril_indices(d)
+        place = np.zeros((len(lower[0]), d, d))
+        place[np.arange(len(lower[0])), lower[0], lower[1]] = 1
+        factor = lambda w: anp.tensordot(w[d:], place, 1)
+        flat = lambda A: A[lower]
+    else:
+        factor = lambda w: anp.diag(w[d:])
+        flat = np.diag
+    z_of = lambda w: w[:d] + anp.dot(factor(w), eps)
+
+    def log_q(v, z):
+        L = factor(v)
+        white = anp.linalg.solve(L, z - v[:d])
+        return -0.5 * anp.sum(white**2) - anp.log(anp.abs(anp.linalg.det(L)))
+
+    z, L = z_of(w), factor(w)
+    sf = f(z) * grad(log_q)(w, z)
+    rp1 = grad(lambda w: f(z_of(w)))(w)
+    price = lambda z: np.concatenate([grad(f)(z), flat(hessian(f)(z) @ L)])
+    return np.array([sf, rp1, price(z), price(w[:d])])
+
+
+def check_sums(cv, name="logistic", family="Gaussian", kinds=KINDS):
+    """Value, slope and Hessian over all data, against autograd; in one part and in several."""
+    p, model, q, w, _ = setting(cv, name, family)
+    whole = cv.passes.CHUNK
+    for kind in set(kinds) & set(expansions(cv, cv.terms(model, q)[0])):
+        prefix = "bound_" if kind == "bound" else ""
+        for chunk in (2**20, 9 * p.d):
+            try:
+                cv.passes.CHUNK = chunk
+                found = kept(cv, model, q, w, kind)
+            finally:
+                cv.passes.CHUNK = whole
+            assert (found.hessian is None) == (kind == 1)
+            for k in range(3):
+                f = functions(p, q, w[k], kind)
+                mu, total = q.mean(w[k]), lambda z: anp.sum(f(z))
+                rights = {"value": total, "slope": grad(total), "hessian": hessian(total)}
+                for what, right in rights.items():
+                    got = getattr(found, prefix + what)
+                    if got is not None:
+                        assert_allclose(got[k], right(mu), atol=1e-10, err_msg=what)
+
+
+def check_lines(cv, name="logistic", family="Gaussian", shapes=SHAPES):
+    """SF, RP1, PR and CF of every expansion, sample by sample, against autograd through w.
+
+    The snapshot is taken elsewhere, with another factor. RP1 differentiates the expansion along
+    mu + L eps; PR is its slope and curvature at the sample; CF the same at mu, for it is quadratic.
+    """
+    p, model, q, w, rng = setting(cv, name, family, runs=(2,), N=4)
+    w0 = w + 0.3 * rng.standard_normal(w.shape)
+    data, M = cv.terms(model, q)[0], 2
+    eps = rng.standard_normal((2, M, p.d))
+    for shape, (kind, T) in itertools.product(shapes, expansions(cv, data).items()):
+        options = dict(SHAPES[shape])
+        if options.pop("index", False):
+            options["index"] = rng.integers(p.N, size=(2, M))
+        old = kept(cv, model, q, w0, kind)
+        draw = cv.draw(model, q, w, eps=eps, rng=rng, snapshot=old, **options)
+        for whole, f in ((False, T), (True, T.over_all_data())):
+            got = cv.evaluate([cv.SF(f), cv.RP1(f), cv.PR(f), cv.CF(f)], draw)
+            for run, m in itertools.product(range(2), range(M)):
+                each = functions(p, q, w0[run], kind)
+                if whole or draw.index is None:
+                    total = lambda z: anp.sum(each(z))
+                else:
+                    index = draw.index[run].reshape(-1, 3 if draw.batched else 1)
+                    index = index[m if len(index) > 1 else 0]
+                    total = lambda z: p.N * anp.mean(each(z)[index])
+                right = by_autograd(q, family, total, w[run], eps[run, m])
+                scale = 1 + max(np.abs(r).max() for r in right)
+                what = f"{shape}, {kind}, whole={whole}"
+                assert_allclose(got[run, :, m], right, atol=1e-9 * scale, err_msg=what)
+
+
+def check_mean_zero(cv, name="logistic", family="Gaussian"):
+    """The two noises at once: over every data point and a quadrature in z, for stale snapshots."""
+    p, model, q, w, rng = setting(cv, name, family, runs=())
+    t, weight = np.polynomial.hermite_e.hermegauss(4)  # expansions are parabolas in eps
+    grid = np.stack(np.meshgrid(*[t] * p.d, indexing="ij"), -1).reshape(-1, p.d)
+    weight = np.prod(np.stack(np.meshgrid(*[weight / weight.sum()] * p.d)), 0).ravel()
+    eps, index = np.repeat(grid, p.N, 0), np.tile(np.arange(p.N), len(grid))
+    share = np.repeat(weight, p.N) / p.N
+    data, w0 = cv.terms(model, q)[0], w + 0.5 * rng.standard_normal(w.shape)
+    for kind, T in expansions(cv, data).items():
+        everything = cv.CF(T.over_all_data())
+        old = kept(cv, model, q, w0, kind)
+        draw = cv.draw(model, q, w, eps=eps, index=index, snapshot=old)
+        legal = 0
+        for word in (cv.SF, cv.RP1, cv.RP2, cv.RB, cv.PR, cv.QD, cv.CF):
+            try:
+                line = word(T) - everything
+            except ValueError:
+                continue
+            cv.estimators.check_variate(line)
+            C = line(draw)
+            assert_allclose(share @ C, 0, atol=1e-9 * (1 + np.abs(C).max()), err_msg=repr(line))
+            legal += 1
+        assert legal >= 5
+
+
+# When to renew --------------------------------------------------------------------------------
+
+
+def joint(cv, expansion="taylor_z", **how):
+    """Model, family, base gradient and joint variate at a snapshot."""
+    _, model, q, *_ = setting(cv, "logistic", "Gaussian")
+    data, prior, variational = cv.terms(model, q)
+    old = getattr(cv, expansion)(data, at="snapshot", **how)
+    h = cv.PR(data) + cv.CF(prior) - cv.CF(variational)
+    return model, q, h, [cv.PR(old) - cv.CF(old.over_all_data())]
+
+
+def renewals(cv, model, q, h, cvs, renew, steps=40, **options):
+    """The steps before which a snapshot was taken, what it was asked for, and the path."""
+    seen, found, original = [], [], cv.optimize.snapshot
+
+    def watched(model, mu, **wanted):
+        seen.append((mu, wanted))
+        return original(model, mu, **wanted)
+
+    options = {"lr": 0.1, "M": 4, "runs": (3,), "rng": np.random.default_rng(0)} | options
+    try:
+        cv.optimize.snapshot = watched
+        path = cv.optimize.sgd(model, q, h, cvs, steps=steps, renew=renew, every=1, **options)
+    finally:
+        cv.optimize.snapshot = original
+    for mu, _ in seen:  # it is that of the weights of its step
+        at = [t for t, w in enumerate(path.path) if np.array_equal(q.mean(w), mu)]
+        assert at, "a snapshot of no step"
+        found.append(at[0])
+    return found, [wanted for _, wanted in seen], path
+
+
+def check_every(cv):
+    """Every K steps, and often at first; with what the lines need."""
+    for K, right in ((1, range(6)), (4, [0, 1, 2, 4, 8, 12]), (100, [0, 1, 2, 4, 8])):
+        steps, *_ = renewals(cv, *joint(cv), K, steps=15 if K > 1 else 6)
+        assert steps == [*right]
+    kinds = ("taylor_z", {}, {"order"}), ("taylor_z", {"order": 1}, {"order"})
+    for expansion, how, right in (*kinds, ("bound", {}, {"order", "factor"})):
+        _, wanted, path = renewals(cv, *joint(cv, expansion, **how), 5, steps=6)
+        assert {frozenset(w) for w in wanted} == {frozenset(right)}
+        assert {w["order"] for w in wanted} == {how.get("order", 2)}
+        assert ("snapshot hessian" in path.state.notes) == (how == {})
+
+
+def check_worn(cv):
+    """The rule's memory by hand; what the loop measures, by a loop over runs and samples."""
+    rule = cv.rules.worn(factor=2.0, fresh=2)
+    memory = rule.start()
+    for left in (0.1, 0.3):
+        memory = rule.seen(memory, left)
+    assert_allclose(memory, [2, 0.2, 0.2])
+    assert not rule.due(7, memory) and rule.due(8, memory)
+    memory = rule.seen(memory, 0.5)  # the moving mean is 0.35
+    assert_allclose(memory, [3, 0.2, 0.35])
+    assert not rule.due(7, memory)
+    memory = rule.seen(memory, 0.5)  # 0.425 > 2 * 0.2 + 0.01
+    assert rule.due(7, memory)
+    small = cv.rules.worn().seen(np.array([9.0, 1e-4, 8e-3]), 8e-3)
+    assert not cv.rules.worn().due(7, small)  # eighty times as much of nearly nothing
+
+    model, q, h, cvs = joint(cv)
+    plan = cv.optimize.Noisy(model, q, h, cvs, lr=0.1, M=4, renew=cv.rules.worn())
+    rng = np.random.default_rng(3)
+    a, G = rng.standard_normal((3, 1)), rng.standard_normal((3, 2, 4, q.D))
+    notes = {"snapshot rule": plan.renew.start()}
+    got = plan.noted(notes, a, G)["snapshot rule"]
+    over = under = 0.0
+    for r in range(3):
+        g = G[r, 0] + a[r, 0] * G[r, 1]
+        over += sum(np.var(g[:, j]) for j in range(q.D))
+        under += sum(np.var(G[r, 0, :, j]) for j in range(q.D))
+    assert_allclose(got, [1, over / under, over / under])
+    assert notes["snapshot rule"][0] == 0  # the notes before are as they were
+
+
+def check_renewed(cv):
+    """A worn snapshot is renewed where the weights run away from it, not where they stand still."""
+    model, q, h, cvs = joint(cv)
+    still, *_ = renewals(cv, model, q, h, cvs, cv.rules.worn(), steps=60, lr=1e-9)
+    assert still == [0, 1, 2, 4, 8, 16, 32]
+    w = q.pack(np.full(2, 8.0), 0.1 * np.eye(2))  # far off, narrow: every step is many widths
+    go = {"steps": 60, "lr": 0.3, "w": w, "runs": ()}
+    moving, *_ = renewals(cv, model, q, h, cvs, cv.rules.worn(), **go)
+    assert len(moving) > len(still)
+
+
+# Passes ---------------------------------------------------------------------------------------
+
+
+def files(folder, p, dtype=float, mode="r"):
+    """The data of a problem as mapped files."""
+    found = []
+    for name in ("X", "y"):
+        array = getattr(p, name).astype(dtype)
+        array.tofile(Path(folder) / name)
+        found.append(np.memmap(Path(folder) / name, dtype, mode, shape=array.shape))
+    return found
+
+
+def everything(cv, model, q, w):
+    """What passes over all data: snapshots, exact references, moments for taylor_x."""
+    mu, factor = q.moments(w)
+    old = cv.snapshot(model, mu, factor=factor)
+    terms = cv.exact.term_gradients(model, q, w)["data"]
+    G = model.groups
+    return [*old, cv.exact.elbo(model, q, w), terms, G.n, G.x, G.y, G.xx, G.xy, G.constant]
+
+
+def check_parts(cv, family="Gaussian"):
+    """In memory or in a file, in one part or in many: the same sums."""
+    p, model, q, w, _ = setting(cv, "logistic", family, N=101)
+    right, whole = everything(cv, model, q, w), cv.passes.CHUNK
+    with tempfile.TemporaryDirectory() as folder:
+        X, y = files(folder, p)
+        both = np.memmap(Path(folder) / "both", float, "w+", shape=(104, 2))
+        both[:3], both[3:] = 9.0, p.X
+        for chunk, x in itertools.product((2**20, 700), (p.X, X, both[3:], X[:, ::-1][:, ::-1])):
+            try:
+                cv.passes.CHUNK = chunk
+                again = cv.models.logistic_regression(x, y, prior_sd=oracles.PRIOR_SD)
+                got = everything(cv, again, q, w)
+            finally:
+                cv.passes.CHUNK = whole
+            for a, b in zip(got, right):
+                assert_allclose(a, b, rtol=1e-11, atol=1e-11)
+
+
+def check_changes(cv):
+    """Mode "c" is copy on write: the file does not know the changes, so it is not read again."""
+    p, *_ = setting(cv, "logistic", "Gaussian", N=50)
+    mu = np.array([0.3, -0.2])
+    with tempfile.TemporaryDirectory() as folder:
+        X, _ = files(folder, p, mode="c")
+        X[:] = 2 * X
+        model = cv.models.logistic_regression(X, p.y)
+        right = cv.snapshot(cv.models.logistic_regression(2 * p.X, p.y), mu)
+        assert_allclose(cv.snapshot(model, mu).slope, right.slope)
+        cv.passes.forget(model.data)
+        assert_array_equal(model.X, 2 * p.X)
+
+
+def check_take(cv):
+    """Drawn rows are those of the data, in blocks whose pages are given back."""
+    p, *_ = setting(cv, "logistic", "Gaussian", N=50)
+    given, original = [], cv.passes.forget
+    with tempfile.TemporaryDirectory() as folder:
+        model = cv.models.logistic_regression(*files(folder, p))
+        try:
+            cv.passes.forget = given.append
+            for shape in ((50,), (5, 10), (2, 5, 5), (300,)):
+                index = np.arange(np.prod(shape)).reshape(shape) % 50
+                X, y = model.take(index)
+                assert_array_equal(X, p.X[index])
+                assert_array_equal(y, p.y[index])
+            assert len(given) == 4  # once among the first 150 rows, and three blocks of a hundred
+            oracles.build(cv, p).take(np.zeros(5000, int))
+            assert len(given) == 4  # nothing to give back
+        finally:
+            cv.passes.forget = original
+
+
+PROPERTIES = {
+    "every": check_every,
+    "worn": check_worn,
+    "renewed": check_renewed,
+    "take": check_take,
+    "changes": check_changes,
+    "parts": check_parts,
+    "sums": check_sums,
+    "sums, diagonal": lambda cv: check_sums(cv, family="DiagonalGaussian", kinds=("bound",)),
+    "own sums": lambda cv: check_sums(cv, "curved"),
+    "sums with an offset": lambda cv: check_sums(cv, "offset", kinds=(1,)),
+    "mean zero": check_mean_zero,
+    "lines": lambda cv: check_lines(cv, shapes=("one each", "a batch for all")),
+    "own lines": lambda cv: check_lines(cv, "curved", shapes=("one each",)),
+}

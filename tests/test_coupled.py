@@ -1,0 +1,490 @@
+"""Draws that lean on each other: laws, exact means, weights. Oracles are scipy and enumeration.
+
+Means are not sampled where they can be summed: `draw` takes base samples, so all values of a
+discrete z, or quadrature nodes, give the exact mean of an estimator. The checks take the package,
+so that they can be run on copies with a bug (tests/harness.py).
+"""
+
+from itertools import product
+
+import autograd.numpy as anp
+import numpy as np
+import pytest
+from autograd import grad
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import stats
+from scipy.special import betaln, expit, gammaln, softmax
+
+import cvlib
+
+EXACT = {"rtol": 0, "atol": 1e-9}
+RNG = np.random.default_rng
+
+
+# Small problems, written out --------------------------------------------------------------------
+
+
+class Switches:
+    """log p(x, b) of a few switches b seen through pixels, and q, all as finite sums."""
+
+    def __init__(self, d=3, pixels=5, seed=0):
+        rng, self.known = RNG(seed), {}
+        self.A, self.c = 1.5 * rng.standard_normal((pixels, d)), rng.standard_normal(pixels)
+        self.w = np.array([0.7, -0.4, 1.5])[:d]
+        self.states = np.array(list(product([0.0, 1.0], repeat=d)))
+        self.p = expit(self.w)
+        self.P = self.probability(self.states)
+        self.exact = (self.P * self.f(self.states)) @ (self.states - self.p)
+
+    def probability(self, b):
+        return np.prod(b * self.p + (1 - b) * (1 - self.p), -1)
+
+    def f(self, b):
+        """log p(x, b) - log q(b), any b in the cube."""
+        joint = np.log(expit(b @ self.A.T + self.c)).sum(-1) + b.shape[-1] * np.log(0.5)
+        return joint - (b * np.log(self.p) + (1 - b) * np.log(1 - self.p)).sum(-1)
+
+    def slope(self, b):
+        return expit(-(b @ self.A.T + self.c)) @ self.A - self.w
+
+    def model(self, cv):
+        """Model, family and the ELBO's integrand, the same for all lines and draws."""
+        if cv not in self.known:
+            self.known[cv] = self._model(cv)
+        return self.known[cv]
+
+    def _model(self, cv):
+        lik = lambda z, batch: -anp.logaddexp(0.0, -(anp.sum(batch[0] * z, -1) + batch[1]))
+        q = cv.families.Bernoulli(len(self.w))
+        model = cv.models.Model(lik, q.prior(np.zeros(q.dim)), (self.A, self.c), q.dim)
+        data, prior, variational = cv.terms(model, q)
+        return model, q, data + prior - variational
+
+    def all_samples(self, M):
+        """Every M states with their probability: (S, M, d), (S,)."""
+        chosen = np.array(list(product(range(len(self.states)), repeat=M)))
+        return self.states[chosen], self.P[chosen].prod(-1)
+
+    def draw_of(self, cv, z):
+        """A draw whose samples are the states z (S, M, d), as S runs."""
+        model, q, _ = self.model(cv)
+        eps = np.concatenate([100 * (2 * z - 1), np.full(z.shape, 0.5)], -1)
+        w = np.broadcast_to(self.w, (len(z), q.D))
+        return cv.draw(model, q, w, eps=eps, subsample=False)
+
+    def all_pairs(self):
+        """u (K, d) in the middle of the cells where both z and its opposite are constant."""
+        cells = []
+        for p in self.p:
+            edges = np.array([0, *sorted([p, 1 - p]), 1])
+            cells.append(list(zip((edges[1:] + edges[:-1]) / 2, np.diff(edges))))
+        every = np.array(list(product(*cells)))  # (K, d, 2)
+        return every[..., 0], every[..., 1].prod(-1)
+
+
+def paired_draw(cv, problem, u):
+    """A draw of the pairs made of u (..., P, d): the partners are the package's."""
+    model, q, _ = problem.model(cv)
+    eps = np.concatenate([np.log(u) - np.log1p(-u), np.full(u.shape, 0.3)], -1)
+    w = np.broadcast_to(problem.w, (*u.shape[:-2], q.D))
+    return cv.draw(model, q, w, eps=eps, subsample=False, noise="pairs")
+
+
+def families(cv):
+    """{family: w}."""
+    F = cv.families
+    return {
+        F.Gaussian(2): np.array([0.3, -0.2, 1.1, 0.4, 0.7]),
+        F.DiagonalGaussian(2): np.array([0.3, -0.2, 1.1, 0.7]),
+        F.Gamma(3): np.array([-4.0, 0.0, 3.0, 0.5, -1.0, 0.0]),
+        F.Beta(3): np.array([-4.0, 0.0, 3.0, 0.5, -3.0, 2.0]),
+        F.Bernoulli(2): np.array([0.7, -2.0]),
+        F.Categorical(2, 3): np.array([0.5, -1.0, 0.0, 1.0, 1.0, 0.0]),
+    }
+
+
+def cdf(q, w, eps):
+    """The distribution function of each base coordinate, by scipy."""
+    kind, d = type(q).__name__, q.dim
+    if "Gaussian" in kind:
+        return stats.norm.cdf(eps)
+    if kind == "Bernoulli":
+        return np.concatenate([stats.logistic.cdf(eps[..., :d]), eps[..., d:]], -1)
+    if kind == "Categorical":
+        return np.concatenate([stats.gumbel_r.cdf(eps[..., :d]), stats.expon.cdf(eps[..., d:])], -1)
+    m, s = q.moments(w)
+    a, b, z = np.exp(w[:d]), np.exp(w[d:]), m + s * eps
+    if kind == "Gamma":
+        return stats.loggamma.cdf(z, a, loc=-np.log(b))
+    return np.where(z < 0, stats.beta.cdf(expit(z), a, b), stats.beta.sf(expit(-z), b, a))
+
+
+# Laws --------------------------------------------------------------------------------------------
+
+
+def check_plain_draws_are_what_they_were(cv):
+    """The same numbers from the same generator, to the bit, with and without the word."""
+    model = cv.models.logistic_regression(*cv.datasets.toy())
+    q = cv.families.Gaussian(2)
+    w = q.start((3,))
+    for more in ({}, {"noise": "plain"}):
+        draw, rng = cv.draw(model, q, w, 5, RNG(1), **more), RNG(1)
+        assert_array_equal(draw.eps, rng.standard_normal((3, 5, 2)))
+        assert_array_equal(draw.index, rng.integers(model.N, size=(3, 5)))
+        assert draw.group == 1
+
+
+def check_partners_have_the_law_and_the_opposite_place(cv):
+    for q, w in families(cv).items():
+        eps = q.noise(RNG(0), w, 400)
+        partner = q.mirror(w, eps)
+        assert_allclose(cdf(q, w, partner), 1 - cdf(q, w, eps), atol=1e-9, err_msg=repr(q))
+        assert_allclose(q.mirror(w, partner), eps, rtol=1e-7, atol=1e-9, err_msg=repr(q))
+
+
+def check_quantiles(cv):
+    u = (np.arange(50) + 0.5) / 50
+    for q, w in families(cv).items():
+        eps = q.quantile(w, np.repeat(u[:, None], q.noise_dim, 1))
+        right = np.repeat(u[:, None], q.noise_dim, 1)
+        assert_allclose(cdf(q, w, eps), right, atol=1e-9, err_msg=repr(q))
+
+
+def check_pairs_share_their_data(cv):
+    model = cv.models.logistic_regression(*cv.datasets.toy())
+    q = cv.families.Gaussian(2)
+    w = q.start((3,))
+    draw = cv.draw(model, q, w, 8, RNG(0), noise="pairs")
+    assert draw.M == 8 and draw.group == 2 and draw.index.shape == (3, 8)
+    assert_array_equal(draw.index[:, :4], draw.index[:, 4:])
+    assert_array_equal(draw.eps[:, :4], -draw.eps[:, 4:])
+    assert len(np.unique(draw.index)) > 4 and len(np.unique(draw.eps)) == 48
+    draw = cv.draw(model, q, w, 8, RNG(0), noise="pairs", batch=3, each=True)
+    assert_array_equal(draw.index[:, :4], draw.index[:, 4:])
+    assert draw.index.shape == (3, 8, 3)
+    draw = cv.draw(model, q, w, 8, RNG(0), noise="pairs", batch=3)
+    assert draw.index.shape == (3, 1, 3)
+    draw = cv.draw(model, q, w, 8, RNG(0), noise="pairs", batch=1, each=True)
+    assert draw.index.shape == (3, 8)
+    given = cv.draw(model, q, w[0], eps=np.eye(2), index=[4, 5], noise="pairs")
+    assert_array_equal(given.eps, np.concatenate([np.eye(2), -np.eye(2)]))
+    assert_array_equal(given.index, [4, 5, 4, 5])
+
+
+def check_points_are_even_and_scrambled_afresh(cv):
+    """Every box of a (0, m, 2)-net holds one point; each point is uniform; digits are random."""
+    sobol = cv.draws.sobol
+    u = sobol(RNG(0), (2000,), 16, 2)
+    assert u.shape == (2000, 16, 2) and 0 < u.min() and u.max() < 1
+    for k in range(5):  # 2^k by 2^(4 - k) boxes
+        box = np.floor(u[:50, :, 0] * 2**k) * 2 ** (4 - k) + np.floor(u[:50, :, 1] * 2 ** (4 - k))
+        assert (np.sort(box, -1) == np.arange(16)).all()
+    for n, j in product((0, 1, 7, 15), (0, 1)):
+        assert stats.kstest(u[:, n, j], "uniform").pvalue > 1e-4
+    digits = np.floor(u[:, :2, 0] * 2**20).astype(int)
+    apart = digits[:, 0] ^ digits[:, 1]  # a shift alone would leave this as it is
+    assert len(np.unique(apart)) > 1900
+    assert_allclose((apart >> 10 & 1).mean(), 0.5, atol=0.06)
+    assert abs(np.corrcoef(u[:, 0, 0], u[:, 0, 1])[0, 1]) < 0.1
+    many = sobol(RNG(1), (), 10, 40)  # no power of two, more dimensions
+    assert many.shape == (10, 40) and len(np.unique(np.floor(many * 16)[:, 5])) == 10
+
+
+def check_points_are_as_good_as_scipys(cv):
+    """The variance of a mean over 64 points, against scipy's own scrambled sequence."""
+    f = lambda u: np.exp(u.sum(-1)) + np.cos(3 * u[..., 0] * u[..., 1])
+    ours = f(cv.draws.sobol(RNG(0), (300,), 64, 3)).mean(-1)
+    theirs = [f(stats.qmc.Sobol(3, rng=k).random(64)).mean() for k in range(300)]
+    assert 0.5 < ours.var() / np.var(theirs) < 2
+    assert abs(ours.mean() - np.mean(theirs)) < 5 * np.hypot(ours.std(), np.std(theirs)) / 17
+
+
+def check_sobol_has_the_law_of_q(cv):
+    """The sample of q in a Sobol draw: each base coordinate is uniform through scipy's cdf."""
+    for q, w in families(cv).items():
+        model = cv.models.Model(lambda z, b: z[..., 0], lambda z: z[..., 0], np.zeros(1), q.dim)
+        draw = cv.draw(model, q, w, 64, RNG(0), noise="sobol")
+        cells = np.sort(np.floor(cdf(q, w, draw.eps) * 64), 0)
+        assert_array_equal(cells, np.repeat(np.arange(64)[:, None], q.noise_dim, 1))
+        assert draw.group == 64
+
+
+# Means -------------------------------------------------------------------------------------------
+
+
+def check_means_over_pairs_of_switches(cv):
+    """SF and DisARM in pairs: the exact mean; DisARM sample by sample from its formula."""
+    problem = Switches()
+    u, P = problem.all_pairs()
+    b, opposite = 1.0 * (u > 1 - problem.p), 1.0 * (u < problem.p)
+    draw = paired_draw(cv, problem, u)
+    assert_array_equal(draw.z, np.concatenate([b, opposite]))
+    f = problem.model(cv)[2]
+    half = len(u)
+    for line in cv.SF(f), cv.DisARM(f):
+        G = line(draw)
+        assert_allclose(P @ (G[:half] + G[half:]) / 2, problem.exact, **EXACT)
+    factor = (-1) ** opposite * (b != opposite) * expit(np.abs(problem.w))
+    right = ((problem.f(b) - problem.f(opposite)) / 2)[:, None] * factor
+    assert_allclose(cv.DisARM(f)(draw), np.concatenate([right, right]), **EXACT)
+
+
+def check_leave_one_out_for_switches(cv):
+    problem = Switches()
+    f = problem.model(cv)[2]
+    for M in (2, 3):
+        z, P = problem.all_samples(M)
+        draw = problem.draw_of(cv, z)
+        values = problem.f(z)
+        right = np.zeros(z.shape)
+        for m in range(M):
+            others = np.delete(values, m, -1).mean(-1)
+            right[:, m] = (values[:, m] - others)[:, None] * (z[:, m] - problem.p)
+        assert_allclose(cv.LOO(f)(draw), right, **EXACT)
+        assert_allclose(P @ cv.LOO(f)(draw).mean(-2), problem.exact, **EXACT)
+
+
+def check_leave_one_pair_out(cv):
+    """Two pairs, all cells: the mean is exact though partners depend on each other."""
+    problem = Switches(d=2)
+    u, P = problem.all_pairs()
+    every = np.array(list(product(range(len(u)), repeat=2)))
+    draw = paired_draw(cv, problem, u[every])
+    G = cv.LOO(problem.model(cv)[2])(draw)
+    both = P[every].prod(-1)
+    assert_allclose(both @ G.mean(-2), problem.exact, **EXACT)
+    values = problem.f(draw.z)  # the second pair is left for the first sample: 1 and 3
+    right = (values[:, 0] - (values[:, 1] + values[:, 3]) / 2)[:, None]
+    assert_allclose(G[:, 0], right * (draw.z[:, 0] - problem.p), **EXACT)
+    T = cv.tangent(problem.model(cv)[2])
+    assert_allclose(both @ (cv.LOO(T) - cv.CF(T))(draw).mean(-2), 0, **EXACT)
+
+
+def check_double_control_variate(cv):
+    """The estimator of Titsias and Shi, from their formula, and its exact mean."""
+    problem, a = Switches(), -0.8
+    model, q, f = problem.model(cv)
+    T = cv.tangent(f)
+    for M in (2, 3):
+        z, P = problem.all_samples(M)
+        draw, s, p = problem.draw_of(cv, z), z - problem.p, problem.p
+        slopes, values = problem.slope(z), problem.f(z)
+        b = np.zeros(values.shape)
+        for m in range(M):
+            u = np.delete(slopes, m, 1).mean(1)
+            b[:, m] = (u * s[:, m]).sum(-1)
+        value, right = values + a * b, -a * slopes.mean(1) * p * (1 - p)
+        for m in range(M):
+            left = value[:, m] - np.delete(value, m, -1).mean(-1)
+            right = right + left[:, None] * s[:, m] / M
+        G = (cv.LOO(f) + a * (cv.LOO(T) - cv.CF(T)))(draw).mean(-2)
+        assert_allclose(G, right, **EXACT)
+        assert_allclose(P @ G, problem.exact, **EXACT)
+        assert_allclose(P @ (cv.SF(T) - cv.CF(T))(draw).mean(-2), 0, **EXACT)
+
+
+def check_leave_one_out_for_classes(cv):
+    """Three values: M = 2 and 3, all outcomes."""
+    q, w = cv.families.Categorical(1, 3), np.array([0.4, -0.3, 1.0])
+    p, c = softmax(w), np.array([1.0, -2.0, 0.7])
+    lik = lambda z, batch: batch[0] * anp.sum(z * c, -1)
+    model = cv.models.Model(lik, lambda z: 0.0 * z[..., 0], np.array([0.5, 1.5]), 3)
+    data, *_ = cv.terms(model, q)
+    exact = p * (2 * c - p @ (2 * c))
+    for M in (2, 3):
+        chosen = np.array(list(product(range(3), repeat=M)))
+        z, P = np.eye(3)[chosen], p[chosen].prod(-1)
+        eps = np.concatenate([50 * z, np.ones(z.shape)], -1)
+        draw = cv.draw(model, q, np.broadcast_to(w, (len(z), 3)), eps=eps, subsample=False)
+        assert_array_equal(draw.z, z)
+        assert_allclose(P @ cv.LOO(data)(draw).mean(-2), exact, **EXACT)
+
+
+def check_leave_one_out_and_pairs_by_quadrature(cv):
+    """A Gaussian, one dimension: all products of nodes of two or three samples."""
+    X, y = np.array([[0.8], [-1.5], [0.3]]), np.array([1.0, 1.0, -1.0])
+    model = cv.models.logistic_regression(X, y)
+    x, p = np.polynomial.hermite_e.hermegauss(40)
+    p = p / p.sum()
+    phi = lambda z: -np.logaddexp(0, -y * X[:, 0] * z[..., None]).sum(-1)
+    for family in ("Gaussian", "DiagonalGaussian"):
+        q = getattr(cv.families, family)(1)
+        w = np.array([0.4, 0.7])
+        data, prior, variational = cv.terms(model, q)
+        z = w[0] + w[1] * x
+        score = np.stack([x / w[1], (x**2 - 1) / w[1]], -1)
+        exact = (p * phi(z)) @ score
+        nodes = np.array(list(product(range(40), repeat=2)))
+        eps, P = x[nodes][..., None], p[nodes].prod(-1)
+        draw = cv.draw(model, q, np.broadcast_to(w, (1600, 2)), eps=eps, subsample=False)
+        assert_allclose(P @ cv.LOO(data)(draw).mean(-2), exact, **EXACT)
+        T = cv.tangent(data)
+        for word in (cv.LOO, cv.SF, cv.RP1, cv.RP2):
+            assert_allclose(P @ (word(T) - cv.CF(T))(draw).mean(-2), 0, **EXACT)
+        pairs = cv.draw(model, q, w, eps=x[:, None], subsample=False, noise="pairs")
+        assert_array_equal(pairs.eps[40:], -x[:, None])
+        for word in (cv.RP1, cv.SF):
+            assert_allclose(np.tile(p, 2) @ word(data)(pairs) / 2, exact, **EXACT)
+        # an odd variate has nothing left, sample by sample: c7 in its part for mu
+        c7 = cv.CF(cv.taylor_z(data)) - cv.RP1(cv.taylor_z(data))
+        assert_allclose(c7(pairs)[:40, 0], -c7(pairs)[40:, 0], **EXACT)
+        assert np.abs(c7(pairs)[:, 0]).max() > 0.1
+
+
+def check_gamma_and_beta_pairs_by_quadrature(cv):
+    """E of z and of z^2 over a pair, u on Gauss's nodes in small panels, against digamma."""
+    edges = np.concatenate([np.geomspace(1e-14, 0.5, 60), 1 - np.geomspace(1e-14, 0.5, 60)[-2::-1]])
+    x, p = np.polynomial.legendre.leggauss(12)
+    half, mid = np.diff(edges) / 2, (edges[1:] + edges[:-1]) / 2
+    u, p = (mid[:, None] + half[:, None] * x).ravel(), (half[:, None] * p).ravel()
+    for kind in ("Gamma", "Beta"):
+        q, w = getattr(cv.families, kind)(1), np.log([1.7, 0.9])
+        m, s = q.moments(w)
+        eps = q.quantile(w, u[:, None])
+        for e in (eps, q.mirror(w, eps)):
+            assert_allclose(p @ e[:, 0], 0, atol=1e-8)
+            assert_allclose(p @ e[:, 0] ** 2, 1, atol=1e-7)
+
+
+def check_vargrad(cv):
+    """LOO of the ELBO's integrand is minus the gradient of half the variance of log q - log p."""
+    model = cv.models.logistic_regression(*cv.datasets.toy())
+    q = cv.families.Gaussian(2)
+    w = np.array([0.3, -0.2, 1.1, 0.4, 0.7])
+    data, prior, variational = cv.terms(model, q)
+    draw = cv.draw(model, q, w, 6, RNG(0), subsample=False)
+    z, joint = draw.z, model.log_joint(draw.z)
+
+    def half_variance(w):
+        L = anp.array([[1.0, 0.0], [0.0, 0.0]]) * w[2] + anp.array([[0.0, 0.0], [1.0, 0.0]]) * w[3]
+        L = L + anp.array([[0.0, 0.0], [0.0, 1.0]]) * w[4]
+        eps = anp.linalg.solve(L, (z - w[:2]).T).T
+        ratio = -0.5 * anp.sum(eps**2, -1) - anp.log(w[2]) - anp.log(w[4]) - joint
+        return 0.5 * anp.sum((ratio - anp.mean(ratio)) ** 2) / (len(z) - 1)
+
+    G = cv.LOO(data + prior - variational)(draw).mean(0)
+    assert_allclose(G, -grad(half_variance)(w), rtol=1e-9)
+
+
+def check_tiny_shapes(cv):
+    """Where x underflows its law is a power, P(X <= x) = c x^a: z and its opposite, in logs."""
+    u = np.array([[1e-6], [0.01], [0.3], [0.5], [0.8]])
+    a, b = np.exp(-7.0), 0.6
+    for kind in ("Gamma", "Beta"):
+        log_c = -gammaln(a + 1) if kind == "Gamma" else -np.log(a) - betaln(a, b)
+        q, w = getattr(cv.families, kind)(1), np.log([a, b])
+        m, s = q.moments(w)
+        right = (np.log(u) - log_c) / a - np.log(b) * (kind == "Gamma")
+        eps = q.quantile(w, u)
+        assert_allclose(m + s * eps, right, rtol=1e-9, err_msg=kind)
+        right = (np.log1p(-u) - log_c) / a - np.log(b) * (kind == "Gamma")
+        assert_allclose(m + s * q.mirror(w, eps)[2:], right[2:], rtol=1e-7, err_msg=kind)
+
+
+# Weights -----------------------------------------------------------------------------------------
+
+
+def check_weights_count_what_is_independent(cv):
+    """After one step: moments of pair means, or of the mean of all, and how many there were."""
+    model = cv.models.logistic_regression(*cv.datasets.toy())
+    q, gamma, M = cv.families.Gaussian(2), 0.1, 8
+    zoo = cv.zoo.paper(model, q)
+    cvs = [zoo.c7, zoo.c1]
+    for noise, groups in (("plain", 8), ("pairs", 4), ("sobol", 1)):
+        plan = cv.optimize.Noisy(
+            model, q, zoo.h, cvs, lr=0.1, M=M, weights=cv.rules.bayes(1e-3, gamma), noise=noise
+        )
+        state = cv.optimize.step(cv.optimize.init(plan, RNG(0), runs=(2,)), plan)
+        CC, Ch, count = state.moments
+        G = state.G  # (2, 3, M, D)
+        assert G.shape == (2, 3, M, q.D)
+        if noise == "pairs":
+            G = (G[:, :, :4] + G[:, :, 4:]) / np.sqrt(2)
+        if noise == "sobol":
+            G = G.sum(2, keepdims=True) / np.sqrt(8)
+        assert_allclose(count, (1 - gamma) * groups)
+        assert_allclose(CC, np.einsum("rlmd,rkmd->rlk", G[:, 1:], G[:, 1:]) / groups, rtol=1e-12)
+        assert_allclose(Ch, np.einsum("rlmd,rmd->rl", G[:, 1:], G[:, 0]) / groups, rtol=1e-12)
+        mean = state.G[:, 0].mean(1) / model.N
+        assert_allclose(state.w - q.start(), 0.1 * 0.1 * mean, rtol=1e-9)
+
+
+def check_the_loop_takes_every_noise(cv):
+    """A run of each kind climbs, and can be saved and gone on with."""
+    model = cv.models.logistic_regression(*cv.datasets.toy())
+    q = cv.families.Gaussian(2)
+    zoo, ends = cv.zoo.paper(model, q), []
+    for noise in ("plain", "pairs", "sobol"):
+        loop = dict(lr=0.3, M=8, noise=noise, subsample=False)
+        path = cv.optimize.sgd(model, q, zoo.h, [zoo.c7], steps=60, rng=RNG(0), **loop)
+        half = cv.optimize.sgd(model, q, zoo.h, [zoo.c7], steps=30, rng=RNG(0), **loop)
+        rest = cv.optimize.sgd(model, q, zoo.h, [zoo.c7], steps=60, state=half.state, **loop)
+        assert_array_equal(path.w, rest.w)
+        ends.append(cv.exact.elbo(model, q, path.w))
+    best = cv.exact.elbo(model, q, cv.exact.optimum(model, q))
+    assert best - 3 < min(ends) and max(ends) <= best
+    assert len(set(ends)) == 3
+
+
+CHECKS = {name[6:]: f for name, f in list(globals().items()) if name.startswith("check_")}
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_coupled(name):
+    CHECKS[name](cvlib)
+
+
+# Refusals ----------------------------------------------------------------------------------------
+
+
+def refused(call, words):
+    with pytest.raises(ValueError, match=words):
+        call()
+
+
+def test_refusals_say_what_would_be_right():
+    problem = Switches()
+    model, q, f = problem.model(cvlib)
+    draw = lambda M, **more: cvlib.draw(model, q, problem.w, M, RNG(0), subsample=False, **more)
+    refused(lambda: draw(8, noise="halton"), 'write "plain", "pairs" or "sobol"')
+    refused(lambda: draw(7, noise="pairs"), "an even number of samples, not M=7")
+    eps = np.zeros((4, 6))
+    refused(lambda: draw(None, noise="sobol", eps=eps), "leave eps out")
+    refused(lambda: cvlib.LOO(f)(draw(1)), "no sample is independent .* there is one")
+    refused(lambda: cvlib.LOO(f)(draw(2, noise="pairs")), "all samples of the draw lean")
+    refused(lambda: cvlib.LOO(f)(draw(8, noise="sobol")), "all samples of the draw lean")
+    refused(lambda: cvlib.tangent(cvlib.one), "tangent takes terms")
+    refused(lambda: cvlib.tangent(cvlib.relax(f)), "tangent takes terms")
+    for noise in ("plain", "sobol"):
+        refused(lambda: cvlib.DisARM(f)(draw(8, noise=noise)), r'draw\(..., noise="pairs"\)')
+    gauss = cvlib.models.logistic_regression(*cvlib.datasets.toy())
+    data, *_ = cvlib.terms(gauss, cvlib.families.Gaussian(2))
+    refused(lambda: cvlib.DisARM(data), "two values of a Bernoulli variable")
+    h = cvlib.zoo.paper(gauss, cvlib.families.Gaussian(2)).h
+    loop = lambda M, noise: cvlib.optimize.sgd(
+        gauss, cvlib.families.Gaussian(2), h, lr=0.1, steps=2, M=M, rng=RNG(0), noise=noise
+    )
+    refused(lambda: loop(3, "pairs"), "an even number")
+    refused(lambda: loop(4, "paris"), "write")
+
+
+def test_a_family_without_opposites_is_refused_in_words():
+    class Bare(cvlib.families.DiagonalGaussian):
+        routes = cvlib.families.DiagonalGaussian.routes
+        mirror = quantile = None
+
+    model, q = cvlib.models.logistic_regression(*cvlib.datasets.toy()), Bare(2)
+    for noise, lacks in (("pairs", "mirror"), ("sobol", "quantile")):
+        refused(
+            lambda: cvlib.draw(model, q, q.start(), 4, RNG(0), noise=noise), f"needs Bare.{lacks}"
+        )
+
+
+def test_samples_of_a_surrogate_are_not_compared():
+    problem = Switches()
+    model, q, f = problem.model(cvlib)
+    s, phi = cvlib.relaxations.network(3, 2, RNG(0))
+    line = lambda r: cvlib.LOO(cvlib.surrogate(f, r)) - cvlib.SF(cvlib.surrogate(f, r))
+    draw = cvlib.draw(model, q, problem.w, 4, RNG(0), subsample=False)
+    g = cvlib.SF(f)(draw)
+    refused(lambda: cvlib.relaxations.variance_gradient(g, s, phi, line, draw), "compares samples")

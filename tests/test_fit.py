@@ -1,0 +1,265 @@
+"""`fit` from outside: seven posteriors, interrupts, divergence, files, and models with a bug."""
+
+import pickle
+import warnings
+
+import autograd.numpy as anp
+import numpy as np
+import properties_fit
+import pytest
+
+import cvlib as cv
+from cvlib.fit import Distrust
+
+quiet = pytest.mark.filterwarnings("ignore::cvlib.fit.Distrust")
+SCHOOLS = cv.posteriors.load("eight_schools").model
+
+
+@pytest.mark.parametrize("name", properties_fit.PROPERTIES)
+def test_property(name):
+    properties_fit.PROPERTIES[name](cv)
+
+
+# Posteriors nobody here wrote --------------------------------------------------------------------
+
+
+@quiet
+@pytest.mark.parametrize("name", cv.posteriors.names)
+def test_the_means_of_the_reference_are_found(name):
+    """Every mean within 0.15 reference standard deviations, untuned; the odd one out is named."""
+    p = cv.posteriors.load(name)
+    hard = name in ("gp_pois_regr", "eight_schools")
+    fit = cv.fit(p.model, steps=160 if hard else 40, progress=False)
+    x = p.parameters(fit.sample(20_000, np.random.default_rng(1)))
+    assert np.abs((x.mean(0) - p.mean) / p.sd).max() < 0.15
+    told = any("does not have the shape of q" in w for w in fit.warnings)
+    assert told if name == "gp_pois_regr" else fit.settled
+    if not hard:
+        assert 0.85 < (x.std(0) / p.sd).min() and (x.std(0) / p.sd).max() < 1.15
+
+
+def test_an_unknown_posterior_is_named():
+    with pytest.raises(ValueError, match="unknown posterior 'radon': choose one of eight_schools"):
+        cv.posteriors.load("radon")
+
+
+# Ends --------------------------------------------------------------------------------------------
+
+
+@quiet
+def test_steps_and_seconds_end_a_fit_and_it_says_which():
+    assert "out of steps after step 7" in cv.fit(SCHOOLS, steps=7, progress=False).report
+    fit = cv.fit(SCHOOLS, seconds=0.3, progress=False)
+    assert "out of time" in fit.report and fit.seconds < 3
+    with pytest.warns(Distrust, match="had not settled: give more seconds or steps"):
+        cv.fit(SCHOOLS, steps=7, progress=False)
+
+
+@quiet
+@pytest.mark.parametrize("first", [13, 20, 33])
+def test_a_fit_goes_on_as_if_it_had_not_stopped(first, tmp_path):
+    whole = cv.fit(SCHOOLS, steps=40, progress=False)
+    begun = cv.fit(SCHOOLS, steps=first, progress=False)
+    before = begun.w.copy()
+    on = begun.go_on(steps=40, progress=False)
+    assert (on.run.state.w == whole.run.state.w).all() and on.steps == 40
+    assert (begun.w == before).all() and begun.steps == first  # the first one stays as it was
+    begun.save(tmp_path / "fit.npz")
+    read = cv.Fit.load(tmp_path / "fit.npz", SCHOOLS)
+    assert (read.w == begun.w).all() and read.report == begun.report
+    assert (read.go_on(steps=40, progress=False).run.state.w == whole.run.state.w).all()
+    with pytest.raises(ValueError, match="has taken 40 steps: steps=40 must lie beyond"):
+        on.go_on(steps=40)
+
+
+@quiet
+def test_a_file_of_another_model_or_another_kind_is_refused(tmp_path):
+    fit = cv.fit(SCHOOLS, steps=3, progress=False)
+    fit.save(tmp_path / "fit.npz")
+    other = cv.posteriors.load("kidiq").model
+    with pytest.raises(ValueError, match="is a fit of <eight_schools.*, not of <kidiq"):
+        cv.Fit.load(tmp_path / "fit.npz", other)
+    fit.run.state.save(tmp_path / "state.npz")
+    with pytest.raises(ValueError, match="holds no fit: it is a state"):
+        cv.Fit.load(tmp_path / "state.npz", SCHOOLS)
+
+
+@quiet
+def test_adam_goes_on_from_a_file(tmp_path):
+    model, *_ = properties_fit.gaussian_case(cv)
+    q = cv.families.Gaussian(3)
+    data, prior, variational = cv.terms(model, q)
+    lines = {"h": cv.RP1(data) + cv.RP1(prior) - cv.CF(variational), "cvs": []}
+    whole = cv.fit(model, q, **lines, steps=420, progress=False)
+    begun = cv.fit(model, q, **lines, steps=230, progress=False)
+    begun.save(tmp_path / "fit.npz")
+    with pytest.raises(ValueError, match="was given h or cvs: give them to Fit.load again"):
+        cv.Fit.load(tmp_path / "fit.npz", model)
+    read = cv.Fit.load(tmp_path / "fit.npz", model, **lines)
+    assert (read.go_on(steps=420, progress=False).run.state.w == whole.run.state.w).all()
+
+
+@quiet
+def test_a_fit_of_a_glm_is_pickled():
+    model = cv.models.logistic_regression(*cv.datasets.toy())
+    fit = cv.fit(model, steps=3, progress=False)
+    copy = pickle.loads(pickle.dumps(fit))
+    assert (copy.w == fit.w).all() and repr(copy) == repr(fit)
+    assert copy.go_on(steps=6, progress=False).steps == 6
+
+
+class Interrupted:
+    """A log-likelihood during which Ctrl-C is pressed once."""
+
+    def __init__(self, at):
+        self.calls, self.at = 0, at
+
+    def __call__(self, z, batch):
+        self.calls += 1
+        if self.calls == self.at:
+            raise KeyboardInterrupt
+        return SCHOOLS.log_lik(z, batch)
+
+
+@quiet
+def test_ctrl_c_returns_what_there_is():
+    whole = cv.fit(SCHOOLS, steps=40, progress=False)
+    log_lik = Interrupted(0)
+    model = cv.models.Model(log_lik, SCHOOLS.log_prior, SCHOOLS.data, 10, "eight schools")
+    cv.fit(model, steps=40, progress=False)
+    log_lik.at, log_lik.calls = log_lik.calls - 60, 0  # somewhere in the second block
+    made = log_lik.calls
+    fit = cv.fit(model, steps=40, progress=False)
+    assert log_lik.calls > made and 20 < fit.steps < 40
+    assert "stopped from the keyboard" in fit.report and np.isfinite(fit.w).all()
+    on = fit.go_on(steps=40, progress=False)  # the step that was cut off is taken as it would be
+    assert (on.run.state.w == whole.run.state.w).all()
+
+
+# What it looks like ------------------------------------------------------------------------------
+
+
+@quiet
+def test_a_result_shows_itself():
+    fit = cv.fit(SCHOOLS, steps=20, progress=True)
+    assert repr(fit).startswith("eight_schools: Gaussian(10)\nELBO -3") and "z[9]" in repr(fit)
+    page = fit._repr_html_()
+    assert page.count("<tr>") == 11 and "<table>" in page and "ELBO" in page
+    axes = fit.plot()
+    assert axes[0].get_ylabel() == "ELBO" and len(fit.looks) == 1
+    assert "began at the mode" in fit.report and "natural steps with 10 draws" in fit.report
+
+
+@quiet
+def test_other_families_and_batches():
+    """A gamma law takes Adam's steps; a batch takes a snapshot along."""
+    count = cv.models.Model(
+        lambda z, b: b[0] * z[..., 0] - anp.exp(z[..., 0]),
+        cv.families.Gamma(1).prior(2.0, 1.0),
+        np.array([2.0, 0, 3, 1]),
+        1,
+    )
+    fit = cv.fit(count, cv.families.Gamma(1), steps=800, progress=False)
+    rate = np.exp(fit.sample(20_000, np.random.default_rng(0)))
+    assert abs(rate.mean() - 8 / 5) < 0.05  # conjugate: Gamma(2 + 6, 1 + 4)
+    model, mean, cov, evidence = properties_fit.gaussian_case(cv)
+    fit = cv.fit(model, batch=10, steps=80, progress=False)
+    assert np.abs((fit.mean - mean) / np.sqrt(np.diag(cov))).max() < 0.1
+    assert "batches of 10" in fit.report and "snapshot" in fit.report
+
+
+def test_numbers_that_make_no_sense():
+    for bad, what in [
+        ({"seconds": 0}, "seconds=0: it must be positive"),
+        ({"steps": 0}, "steps=0: it must be at least one"),
+        ({"steps": 2.5}, "steps=2.5 must be a whole number"),
+        ({"M": 0}, "M=0"),
+    ]:
+        with pytest.raises((ValueError, TypeError), match=what):
+            cv.fit(SCHOOLS, **bad, progress=False)
+    with pytest.raises(TypeError, match="no model such as"):
+        cv.fit(SCHOOLS.log_lik)
+
+
+# Models with a bug: what is noticed, and the sentence --------------------------------------------
+
+Y = np.array([28.0, 8, -3, 7, -1, 1, 18, 12])
+FLAT = lambda z: 0 * z[..., 0]
+normal = lambda y, mean, sd: -0.5 * ((y - mean) / sd) ** 2 - anp.log(sd)
+
+
+def test_a_wrong_shape_is_named_when_the_model_is_made():
+    lik = lambda z, b: normal(b[0], z[0], 1.0)  # z[0] for z[..., 0]
+    with pytest.raises(ValueError, match=r"Write z\[..., k\]|one number per row|mixes its rows"):
+        cv.models.Model(lik, FLAT, Y, 1)
+
+
+def test_not_a_number_is_named_when_the_model_is_made():
+    lik = lambda z, b: normal(b[0], z[..., 0], anp.sqrt(z[..., 1]))  # a negative variance
+    with pytest.raises(ValueError, match=r"must be a number for every real z. Put exp\(z\)"):
+        cv.models.Model(lik, FLAT, Y, 2)
+
+
+def sentences(model, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return " ".join(cv.fit(model, progress=False, **options).warnings)
+
+
+def test_a_density_without_end_is_named():
+    """The sign of a log-Jacobian: the density rises for ever as tau falls to 0."""
+    lik = lambda z, b: normal(
+        b[0], z[..., 0] + anp.exp(z[..., 1]) * cv.transforms.pick(z[..., 2:], b[1]), 10.0
+    )
+    right = lambda z: (
+        normal(z[..., 0], 0, 5.0)
+        + z[..., 1]
+        - anp.exp(z[..., 1])
+        - anp.sum(z[..., 2:] ** 2, -1) / 2
+    )
+    wrong = lambda z: right(z) - 3 * z[..., 1]
+    data = Y, np.arange(8)
+    said = sentences(cv.models.Model(lik, wrong, data, 10), steps=20)
+    assert (
+        "no proper mode" in said and "z[1]" in said and "log-Jacobian have the wrong sign" in said
+    )
+    assert "no proper mode" not in sentences(cv.models.Model(lik, right, data, 10), steps=20)
+
+
+def test_a_flat_direction_is_named():
+    """Two columns that say the same, and no prior."""
+    X = np.column_stack([np.ones(8), np.ones(8), Y])
+    lik = lambda z, b: normal(b[1], anp.sum(b[0] * z, -1), 1.0)
+    said = sentences(cv.models.Model(lik, FLAT, (X, Y), 3), steps=20)
+    assert "it is flat or rises along z[" in said and "A prior may be missing" in said
+
+
+def test_divergence_is_named():
+    """Separable classes and no prior: the ELBO has no top."""
+    x = np.linspace(-1, 1, 20)
+    lik = lambda z, b: -anp.logaddexp(0, -b[1] * anp.sum(b[0] * z, -1))
+    model = cv.models.Model(lik, FLAT, (np.column_stack([np.ones(20), x]), np.sign(x)), 2)
+    said = sentences(model, steps=400)
+    assert "diverged" in said or "no proper mode" in said, said
+    assert "prior" in said
+
+
+def test_data_in_other_units_are_noticed_where_the_prior_speaks_of_them():
+    """Metres written as millimetres. A noise of unknown size takes them up without a word."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([np.ones(50), rng.standard_normal(50)])
+    y = X @ [1.0, 1.0] + 0.1 * rng.standard_normal(50)
+    known = lambda z, b: normal(b[1], anp.sum(b[0] * z, -1), 1.0)
+    model = lambda y: cv.models.Model(known, cv.models.GaussianPrior(1.0), (X, y), 2)
+    said = sentences(model(1000 * y), steps=20)
+    assert "lies 9" in said and "are the data in the units that the prior was written for?" in said
+    assert "units" not in sentences(model(y), steps=20)
+
+
+def test_a_posterior_with_two_peaks_is_doubted():
+    """Importance weights see the other peak only if draws reach it; here they do."""
+    two = lambda z: anp.logaddexp(normal(z[..., 0], -2.5, 1.0), normal(z[..., 0], 2.5, 1.0))
+    said = sentences(
+        cv.models.Model(lambda z, b: 0 * z[..., 0] + 0 * b[0], two, np.zeros(1), 1), steps=40
+    )
+    assert "does not have the shape of q, above all along z[0]" in said

@@ -1,0 +1,218 @@
+"""Snapshots of every kind and age, the rules that renew them, and passes in parts."""
+
+import numpy as np
+import oracles
+import properties_snapshots
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from test_batches import problems
+from test_experiments_faults import PATIENCE, cluster  # noqa: F401 (a fixture)
+
+import cvlib as cv
+from cvlib import CF, PR, RP1, bound, taylor_z
+
+setting = lambda *args, **kwargs: properties_snapshots.setting(cv, *args, **kwargs)
+joint = lambda: properties_snapshots.joint(cv)
+everything = lambda *args: properties_snapshots.everything(cv, *args)
+files = properties_snapshots.files
+
+
+@problems
+def test_the_sums_of_a_snapshot(name, family):
+    properties_snapshots.check_sums(cv, name, family)
+
+
+@pytest.mark.parametrize("shape", properties_snapshots.SHAPES)
+@problems
+def test_a_stale_line_in_every_shape_of_batch(name, family, shape):
+    properties_snapshots.check_lines(cv, name, family, [shape])
+
+
+@problems
+def test_joint_variates_have_mean_zero_exactly(name, family):
+    properties_snapshots.check_mean_zero(cv, name, family)
+
+
+@pytest.mark.parametrize("name", ("every", "worn", "renewed", "take", "changes", "parts"))
+def test(name):
+    properties_snapshots.PROPERTIES[name](cv)
+
+
+def test_parts_for_a_diagonal_family():
+    properties_snapshots.check_parts(cv, "DiagonalGaussian")
+
+
+def test_what_a_snapshot_lacks_is_said():
+    _, model, q, w, rng = setting("logistic", "Gaussian")
+    data, prior, _ = cv.terms(model, q)
+    draw = lambda s: cv.draw(model, q, w, M=2, rng=rng, snapshot=s)
+    first = cv.snapshot(model, q.mean(w), order=1)
+    B, T = bound(data, at="snapshot"), taylor_z(data, at="snapshot")
+    for line in (CF(T.over_all_data()), CF(B), CF(B.over_all_data())):
+        with pytest.raises(ValueError, match="needs more than this snapshot has: take"):
+            line(draw(first))
+    with pytest.raises(ValueError, match="order=3: an expansion in z has order 1 or 2"):
+        taylor_z(data, order=3)
+    with pytest.raises(ValueError, match='"mu" or at "snapshot"'):
+        bound(data, at="start")
+    poisson = setting("poisson", "Gaussian")[1]
+    with pytest.raises(ValueError, match="factor= is for a quadratic bound"):
+        cv.snapshot(poisson, np.zeros(2), factor=np.eye(2))
+    assert repr(taylor_z(data, at="snapshot", order=1).over_all_data()) == (
+        "taylor_z(data, at='snapshot', order=1).over_all_data()"
+    )
+    assert repr(CF(B)) == "CF(bound(data, at='snapshot'))"
+    assert repr(taylor_z(prior, order=1)) == "taylor_z(prior, order=1)"
+    assert taylor_z(cv.one, order=1).parts.keys() == cv.one.parts.keys()
+
+
+# When to renew --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("renew", (3, cv.rules.worn(1.0, 2)))
+def test_a_run_with_snapshots_goes_on_as_if_it_had_not_stopped(tmp_path, renew):
+    model, q, h, cvs = joint()
+    options = dict(lr=0.1, M=4, renew=renew, every=1)
+    whole = cv.optimize.sgd(model, q, h, cvs, steps=20, rng=np.random.default_rng(0), **options)
+    first = cv.optimize.sgd(model, q, h, cvs, steps=11, rng=np.random.default_rng(0), **options)
+    first.state.save(tmp_path / "state")
+    state = cv.optimize.load(tmp_path / "state")
+    rest = cv.optimize.sgd(model, q, h, cvs, steps=20, state=state, **options)
+    assert_array_equal(rest.path, whole.path[11:])
+
+
+def test_bad_renewals_are_named():
+    model, q, h, cvs = joint()
+    go = lambda **options: cv.optimize.sgd(
+        model, q, h, cvs, lr=0.1, steps=2, rng=np.random.default_rng(0), **{"M": 4} | options
+    )
+    for renew in (0, 2.5, "often"):
+        with pytest.raises((ValueError, TypeError), match="renew="):
+            go(renew=renew)
+    for options in ({"M": 1}, {"batch": 3}):
+        with pytest.raises(ValueError, match="measures noise by the scatter of a step's samples"):
+            go(renew=cv.rules.worn(), **options)
+    go(renew=cv.rules.worn(), batch=3, each=True)
+    with pytest.raises(NotImplementedError, match="has no due"):
+        cv.rules.Renewal().due(1, ())
+
+
+# Passes ---------------------------------------------------------------------------------------
+
+
+def test_a_mapped_array_of_other_numbers_is_not_copied(tmp_path):
+    p, *_ = setting("logistic", "Gaussian", N=50)
+    X, y = files(tmp_path, p, np.float32)
+    model = cv.models.logistic_regression(X, y)
+    assert model.X.dtype == np.float32 and cv.passes.is_mapped(model.X)
+    q = cv.families.Gaussian(2)
+    line, rng = RP1(cv.terms(model, q)[0]), np.random.default_rng(0)
+    plain = cv.models.logistic_regression(X.astype(float), y.astype(float))
+    draw = cv.draw(model, q, q.start(), M=5, rng=rng)
+    same = cv.draw(plain, q, q.start(), eps=draw.eps, index=draw.index)
+    assert line(draw).dtype == float
+    assert_allclose(line(draw), RP1(cv.terms(plain, q)[0])(same))
+    for a, b in zip(everything(model, q, q.start()), everything(plain, q, q.start())):
+        assert_allclose(a, b, rtol=1e-6)
+
+
+class Watched(np.ndarray):
+    """An array that counts the rows taken from it."""
+
+    rows = 0
+
+    def __getitem__(self, index):
+        got = super().__getitem__(index)
+        Watched.rows += len(np.atleast_1d(got)) if isinstance(index, slice) else np.size(index)
+        return np.asarray(got)
+
+
+@pytest.mark.parametrize("kind", ({}, {"batch": 3}, {"batch": 3, "each": True}))
+def test_drawn_rows_are_read_and_no_others(kind):
+    _, model, q, w, rng = setting("logistic", "Gaussian", N=1000)
+    own = setting("curved", "Gaussian", N=1000)[1]
+    for m in (model, own):
+        m.data = tuple(np.asarray(a).view(Watched) for a in m.data)
+        data = cv.terms(m, q)[0]
+        old = taylor_z(data, at="snapshot")
+        kept = cv.snapshot(m, q.mean(w))
+        Watched.rows = 0
+        draw = cv.draw(m, q, w, M=4, rng=rng, snapshot=kept, **kind)
+        cv.evaluate([RP1(data), PR(old) - CF(old.over_all_data())], draw)
+        assert 0 < Watched.rows <= 12 * draw.index.size
+
+
+def test_a_nan_far_down_a_file_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(cv.passes, "CHUNK", 40)
+    p, *_ = setting("logistic", "Gaussian", N=50)
+    X = p.X.copy()
+    X[33, 1] = np.nan
+    X.tofile(tmp_path / "X")
+    mapped = np.memmap(tmp_path / "X", float, "r", shape=X.shape)
+    with pytest.raises(ValueError, match=r"array 0 of the data is nan at \[33, 1\]"):
+        cv.models.logistic_regression(mapped, p.y)
+    y = p.y.copy()
+    y[44] = 0.5
+    with pytest.raises(ValueError, match="must be -1 or \\+1"):
+        cv.models.logistic_regression(p.X, y)
+
+
+def test_a_bar_where_a_pass_takes_long(monkeypatch, capsys):
+    monkeypatch.setattr(cv.passes, "CHUNK", 40)
+    _, model, *_ = setting("logistic", "Gaussian", N=101)
+    cv.snapshot(model, np.zeros(2))
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(cv.passes, "QUIET", 0)
+    cv.snapshot(model, np.zeros(2))
+    assert "pass over the data" in capsys.readouterr().err
+
+
+def plain_sums(rows, mu):
+    return mu @ rows[0].T @ rows[0], rows[1].sum()
+
+
+def test_a_cluster_that_loses_a_worker_changes_no_digit(tmp_path, monkeypatch, cluster):  # noqa: F811
+    from distributed import Client
+
+    address, workers = cluster
+    with Client(address) as client:
+        client.wait_for_workers(2, timeout=PATIENCE)
+    p, model, q, w, _ = setting("logistic", "Gaussian", N=101)
+    X, y = files(tmp_path, p)
+
+    def slowly(rows, mu):  # a function of this test: sent as it is
+        import time
+
+        time.sleep(0.1)
+        return mu @ rows[0].T @ rows[0], rows[1].sum()
+
+    mapped = cv.models.logistic_regression(X, y, prior_sd=oracles.PRIOR_SD)
+    monkeypatch.setattr(cv.passes, "CHUNK", 300)
+    right = everything(model, q, w)
+    with cv.passes.on(scheduler=address):
+        for m in (mapped, model):
+            m.__dict__.pop("groups", None)
+            for a, b in zip(everything(m, q, w), right):
+                assert_array_equal(a, b)
+        mu = np.array([0.4, 0.1])
+        alone = [cv.passes._part(plain_sums, (p.X[k : k + 7], p.y[k : k + 7]), (mu,))
+                 for k in range(0, 101, 7)]  # fmt: skip
+        found = None
+        monkeypatch.setattr(cv.passes, "CHUNK", 14)
+        for k, part in enumerate(cv.passes.each(slowly, (X, y), mu)):
+            for a, b in zip(part, alone[k]):
+                assert_array_equal(a, b)
+            if k == 1:
+                workers[0].kill()
+                workers[0].wait()
+            found = k
+        assert found == len(alone) - 1
+    assert cv.passes._cluster.get() is None
+
+
+def test_no_cluster_there(monkeypatch):
+    pytest.importorskip("distributed")
+    monkeypatch.setattr(cv.passes, "PATIENCE", "1s")
+    with pytest.raises(ValueError, match="no Dask scheduler answers at tcp://127.0.0.1:9"):
+        with cv.passes.on(scheduler="tcp://127.0.0.1:9"):
+            pass
