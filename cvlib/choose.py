@@ -251,7 +251,7 @@ def report(
     snapshot, renew: for expansions at a snapshot: one that the run has, else a new one at w; and
         the number of steps it serves.
     natural: measure gradients in units of q, by Fisher's matrix, as natural steps do.
-    see: how a sample sees data, as in `draw`: subsample, batch, each.
+    see: which data and which noise samples see, as in `draw`: subsample, batch, each, noise.
     """
     lines = _named(lines, model, q)
     cvs = {name: line for name, line in lines.items() if line.is_control_variate}
@@ -421,8 +421,8 @@ def rechoose(share=0.05, *, clock=perf_counter, **options):
         choice = choose(
             plan.model, plan.q, state.w[first], M=plan.M, rng=state.rng, clock=clock,
             snapshot=old and old.of_run(first), subsample=plan.subsample,
-            batch=plan.batch, each=plan.each, natural=isinstance(plan.rule, rules.natural),
-            **options,
+            batch=plan.batch, each=plan.each, noise=plan.noise,
+            natural=isinstance(plan.rule, rules.natural), **options,
         )  # fmt: skip
         same = [c.parts for c in (choice.base, *choice.cvs)] == [c.parts for c in plan.lines]
         choices.append((state.t, choice))

@@ -4,11 +4,13 @@ P, C = "pilots.py", "choose.py"
 MUTANTS = [
     ("weights tried where they were fitted", P, "K[..., ::-1, None, :, :]", "K[..., None, :, :]"),
     ("covariances divided by n", P, " * (n / (n - 1))", ""),
+    ("samples of one batch taken for independent", P, "lean = M if shared else", "lean ="),
+    ("partners taken for independent", P, '{"pairs": 2, "sobol": M}', '{"sobol": M}'),
     (
-        "samples of one batch taken for independent",
+        "neighbours for partners",
         P,
-        'lean = M if see.get("batch") and not see.get("each") else 1',
-        "lean = 1",
+        "G.reshape(R, P, lean, self.units, q.D).mean(2)",
+        "G.reshape(R, P, self.units, lean, q.D).mean(3)",
     ),
     (
         "the shares of q and the data exchanged",

@@ -101,7 +101,7 @@ def check_elbo_by_enumeration(cv):
 
 
 def pilot(cv, table, model, q, w, M=5, steps=20, seed=0, snapshot=None, **how):
-    see = {k: how.pop(k) for k in ("subsample", "batch", "each") if k in how}
+    see = {k: how.pop(k) for k in ("subsample", "batch", "each", "noise") if k in how}
     rng = np.random.default_rng(seed)
     Pilot = part(cv, "pilots").Pilot
     return Pilot(table, model, q, w, M, steps, rng, see=see, snapshot=snapshot, **how)
@@ -156,14 +156,20 @@ def check_squared_length_of_a_step(cv):
     data, prior, variational = cv.terms(model, q)
     h = cv.RP1(data) + cv.CF(prior) - cv.CF(variational)
     sets = [part(cv, "pilots").Set("RP1")]
-    for see in {}, {"batch": 4}, {"batch": 3, "each": True}, {"subsample": False}:
-        found = pilot(cv, {"RP1": (h, {})}, model, q, w, steps=3000, **see)
+    ways = [{}, {"batch": 4}, {"batch": 3, "each": True}, {"subsample": False}]
+    ways += [{"noise": "pairs"}, {"noise": "sobol", "subsample": False}]
+    for see in ways:
+        found = pilot(cv, {"RP1": (h, {})}, model, q, w, M=4, steps=3000, **see)
         E = found.slope2(sets) + found.noise(sets)[0] / found.units
-        d = cv.draw(model, q, np.broadcast_to(w, (3000, q.D)), 5, np.random.default_rng(9), **see)
+        d = cv.draw(model, q, np.broadcast_to(w, (3000, q.D)), 4, np.random.default_rng(9), **see)
         square = (h(d).mean(-2) ** 2).sum(-1)
         assert abs(E - square.mean()) < 6 * square.std() / np.sqrt(3000)
         slope = (cv.exact.gradient(model, q, w) ** 2).sum()
         assert abs(found.slope2(sets) - slope) < 0.1 * slope
+    index = np.arange(24).reshape(3, 8)  # three steps of four pairs: units are (m, m + 4)
+    found.units, index[:, 4:] = 4, index[:, :4]
+    before = np.roll(index[:, :4].ravel(), 1).reshape(3, 4)
+    assert (found.neighbour(index) == np.concatenate([before, before], 1)).all()
 
 
 def check_slope_of_few_draws(cv):
