@@ -9,7 +9,7 @@ PORT   ?= 8000
 JOBS   ?= auto
 SHELL  := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help book serve lint test site-test notebooks lab lock bench experiments clean distclean
+.PHONY: help book serve lint test site-test notebooks lab lock bench race experiments clean distclean
 
 help:
 	@echo "make book       build the book into $(SITE), warnings are errors"
@@ -21,6 +21,7 @@ help:
 	@echo "make lab        Jupyter Lab on the chapters; ARGS='--port 8899 --no-browser' are its options"
 	@echo "make bench      time a step against plain autograd and JAX (installs JAX); SAVE=1 for the book;"
 	@echo "                OLD=COMMIT times another version of the package and this one in turns"
+	@echo "make race       seconds to within a nat, beside NumPyro, PyMC and JAX (installs them); QUICK=1 without them"
 	@echo "make experiments  the paper's table and figures; NAME=table1 RUNS=2 for a quick look, OUT=folder"
 	@echo "make lock       renew the pins in requirements.txt from requirements.in"
 	@echo "make clean      remove what was built; make distclean removes .venv too"
@@ -81,6 +82,14 @@ else
 	@$(BIN)/python -m benchmarks.scale $(if $(SAVE),--save)
 	@$(BIN)/python -m benchmarks.choose $(if $(SAVE),--save)
 	@$(BIN)/python -m benchmarks.fit $(if $(SAVE),--save)
+endif
+
+race: $(READY)
+ifdef QUICK
+	@$(BIN)/python -m benchmarks.race --quick
+else
+	@$(BIN)/python -c 'import jax, numpyro, pymc' 2>/dev/null || $(BIN)/python -m pip install --quiet -e '.[race]'
+	@$(BIN)/python -m benchmarks.race --cold
 endif
 
 experiments: $(READY)

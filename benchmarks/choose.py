@@ -84,8 +84,10 @@ def paper(model, q):
 def tables(seconds):
     """{problem: {set: seconds a step}}; `seconds` of timing for each set."""
     grown = [f"{letter} = {size}" for letter, sizes in SIZES.items() for size in sizes]
-    for name in (*LOGISTIC, "eight schools", "Poisson", *grown, "sonar, paper"):
+    whole = [f"{name}, all data" for name in (*LOGISTIC, "Poisson")]
+    for name in (*LOGISTIC, "eight schools", "Poisson", *whole, *grown, "sonar, paper"):
         model, q, see = problem(name.split(",")[0])
+        see = {"subsample": False} if name in whole else see
         table = cv.candidates(model, q, see.get("subsample", True))
         sets = subsets(table)
         if name in grown:  # sets of more than one variate are predicted

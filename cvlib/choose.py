@@ -221,15 +221,16 @@ def _report(sets, M, pilot, costs, slope2, chosen=None):
     each = pilot.each(sets, pilot.K)  # (n, T)
     noise, seconds = each.mean(0), np.array([costs.of(s) for s in sets])
     E = slope2 + noise / pilot.units  # E||g||^2 of a step
-    left, ratio, cost = noise / noise[0], E / E[0], seconds / seconds[0]
+    first, whole = noise[0] or 1.0, E[0] or 1.0  # there may be no noise at all
+    left, ratio, cost = noise / first, E / whole, seconds / seconds[0]
     error = lambda ratio: (each - ratio * each[:, :1]).std(0, ddof=1) / math.sqrt(len(each))
     shares = [None] * len(sets)
     if pilot.shares is not None:
-        q, data = pilot.each(sets, pilot.shares).mean(0) / noise[0]  # (T,) each
+        q, data = pilot.each(sets, pilot.shares).mean(0) / first  # (T,) each
         shares = np.stack([q, data, left - q - data], -1).tolist()
     columns = [
-        left, error(left) / noise[0], shares, seconds, cost, cost * ratio,
-        cost * error(ratio) / (pilot.units * E[0]),
+        left, error(left) / first, shares, seconds, cost, cost * ratio,
+        cost * error(ratio) / (pilot.units * whole),
         [chosen and chosen.get(s, 0.0) for s in sets],
     ]  # fmt: skip
     about = f"{len(each)} pilot draws, {M} samples a step; relative to the first line"
@@ -250,7 +251,7 @@ def report(
     snapshot, renew: for expansions at a snapshot: one that the run has, else a new one at w; and
         the number of steps it serves.
     natural: measure gradients in units of q, by Fisher's matrix, as natural steps do.
-    see: how a sample sees data, as in `draw`: subsample, batch, each.
+    see: which data and which noise samples see, as in `draw`: subsample, batch, each, noise.
     """
     lines = _named(lines, model, q)
     cvs = {name: line for name, line in lines.items() if line.is_control_variate}
@@ -279,24 +280,27 @@ class Choice:
     base: Estimator
     cvs: list
     renew: int | None  # of a snapshot, if there is a line that needs one
+    see: dict  # how a sample sees data
     report: Report
     sure: float  # share of the resampled pilots that choose the same, costs held
     regret: float  # what it costs more than the best of each resampled pilot, mean: .02 is 2 %
     loss: float | None  # greedy search: what it lost on ten of the candidates, at worst
+    product: float  # seconds x E||g||^2 of a step: to compare choices with other M, batch ...
     seconds: float  # what choosing took
 
     @property
     def line(self):
         """What `optimize.sgd` needs: sgd(model, q, **choice.line, lr=...)."""
-        return {"h": self.base, "cvs": self.cvs, "renew": self.renew}
+        return {"h": self.base, "cvs": self.cvs, "renew": self.renew} | self.see
 
     def __repr__(self):
         row = next(r for r in self.report.rows if r.set == self.set)
-        left, first = row.left if row.left > TINY else 0.0, self.report.rows[0].set
+        first = self.report.rows[0].set
+        left, score = (x if x > TINY else 0.0 for x in (row.left, row.score))
         lines = [
             str(self.set),
             f"leaves {left:.2g} of the noise, at {row.cost:.2g} times the cost of {first}",
-            f"cost x E|g|^2 is {row.score:.2g} of that of {first}",
+            f"cost x E|g|^2 is {score:.2g} of that of {first}",
             f"{100 * self.sure:.0f} % of resampled pilots choose it; on average it loses "
             f"{100 * self.regret:.1f} %",
         ]
@@ -348,17 +352,25 @@ def choose(
             break
     last = list(dict.fromkeys([bases[0], *sorted(last, key=order.index)]))
     rivals = list(dict.fromkeys(last + order[:RIVALS]))
-    best = int(score(rivals)[: len(last)].argmin())
+    scores = score(rivals)
+    best = int(scores[: len(last)].argmin())
     again = score(rivals, found.resampled(resamples, rng))  # (resamples, T)
     wins = np.bincount(again.argmin(-1), minlength=len(rivals)) / resamples
     h, cvs = table[rivals[best].base]
     lines = [cvs[name] for name in rivals[best].cvs]
     return Choice(
-        rivals[best], h, lines, renew if of_snapshot([h, *lines]) else None,
-        _report(last, M, found, costs, slope2, dict(zip(rivals, wins.tolist()))),
-        float(wins[best]), float((again[:, best] / again.min(-1)).mean() - 1),
-        _loss(full, score), clock() - began,
-    )  # fmt: skip
+        set=rivals[best],
+        base=h,
+        cvs=lines,
+        renew=renew if of_snapshot([h, *lines]) else None,
+        see=see,
+        report=_report(last, M, found, costs, slope2, dict(zip(rivals, wins.tolist()))),
+        sure=float(wins[best]),
+        regret=float((again[:, best] / again.min(-1)).mean() - 1),
+        loss=_loss(full, score),
+        product=float(scores[best]),
+        seconds=clock() - began,
+    )
 
 
 def search(full, score, most=ALL):
@@ -409,8 +421,8 @@ def rechoose(share=0.05, *, clock=perf_counter, **options):
         choice = choose(
             plan.model, plan.q, state.w[first], M=plan.M, rng=state.rng, clock=clock,
             snapshot=old and old.of_run(first), subsample=plan.subsample,
-            batch=plan.batch, each=plan.each, natural=isinstance(plan.rule, rules.natural),
-            **options,
+            batch=plan.batch, each=plan.each, noise=plan.noise,
+            natural=isinstance(plan.rule, rules.natural), **options,
         )  # fmt: skip
         same = [c.parts for c in (choice.base, *choice.cvs)] == [c.parts for c in plan.lines]
         choices.append((state.t, choice))

@@ -13,6 +13,7 @@ from .estimators import evaluate
 from .optimize import Noisy, init, step
 
 CHUNK = 2**22  # numbers that one part of the pilot holds
+ROUNDING = 1e-12  # noise of this size, relative to that of the bases, is none
 ROUNDS = 30  # turns of each step that is timed
 
 
@@ -32,7 +33,7 @@ class Set(NamedTuple):
 class Pilot:
     """Products of the lines' gradients, unit by unit: all that any set with any weights needs.
 
-    A unit leans on no other: a sample, or all samples of a step if they share a batch. K (n, P, P)
+    A unit leans on no other: a sample, a pair, or all samples of a step with one batch. K (n, P, P)
     are products of the distances of P lines from their means, scaled so that their mean over the n
     units is the covariance; `shares` (n, 2, P, P) what of it is due to q alone and the data alone.
     Units of one half try the weights that the other half fits.
@@ -46,13 +47,15 @@ class Pilot:
         self.names = {base: list(cvs) for base, (_, cvs) in table.items()}
         self.place = {b: [place(h), *map(place, cvs.values())] for b, (h, cvs) in table.items()}
         self.lines, P = [line for _, line in lines.values()], len(lines)
-        lean = M if see.get("batch") and not see.get("each") else 1  # samples that make a unit
+        shared = see.get("batch") and not see.get("each")
+        lean = M if shared else {"pairs": 2, "sobol": M}.get(see.get("noise"), 1)  # make a unit
         self.units = M // lean  # a step averages so many
         R = max(math.ceil(4 / self.units), min(math.ceil(steps / 2), CHUNK // (P * M * q.D)))
         parts, n = 2 * math.ceil(steps / (2 * R)), R * self.units
         self.half = np.repeat(np.arange(parts) % 2, n)  # (parts n,)
         length = (lambda X: in_units(q, w, X)) if natural else (lambda X: X)
-        units = lambda G: length(np.moveaxis(G, 1, 2).reshape(n, lean, P, q.D).mean(1))
+        mean = lambda G: G.reshape(R, P, lean, self.units, q.D).mean(2)  # partners are M / 2 apart
+        units = lambda G: length(np.moveaxis(mean(G), 1, 2).reshape(n, P, q.D))
         K, S, means = [], [], []
         for _ in range(parts):
             d = draw(model, q, np.broadcast_to(w, (R, q.D)), M, rng, snapshot=snapshot, **see)
@@ -63,13 +66,21 @@ class Pilot:
             if shares and d.index is None:
                 S.append(np.stack([K[-1], 0 * K[-1]], 1))  # all data: all noise is of q
             elif shares:  # see the data of the unit before: then u shares eps, u - 1 shares data
-                index = np.roll(d.index.reshape(n, -1), 1, 0).reshape(d.index.shape)
-                Y = units(evaluate(self.lines, Draw(model, q, d.w, d.eps, index, snapshot)))
+                other = Draw(model, q, d.w, d.eps, self.neighbour(d.index), snapshot, d.group)
+                Y = units(evaluate(self.lines, other))
                 Y = np.swapaxes(Y - Y.mean(0), -1, -2)
                 two = np.stack([X @ Y, X @ np.roll(Y, -1, 0)], 1)  # (n, 2, P, P)
                 S.append(two + two.sum(1, keepdims=True) / (n - 2))  # unbiased, means taken off
         self.K, self.mean = np.concatenate(K), np.mean(means, 0)  # (n, P, P), (P, D)
         self.shares = np.concatenate(S) if shares else None
+        self.least = ROUNDING * max(self.K[:, h, h].mean() for h, *_ in self.place.values())
+
+    def neighbour(self, index):
+        """The data points of the unit before, for index (R, M, ...), or (R, 1, B) if shared."""
+        R, M = index.shape[:2]
+        each = np.moveaxis(index.reshape(R, M // self.units, self.units, -1), 2, 1)
+        moved = np.roll(each.reshape(R * self.units, -1), 1, 0).reshape(each.shape)
+        return np.moveaxis(moved, 1, 2).reshape(index.shape)
 
     def halves(self, K):
         """Means of K (n, ...) over the halves, (2, ...)."""
@@ -93,9 +104,9 @@ class Pilot:
         return v
 
     def noise(self, sets, K=None):
-        """E||g - E g||^2 of a unit, for T sets: (..., T)."""
+        """E||g - E g||^2 of a unit, for T sets: (..., T). Below rounding error all are alike."""
         K = self.halves(self.K) if K is None else K
-        return _square(self.weights(sets, K), K).mean(-2)
+        return np.maximum(_square(self.weights(sets, K), K).mean(-2), self.least)
 
     def each(self, sets, K):
         """The same, unit by unit, (n, ..., T), for products K (n, ..., P, P)."""

@@ -4,11 +4,13 @@ P, C = "pilots.py", "choose.py"
 MUTANTS = [
     ("weights tried where they were fitted", P, "K[..., ::-1, None, :, :]", "K[..., None, :, :]"),
     ("covariances divided by n", P, " * (n / (n - 1))", ""),
+    ("samples of one batch taken for independent", P, "lean = M if shared else", "lean ="),
+    ("partners taken for independent", P, '{"pairs": 2, "sobol": M}', '{"sobol": M}'),
     (
-        "samples of one batch taken for independent",
+        "neighbours for partners",
         P,
-        'lean = M if see.get("batch") and not see.get("each") else 1',
-        "lean = 1",
+        "G.reshape(R, P, lean, self.units, q.D).mean(2)",
+        "G.reshape(R, P, self.units, lean, q.D).mean(3)",
     ),
     (
         "the shares of q and the data exchanged",
@@ -18,6 +20,12 @@ MUTANTS = [
     ),
     ("the wrong neighbour", P, "np.roll(Y, -1, 0)", "np.roll(Y, 1, 0)"),
     ("shares biased by their means", P, "two + two.sum(1, keepdims=True) / (n - 2)", "two"),
+    (
+        "rounding error chooses",
+        P,
+        "np.maximum(_square(self.weights(sets, K), K).mean(-2), self.least)",
+        "_square(self.weights(sets, K), K).mean(-2)",
+    ),
     ("the noise of a mean left in", P, " - self.noise(best)[0] / len(self.K)", ""),
     ("one half resampled twice", P, "own = self.K[self.half == k]", "own = self.K[self.half == 0]"),
     (
@@ -71,8 +79,8 @@ MUTANTS = [
     (
         "the worst finalist",
         C,
-        "score(rivals)[: len(last)].argmin()",
-        "score(rivals)[: len(last)].argmax()",
+        "scores[: len(last)].argmin()",
+        "scores[: len(last)].argmax()",
     ),
     (
         "regret against the worst",

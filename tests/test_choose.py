@@ -101,7 +101,7 @@ def check_elbo_by_enumeration(cv):
 
 
 def pilot(cv, table, model, q, w, M=5, steps=20, seed=0, snapshot=None, **how):
-    see = {k: how.pop(k) for k in ("subsample", "batch", "each") if k in how}
+    see = {k: how.pop(k) for k in ("subsample", "batch", "each", "noise") if k in how}
     rng = np.random.default_rng(seed)
     Pilot = part(cv, "pilots").Pilot
     return Pilot(table, model, q, w, M, steps, rng, see=see, snapshot=snapshot, **how)
@@ -156,14 +156,20 @@ def check_squared_length_of_a_step(cv):
     data, prior, variational = cv.terms(model, q)
     h = cv.RP1(data) + cv.CF(prior) - cv.CF(variational)
     sets = [part(cv, "pilots").Set("RP1")]
-    for see in {}, {"batch": 4}, {"batch": 3, "each": True}, {"subsample": False}:
-        found = pilot(cv, {"RP1": (h, {})}, model, q, w, steps=3000, **see)
+    ways = [{}, {"batch": 4}, {"batch": 3, "each": True}, {"subsample": False}]
+    ways += [{"noise": "pairs"}, {"noise": "sobol", "subsample": False}]
+    for see in ways:
+        found = pilot(cv, {"RP1": (h, {})}, model, q, w, M=4, steps=3000, **see)
         E = found.slope2(sets) + found.noise(sets)[0] / found.units
-        d = cv.draw(model, q, np.broadcast_to(w, (3000, q.D)), 5, np.random.default_rng(9), **see)
+        d = cv.draw(model, q, np.broadcast_to(w, (3000, q.D)), 4, np.random.default_rng(9), **see)
         square = (h(d).mean(-2) ** 2).sum(-1)
         assert abs(E - square.mean()) < 6 * square.std() / np.sqrt(3000)
         slope = (cv.exact.gradient(model, q, w) ** 2).sum()
         assert abs(found.slope2(sets) - slope) < 0.1 * slope
+    index = np.arange(24).reshape(3, 8)  # three steps of four pairs: units are (m, m + 4)
+    found.units, index[:, 4:] = 4, index[:, :4]
+    before = np.roll(index[:, :4].ravel(), 1).reshape(3, 4)
+    assert (found.neighbour(index) == np.concatenate([before, before], 1)).all()
 
 
 def check_slope_of_few_draws(cv):
@@ -420,6 +426,7 @@ def check_choice_by_brute_force(cv):
         score = dict(zip(map(label, subsets), cost * (slope + noise / 5)))
         best = min(score, key=score.get)
         assert score[str(got.set)] < 1.03 * score[best]  # ||E g||^2 is estimated
+        assert_allclose(got.product, score[str(got.set)], rtol=0.1)
         assert [c.parts for c in got.cvs] == [cvs[n].parts for n in got.set.cvs]
         assert got.base is z.h and got.line == {"h": z.h, "cvs": got.cvs, "renew": None}
         seen.add(str(got.set))
@@ -461,6 +468,22 @@ def check_a_tie_is_not_sure(cv):
     assert np.mean([c.sure for c in sure]) < 0.9 and min(c.sure for c in sure) < 0.75
     assert 0 < np.mean([c.regret for c in sure]) < 0.2
     assert {c.set.base for c in sure} == {"a", "b"}
+
+
+def check_without_noise_the_cheapest_wins(cv):
+    """A quadratic model on all data: many sets leave nothing, and rounding must not choose."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((9, 3)), rng.standard_normal(9)
+    model, q = cv.models.linear_regression(X, y), cv.families.Gaussian(3)
+    w = cv.exact.optimum(model, q)
+    costs = flat(cv, model, q) | {"QD": 1.2, "PR": 1.1, "PR with c7": 1.15}
+    for seed in range(5):
+        how = {"costs": costs, "rng": np.random.default_rng(seed), "subsample": False, "pilot": 4}
+        got = cv.choose(model, q, w, **how)
+        assert str(got.set) == "RP1 with c7" and got.regret == 0.0  # cost one, and no noise
+        assert "leaves 0 of the noise" in repr(got)
+    (row,) = cv.report({"QD": cv.candidates(model, q)["QD"][0]}, model, q, w, **how).rows
+    assert row.cost == 1.0 and row.left <= 1.0
 
 
 def check_timed_for_real(cv):
@@ -641,6 +664,7 @@ def test_it_works_with_a_real_clock():
         got = cvlib.choose(model, q, q.start(), M=4, rng=rng, pilot=8, seconds=0.02, **see)
         assert got.set.base in ("RP1", "PR") and got.seconds > 0
         assert all(r.seconds > 0 and np.isfinite(r.score) for r in got.report.rows)
+        assert got.line == {"h": got.base, "cvs": got.cvs, "renew": got.renew} | see
     model, q, w = logistic(cvlib)
     got = cvlib.choose(model, q, w, rng=rng, pilot=8, seconds=0.02, natural=True)
     cvlib.optimize.sgd(model, q, **got.line, lr=0.1, steps=5, M=10, rng=rng)
