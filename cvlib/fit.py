@@ -16,32 +16,27 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-import scipy  # scipy.special is loaded at its first use
-from autograd import elementwise_grad
 
 from . import families, optimize, rules
 from .approximations import taylor_z
 from .arguments import number, whole
 from .atoms import one, terms
 from .choose import choose, switched
-from .draws import Draw
 from .estimators import CF, GR, PR, QD, RP1, SF
 from .families import DiagonalGaussian, Gaussian
 from .families.base import check_fit
 from .integrands import Illegal
+from .looks import TOLERANCE, at_most, conflicts, log_weights, per_row, worst
 from .models import GLM, Model
 from .pilots import Set, of_snapshot
-from .snapshots import hess_times
-from .starts import DENSE, Start, log_joint, start
+from .starts import DENSE, Start, start
 
 SECONDS = 60.0  # the budget where none is given
 NUMBERS = 2**20  # that a step may make of the data: what M draws see, times d for a Hessian
 FIRST = {"natural": 20, "adam": 200}  # steps to the first look at the ELBO; then twice as many ...
 RATES = np.array([0.1, 0.03, 0.01, 0.003])  # of Adam, side by side, in units of the start
 RENEW = 10  # steps that a snapshot serves
-DRAWS = 4000  # for a look at the ELBO
-TOLERANCE, CHANCE = 0.05, 0.05  # nats that may be left to gain, and the chance to be wrong there
-POOR, FAIR = 0.1, 0.5  # share of the draws that importance weights leave
+FAIR = 0.5  # share of the draws that importance weights should leave
 
 
 class Distrust(UserWarning):
@@ -195,7 +190,7 @@ class Fit:
         return "\n".join([*self._head(), *rows, *more, *self._warned()])
 
     def _repr_html_(self):
-        cell = lambda x: f"<td>{html.escape(x)}</td>"
+        cell = lambda x: f'<td style="text-align: right; padding: 0 0.8em">{html.escape(x)}</td>'
         rows = "".join(
             f"<tr>{cell(name)}{cell(f'{m:.3g}')}{cell(f'{s:.2g}')}</tr>"
             for name, m, s in self.table()
@@ -214,6 +209,8 @@ class Fit:
         t, elbo, error = self.looks.T
         axes[0].errorbar(t, elbo, 2 * error, color=plotting.BLUE, marker="o", ms=4)
         axes[0].set(xlabel="step", ylabel="ELBO", xscale="log")
+        axes[0].set_xticks(t, [f"{k:.0f}" for k in t])
+        axes[0].minorticks_off()
         k = np.arange(self.q.dim)
         axes[1].errorbar(self.mean, k, xerr=self.sd, fmt="o", ms=4, color=plotting.BLUE)
         axes[1].set(xlabel="mean ± sd of z", ylabel="coordinate", ylim=(len(k) - 0.5, -0.5))
@@ -443,7 +440,10 @@ class _Run:
             return
         pilot = 0 if self.kind == "natural" else 40
         self.state, self.plan = switched(self.state, self.plan, self.choice, pilot)
-        self.words = (*self.words, f"chose {self.choice!r}")
+        first, *_ = rows = self.choice.report.rows
+        row = next(r for r in rows if r.set == self.choice.set)
+        left = f"{row.left:.2g} of the noise at {row.cost:.2g} of the cost of {first.set} alone"
+        self.words = (*self.words, f"chose {row.set}, which leaves {left}")
 
     def _keep(self, kept):
         """The state and the rates of these runs alone; one run is an axis of length one."""
@@ -525,13 +525,13 @@ class _Run:
         if not self.settled:
             yield "the ELBO had not settled: give more seconds or steps, fit.go_on(seconds=60)"
         if not np.isfinite(share).all() or effective < FAIR:
-            k, sentence = _worst(q, self.best, z, share)
+            k, sentence = worst(q, self.best, z, share)
             yield (
                 f"importance weights keep {effective:.0%} of the draws: the posterior does not "
                 f"have the shape of q, {sentence}. No variate will help: write z[{k}] in other "
                 "coordinates, or take another q, or compare with draws of another method"
             )
-        yield from _conflicts(model, q.mean(self.best))
+        yield from conflicts(model, q.mean(self.best))
 
     # Files
 
@@ -591,60 +591,6 @@ class _Run:
             tuple(about["words"]), tuple(map(tuple, about["looks"])), about["settled"],
             about["seconds"], about["slower"],
         )  # fmt: skip
-
-
-def log_weights(model, q, w, seed, n=DRAWS, with_z=False):
-    """log p(x, z) - log q(z) at n draws of q_w, (n,): their mean estimates the ELBO.
-
-    The same seed gives the same base sample, whatever w is. Fewer draws where data are many.
-    """
-    n = max(64, min(n, 2**24 // (model.N * per_row(model))))
-    rng = np.random.default_rng([seed, n])
-    draw = Draw(model, q, w, q.noise(rng, w, n), None)
-    size = max(1, 2**21 // (model.N * per_row(model)))
-    lp = [log_joint(model, draw.z[k : k + size]) for k in range(0, n, size)]
-    lw = np.concatenate(lp) - q.log_q(w, draw.z)
-    return (lw, draw.z) if with_z else lw
-
-
-def per_row(model):
-    """Numbers in a data point."""
-    return max(int(np.prod(a.shape[1:])) for a in model.data)
-
-
-def at_most(gain, look):
-    """What the mean of gain (n,) is at most: wrong with chance CHANCE / 2^look, CHANCE in all."""
-    doubt = -scipy.special.ndtri(CHANCE / 2**look) * gain.std(ddof=1) / np.sqrt(len(gain))
-    return gain.mean() + doubt
-
-
-def _worst(q, w, z, share):
-    """The coordinate whose mean or sd importance weights move most, and a clause on it."""
-    mean, sd = q.mean(w), q.sd(w)
-    moved = (share @ z - mean) / sd
-    ratio = np.sqrt(share @ (z - share @ z) ** 2) / sd
-    k = int(np.argmax(np.maximum(np.abs(moved), np.abs(np.log(np.maximum(ratio, 1e-3))))))
-    return k, f"above all along z[{k}] (mean {moved[k]:+.1f} sd, sd times {ratio[k]:.1f})"
-
-
-def _conflicts(model, z, far=6.0):
-    """A sentence where z (d,) lies far out in its prior: the units of the data may be others."""
-    if model.dim > DENSE:
-        return
-    prior = lambda z: model.log_prior(z) + 0 * z[..., 0]
-    both = np.stack([z, 0 * z])[:, None]  # where it bends alike, the prior is Gaussian
-    with np.errstate(all="ignore"):
-        slope = elementwise_grad(prior)(z)
-        H = hess_times(prior, *np.broadcast_arrays(both, np.eye(len(z))))  # (2, d, d)
-        bend, at_0 = -np.diagonal(H, 0, 1, 2)
-        gaussian = (bend > 0) & (np.abs(bend - at_0) <= 0.01 * bend)
-        out = np.abs(slope) / np.sqrt(np.where(gaussian, bend, np.inf))
-    k = int(np.argmax(out))
-    if out[k] > far:
-        yield (
-            f"z[{k}] = {z[k]:.3g} lies {out[k]:.0f} standard deviations out in its prior: are the "
-            "data in the units that the prior was written for?"
-        )
 
 
 def _bar(progress):

@@ -94,12 +94,12 @@ MUTANTS = [
     ),
     (
         "weights without the density of q",
-        F,
+        "looks.py",
         "np.concatenate(lp) - q.log_q(w, draw.z)",
         "np.concatenate(lp)",
     ),
-    ("the chance of an error not shared among the looks", F, "CHANCE / 2**look", "CHANCE"),
-    ("no doubt in what was gained", F, "return gain.mean() + doubt", "return gain.mean()"),
+    ("the chance of an error not shared among the looks", "looks.py", "CHANCE / 2**look", "CHANCE"),
+    ("no doubt in what was gained", "looks.py", "return gain.mean() + doubt", "return gain.mean()"),
     ("the worse half kept", F, "np.argsort(-value[1:]", "np.argsort(value[1:]"),
     (
         "looks that never come",

@@ -279,7 +279,7 @@ def check_glms(cv):
 
 def check_the_chance_to_stop_too_early(cv):
     """A gain of just TOLERANCE is taken for less as often as stated, at every look."""
-    fit = part(cv, "fit")
+    fit = part(cv, "looks")
     rng, n, tries = np.random.default_rng(0), 100, 10_000
     gains = fit.TOLERANCE + 0.3 * rng.standard_normal((tries, n))
     for look in (1, 2, 3):
@@ -291,7 +291,7 @@ def check_the_chance_to_stop_too_early(cv):
 def check_importance_weights(cv):
     """log p - log q has the ELBO as its mean; weights keep everything where q is the posterior."""
     model, mean, cov, evidence = gaussian_case(cv)
-    q, log_weights = cv.families.Gaussian(3), part(cv, "fit").log_weights
+    q, log_weights = cv.families.Gaussian(3), part(cv, "looks").log_weights
     right = q.pack(mean, np.linalg.cholesky(cov))
     assert_allclose(log_weights(model, q, right, 0), evidence, rtol=1e-6)
     wide = q.pack(mean, 2 * np.linalg.cholesky(cov))

@@ -15,6 +15,7 @@ quiet = pytest.mark.filterwarnings("ignore::cvlib.fit.Distrust")
 SCHOOLS = cv.posteriors.load("eight_schools").model
 
 
+@quiet
 @pytest.mark.parametrize("name", properties_fit.PROPERTIES)
 def test_property(name):
     properties_fit.PROPERTIES[name](cv)
