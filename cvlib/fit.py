@@ -33,6 +33,7 @@ from .starts import DENSE, Start, start
 
 SECONDS = 60.0  # the budget where none is given
 NUMBERS = 2**20  # that a step may make of the data: what M draws see, times d for a Hessian
+FEW = 32  # data points, the smallest batch
 FIRST = {"natural": 20, "adam": 200}  # steps to the first look at the ELBO; then twice as many ...
 RATES = np.array([0.1, 0.03, 0.01, 0.003])  # of Adam, side by side, in units of the start
 RENEW = 10  # steps that a snapshot serves
@@ -50,8 +51,8 @@ def fit(
     """The best q of a model, as a `Fit`: one call, nothing to tune.
 
     Starts at the mode of log p(x, z) and its curvature. Where q is Gaussian and a Hessian is
-    affordable (M x d x rows of data up to 2^21 numbers, else batches; d up to 200 for a full q)
-    it takes natural steps on Price's gradient, or quadrature's for a GLM; else Adam's steps in the
+    affordable (M x d x the data up to 2^21 numbers, else in batches; d up to 200 for a full q) it
+    takes natural steps on Price's gradient, or quadrature's for a GLM; else Adam's steps in the
     coordinates of the start, four rates side by side of which the worse half goes at each look.
 
     Looks at the ELBO after 20, 40, 80 ... steps (Adam: 200, 400 ...), on up to 4000 draws, at the
@@ -226,15 +227,18 @@ def _unpickled(content, model):
 
 def _way(model, q, h, M, batch):
     """ "natural" or "adam", the number of draws a step, and of data points, None for all."""
+    size = M * per_row(model)  # numbers that a data point makes
     curved = q.gaussian and (q.dim <= DENSE or not q.full)
     if h is not None:
         curved = curved and not any(word in (SF, RP1, GR) for word, _ in h.parts)
     if curved and isinstance(model, GLM) and h is None:
         M, size = 1, max(model.dim, 32)  # quadrature needs no draws, but nodes
-    else:
-        size = M * per_row(model) * (q.dim if curved else 1)  # numbers that a data point makes
+    elif curved and min(model.N, FEW) * size * q.dim > 2 * NUMBERS:
+        curved = False  # not even a small batch can have its Hessian
+    elif curved:
+        size *= q.dim
     if batch is None and model.N * size > 2 * NUMBERS:  # a batch is half of the data at most
-        batch = max(32, NUMBERS // size)
+        batch = max(FEW, NUMBERS // size)
     batch = None if batch is None or whole("batch", batch) >= model.N else batch
     return "natural" if curved else "adam", M, batch
 
