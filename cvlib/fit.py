@@ -234,9 +234,9 @@ def _way(model, q, h, M, batch):
     if curved and isinstance(model, GLM) and h is None:
         M, size = 1, max(model.dim, 32)  # quadrature needs no draws, but nodes
     elif curved and min(model.N, FEW) * size * q.dim > 2 * NUMBERS:
-        curved = False  # not even a small batch can have its Hessian
-    elif curved:
-        size *= q.dim
+        curved, size = False, size * len(RATES)  # not even a small batch can have its Hessian
+    else:
+        size *= q.dim if curved else len(RATES)
     if batch is None and model.N * size > 2 * NUMBERS:  # a batch is half of the data at most
         batch = max(FEW, NUMBERS // size)
     batch = None if batch is None or whole("batch", batch) >= model.N else batch
