@@ -385,6 +385,10 @@ class _Run:
             except KeyboardInterrupt:
                 rng.bit_generator.state = bits  # as if the step had not begun
                 raise
+            except np.linalg.LinAlgError:  # a matrix of the model is singular at some draw
+                broken = np.full_like(self.state.diverged, self.state.t + 1)
+                self.state = self.state._replace(diverged=broken)
+                break
             out = clock.out()
             if bar is not None:
                 bar.update()
@@ -485,14 +489,17 @@ class _Run:
         model, q, w = self.plan.model, self.plan.q, self.best
         with np.errstate(all="ignore"):
             lw, z = log_weights(model, q, w, self.state.t + 1, with_z=True)
-            share = np.exp(lw - np.nanmax(lw))
+            fine = np.isfinite(lw)
+            share = np.where(fine, np.exp(lw - lw[fine].max(initial=-np.inf)), 0.0)
             share = share / share.sum()
         effective = float(1 / (share**2).sum() / len(lw))
+        if fine.any():
+            lw = lw[fine]
         words = (*self.words, *self._said(effective))
         return Fit(
             model, q, w, float(lw.mean()), float(lw.std() / np.sqrt(len(lw))), effective,
             np.array(self.looks).reshape(-1, 3), self.settled, self.state.t, self.seconds, words,
-            tuple(self._doubts(z, share, effective)), self,
+            tuple(self._doubts(z, share, effective, 1 - fine.mean())), self,
         )  # fmt: skip
 
     def _samples(self):
@@ -507,7 +514,7 @@ class _Run:
         yield line + (f" with {', '.join(map(repr, plan.cvs))}" if plan.cvs else "")
         yield f"importance weights keep {effective:.0%} of the draws"
 
-    def _doubts(self, z, share, effective):
+    def _doubts(self, z, share, effective, lost):
         """Sentences that begin with what is wrong and end with what to do."""
         model, q = self.plan.model, self.plan.q
         if self.begin is not None and not self.begin.mode:
@@ -526,9 +533,14 @@ class _Run:
                 f"the best rate, {rates[0]:g}, is at the edge of those that were tried: go on, or "
                 "scale z so that its posterior is about one wide"
             )
+        if lost > 0:
+            yield (
+                f"log p(x, z) is no number at {lost:.1%} of the draws of q, which were left out: "
+                "something overflows there, or a matrix is singular"
+            )
         if not self.settled:
             yield "the ELBO had not settled: give more seconds or steps, fit.go_on(seconds=60)"
-        if not np.isfinite(share).all() or effective < FAIR:
+        if not effective >= FAIR:  # or NaN
             k, sentence = worst(q, self.best, z, share)
             yield (
                 f"importance weights keep {effective:.0%} of the draws: the posterior does not "

@@ -6,7 +6,7 @@ from autograd import elementwise_grad
 
 from .draws import Draw
 from .snapshots import hess_times
-from .starts import DENSE, log_joint
+from .starts import DENSE, log_joint, tried
 
 DRAWS = 4000  # for a look at the ELBO
 TOLERANCE, CHANCE = 0.05, 0.05  # nats that may be left to gain, and the chance to be wrong there
@@ -22,8 +22,12 @@ def log_weights(model, q, w, seed, n=DRAWS, with_z=False):
     rng = np.random.default_rng([seed, n])
     draw = Draw(model, q, w, q.noise(rng, w, n), None)
     size = max(1, 2**21 // (model.N * per_row(model)))
-    lp = [log_joint(model, draw.z[k : k + size]) for k in range(0, n, size)]
-    lw = np.concatenate(lp) - q.log_q(w, draw.z)
+    lp = np.full(n, np.nan)
+    for k in range(0, n, size):
+        lp[k : k + size] = tried(log_joint, model, draw.z[k : k + size])
+    for k in np.flatnonzero(np.isnan(lp)):  # one of many, or each of them?
+        lp[k] = tried(log_joint, model, draw.z[k])
+    lw = lp - q.log_q(w, draw.z)
     return (lw, draw.z) if with_z else lw
 
 

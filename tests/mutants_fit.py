@@ -95,8 +95,8 @@ MUTANTS = [
     (
         "weights without the density of q",
         "looks.py",
-        "np.concatenate(lp) - q.log_q(w, draw.z)",
-        "np.concatenate(lp)",
+        "lw = lp - q.log_q(w, draw.z)",
+        "lw = lp",
     ),
     ("the chance of an error not shared among the looks", "looks.py", "CHANCE / 2**look", "CHANCE"),
     ("no doubt in what was gained", "looks.py", "return gain.mean() + doubt", "return gain.mean()"),

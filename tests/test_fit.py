@@ -245,6 +245,34 @@ def test_divergence_is_named():
     assert "prior" in said
 
 
+def test_draws_where_the_model_fails_are_counted():
+    """Not a number beyond two standard deviations, where the checks do not look."""
+    lik = lambda z, b: anp.where(z[..., 0] < -2, np.nan, 0.0) + 0 * b[0]
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        fit = cv.fit(cv.models.Model(lik, cv.models.GaussianPrior(), Y, 1), steps=5, progress=False)
+    said = " ".join(fit.warnings)
+    assert "is no number at" in said and np.isfinite(fit.elbo)
+
+
+def test_a_singular_matrix_is_a_point_to_avoid():
+    """K = a^2 ones + s I is singular to the computer where s is tiny beside a^2."""
+
+    def lik(z, b):
+        a, s = (anp.exp(z[..., k])[..., None, None] for k in (0, 1))
+        L = anp.linalg.cholesky(a**2 * np.ones((3, 3)) + s**2 * np.eye(3))
+        y = (b[0] + 0 * z[..., :1])[..., None]
+        scale = anp.sum(anp.log(anp.sum(L * np.eye(3), -1)), -1)
+        return -0.5 * anp.sum(anp.linalg.solve(L, y)[..., 0] ** 2, -1) - scale
+
+    prior = lambda z: normal(z[..., 0], 0, 3.0) + normal(z[..., 1], -12, 6.0)
+    model = cv.models.Model(lik, prior, np.array([[1.0, 1.0, 1.0]]), 2)
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fit = cv.fit(model, steps=10, progress=False)
+    assert np.isfinite(fit.w).all() and fit.warnings
+
+
 def test_data_in_other_units_are_noticed_where_the_prior_speaks_of_them():
     """Metres written as millimetres. A noise of unknown size takes them up without a word."""
     rng = np.random.default_rng(0)
