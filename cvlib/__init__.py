@@ -8,6 +8,7 @@ from . import (
     models,
     optimize,
     posteriors,
+    quadratics,
     relaxations,
     rules,
     transforms,
@@ -19,6 +20,7 @@ from .choose import candidates, choose, elbo, rechoose, report
 from .draws import draw
 from .estimators import CF, GR, PR, QD, RB, RP1, RP2, SF, evaluate
 from .fit import Distrust, Fit, fit
+from .quadratics import quadratic
 from .relaxations import relax, surrogate
 from .snapshots import snapshot
 
@@ -27,7 +29,7 @@ __version__ = "0.3.0"
 __all__ = [
     "CF", "GR", "PR", "QD", "RB", "RP1", "RP2", "SF", "Distrust", "Fit", "bound", "candidates",
     "choose", "combine", "datasets", "draw", "elbo", "evaluate", "exact", "families", "fit",
-    "models", "one", "optimize", "posteriors", "rechoose", "relax", "relaxations", "report",
-    "rules", "snapshot", "surrogate", "taylor_x", "taylor_x_slope", "taylor_z", "terms",
-    "transforms", "zoo",
+    "models", "one", "optimize", "posteriors", "quadratic", "quadratics", "rechoose", "relax",
+    "relaxations", "report", "rules", "snapshot", "surrogate", "taylor_x", "taylor_x_slope",
+    "taylor_z", "terms", "transforms", "zoo",
 ]  # fmt: skip

@@ -113,4 +113,24 @@ MUTANTS = [
         "return factor @ factor.T if self.q.full",
         "return factor * factor.T if self.q.full",
     ),
+    ("B with its low rank added", "quadratics.py", "self.s * v - anp.dot", "self.s * v + anp.dot"),
+    (
+        "the slope of a quadratic in u for that in z",
+        "quadratics.py",
+        "return self.q.solve_t(c.S, c.b + c.times(self.u(draw, where)))",
+        "return c.b + c.times(self.u(draw, where))",
+    ),
+    (
+        "a quadratic that climbs its loss",
+        "quadratics.py",
+        "rule.step(memory, v, -dv,",
+        "rule.step(memory, v, dv,",
+    ),
+    (
+        "the closed form left out of the loss",
+        "quadratics.py",
+        "r_L = (h_L + BA - slope",
+        "r_L = (h_L - slope",
+    ),
+    ("training forgets its steps", "quadratics.py", 'notes.get(f"curve {name} {k}", x)', "x"),
 ]
