@@ -9,6 +9,7 @@ from . import (
     optimize,
     passes,
     posteriors,
+    quadratics,
     relaxations,
     rules,
     transforms,
@@ -20,6 +21,7 @@ from .choose import candidates, choose, elbo, rechoose, report
 from .draws import draw
 from .estimators import CF, GR, LOO, PR, QD, RB, RP1, RP2, SF, DisARM, evaluate
 from .fit import Distrust, Fit, fit
+from .quadratics import quadratic
 from .relaxations import relax, surrogate
 from .snapshots import snapshot
 
@@ -28,7 +30,7 @@ __version__ = "0.3.0"
 __all__ = [
     "CF", "DisARM", "Distrust", "Fit", "GR", "LOO", "PR", "QD", "RB", "RP1", "RP2", "SF", "bound",
     "candidates", "choose", "combine", "datasets", "draw", "elbo", "evaluate", "exact", "families",
-    "fit", "models", "one", "optimize", "passes", "posteriors", "rechoose", "relax", "relaxations",
-    "report", "rules", "snapshot", "surrogate", "tangent", "taylor_x", "taylor_x_slope", "taylor_z",
-    "terms", "transforms", "zoo",
+    "fit", "models", "one", "optimize", "passes", "posteriors", "quadratic", "quadratics",
+    "rechoose", "relax", "relaxations", "report", "rules", "snapshot", "surrogate", "tangent",
+    "taylor_x", "taylor_x_slope", "taylor_z", "terms", "transforms", "zoo",
 ]  # fmt: skip

@@ -225,8 +225,8 @@ def _report(sets, M, pilot, costs, slope2, chosen=None):
     left, ratio, cost = noise / first, E / whole, seconds / seconds[0]
     error = lambda ratio: (each - ratio * each[:, :1]).std(0, ddof=1) / math.sqrt(len(each))
     shares = [None] * len(sets)
-    if pilot.shares is not None:
-        q, data = pilot.each(sets, pilot.shares).mean(0) / first  # (T,) each
+    if pilot.sources is not None:
+        q, data = pilot.each(sets, pilot.sources).mean(0) / first  # (T,) each
         shares = np.stack([q, data, left - q - data], -1).tolist()
     columns = [
         left, error(left) / first, shares, seconds, cost, cost * ratio,

@@ -16,32 +16,28 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-import scipy  # scipy.special is loaded at its first use
-from autograd import elementwise_grad
 
 from . import families, optimize, rules
 from .approximations import taylor_z
 from .arguments import number, whole
 from .atoms import one, terms
 from .choose import choose, switched
-from .draws import Draw
 from .estimators import CF, GR, PR, QD, RP1, SF
 from .families import DiagonalGaussian, Gaussian
 from .families.base import check_fit
 from .integrands import Illegal
+from .looks import TOLERANCE, at_most, conflicts, log_weights, per_row, worst
 from .models import GLM, Model
 from .pilots import Set, of_snapshot
-from .snapshots import hess_times
-from .starts import DENSE, Start, log_joint, start
+from .starts import DENSE, Start, start
 
 SECONDS = 60.0  # the budget where none is given
 NUMBERS = 2**20  # that a step may make of the data: what M draws see, times d for a Hessian
+FEW = 32  # data points, the smallest batch
 FIRST = {"natural": 20, "adam": 200}  # steps to the first look at the ELBO; then twice as many ...
 RATES = np.array([0.1, 0.03, 0.01, 0.003])  # of Adam, side by side, in units of the start
 RENEW = 10  # steps that a snapshot serves
-DRAWS = 4000  # for a look at the ELBO
-TOLERANCE, CHANCE = 0.05, 0.05  # nats that may be left to gain, and the chance to be wrong there
-POOR, FAIR = 0.1, 0.5  # share of the draws that importance weights leave
+FAIR = 0.5  # share of the draws that importance weights should leave
 
 
 class Distrust(UserWarning):
@@ -55,8 +51,8 @@ def fit(
     """The best q of a model, as a `Fit`: one call, nothing to tune.
 
     Starts at the mode of log p(x, z) and its curvature. Where q is Gaussian and a Hessian is
-    affordable (M x d x rows of data up to 2^21 numbers, else batches; d up to 200 for a full q)
-    it takes natural steps on Price's gradient, or quadrature's for a GLM; else Adam's steps in the
+    affordable (M x d x the data up to 2^21 numbers, else in batches; d up to 200 for a full q) it
+    takes natural steps on Price's gradient, or quadrature's for a GLM; else Adam's steps in the
     coordinates of the start, four rates side by side of which the worse half goes at each look.
 
     Looks at the ELBO after 20, 40, 80 ... steps (Adam: 200, 400 ...), on up to 4000 draws, at the
@@ -195,7 +191,7 @@ class Fit:
         return "\n".join([*self._head(), *rows, *more, *self._warned()])
 
     def _repr_html_(self):
-        cell = lambda x: f"<td>{html.escape(x)}</td>"
+        cell = lambda x: f'<td style="text-align: right; padding: 0 0.8em">{html.escape(x)}</td>'
         rows = "".join(
             f"<tr>{cell(name)}{cell(f'{m:.3g}')}{cell(f'{s:.2g}')}</tr>"
             for name, m, s in self.table()
@@ -231,15 +227,18 @@ def _unpickled(content, model):
 
 def _way(model, q, h, M, batch):
     """ "natural" or "adam", the number of draws a step, and of data points, None for all."""
+    size = M * per_row(model)  # numbers that a data point makes
     curved = q.gaussian and (q.dim <= DENSE or not q.full)
     if h is not None:
         curved = curved and not any(word in (SF, RP1, GR) for word, _ in h.parts)
     if curved and isinstance(model, GLM) and h is None:
         M, size = 1, max(model.dim, 32)  # quadrature needs no draws, but nodes
+    elif curved and min(model.N, FEW) * size * q.dim > 2 * NUMBERS:
+        curved, size = False, size * len(RATES)  # not even a small batch can have its Hessian
     else:
-        size = M * per_row(model) * (q.dim if curved else 1)  # numbers that a data point makes
+        size *= q.dim if curved else len(RATES)
     if batch is None and model.N * size > 2 * NUMBERS:  # a batch is half of the data at most
-        batch = max(32, NUMBERS // size)
+        batch = max(FEW, NUMBERS // size)
     batch = None if batch is None or whole("batch", batch) >= model.N else batch
     return "natural" if curved else "adam", M, batch
 
@@ -386,6 +385,10 @@ class _Run:
             except KeyboardInterrupt:
                 rng.bit_generator.state = bits  # as if the step had not begun
                 raise
+            except np.linalg.LinAlgError:  # a matrix of the model is singular at some draw
+                broken = np.full_like(self.state.diverged, self.state.t + 1)
+                self.state = self.state._replace(diverged=broken)
+                break
             out = clock.out()
             if bar is not None:
                 bar.update()
@@ -445,7 +448,10 @@ class _Run:
             return
         pilot = 0 if self.kind == "natural" else 40
         self.state, self.plan = switched(self.state, self.plan, self.choice, pilot)
-        self.words = (*self.words, f"chose {self.choice!r}")
+        first, *_ = rows = self.choice.report.rows
+        row = next(r for r in rows if r.set == self.choice.set)
+        left = f"{row.left:.2g} of the noise at {row.cost:.2g} of the cost of {first.set} alone"
+        self.words = (*self.words, f"chose {row.set}, which leaves {left}")
 
     def _keep(self, kept):
         """The state and the rates of these runs alone; one run is an axis of length one."""
@@ -483,14 +489,17 @@ class _Run:
         model, q, w = self.plan.model, self.plan.q, self.best
         with np.errstate(all="ignore"):
             lw, z = log_weights(model, q, w, self.state.t + 1, with_z=True)
-            share = np.exp(lw - np.nanmax(lw))
+            fine = np.isfinite(lw)
+            share = np.where(fine, np.exp(lw - lw[fine].max(initial=-np.inf)), 0.0)
             share = share / share.sum()
         effective = float(1 / (share**2).sum() / len(lw))
+        if fine.any():
+            lw = lw[fine]
         words = (*self.words, *self._said(effective))
         return Fit(
             model, q, w, float(lw.mean()), float(lw.std() / np.sqrt(len(lw))), effective,
             np.array(self.looks).reshape(-1, 3), self.settled, self.state.t, self.seconds, words,
-            tuple(self._doubts(z, share, effective)), self,
+            tuple(self._doubts(z, share, effective, 1 - fine.mean())), self,
         )  # fmt: skip
 
     def _samples(self):
@@ -505,7 +514,7 @@ class _Run:
         yield line + (f" with {', '.join(map(repr, plan.cvs))}" if plan.cvs else "")
         yield f"importance weights keep {effective:.0%} of the draws"
 
-    def _doubts(self, z, share, effective):
+    def _doubts(self, z, share, effective, lost):
         """Sentences that begin with what is wrong and end with what to do."""
         model, q = self.plan.model, self.plan.q
         if self.begin is not None and not self.begin.mode:
@@ -524,16 +533,21 @@ class _Run:
                 f"the best rate, {rates[0]:g}, is at the edge of those that were tried: go on, or "
                 "scale z so that its posterior is about one wide"
             )
+        if lost > 0:
+            yield (
+                f"log p(x, z) is no number at {lost:.1%} of the draws of q, which were left out: "
+                "something overflows there, or a matrix is singular"
+            )
         if not self.settled:
             yield "the ELBO had not settled: give more seconds or steps, fit.go_on(seconds=60)"
-        if not np.isfinite(share).all() or effective < FAIR:
-            k, sentence = _worst(q, self.best, z, share)
+        if not effective >= FAIR:  # or NaN
+            k, sentence = worst(q, self.best, z, share)
             yield (
                 f"importance weights keep {effective:.0%} of the draws: the posterior does not "
                 f"have the shape of q, {sentence}. No variate will help: write z[{k}] in other "
                 "coordinates, or take another q, or compare with draws of another method"
             )
-        yield from _conflicts(model, q.mean(self.best))
+        yield from conflicts(model, q.mean(self.best))
 
     # Files
 
@@ -593,60 +607,6 @@ class _Run:
             tuple(about["words"]), tuple(map(tuple, about["looks"])), about["settled"],
             about["seconds"], about["slower"],
         )  # fmt: skip
-
-
-def log_weights(model, q, w, seed, n=DRAWS, with_z=False):
-    """log p(x, z) - log q(z) at n draws of q_w, (n,): their mean estimates the ELBO.
-
-    The same seed gives the same base sample, whatever w is. Fewer draws where data are many.
-    """
-    n = max(64, min(n, 2**24 // (model.N * per_row(model))))
-    rng = np.random.default_rng([seed, n])
-    draw = Draw(model, q, w, q.noise(rng, w, n), None)
-    size = max(1, 2**21 // (model.N * per_row(model)))
-    lp = [log_joint(model, draw.z[k : k + size]) for k in range(0, n, size)]
-    lw = np.concatenate(lp) - q.log_q(w, draw.z)
-    return (lw, draw.z) if with_z else lw
-
-
-def per_row(model):
-    """Numbers in a data point."""
-    return max(int(np.prod(a.shape[1:])) for a in model.data)
-
-
-def at_most(gain, look):
-    """What the mean of gain (n,) is at most: wrong with chance CHANCE / 2^look, CHANCE in all."""
-    doubt = -scipy.special.ndtri(CHANCE / 2**look) * gain.std(ddof=1) / np.sqrt(len(gain))
-    return gain.mean() + doubt
-
-
-def _worst(q, w, z, share):
-    """The coordinate whose mean or sd importance weights move most, and a clause on it."""
-    mean, sd = q.mean(w), q.sd(w)
-    moved = (share @ z - mean) / sd
-    ratio = np.sqrt(share @ (z - share @ z) ** 2) / sd
-    k = int(np.argmax(np.maximum(np.abs(moved), np.abs(np.log(np.maximum(ratio, 1e-3))))))
-    return k, f"above all along z[{k}] (mean {moved[k]:+.1f} sd, sd times {ratio[k]:.1f})"
-
-
-def _conflicts(model, z, far=6.0):
-    """A sentence where z (d,) lies far out in its prior: the units of the data may be others."""
-    if model.dim > DENSE:
-        return
-    prior = lambda z: model.log_prior(z) + 0 * z[..., 0]
-    both = np.stack([z, 0 * z])[:, None]  # where it bends alike, the prior is Gaussian
-    with np.errstate(all="ignore"):
-        slope = elementwise_grad(prior)(z)
-        H = hess_times(prior, *np.broadcast_arrays(both, np.eye(len(z))))  # (2, d, d)
-        bend, at_0 = -np.diagonal(H, 0, 1, 2)
-        gaussian = (bend > 0) & (np.abs(bend - at_0) <= 0.01 * bend)
-        out = np.abs(slope) / np.sqrt(np.where(gaussian, bend, np.inf))
-    k = int(np.argmax(out))
-    if out[k] > far:
-        yield (
-            f"z[{k}] = {z[k]:.3g} lies {out[k]:.0f} standard deviations out in its prior: are the "
-            "data in the units that the prior was written for?"
-        )
 
 
 def _bar(progress):

@@ -72,7 +72,7 @@ class Pilot:
                 two = np.stack([X @ Y, X @ np.roll(Y, -1, 0)], 1)  # (n, 2, P, P)
                 S.append(two + two.sum(1, keepdims=True) / (n - 2))  # unbiased, means taken off
         self.K, self.mean = np.concatenate(K), np.mean(means, 0)  # (n, P, P), (P, D)
-        self.shares = np.concatenate(S) if shares else None
+        self.sources = np.concatenate(S) if shares else None
         self.least = ROUNDING * max(self.K[:, h, h].mean() for h, *_ in self.place.values())
 
     def neighbour(self, index):

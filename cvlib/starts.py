@@ -56,6 +56,14 @@ def log_joint(model, z):
     return sum(_data(model, z, rows) for rows in parts) + model.log_prior(z)
 
 
+def tried(f, *args):
+    """f(*args), or NaN where a matrix of the model is singular."""
+    try:
+        return f(*args)
+    except np.linalg.LinAlgError:
+        return np.nan
+
+
 def _data(model, z, rows):
     """log p(x | z) of some rows, (...)."""
     if isinstance(model, GLM):
@@ -98,7 +106,7 @@ def _climb(model, out_of_time):
             slope = slope + 0.1 * (fall < 0)  # a saddle: go down one of its sides
         while damping < 1e12:
             step = unit * (axes @ (slope / (np.abs(fall) + damping)))
-            value = log_joint(model, here.mu + step)
+            value = tried(log_joint, model, here.mu + step)
             if np.isfinite(value) and value > here.value:
                 break
             damping *= 4
@@ -159,10 +167,9 @@ def _lbfgs(f, u, out_of_time):
     best = [u]
 
     def minus(u):
-        value, g = -f(u), -slope(u)
-        if not np.isfinite(value) or not np.isfinite(g).all():
-            return 1e100, np.zeros_like(u)
-        return value, g
+        value = tried(f, u)
+        g = tried(slope, u) if np.isfinite(value) else np.nan
+        return (-value, -g) if np.isfinite(g).all() else (1e100, np.zeros_like(u))
 
     def after(u):
         best[0] = u.copy()

@@ -94,12 +94,12 @@ MUTANTS = [
     ),
     (
         "weights without the density of q",
-        F,
-        "np.concatenate(lp) - q.log_q(w, draw.z)",
-        "np.concatenate(lp)",
+        "looks.py",
+        "lw = lp - q.log_q(w, draw.z)",
+        "lw = lp",
     ),
-    ("the chance of an error not shared among the looks", F, "CHANCE / 2**look", "CHANCE"),
-    ("no doubt in what was gained", F, "return gain.mean() + doubt", "return gain.mean()"),
+    ("the chance of an error not shared among the looks", "looks.py", "CHANCE / 2**look", "CHANCE"),
+    ("no doubt in what was gained", "looks.py", "return gain.mean() + doubt", "return gain.mean()"),
     ("the worse half kept", F, "np.argsort(-value[1:]", "np.argsort(value[1:]"),
     (
         "looks that never come",
@@ -113,4 +113,24 @@ MUTANTS = [
         "return factor @ factor.T if self.q.full",
         "return factor * factor.T if self.q.full",
     ),
+    ("B with its low rank added", "quadratics.py", "self.s * v - anp.dot", "self.s * v + anp.dot"),
+    (
+        "the slope of a quadratic in u for that in z",
+        "quadratics.py",
+        "return self.q.solve_t(c.S, c.b + c.times(self.u(draw, where)))",
+        "return c.b + c.times(self.u(draw, where))",
+    ),
+    (
+        "a quadratic that climbs its loss",
+        "quadratics.py",
+        "rule.step(memory, v, -dv,",
+        "rule.step(memory, v, dv,",
+    ),
+    (
+        "the closed form left out of the loss",
+        "quadratics.py",
+        "r_L = (h_L + BA - slope",
+        "r_L = (h_L - slope",
+    ),
+    ("training forgets its steps", "quadratics.py", 'notes.get(f"curve {name} {k}", x)', "x"),
 ]

@@ -9,6 +9,7 @@ from importlib import resources
 
 import autograd.numpy as anp
 import numpy as np
+import oracles
 from autograd import elementwise_grad, grad, jacobian
 from harness import part
 from numpy.testing import assert_allclose
@@ -279,7 +280,7 @@ def check_glms(cv):
 
 def check_the_chance_to_stop_too_early(cv):
     """A gain of just TOLERANCE is taken for less as often as stated, at every look."""
-    fit = part(cv, "fit")
+    fit = part(cv, "looks")
     rng, n, tries = np.random.default_rng(0), 100, 10_000
     gains = fit.TOLERANCE + 0.3 * rng.standard_normal((tries, n))
     for look in (1, 2, 3):
@@ -291,7 +292,7 @@ def check_the_chance_to_stop_too_early(cv):
 def check_importance_weights(cv):
     """log p - log q has the ELBO as its mean; weights keep everything where q is the posterior."""
     model, mean, cov, evidence = gaussian_case(cv)
-    q, log_weights = cv.families.Gaussian(3), part(cv, "fit").log_weights
+    q, log_weights = cv.families.Gaussian(3), part(cv, "looks").log_weights
     right = q.pack(mean, np.linalg.cholesky(cov))
     assert_allclose(log_weights(model, q, right, 0), evidence, rtol=1e-6)
     wide = q.pack(mean, 2 * np.linalg.cholesky(cov))
@@ -320,7 +321,97 @@ def check_one_snapshot_for_all_runs(cv):
         assert_allclose(one, two, rtol=1e-9, atol=1e-9)
 
 
-DEAR = ("likelihoods", "the_chance_to_stop_too_early", "adam", "a_gaussian_posterior", "glms")
+# Fitted quadratics --------------------------------------------------------------------------------
+
+
+def _curved(cv, family, d=3):
+    """A model, a family, weights and a curve with nothing zero in it."""
+    rng = np.random.default_rng(4)
+    lik = lambda z, b: anp.sin(z[..., 0] + b[0]) - anp.sum(z**4, -1) / 9
+    model = cv.models.Model(lik, cv.models.GaussianPrior(), rng.standard_normal(5), d)
+    q = getattr(cv.families, family)(d)
+    w = q.start() + 0.2 * rng.standard_normal(q.D)
+    S = np.tril(rng.uniform(0.5, 1.5, (d, d))) if q.full else rng.uniform(0.5, 1.5, d)
+    curve = part(cv, "quadratics").Curve(
+        S, rng.standard_normal(d), rng.standard_normal(d), rng.standard_normal((d, 2))
+    )
+    return model, q, w, curve
+
+
+def _dense(q, curve, w0):
+    """f~ as a function of z, from dense matrices, mu held fixed."""
+    R = np.linalg.inv(curve.S if q.full else np.diag(curve.S))
+    B = R.T @ (np.diag(curve.s) - curve.U @ curve.U.T) @ R
+    b, mu = R.T @ curve.b, w0[: q.dim]
+    return lambda z: anp.dot(z - mu, b) + 0.5 * anp.dot(z - mu, anp.dot(B, z - mu)), B, b
+
+
+def check_fitted_quadratics(cv):
+    """RP1 by autograd through w, sample by sample; CF by autograd of the closed expectation."""
+    for family in ("Gaussian", "DiagonalGaussian"):
+        model, q, w, curve = _curved(cv, family)
+        data, prior, _ = cv.terms(model, q)
+        T = cv.quadratic(data + prior, curve)
+        draw = cv.draw(model, q, w, 4, np.random.default_rng(0), subsample=False)
+        f, B, b = _dense(q, curve, w)
+        L = lambda v: oracles.unpack(family, q.dim, v)[1]
+        rp1 = [grad(lambda v: f(v[: q.dim] + anp.dot(L(v), e)))(w) for e in draw.eps]
+        assert_allclose(cv.RP1(T)(draw), rp1, rtol=1e-9, atol=1e-12)
+        closed = lambda v: f(v[: q.dim]) + 0.5 * anp.sum(B * anp.dot(L(v), L(v).T))
+        assert_allclose(cv.CF(T)(draw)[0], grad(closed)(w), rtol=1e-9, atol=1e-12)
+        (atom,) = T.parts
+        assert_allclose(atom.value(draw, "z1"), [f(z) for z in draw.z], rtol=1e-9)
+
+
+def check_the_loss_of_a_quadratic(cv):
+    """It is the squared length, in units of u, of what the lines themselves give."""
+    for family in ("Gaussian", "DiagonalGaussian"):
+        model, q, w, curve = _curved(cv, family)
+        data, prior, variational = cv.terms(model, q)
+        h = cv.RP1(data) + cv.RP1(prior) - cv.CF(variational)
+        T = cv.quadratic(data + prior, curve)
+        draw = cv.draw(model, q, w, 6, np.random.default_rng(0), subsample=False)
+        G = cv.evaluate([h, cv.CF(T) - cv.RP1(T)], draw)
+        S = curve.S if q.full else np.diag(curve.S)
+        total = 0.0
+        for g in G.sum(0):
+            mu, L = oracles.unpack(family, q.dim, g)
+            total += ((S.T @ mu) ** 2).sum() + (np.tril(S.T @ L) ** 2).sum()
+        found = part(cv, "quadratics").loss(q, curve, w, draw.eps, G[0])
+        assert_allclose(found, total / 6, rtol=1e-9)
+
+
+def check_training_a_quadratic(cv):
+    """It takes most of the noise, without a Hessian, and a run goes on with what it has learnt."""
+    model, q, w, _ = _curved(cv, "Gaussian")
+    data, prior, variational = cv.terms(model, q)
+    h, f = cv.RP1(data) + cv.RP1(prior) - cv.CF(variational), data + prior
+    quadratics, rng = part(cv, "quadratics"), np.random.default_rng(0)
+    w[3:] *= 0.3
+    options = {"lr": 1e-9, "M": 10, "subsample": False, "hooks": {1: quadratics.train(f)}}
+    begin = [quadratics.fitted(f, q, w)]
+    path = cv.optimize.sgd(model, q, h, begin, w=w, steps=150, rng=rng, **options)
+    trained = quadratics.fitted(f, q, state=path.state)
+    G = cv.evaluate([h, trained], cv.draw(model, q, w, 2000, rng, subsample=False))
+    assert G.sum(0).var(0).sum() < 0.3 * G[0].var(0).sum()
+    error = G[1].std(0) / np.sqrt(2000)
+    assert np.abs(G[1].mean(0) / error).max() < 4.5  # trained on other draws: mean zero
+    half = cv.optimize.sgd(
+        model, q, h, begin, w=w, steps=75, rng=np.random.default_rng(0), **options
+    )
+    again = [quadratics.fitted(f, q, state=half.state)]
+    on = cv.optimize.sgd(model, q, h, again, steps=150, state=half.state, **options)
+    assert_allclose(on.state.notes["curve U"], path.state.notes["curve U"], rtol=1e-12)
+
+
+DEAR = (
+    "training_a_quadratic",
+    "likelihoods",
+    "the_chance_to_stop_too_early",
+    "adam",
+    "a_gaussian_posterior",
+    "glms",
+)
 PROPERTIES = {
     name[6:]: check for name, check in list(globals().items()) if name.startswith("check_")
 }

@@ -221,7 +221,7 @@ def check_shares_by_enumeration(cv):
     assert_allclose(row.shares, [1.0, 0.0, 0.0], atol=1e-12)
     few = [pilot(cv, {"SF": (h, {})}, model, q, w, M=4, steps=2, shares=True, seed=s)
            for s in range(600)]  # fmt: skip
-    shares = np.array([p.shares[:, :, 0, 0].mean(0) for p in few])  # of four draws in a half
+    shares = np.array([p.sources[:, :, 0, 0].mean(0) for p in few])  # of four draws in a half
     error = shares.std(0) / np.sqrt(len(few))
     assert (np.abs(shares.mean(0) - total * right[:2]) < 4.5 * error).all()
     K = np.array([p.K[:, 0, 0].mean() for p in few])

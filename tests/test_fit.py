@@ -15,6 +15,7 @@ quiet = pytest.mark.filterwarnings("ignore::cvlib.fit.Distrust")
 SCHOOLS = cv.posteriors.load("eight_schools").model
 
 
+@quiet
 @pytest.mark.parametrize("name", properties_fit.PROPERTIES)
 def test_property(name):
     properties_fit.PROPERTIES[name](cv)
@@ -242,6 +243,37 @@ def test_divergence_is_named():
     said = sentences(model, steps=400)
     assert "diverged" in said or "no proper mode" in said, said
     assert "prior" in said
+
+
+def test_draws_where_the_model_fails_are_counted():
+    """Not a number beyond two standard deviations, where the checks do not look."""
+    lik = lambda z, b: anp.where(z[..., 0] < -2, np.nan, 0.0) + 0 * b[0]
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        fit = cv.fit(cv.models.Model(lik, cv.models.GaussianPrior(), Y, 1), steps=5, progress=False)
+    fit.run.best = np.array([0.0, 1.0])
+    wide = fit.run.result()
+    (said,) = (w for w in wide.warnings if "is no number at" in w)
+    assert float(said.split("at ")[1].split("%")[0]) == pytest.approx(2.3, abs=0.8)
+    assert np.isfinite(wide.elbo) and 0.9 < wide.effective < 1
+
+
+def test_a_singular_matrix_is_a_point_to_avoid():
+    """K = a^2 ones + s I is singular to the computer where s is tiny beside a^2."""
+
+    def lik(z, b):
+        a, s = (anp.exp(z[..., k])[..., None, None] for k in (0, 1))
+        L = anp.linalg.cholesky(a**2 * np.ones((3, 3)) + s**2 * np.eye(3))
+        y = (b[0] + 0 * z[..., :1])[..., None]
+        scale = anp.sum(anp.log(anp.sum(L * np.eye(3), -1)), -1)
+        return -0.5 * anp.sum(anp.linalg.solve(L, y)[..., 0] ** 2, -1) - scale
+
+    prior = lambda z: normal(z[..., 0], 0, 3.0) + normal(z[..., 1], -12, 6.0)
+    model = cv.models.Model(lik, prior, np.array([[1.0, 1.0, 1.0]]), 2)
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fit = cv.fit(model, steps=10, progress=False)
+    assert np.isfinite(fit.w).all() and fit.warnings
 
 
 def test_data_in_other_units_are_noticed_where_the_prior_speaks_of_them():
