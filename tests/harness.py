@@ -11,7 +11,9 @@ import sys
 import tempfile
 import warnings
 from contextlib import contextmanager
-from importlib.util import cache_from_source
+from functools import cache
+from importlib.machinery import SourceFileLoader
+from importlib.util import spec_from_file_location
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,6 +35,33 @@ class Verdict(NamedTuple):
     error: str = ""
 
 
+@cache
+def compiled(source):
+    """The code of a file; most files are the same in all copies."""
+    return compile(source, COPY, "exec", dont_inherit=True)
+
+
+class Loader(SourceFileLoader):
+    def get_code(self, name):
+        return compiled(self.get_data(self.path))
+
+
+class Finder:
+    """Finds the modules of the copy in a folder."""
+
+    def __init__(self, folder):
+        self.folder = Path(folder)
+
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] != COPY:
+            return None
+        base = self.folder.joinpath(*name.split("."))
+        inside = [str(base)] if base.is_dir() else None
+        file = base / "__init__.py" if inside else base.with_suffix(".py")
+        loader = Loader(name, str(file))
+        return spec_from_file_location(name, file, loader=loader, submodule_search_locations=inside)
+
+
 @contextmanager
 def copy(file="__init__.py", old="", new=""):
     """The whole package under another name, with `old` made `new` in one of its files."""
@@ -41,17 +70,16 @@ def copy(file="__init__.py", old="", new=""):
     found = source.count(old) if old else 1
     assert found == 1, f"the patch no longer applies: {old!r} stands {found} times in {file}"
     with tempfile.TemporaryDirectory() as folder:
-        shutil.copytree(PACKAGE, Path(folder) / COPY)  # compiled files too: they stay valid
+        skip = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(PACKAGE, Path(folder) / COPY, ignore=skip)
         if old:
-            changed = Path(folder) / COPY / file
-            changed.write_text(source.replace(old, new), "utf-8")
-            Path(cache_from_source(changed)).unlink(missing_ok=True)
-        sys.path.insert(0, folder)
-        importlib.invalidate_caches()
+            (Path(folder) / COPY / file).write_text(source.replace(old, new), "utf-8")
+        finder = Finder(folder)
+        sys.meta_path.insert(0, finder)
         try:
             yield lambda: importlib.import_module(COPY)
         finally:
-            sys.path.remove(folder)
+            sys.meta_path.remove(finder)
             for name in [n for n in sys.modules if n.split(".")[0] == COPY]:
                 del sys.modules[name]
 
