@@ -157,7 +157,7 @@ def check_squared_length_of_a_step(cv):
     h = cv.RP1(data) + cv.CF(prior) - cv.CF(variational)
     sets = [part(cv, "pilots").Set("RP1")]
     ways = [{}, {"batch": 4}, {"batch": 3, "each": True}, {"subsample": False}]
-    ways += [{"noise": "pairs"}, {"noise": "sobol", "subsample": False}]
+    ways += [{"noise": noise, "subsample": False} for noise in ("pairs", "sobol")]
     for see in ways:
         found = pilot(cv, {"RP1": (h, {})}, model, q, w, M=4, steps=3000, **see)
         E = found.slope2(sets) + found.noise(sets)[0] / found.units
