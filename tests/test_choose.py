@@ -172,6 +172,20 @@ def check_squared_length_of_a_step(cv):
     assert (found.neighbour(index) == np.concatenate([before, before], 1)).all()
 
 
+def check_leaving_one_out_makes_a_step_one_unit(cv):
+    """Every sample is the baseline of every other."""
+    model, q = own(cv), cv.families.Bernoulli(2)
+    data, prior, variational = cv.terms(model, q)
+    h, w = cv.LOO(data + prior) - cv.CF(variational), np.array([0.4, -0.7])
+    sets = [part(cv, "pilots").Set("h")]
+    found = pilot(cv, {"h": (h, {})}, model, q, w, M=3, steps=4000)
+    E = found.slope2(sets) + found.noise(sets)[0] / found.units
+    d = cv.draw(model, q, np.broadcast_to(w, (20_000, 2)), 3, np.random.default_rng(9))
+    square = (h(d).mean(-2) ** 2).sum(-1)
+    assert abs(E - square.mean()) < 6 * square.std() / np.sqrt(4000)
+    assert found.units == 1 and len(found.K) == 4000
+
+
 def check_slope_of_few_draws(cv):
     """The square of a mean has the noise of the mean: it must be taken off."""
     model, q, w = logistic(cv)
