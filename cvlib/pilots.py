@@ -9,7 +9,7 @@ import numpy as np
 
 from . import combine
 from .draws import Draw, draw
-from .estimators import evaluate
+from .estimators import LOO, evaluate
 from .optimize import Noisy, init, step
 
 CHUNK = 2**22  # numbers that one part of the pilot holds
@@ -33,7 +33,7 @@ class Set(NamedTuple):
 class Pilot:
     """Products of the lines' gradients, unit by unit: all that any set with any weights needs.
 
-    A unit leans on no other: a sample, a pair, or all samples of a step with one batch. K (n, P, P)
+    A unit leans on no other: a sample, a pair, or all of a step with one batch or LOO. K (n, P, P)
     are products of the distances of P lines from their means, scaled so that their mean over the n
     units is the covariance; `shares` (n, 2, P, P) what of it is due to q alone and the data alone.
     Units of one half try the weights that the other half fits.
@@ -47,7 +47,8 @@ class Pilot:
         self.names = {base: list(cvs) for base, (_, cvs) in table.items()}
         self.place = {b: [place(h), *map(place, cvs.values())] for b, (h, cvs) in table.items()}
         self.lines, P = [line for _, line in lines.values()], len(lines)
-        shared = see.get("batch") and not see.get("each")
+        shared = bool(see.get("batch") and not see.get("each"))
+        shared |= any(word is LOO for line in self.lines for word, _ in line.parts)
         lean = M if shared else {"pairs": 2, "sobol": M}.get(see.get("noise"), 1)  # make a unit
         self.units = M // lean  # a step averages so many
         R = max(math.ceil(4 / self.units), min(math.ceil(steps / 2), CHUNK // (P * M * q.D)))

@@ -5,6 +5,12 @@ MUTANTS = [
     ("weights tried where they were fitted", P, "K[..., ::-1, None, :, :]", "K[..., None, :, :]"),
     ("covariances divided by n", P, " * (n / (n - 1))", ""),
     ("samples of one batch taken for independent", P, "lean = M if shared else", "lean ="),
+    (
+        "leaving one out taken for independent",
+        P,
+        "shared |= any(word is LOO for line in self.lines for word, _ in line.parts)",
+        "pass",
+    ),
     ("partners taken for independent", P, '{"pairs": 2, "sobol": M}', '{"sobol": M}'),
     (
         "neighbours for partners",

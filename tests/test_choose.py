@@ -157,7 +157,7 @@ def check_squared_length_of_a_step(cv):
     h = cv.RP1(data) + cv.CF(prior) - cv.CF(variational)
     sets = [part(cv, "pilots").Set("RP1")]
     ways = [{}, {"batch": 4}, {"batch": 3, "each": True}, {"subsample": False}]
-    ways += [{"noise": "pairs"}, {"noise": "sobol", "subsample": False}]
+    ways += [{"noise": noise, "subsample": False} for noise in ("pairs", "sobol")]
     for see in ways:
         found = pilot(cv, {"RP1": (h, {})}, model, q, w, M=4, steps=3000, **see)
         E = found.slope2(sets) + found.noise(sets)[0] / found.units
@@ -170,6 +170,20 @@ def check_squared_length_of_a_step(cv):
     found.units, index[:, 4:] = 4, index[:, :4]
     before = np.roll(index[:, :4].ravel(), 1).reshape(3, 4)
     assert (found.neighbour(index) == np.concatenate([before, before], 1)).all()
+
+
+def check_leaving_one_out_makes_a_step_one_unit(cv):
+    """Every sample is the baseline of every other."""
+    model, q = own(cv), cv.families.Bernoulli(2)
+    data, prior, variational = cv.terms(model, q)
+    h, w = cv.LOO(data + prior) - cv.CF(variational), np.array([0.4, -0.7])
+    sets = [part(cv, "pilots").Set("h")]
+    found = pilot(cv, {"h": (h, {})}, model, q, w, M=3, steps=4000)
+    E = found.slope2(sets) + found.noise(sets)[0] / found.units
+    d = cv.draw(model, q, np.broadcast_to(w, (20_000, 2)), 3, np.random.default_rng(9))
+    square = (h(d).mean(-2) ** 2).sum(-1)
+    assert abs(E - square.mean()) < 6 * square.std() / np.sqrt(4000)
+    assert found.units == 1 and len(found.K) == 4000
 
 
 def check_slope_of_few_draws(cv):
