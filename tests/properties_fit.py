@@ -391,6 +391,7 @@ def check_training_a_quadratic(cv):
     options = {"lr": 1e-9, "M": 10, "subsample": False, "hooks": {1: quadratics.train(f)}}
     begin = [quadratics.fitted(f, q, w)]
     path = cv.optimize.sgd(model, q, h, begin, w=w, steps=150, rng=rng, **options)
+    assert_allclose(path.state.notes["curve b 2"], 0.9**150)  # Adam counts its steps
     trained = quadratics.fitted(f, q, state=path.state)
     G = cv.evaluate([h, trained], cv.draw(model, q, w, 2000, rng, subsample=False))
     assert G.sum(0).var(0).sum() < 0.3 * G[0].var(0).sum()
