@@ -265,6 +265,10 @@ def check_losers_are_dropped(cv):
     assert_allclose(run.plan.lr.first, rates[[1, 3]])
     assert_allclose(run.state.w, means[[1, 3]])
     assert_allclose(run.best, means[3])
+    run.state = run.state._replace(t=399, mean=run.state.w + 1e160)  # a look that overflows
+    with np.errstate(all="ignore"):
+        run._look()
+    assert_allclose(run.best, means[3])
 
 
 def check_glms(cv):
