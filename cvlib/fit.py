@@ -423,11 +423,10 @@ class _Run:
         n, top = lw.shape[1], order[0]
         blocks = t / FIRST[self.kind]
         if len(means) > 1 and blocks in (1, 2, 4, 8):  # not where a budget ended
-            kept = np.sort(order[: len(order) // 2]) - 1
-            self._keep(kept)
+            self._keep(np.sort(order[: len(order) // 2]) - 1)
         gain = lw[top] - lw[0]
         most = at_most(gain, len(self.looks) + 1)
-        worse = most < 0  # beyond doubt
+        worse = np.isfinite(value[0]) and not most >= 0  # beyond doubt, or no number
         if not worse:
             self.best = means[top - 1]
         if t == FIRST[self.kind] and self.plan.cvs and not self.has_lines:
@@ -437,7 +436,8 @@ class _Run:
         doubled = len(means) == 1 and self.looks[1:] and t == 2 * self.looks[-2][0]
         if doubled and not worse and most < TOLERANCE:
             self.settled = True
-            return f"the ELBO settled (twice the steps gained {gain.mean():.2f} nats): it stopped"
+            more = round(gain.mean(), 2) + 0.0  # no minus zero
+            return f"the ELBO settled (twice the steps gained {more:.2f} nats): it stopped"
         return ""
 
     def _choose(self):
