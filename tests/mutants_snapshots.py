@@ -19,7 +19,7 @@ MUTANTS = [
     ("the last part alone", P, "else tuple(a + b for a, b in zip(found, new))", "else new"),
     ("every part is the first", P, "root.offset + address(a) - address(root)", "root.offset"),
     ("changes in memory are lost", P, ' and root.mode != "c"', ""),
-    ("drawn rows one off", P, "self.offset + size * i for", "self.offset + size * i + size for"),
+    ("drawn rows swapped in pairs", P, "size * i for i", "size * (i ^ 1) for i"),
     ("drawn rows of the whole file", P, "self.offset + size * i for", "size * i for"),
     ("rows in another order", P, "index.ravel().tolist()", "index.T.ravel().tolist()"),
     ("large files are mapped", P, "if a.nbytes > SMALL else None", "if a.nbytes < 0 else None"),
