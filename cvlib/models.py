@@ -14,7 +14,6 @@ from .special import gammaln, log_ndtr
 
 LOG_2PI = np.log(2 * np.pi)
 CACHED = 2**18  # numbers of a table that stays in a processor's cache
-TOUCHED = 2**7  # rows drawn from a file before its pages, up to 2 MB a row, are given back
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -90,7 +89,7 @@ class Model:
         self.log_lik, self.log_prior, self.dim, self.name = log_lik, log_prior, int(dim), name
         self.data = checks.data_arrays(data)
         self.N = len(self.data[0])
-        self._mapped, self._touched = any(map(passes.is_mapped, self.data)), 0
+        self._files = passes.files(self.data)
         self._check_functions()
 
     def __repr__(self):
@@ -98,17 +97,8 @@ class Model:
 
     def take(self, index):
         """The rows with these numbers, of all arrays in `data`; no others are read from a file."""
-        if not self._mapped:
-            return tuple(a[index] for a in self.data)
-        found = []
-        for some in np.array_split(index.ravel(), -(-index.size // TOUCHED)):
-            self._touched += some.size
-            if self._touched > TOUCHED:
-                passes.forget(self.data)
-                self._touched = some.size
-            found.append([a[some] for a in self.data])
-        arrays = map(np.concatenate, zip(*found))
-        return tuple(a.reshape(index.shape + a.shape[1:]) for a in arrays)
+        pairs = zip(self.data, self._files)
+        return tuple(a[index] if file is None else file.take(index) for a, file in pairs)
 
     def log_joint(self, z):
         """log p(x, z) over the whole data set, (..., d) -> (...)."""

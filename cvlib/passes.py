@@ -5,13 +5,12 @@ a pass leaves none of them in memory. Parts are added up in their order, so that
 depend on who computed which.
 """
 
-import mmap
+import os
 import sys
 from collections import deque
 from contextlib import contextmanager
 from contextvars import ContextVar
 from math import prod
-from os import path
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +18,7 @@ import numpy as np
 CHUNK = 2**20  # numbers that one part of a pass may make of its rows
 AHEAD = 2  # parts that wait for each thread of a cluster, beside the one that it works on
 PATIENCE = "20s"  # for a Dask scheduler to answer
+SMALL = 2**26  # bytes of a mapped array that may as well come into memory as it is drawn from
 QUIET = 3  # seconds before a pass shows how far it is
 _cluster = ContextVar("cluster", default=None)
 
@@ -117,14 +117,27 @@ class Mapped(NamedTuple):
     offset: int
 
     def read(self):
+        """All of it."""
+        with self.opened() as file:
+            flat = np.fromfile(file, self.dtype, prod(self.shape), offset=self.offset)
+        return flat.reshape(self.shape)
+
+    def take(self, index):
+        """Its rows with these numbers, read one by one. Through the map, pages would pile up."""
+        size = self.dtype.itemsize * prod(self.shape[1:])
+        with self.opened() as file:
+            at = [self.offset + size * i for i in index.ravel().tolist()]
+            rows = b"".join([os.pread(file.fileno(), size, place) for place in at])
+        return np.frombuffer(rows, self.dtype).reshape(index.shape + self.shape[1:])
+
+    def opened(self):
         try:
-            flat = np.fromfile(self.file, self.dtype, prod(self.shape), offset=self.offset)
+            return open(self.file, "rb", buffering=0)
         except FileNotFoundError:
             raise FileNotFoundError(
                 f"{self.file}, which holds the data, is not there: all workers of a cluster must "
-                "see it under this name, and it must stay until the last pass"
+                "see it under this name, and it must stay until the last step"
             ) from None
-        return flat.reshape(self.shape)
 
 
 def is_mapped(a):
@@ -132,11 +145,10 @@ def is_mapped(a):
     return isinstance(_root(a), np.memmap)
 
 
-def forget(data):
-    """Give back the memory that mapped arrays hold: their pages stay in the file, and its cache."""
-    for root in map(_root, data):
-        if _shared(root) and hasattr(mmap.mmap, "madvise"):
-            root.base.madvise(mmap.MADV_DONTNEED)
+def files(data):
+    """For each array, where its file is, if it is so large that it should stay there; else None."""
+    large = (_sent(a) if a.nbytes > SMALL else None for a in data)
+    return tuple(a if isinstance(a, Mapped) else None for a in large)
 
 
 def _root(a):
@@ -157,4 +169,4 @@ def _sent(a):
         return a
     address = lambda a: a.__array_interface__["data"][0]
     offset = root.offset + address(a) - address(root)
-    return Mapped(path.abspath(root.filename), a.dtype, a.shape, offset)
+    return Mapped(os.path.abspath(root.filename), a.dtype, a.shape, offset)

@@ -19,14 +19,10 @@ MUTANTS = [
     ("the last part alone", P, "else tuple(a + b for a, b in zip(found, new))", "else new"),
     ("every part is the first", P, "root.offset + address(a) - address(root)", "root.offset"),
     ("changes in memory are lost", P, ' and root.mode != "c"', ""),
-    (
-        "drawn rows turned round",
-        M,
-        "np.array_split(index.ravel(),",
-        "np.array_split(index.T.ravel(),",
-    ),
-    ("pages never given back", M, "if self._touched > TOUCHED:", "if self._touched < 0:"),
-    ("pages given back for every row", M, "if self._touched > TOUCHED:", "if self._touched > 0:"),
+    ("drawn rows swapped in pairs", P, "size * i for i", "size * (i ^ 1) for i"),
+    ("drawn rows of the whole file", P, "self.offset + size * i for", "size * i for"),
+    ("rows in another order", P, "index.ravel().tolist()", "index.T.ravel().tolist()"),
+    ("large files are mapped", P, "if a.nbytes > SMALL else None", "if a.nbytes < 0 else None"),
     # sums
     ("bound: touches at mu", S, "np.sqrt(eta**2 + v)", "np.sqrt(eta**2)"),
     ("bound: sigma for its square", S, "factor**2 @ (X**2).T", "factor @ (X**2).T"),
