@@ -95,9 +95,10 @@ def _over_data(part, model, q, w, tolerance):
 
 
 def _value(rows, likelihood, q, w, tolerance):
-    """E phi."""
-    m, v = _marginals(rows, q, w)
-    return (quadrature.value(likelihood, m, v, rows[1], tolerance).sum(-1),)
+    """E phi, run by run: a wide q needs more nodes than the others."""
+    m, v = (a.reshape(-1, a.shape[-1]) for a in _marginals(rows, q, w))
+    each = [quadrature.value(likelihood, *run, rows[1], tolerance).sum() for run in zip(m, v)]
+    return (np.reshape(each, w.shape[:-1]),)
 
 
 def _slopes(rows, likelihood, q, w, tolerance):
