@@ -58,13 +58,15 @@ class NormalPrior(Atom):
     def __init__(self, model, q):
         super().__init__("prior", model, q)
         self.mean, self.precision = model.log_prior.mean, 1 / model.log_prior.sd**2
+        self.off_centre = np.any(self.mean)
         self.by_row = self.precision if np.ndim(self.precision) == 0 else q.by_row(self.precision)
 
     def value(self, draw, where):
         return self.model.log_prior(draw.at(where))
 
     def grad(self, draw, where):
-        return -self.precision * (draw.at(where) - self.mean)
+        z = draw.at(where)
+        return -self.precision * (z - self.mean if self.off_centre else z)
 
     def bend(self, draw, where):
         return -self.by_row * draw.w[..., None, self.q.dim :]

@@ -97,8 +97,10 @@ class Model:
 
     def take(self, index):
         """The rows with these numbers, of all arrays in `data`; no others are read from a file."""
+        if not any(self._files):
+            return tuple([a[index] for a in self.data])
         pairs = zip(self.data, self._files)
-        return tuple(a[index] if file is None else file.take(index) for a, file in pairs)
+        return tuple(file.take(index) if file else a[index] for a, file in pairs)
 
     def log_joint(self, z):
         """log p(x, z) over the whole data set, (..., d) -> (...)."""

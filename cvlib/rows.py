@@ -12,8 +12,10 @@ class Rows:
     """One data point a sample: x (..., M, d), and so eta and c (..., M)."""
 
     def __init__(self, model, index):
-        X, y, *offset = (a.astype(float, copy=False) for a in model.take(index))
-        self.x, self.y, self.offset = X, y, offset[0] if offset else None
+        self.x, self.y, *offset = [
+            a if a.dtype == float else a.astype(float) for a in model.take(index)
+        ]
+        self.offset = offset[0] if offset else None
         self.scale = float(model.N)
 
     def dot(self, v):

@@ -8,7 +8,12 @@ MUTANTS = [
         "return path - self.entropy_grad(draw.w)[..., None, :]",
         "return path",
     ),
-    ("entropy gradient has the wrong sign", "families/gaussian.py", "= 1 / w[", "= -1 / w["),
+    (
+        "entropy gradient has the wrong sign",
+        "families/gaussian.py",
+        "= 1 / w.take",
+        "= -1 / w.take",
+    ),
     (
         "entropy without its 1",
         "families/gaussian.py",
@@ -205,8 +210,8 @@ MUTANTS = [
     (
         "sign of the prior's gradient",
         "atoms.py",
-        "return -self.precision * (draw.at",
-        "return self.precision * (draw.at",
+        "return -self.precision * (z - ",
+        "return self.precision * (z - ",
     ),
     (
         "closed form of the prior loses a factor 1/2",

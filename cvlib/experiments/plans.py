@@ -33,7 +33,7 @@ class Size(NamedTuple):
     v0s: tuple = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
     gammas: tuple = (0.002, 0.005, 0.02, 0.05, 0.2, 0.5)
     Ms: tuple = (2, 5, 10, 30, 100)
-    draws_instead: tuple = (60, 80, 100, 300)  # of variates
+    draws_instead: tuple = (30, 50, 100, 250)  # of variates
 
 
 QUICK = Size(

@@ -58,7 +58,7 @@ class _GaussianFamily(Family):
         w = super().check(w)
         if not np.isfinite(w).all():
             raise ValueError(f"w is not finite at {np.argwhere(~np.isfinite(w))[0].tolist()}")
-        if not w[..., self.diag].all():
+        if not w.take(self.diag, -1).all():
             where = np.argwhere(w[..., self.diag] == 0)[0].tolist()
             raise ValueError(
                 f"the diagonal of L is 0 at {where}: q_w has no density there. Any other number "
@@ -75,7 +75,7 @@ class _GaussianFamily(Family):
         """Gradient of the entropy: 1 / L_ii for the diagonal of L, else 0, (..., D)."""
         w = np.asarray(w, float)
         out = np.zeros(w.shape)
-        out[..., self.diag] = 1 / w[..., self.diag]
+        out[..., self.diag] = 1 / w.take(self.diag, -1)
         return out
 
     def log_q(self, w, z):
