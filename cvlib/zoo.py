@@ -21,6 +21,11 @@ from .relaxations import relax
 # Variates with a name ------------------------------------------------------------------------
 
 
+def _drawn_less_all(word, near):
+    """The word on the drawn data point minus the word on all data."""
+    return word(near) - word(near.over_all_data())
+
+
 PUBLISHED = {  # name: who, and the line as a function of the three terms
     "score": ("Ranganath et al. 2014", lambda f, p, v: SF(one) - CF(one)),
     "c1": ("Roeder et al. 2017", lambda f, p, v: RP1(v) - CF(v)),
@@ -30,15 +35,15 @@ PUBLISHED = {  # name: who, and the line as a function of the three terms
     "c4": ("Geffner and Domke 2018", lambda f, p, v: RP1(f) - RP2(f)),
     "Wang": (
         "Wang et al. 2013",
-        lambda f, p, v: RP1(taylor_x_slope(f)) - RP1(taylor_x_slope(f).over_all_data()),
+        lambda f, p, v: _drawn_less_all(RP1, taylor_x_slope(f)),
     ),
     "c5": (
         "Geffner and Domke 2018, after Wang et al. 2013",
-        lambda f, p, v: RP1(taylor_x(f)) - RP1(taylor_x(f).over_all_data()),
+        lambda f, p, v: _drawn_less_all(RP1, taylor_x(f)),
     ),
     "c6": (
         "Geffner and Domke 2018",
-        lambda f, p, v: RP2(taylor_x(f)) - RP2(taylor_x(f).over_all_data()),
+        lambda f, p, v: _drawn_less_all(RP2, taylor_x(f)),
     ),
     "c7": ("Geffner and Domke 2018", lambda f, p, v: CF(taylor_z(f)) - RP1(taylor_z(f))),
     "Miller": ("Miller et al. 2017", lambda f, p, v: CF(taylor_z(f + p)) - RP1(taylor_z(f + p))),
@@ -75,7 +80,7 @@ def paper(model, q, in_x=taylor_x):
     h = RP1(data) + RP1(prior) - CF(variational)
     c = {name: PUBLISHED[name][1](*f) for name in ("score", *(f"c{l}" for l in range(1, 8)))}
     near = in_x(data)
-    c["c5"], c["c6"] = (T(near) - T(near.over_all_data()) for T in (RP1, RP2))
+    c["c5"], c["c6"] = (_drawn_less_all(word, near) for word in (RP1, RP2))
     S7 = [c[name] for name in ("c2", "c1", "c3", "c4", "c6", "c5", "c7")]
     return SimpleNamespace(h=h, **c, S4=S7[:4], S5=S7[:5], S6=S7[:6], S7=S7)
 
