@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 SITE   := _build/html
 PORT   ?= 8000
-JOBS   ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) + 1 )))# some tests wait
+JOBS   ?= auto
 SHELL  := /bin/sh
 .DEFAULT_GOAL := help
 .PHONY: help book serve lint test site-test notebooks lab lock bench race experiments clean distclean
