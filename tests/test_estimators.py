@@ -190,7 +190,7 @@ def test_the_oracle_s_own_square_root():
 # Shapes -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("d", range(1, 9))
+@pytest.mark.parametrize("d", (1, 2, 3, 5, 8))
 @settings(few, max_examples=3)
 @given(**{k: v for k, v in shapes.items() if k != "d"})
 def test_single_draws_of_any_shape(d, name, family, N, M, seed):

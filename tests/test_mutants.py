@@ -40,6 +40,8 @@ COSTLY = (  # these last
     "batches of data", "shared_work_is_done_once", "diagonal_family_builds_no_square_matrix",
     "choice_by_brute_force", "squared_length_of_a_step", "slope_of_few_draws",
     "errors_are_scatters", "shares_by_enumeration", "a_tie_is_not_sure",
+    "a_diverged_run_is_counted_and_left_out", "a_long_run_keeps_few_steps",
+    "the_chance_to_stop_too_early", "likelihoods", "training_a_quadratic", "adam",
 )  # fmt: skip
 ordered = lambda checks: {name: checks[name] for name in sorted(checks, key=COSTLY.__contains__)}
 BEYOND = ordered(test_nongaussian.PROPERTIES)
@@ -58,11 +60,11 @@ AREAS = {  # for each list mutants_NAME.py the checks that must see its bugs, li
     "families": test_families.CHECKS | BEYOND | RELAXED,
     "relaxations": RELAXED | BEYOND,
     "zoo": ordered(test_zoo.CHECKS),
-    "experiments": test_experiments_plans.CHECKS
-    | test_experiments_store.CHECKS
-    | test_experiments.CHECKS,
+    "experiments": ordered(
+        test_experiments_plans.CHECKS | test_experiments_store.CHECKS | test_experiments.CHECKS
+    ),
     "datasets": test_datasets.CHECKS,
-    "fit": properties_fit.PROPERTIES,
+    "fit": ordered(properties_fit.PROPERTIES),
     "plotting": test_plotting.CHECKS,
 }
 BUGS = [(area, bug) for area in AREAS for bug in import_module(f"mutants_{area}").MUTANTS]
