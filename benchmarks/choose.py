@@ -5,10 +5,6 @@ counts. Run it on a quiet machine: python -m benchmarks.choose --save
 """
 
 import argparse
-import json
-import os
-import platform
-from importlib.metadata import version
 from itertools import combinations
 from pathlib import Path
 from time import thread_time
@@ -17,6 +13,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import cvlib as cv
+from benchmarks import stored
 from benchmarks.own import eight_schools
 from cvlib.pilots import Set, singles, timed
 
@@ -108,16 +105,10 @@ def main():
     parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name} for the book")
     parser.add_argument("--seconds", type=float, default=0.3, help="for each set (0.3)")
     options = parser.parse_args()
-    versions = {name: version(name) for name in ("numpy", "autograd")}
-    versions |= {"python": platform.python_version(), "cores": os.cpu_count()}
     with threadpool_limits(1):
         costs = dict(tables(options.seconds))
     if options.save:
-        lines = ",\n  ".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in costs.items())
-        RESULTS.write_text(
-            f'{{\n "versions": {json.dumps(versions)},\n "costs": {{\n  {lines}\n }}\n}}\n'
-        )
-        print(f"written to {RESULTS}")
+        stored.save(RESULTS, ("numpy", "autograd"), costs=costs)
 
 
 if __name__ == "__main__":

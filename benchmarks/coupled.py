@@ -8,11 +8,7 @@ python -m benchmarks.coupled --save
 """
 
 import argparse
-import json
-import os
-import platform
 import warnings
-from importlib.metadata import version
 from pathlib import Path
 from time import process_time
 
@@ -20,7 +16,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import cvlib as cv
-from benchmarks import own
+from benchmarks import own, stored
 from benchmarks.steps import best_times
 from cvlib import CF, RP1, taylor_z
 from cvlib.coupled import sobol
@@ -119,16 +115,10 @@ def main():
     parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name} for the book")
     parser.add_argument("--seconds", type=float, default=0.6, help="to time each way (0.6)")
     options = parser.parse_args()
-    versions = {name: version(name) for name in ("numpy", "scipy")}
-    versions |= {"python": platform.python_version(), "cores": os.cpu_count()}
     with threadpool_limits(1):
         rows = [row for name in MODELS for row in race(name, options.seconds)]
     if options.save:
-        text = ",\n  ".join(json.dumps(row) for row in rows)
-        RESULTS.write_text(
-            f'{{\n "versions": {json.dumps(versions)},\n "rows": [\n  {text}\n ]\n}}\n'
-        )
-        print(f"written to {RESULTS}")
+        stored.save(RESULTS, ("numpy", "scipy"), rows=rows)
 
 
 if __name__ == "__main__":

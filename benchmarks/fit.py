@@ -8,13 +8,10 @@ the best of four rates, found beforehand. Run it on a quiet machine: python -m b
 
 import argparse
 import json
-import os
-import platform
 import subprocess
 import sys
 import time
 import warnings
-from importlib.metadata import version
 from pathlib import Path
 
 import autograd.numpy as anp
@@ -22,6 +19,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import cvlib as cv
+from benchmarks import stored
 from benchmarks.steps import best_times
 from cvlib import CF, RP1
 from cvlib.transforms import pick, positive
@@ -226,8 +224,7 @@ def main():
     with threadpool_limits(1):
         if options.alone:
             return alone(*options.alone)
-        found = {"versions": {name: version(name) for name in ("numpy", "scipy", "autograd")}}
-        found["versions"] |= {"python": platform.python_version(), "cores": os.cpu_count()}
+        found = {"versions": stored.versions("numpy", "scipy", "autograd")}
         for name, row, keys in [
             ("posteriors", posterior, cv.posteriors.names),
             ("logistic", logistic, ("sonar", "ionosphere", "australian")),

@@ -6,10 +6,6 @@ variates, of the same turn. Run it on a quiet machine: python -m benchmarks.ladd
 """
 
 import argparse
-import json
-import os
-import platform
-from importlib.metadata import version
 from pathlib import Path
 
 import autograd.numpy as anp
@@ -18,6 +14,7 @@ from scipy.optimize import minimize
 from threadpoolctl import threadpool_limits
 
 import cvlib as cv
+from benchmarks import stored
 from benchmarks.steps import best_times
 from cvlib import CF, PR, RP1
 from cvlib.experiments.plans import LADDER, LR
@@ -96,16 +93,10 @@ def main():
     parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name} for the book")
     parser.add_argument("--seconds", type=float, default=0.6, help="for each line (0.6)")
     options = parser.parse_args()
-    versions = {name: version(name) for name in ("numpy", "autograd")}
-    versions |= {"python": platform.python_version(), "cores": os.cpu_count()}
     with threadpool_limits(1):
         rows = [row for data in LR for row in compare(data, options.seconds)]
     if options.save:
-        lines = ",\n  ".join(json.dumps(row) for row in rows)
-        RESULTS.write_text(
-            f'{{\n "versions": {json.dumps(versions)},\n "rows": [\n  {lines}\n ]\n}}\n'
-        )
-        print(f"written to {RESULTS}")
+        stored.save(RESULTS, ("numpy", "autograd"), rows=rows)
 
 
 if __name__ == "__main__":

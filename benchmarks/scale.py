@@ -16,20 +16,18 @@ on a quiet machine: python -m benchmarks.scale --save
 
 import argparse
 import json
-import os
-import platform
 import resource
 import subprocess
 import sys
 import tempfile
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 import cvlib as cv
+from benchmarks import stored
 from benchmarks.own import network
 from benchmarks.steps import best_times
 from cvlib import CF, PR, RP1, taylor_z
@@ -192,8 +190,6 @@ def main():
     parser.add_argument("--seconds", type=float, default=1.0, help="for each way (1)")
     parser.add_argument("--sizes", type=int, nargs="*", default=SIZES, help="of the data")
     options = parser.parse_args()
-    versions = {name: version(name) for name in ("numpy", "autograd")}
-    versions |= {"python": platform.python_version(), "cores": os.cpu_count()}
     seconds, rows = options.seconds, []
     with threadpool_limits(1):
         tasks = [lambda N=N: [in_a_process(N, seconds)] for N in options.sizes]
@@ -203,11 +199,7 @@ def main():
             rows.append({k: float(f"{v:.3g}") if type(v) is float else v for k, v in row.items()})
             print("  ".join(f"{k} {v}" for k, v in rows[-1].items()), flush=True)
     if options.save:
-        lines = ",\n  ".join(json.dumps(row) for row in rows)
-        RESULTS.write_text(
-            f'{{\n "versions": {json.dumps(versions)},\n "rows": [\n  {lines}\n ]\n}}\n'
-        )
-        print(f"written to {RESULTS}")
+        stored.save(RESULTS, ("numpy", "autograd"), rows=rows)
 
 
 if __name__ == "__main__":

@@ -117,6 +117,8 @@ def _piloted(table, model, q, w, M, steps, rng, old, see, **how):
         raise ValueError(f"w has shape {np.shape(w)}: give one w, ({q.D},)")
     if not isinstance(rng, np.random.Generator):
         raise ValueError(f"rng={rng!r}: give a generator, rng=np.random.default_rng(0)")
+    if not table:
+        raise ValueError("nothing to choose among: give {name: (h, variates)}, or leave it out")
     table = {name: (h, _named(cvs, model, q)) for name, (h, cvs) in table.items()}
     for h, cvs in table.values():
         check_gradient(h)

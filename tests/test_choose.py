@@ -635,6 +635,7 @@ def check_complaints(cv):
     for call, words in [
         (lambda: cv.choose(model, q, q.start((2,)), rng=rng), r"w has shape \(2, 5\): give one w"),
         (lambda: cv.choose(model, q, w, rng=3), "give a generator"),
+        (lambda: cv.choose(model, q, w, rng=rng, among={}), "nothing to choose among: give"),
         (lambda: cv.choose(model, q, w, rng=rng, among={"h": (z.c7, [])}), "must estimate data"),
         (lambda: cv.choose(model, q, w, rng=rng, among={"h": (z.h, [z.h])}), "no control variate"),
         (lambda: cv.report([z.h, 3], model, q, w, rng=rng), "3 is no estimator"),
