@@ -60,14 +60,15 @@ print("answer", 42)
 def tiny(tmp_path_factory):
     """A project with the real settings and one executed chapter, number 8."""
     root = tmp_path_factory.mktemp("tiny")
-    for name in "conftest.py", "pyproject.toml", "_config.yml", "Makefile", "requirements.txt":
+    papers = "pyproject.toml", "README.md", "LICENSE", "LICENSE-text", ".gitignore"
+    for name in "conftest.py", "_config.yml", "Makefile", "requirements.txt", *papers:
         shutil.copy(ROOT / name, root)
     shutil.copytree(ROOT / "tools", root / "tools", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(ROOT / "book/_static", root / "book/_static")
     for name in "references.bib", "jupytext.toml":
         shutil.copy(ROOT / "book" / name, root / "book")
     (root / "cvlib").mkdir()
-    (root / "cvlib/__init__.py").touch()
+    (root / "cvlib/__init__.py").write_text('__version__ = "0.0.1"\n')
     (root / "tests").mkdir()
     (root / "tests/test_one.py").write_text("def test_one():\n    pass\n")
     (root / "_toc.yml").write_text(
