@@ -231,7 +231,8 @@ def pymc_advi(full):
             z = pm.Flat("z", shape=problem.model.dim, initval=np.zeros(problem.model.dim))
             pm.Potential("joint", lik(z, *rows) + prior(z))
             fit = (pm.FullRankADVI if full else pm.ADVI)(random_seed=0)
-            step = fit.objective.step_function(obj_optimizer=pm.adam(learning_rate=rate))
+            how = {"obj_optimizer": pm.adam(learning_rate=rate)}
+            step = fit.objective.step_function(score=True, **how)  # as its fit does
         kept = [(v, v.get_value()) for v in step.get_shared() if v is not rate]
 
         def reset(value, seed):
