@@ -1,4 +1,5 @@
-"""A race at equal time: plain draws, opposite pairs, Sobol's points, each with and without c7.
+"""A race at equal time: plain draws, opposite pairs, Sobol's points, each with and without c7, and
+plain draws with Price's gradient, the rival of chapter 13.
 
 Every way gets the time of STEPS plain steps. A step is one of `optimize.sgd` with Adam, timed alone
 and all ways of a model in turns; RUNS runs then take as many steps as fit, at every rate of a grid.
@@ -18,7 +19,7 @@ from threadpoolctl import threadpool_limits
 import cvlib as cv
 from benchmarks import own, stored
 from benchmarks.steps import best_times
-from cvlib import CF, RP1, taylor_z
+from cvlib import CF, PR, RP1, taylor_z
 from cvlib.coupled import sobol
 
 M, RUNS = 16, 20
@@ -27,7 +28,7 @@ STEPS = 500  # of the plain way; the others get its time
 RATES = 0.01, 0.02, 0.05, 0.1  # of Adam
 SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)  # of the time
 NOISES = "plain", "pairs", "sobol"
-WAYS = [(noise, cvs) for cvs in ("none", "c7") for noise in NOISES]
+WAYS = [(noise, cvs) for cvs in ("none", "c7") for noise in NOISES] + [("plain", "PR")]
 RESULTS = Path(__file__).with_name("coupled.json")
 
 
@@ -42,7 +43,8 @@ MODELS = {"australian": australian, "eight schools": own.eight_schools}
 def lines(model, q, cvs):
     """{h, cvs} for the loop."""
     data, prior, variational = cv.terms(model, q)
-    h = RP1(data) + RP1(prior) - CF(variational)
+    by = PR if cvs == "PR" else RP1
+    h = by(data) + by(prior) - CF(variational)
     c7 = CF(taylor_z(data)) - RP1(taylor_z(data))
     return {"h": h, "cvs": [c7] if cvs == "c7" else []}
 
