@@ -222,7 +222,7 @@ def cold(row, target, clock=perf_counter):
     return took - (imports if runner.needs else 0.0)
 
 
-def cold_starts(stored, fast=2):
+def cold_starts(stored, fast=3):
     """Time a new process for everybody's median seed; of the peers, for those likely fastest."""
     order = sorted(summary(stored), key=lambda s: s["ready"] + s["median"])
     needs = {r.name: r.needs for r in RUNNERS}
