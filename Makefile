@@ -17,7 +17,7 @@ help:
 	@echo "make lint       ruff's checks and format, the first part of make test"
 	@echo "make test       lint, unit tests, every chapter executed and compared with its stored outputs"
 	@echo "make site-test  open every page of the built book, and a chapter in Jupyter Lab, in a browser (needs chromium)"
-	@echo "make notebooks  execute the chapters whose text changed; ALL=1 for every chapter"
+	@echo "make notebooks  execute the chapters whose text changed; NAME=02-... for one, ALL=1 for every chapter"
 	@echo "make lab        Jupyter Lab on the chapters; ARGS='--port 8899 --no-browser' are its options"
 	@echo "make bench      time a step against plain autograd and JAX (installs JAX); SAVE=1 for the book;"
 	@echo "                OLD=COMMIT times another version of the package and this one in turns"
@@ -67,7 +67,7 @@ site-test: $(READY)
 	@CVBOOK_BROWSER=required $(BIN)/pytest tests/test_site.py tests/test_lab.py
 
 notebooks: $(READY)
-	@$(BIN)/python tools/notebooks.py $(if $(ALL),--all)
+	@$(BIN)/python tools/notebooks.py $(NAME) $(if $(ALL),--all)
 
 lab: $(READY)
 	@$(BIN)/python tools/lab.py $(ARGS)

@@ -11,7 +11,7 @@ import autograd.numpy as anp
 import numpy as np
 import oracles
 from autograd import elementwise_grad, grad, jacobian
-from harness import part
+from harness import checks_in, part
 from numpy.testing import assert_allclose
 from scipy import integrate, stats
 
@@ -409,15 +409,4 @@ def check_training_a_quadratic(cv):
     assert_allclose(on.state.notes["curve U"], path.state.notes["curve U"], rtol=1e-12)
 
 
-DEAR = (
-    "training_a_quadratic",
-    "likelihoods",
-    "the_chance_to_stop_too_early",
-    "adam",
-    "a_gaussian_posterior",
-    "glms",
-)
-PROPERTIES = {
-    name[6:]: check for name, check in list(globals().items()) if name.startswith("check_")
-}
-PROPERTIES = {name: PROPERTIES[name] for name in sorted(PROPERTIES, key=DEAR.__contains__)}
+PROPERTIES = checks_in(globals())

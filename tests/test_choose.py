@@ -11,7 +11,7 @@ from unittest import mock
 import autograd.numpy as anp
 import numpy as np
 import pytest
-from harness import part
+from harness import checks_in, on_the_package, part
 from numpy.testing import assert_allclose
 from scipy import stats
 
@@ -648,12 +648,8 @@ def check_complaints(cv):
             call()
 
 
-CHECKS = {name[6:]: f for name, f in list(globals().items()) if name.startswith("check_")}
-
-
-@pytest.mark.parametrize("name", CHECKS)
-def test_(name):
-    CHECKS[name](cvlib)
+CHECKS = checks_in(globals())
+test_check = on_the_package(CHECKS)
 
 
 def test_a_report_is_drawn():

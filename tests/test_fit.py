@@ -7,6 +7,7 @@ import autograd.numpy as anp
 import numpy as np
 import properties_fit
 import pytest
+from harness import on_the_package
 
 import cvlib as cv
 from cvlib.fit import Distrust
@@ -15,10 +16,7 @@ quiet = pytest.mark.filterwarnings("ignore::cvlib.fit.Distrust")
 SCHOOLS = cv.posteriors.load("eight_schools").model
 
 
-@quiet
-@pytest.mark.parametrize("name", properties_fit.PROPERTIES)
-def test_property(name):
-    properties_fit.PROPERTIES[name](cv)
+test_check = quiet(on_the_package(properties_fit.PROPERTIES))
 
 
 # Posteriors nobody here wrote --------------------------------------------------------------------

@@ -4,14 +4,18 @@ Without a browser or a built book the tests are skipped and say why; with CVBOOK
 (as in CI) a missing browser fails, and a missing or old book is built first.
 """
 
+import os
 import shutil
 import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+import nbformat
+import notebooks  # tools/notebooks.py
 import pytest
 import sitecheck  # tools/sitecheck.py
+import takeaway  # tools/takeaway.py
 
 ROOT = Path(__file__).resolve().parents[1]
 SITE = ROOT / "_build/html"
@@ -24,7 +28,14 @@ def newest(*patterns):
 
 @pytest.fixture(scope="module")
 def site(browser_required):
-    sources = newest("book/[!.]*.*", "book/_static/*", "_*.yml", "cvlib/*.py", "tools/booksite.py")
+    sources = newest(
+        "book/[!.]*.*",
+        "book/_static/*",
+        "_*.yml",
+        "cvlib/*.py",
+        "tools/booksite.py",
+        "tools/takeaway.py",
+    )
     if newest("_build/html/index.html") < sources:
         if not browser_required:
             pytest.skip("the built book is missing or older than its sources: run make book")
@@ -55,6 +66,65 @@ def test_dark_mode_switches(browser, site):
         seen.add(paper())
     page.close()
     assert len(seen) == 2
+
+
+# What readers take along -------------------------------------------------------------------------
+
+
+def test_every_page_offers_its_source_the_project_and_the_package(browser, site):
+    """As links to files that are there; test_every_page finds those that are not."""
+    page = browser.new_page()
+    for file in notebooks.pages_of_toc():
+        html = site / Path(file).with_suffix(".html")
+        page.goto(html.resolve().as_uri())
+        links = page.evaluate(
+            "() => [...document.querySelectorAll('.dropdown-download-buttons a')].map(a => a.href)"
+        )
+        names = [Path(link).name for link in links]
+        assert f"{html.stem}{Path(file).suffix or '.md'}" in names
+        assert {"cvbook.zip", takeaway.wheel_name()} <= set(names)
+    page.close()
+
+
+def test_the_two_lines_of_the_introduction_bring_the_book_to_an_empty_folder(
+    browser, site, tmp_path
+):
+    """Pasted as they stand: download, unpack, install, run chapter 2. Then the wheel."""
+    page = browser.new_page()
+    page.goto((site / "book/intro.html").resolve().as_uri())
+    lines = page.locator("pre", has_text="curl").inner_text().strip()
+    page.close()
+    assert len(lines.splitlines()) == 2 and site.resolve().as_uri() in lines
+    hidden = "PYTHONPATH", "VIRTUAL_ENV", "PYTEST_CURRENT_TEST", "MAKEFLAGS", "MAKELEVEL"
+    env = {name: value for name, value in os.environ.items() if name not in hidden}
+    shell = lambda text, cwd: subprocess.run(
+        ["bash", "-ec", text], cwd=cwd, env=env, capture_output=True, text=True
+    )
+    run = shell(lines, tmp_path)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "02-one-control-variate: executed in" in run.stdout
+    book = tmp_path / "cvbook"
+    same = lambda name: stored_text(book / "book" / name) == stored_text(ROOT / "book" / name)
+    assert same("02-one-control-variate.ipynb")
+    wheel = (site / takeaway.wheel_name()).resolve()
+    run = shell(
+        f"../cvbook/.venv/bin/python -m pip install -q --no-deps --target here {wheel}\n"
+        "PYTHONPATH=here ../cvbook/.venv/bin/python -c"
+        " 'import cvlib; print(cvlib.__file__); cvlib.datasets.load(\"sonar\")'",
+        make_folder(tmp_path / "elsewhere"),
+    )
+    assert run.stdout.strip().endswith("elsewhere/here/cvlib/__init__.py"), run.stdout + run.stderr
+
+
+def make_folder(path):
+    path.mkdir()
+    return path
+
+
+def stored_text(ipynb):
+    """What the cells of a notebook print."""
+    cells = nbformat.read(ipynb, as_version=4).cells
+    return [o.text for c in cells for o in c.get("outputs", []) if o.output_type == "stream"]
 
 
 # Each check, on a page broken on purpose --------------------------------------------------------

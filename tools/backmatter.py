@@ -1,10 +1,14 @@
-"""Sphinx extension of the book: the directive `{proof-index}` lists every theorem and lemma.
+"""Sphinx extension of the book: what the pages in its back need.
 
-The list is made from the pages themselves, after they are read and numbered: by chapter, each with
-its title and a link. sphinx-proof's own index has the raw labels; it is left out.
+- The directive `{proof-index}` lists every theorem and lemma: by chapter, each with its title and a
+  link, from the pages themselves after they are read and numbered. sphinx-proof's own index has the
+  raw labels; it is left out.
+- A page of docstrings keeps its quotes as they are typed: phi' is a derivative.
 """
 
 from docutils import nodes
+from sphinx import addnodes
+from sphinx.transforms import SphinxTransform
 from sphinx.util.docutils import SphinxDirective
 
 
@@ -63,6 +67,16 @@ def again(app, env, added, changed, removed):
     return [page for page in env.found_docs if page.endswith("proofs")]
 
 
+class TypedQuotes(SphinxTransform):
+    """No curly quotes on a page that shows docstrings."""
+
+    default_priority = 700  # before the quotes are made curly, at 855
+
+    def apply(self):
+        if any(self.document.findall(addnodes.desc)):
+            self.document["support_smartquotes"] = False
+
+
 def one_index(app, config):
     config.html_domain_indices = ["py-modindex"]
 
@@ -70,6 +84,7 @@ def one_index(app, config):
 def setup(app):
     app.add_node(Place)
     app.add_directive("proof-index", ProofIndex)
+    app.add_transform(TypedQuotes)
     app.connect("config-inited", one_index)
     app.connect("env-get-outdated", again)
     app.connect("doctree-resolved", fill)
