@@ -38,7 +38,7 @@ RESULTS = Path(__file__).with_name("race.json")
 ROOT = Path(__file__).parents[1]
 RATES = (0.3, 0.1, 0.03, 0.01, 0.003)
 M, NAT, FINE = 10, 1.0, 0.1  # draws a step; nats below the best: there, and as good as it gets
-LOOK = 1.15  # the ELBO is read when the time spent has grown by this factor
+LOOK = 1.2  # the ELBO is read when the time spent has grown by this factor
 STALLED = 0.1  # nats: a run that gained less while its time doubled is given up
 NUMBERS = 2**21  # that M draws may make of the data, if they are to see all of them
 LOWEST = -1e9  # an ELBO that is no number
@@ -222,9 +222,9 @@ def cold(row, target, clock=perf_counter):
     return took - (imports if runner.needs else 0.0)
 
 
-def cold_starts(stored, fast=4):
-    """Time a new process for everybody's median seed; of the peers, for the `fast` fastest."""
-    order = sorted(summary(stored), key=lambda s: s["median"])
+def cold_starts(stored, fast=3):
+    """Time a new process for everybody's median seed; of the peers, for those likely fastest."""
+    order = sorted(summary(stored), key=lambda s: s["ready"] + s["median"])
     needs = {r.name: r.needs for r in RUNNERS}
     for problem in stored.best:
         mine = [s for s in order if s["problem"] == problem and s["median"] < np.inf]
@@ -478,7 +478,7 @@ def many_rows(N=50_000, d=20, budget=6.0):
     return logistic("50,000 rows", cv.models.logistic_regression(X, y), budget)
 
 
-def posterior(name, budget=2.0, draws=512):
+def posterior(name, budget=1.5, draws=512):
     """One of posteriordb. All start at N(0, 0.1^2 I), NumPyro's; the judge has Sobol's draws."""
     model = cv.posteriors.load(name).model
     q = cv.families.Gaussian(model.dim)
@@ -523,7 +523,7 @@ def whole(options):
     runners = [r for r in RUNNERS if all(map(find_spec, r.needs))]
     stored = Stored(options.out)
     began, names = perf_counter(), options.only or list(PROBLEMS)
-    print(f"about {len(names) * 130 / 60:.0f} minutes on two quiet cores, if nothing is stored yet")
+    print(f"about {len(names) * 150 / 60:.0f} minutes on two quiet cores, if nothing is stored yet")
     for name in names:
         problem = PROBLEMS[name]()
         problem = problem._replace(budget=problem.budget * options.budget)

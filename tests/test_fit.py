@@ -135,6 +135,20 @@ def test_ctrl_c_returns_what_there_is():
     assert (on.run.state.w == whole.run.state.w).all()
 
 
+@quiet
+@pytest.mark.parametrize("calls", (1, 2, 5, 15, 25))
+def test_ctrl_c_while_the_mode_is_looked_for(calls):
+    log_lik = Interrupted(0)
+    model = cv.models.Model(log_lik, SCHOOLS.log_prior, SCHOOLS.data, 10, "eight schools")
+    log_lik.at = log_lik.calls + calls
+    fit = cv.fit(model, steps=20, progress=False)
+    assert fit.steps == 0 and np.isfinite(fit.w).all() and np.isfinite(fit.elbo)
+    assert "the search for the mode was stopped from the keyboard" in fit.report
+    assert "stopped from the keyboard after step 0" in fit.report and not fit.settled
+    assert "had not settled" in fit.report and "Jacobian" not in fit.report
+    assert fit.go_on(steps=5, progress=False).steps == 5
+
+
 # What it looks like ------------------------------------------------------------------------------
 
 

@@ -20,10 +20,14 @@ sys.path.insert(0, {str(TOOLS)!r})
 extensions = ["myst_parser", "sphinx_proof", "sphinx.ext.mathjax", "backmatter"]
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 """,
-    "index.md": "# Start\n\n```{toctree}\n:numbered: 1\nb\na\ncode\nproofs\n```\n",
-    "a.md": "# Second\n\n:::{prf:lemma} A (small) step\n:label: lem-small\nx.\n:::\n",
-    "b.md": "# First\n\n:::{prf:theorem} Narrow $q$\n:label: thm-narrow\nx.\n:::\n",
+    "index.md": "# Start\n\n```{toctree}\n:numbered: 1\nb\na\ncode\nconcepts\nproofs\n```\n",
+    "a.md": "# Second\n\n:::{prf:lemma} A (small) step\n:label: lem-small\nx.\n:::\n\n"
+    "$$x$$ (eq:width)\n",
+    "b.md": "# First\n\n:::{prf:theorem} Narrow $q$\n:label: thm-narrow\nx.\n:::\n\n"
+    "$$x$$ (eq:second)\n",
     "code.md": "# Code\n\n```{eval-rst}\n.. py:function:: slope(f)\n\n   The slope f' of f.\n```\n",
+    "concepts.md": "# Ideas\n\n- width, see scale: {prf:ref}`thm-narrow`, {eq}`eq:width`, "
+    "{eq}`eq:second`\n",
     "proofs.md": "# Proofs\n\n```{proof-index}\n```\n",
 }
 
@@ -37,6 +41,14 @@ def built(tmp_path_factory):
     build = [sys.executable, "-m", "sphinx", "-q", "-W", ".", "out"]
     subprocess.run(build, cwd=root, check=True, capture_output=True)
     return root / "out"
+
+
+def test_ideas_are_in_the_alphabetical_index_and_in_the_search(built):
+    page = (built / "genindex.html").read_text("utf-8")
+    assert re.search(r">(<strong>)?width(</strong>)?</a>", page)
+    assert "b.html#thm-narrow" in page and "a.html#equation-eq-width" in page
+    assert "b.html#equation-eq-second" not in page  # one entry a page
+    assert '"width": [[' in (built / "searchindex.js").read_text("utf-8")
 
 
 def test_docstrings_keep_their_primes(built):

@@ -101,8 +101,9 @@ def renew(everything):
                 check(cv)
                 cost[name] = process_time() - start
         cheap = {name: checks[name] for name in sorted(checks, key=cost.get)}
-        found = {b[0]: known.get(b[0]) or judge(b, cheap).check for b in bugs}
-        FIRST[area] = {bug: check for bug, check in found.items() if check in checks}
+        new = {bug[0]: judge(bug, cheap) for bug in bugs if bug[0] not in known}
+        new = {bug: verdict.check for bug, verdict in new.items() if verdict.outcome == "caught"}
+        FIRST[area] = {bug[0]: (known | new)[bug[0]] for bug in bugs if bug[0] in known | new}
     table = {
         area: {c: [b for b in seen if seen[b] == c] for c in AREAS[area] if c in seen.values()}
         for area, seen in FIRST.items()

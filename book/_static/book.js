@@ -20,3 +20,17 @@ document.addEventListener("DOMContentLoaded", () => {
       text.data = text.data.replaceAll("THIS-SITE", site);
   }
 });
+
+/* A line does not begin with the comma that follows a formula. */
+document.addEventListener("DOMContentLoaded", () => {
+  for (const formula of document.querySelectorAll("span.math")) {
+    const text = formula.nextSibling;
+    const marks = text?.nodeType === Node.TEXT_NODE && text.data.match(/^[^\s\p{L}\p{N}]+/u);
+    if (!marks) continue;
+    const together = document.createElement("span");
+    together.style.whiteSpace = "nowrap";
+    formula.replaceWith(together);
+    together.append(formula, marks[0]);
+    text.data = text.data.slice(marks[0].length);
+  }
+});
