@@ -11,6 +11,7 @@ import numpy as np
 
 try:
     import matplotlib.pyplot as plt
+    from matplotlib.colors import to_rgb
     from matplotlib.patches import Ellipse
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
@@ -19,22 +20,24 @@ except ModuleNotFoundError as error:
         name=error.name,
     ) from error
 
-# Okabe and Ito's palette: told apart with every common form of colour blindness.
-BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
-YELLOW, BLUE, VERMILLION, PURPLE = "#F0E442", "#0072B2", "#D55E00", "#CC79A7"
-GREY, OLIVE = "#767676", "#8F7A00"  # olive is the yellow made dark enough for thin lines on white
+# Hues near those of Okabe and Ito, each dark enough to be a label on white (4.5:1), and far enough
+# apart, in lightness where hue does not help, to be told apart with every common form of colour
+# blindness. tests/test_plotting.py simulates it.
+BLACK, GREY, BROWN, ORANGE = "#000000", "#757575", "#553C2B", "#A56810"
+BLUE, SKY, GREEN = "#256DE7", "#0B6F93", "#086324"
+VERMILLION, PURPLE = "#AE1F0A", "#C031A6"
 
 # The same estimator has the same colour in every chapter. Two names share a colour only
 # where the two are not drawn in one figure.
 COLORS = {
     # estimators
     "SF": VERMILLION, "RP1": BLUE, "RP2": SKY, "GR": PURPLE, "CF": GREEN,
-    "RB": "#7D6B00", "PR": "#B34F00", "QD": "#A8477F",  # 5:1 on white: they label curves
+    "RB": BROWN, "PR": ORANGE, "QD": PURPLE,
     # control variates
-    "c1": PURPLE, "c2": OLIVE, "c3": SKY, "c4": BLUE, "c5": ORANGE, "c6": VERMILLION, "c7": GREEN,
+    "c1": PURPLE, "c2": BROWN, "c3": SKY, "c4": BLUE, "c5": ORANGE, "c6": VERMILLION, "c7": GREEN,
     "score": VERMILLION,
     # sets of them, light to dark as they grow
-    "S4": "#8FC1E3", "S5": "#4A97C9", "S6": "#1F6BA5", "S7": "#0B3C6F",
+    "S4": "#1572E7", "S5": "#1D5CB8", "S6": "#3713B1", "S7": "#101D59",
     # what they are compared with
     "none": GREY, "base": GREY, "exact": BLACK, "optimum": BLACK,
     # terms of the gradient
@@ -59,7 +62,7 @@ STYLE = {
     "axes.spines.right": False,
     "axes.titlelocation": "left",
     "lines.linewidth": 2,
-    "axes.prop_cycle": plt.cycler(color=[BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY, OLIVE]),
+    "axes.prop_cycle": plt.cycler(color=[BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY, BROWN]),
     "svg.hashsalt": "cvlib",  # the same figure is the same bytes
 }
 
@@ -74,6 +77,14 @@ def color(name):
     if name not in COLORS:
         raise ValueError(f"no colour for {name!r}; there are {', '.join(COLORS)}")
     return COLORS[name]
+
+
+def ink(ground):
+    """Black or white, whichever is easier to read on a ground of this colour."""
+    rgb = np.array(to_rgb(ground))
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    luminance = linear @ [0.2126, 0.7152, 0.0722]  # of white 1; contrast is (Y + .05) / (Y' + .05)
+    return "white" if 1.05 * 0.05 > (luminance + 0.05) ** 2 else "black"
 
 
 def line(ax, x, y, name, *, label=None, dx=4, dy=0, **kwargs):

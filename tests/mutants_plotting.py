@@ -113,7 +113,16 @@ MUTANTS = [
     ),
     ("unknown names in black", FILE, "COLORS.get(name, GREY)", "COLORS.get(name, BLACK)"),
     ("two estimators of one colour", FILE, '"RP2": SKY', '"RP2": BLUE'),
-    ("sets from dark to light", FILE, '"S4": "#8FC1E3"', '"S4": "#001020"'),
+    ("sets from dark to light", FILE, '"S4": "#1572E7"', '"S4": "#001020"'),
+    ("a pale label", FILE, '"#0B6F93"', '"#56B4E9"'),
+    ("two colours alike without red cones", FILE, '"#553C2B"', '"#5B4300"'),
+    ("the ink that fades", FILE, '"white" if 1.05', '"black" if 1.05'),
+    (
+        "ink by a threshold of a half",
+        FILE,
+        "1.05 * 0.05 > (luminance + 0.05) ** 2",
+        "luminance < 0.5",
+    ),
     (
         "an unknown colour is grey",
         FILE,

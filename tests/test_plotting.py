@@ -52,10 +52,10 @@ def check_line(cv):
         returned = plotting.line(ax, X, Y, "c7")
         assert list(ax.lines) == [returned]
         assert_allclose(returned.get_xydata(), np.column_stack([X, Y]))
-        assert returned.get_color() == "#009E73"
+        assert returned.get_color() == "#086324"
         (label,) = ax.texts
         assert (label.get_text(), label.xy) == ("c7", (4.0, 0.5))  # at the last point
-        assert label.get_color() == "#009E73" and label.get_verticalalignment() == "center"
+        assert label.get_color() == "#086324" and label.get_verticalalignment() == "center"
         assert label.xyann == (4, 0) and label.anncoords == "offset points"
         assert label.xycoords == "data" and label.get_annotation_clip() is False
 
@@ -66,10 +66,10 @@ def check_a_line_of_ones_own(cv):
         plotting.line(ax, X, Y, "mine", label="words", dx=-3, dy=7, ls="--", lw=1)
         plotting.line(ax, X, Y, "c7", color="#123456", label="")
         mine, other = ax.lines
-        assert mine.get_color() == "#767676" and mine.get_linestyle() == "--"
+        assert mine.get_color() == "#757575" and mine.get_linestyle() == "--"
         assert mine.get_linewidth() == 1 and other.get_color() == "#123456"
         first, second = ax.texts
-        assert (first.get_text(), first.xyann, first.get_color()) == ("words", (-3, 7), "#767676")
+        assert (first.get_text(), first.xyann, first.get_color()) == ("words", (-3, 7), "#757575")
         assert (second.get_text(), second.get_color()) == ("", "#123456")
 
 
@@ -81,25 +81,125 @@ def check_label_end(cv):
         assert label.xy == (4.0, 0.5) and label.xyann == (1, 2) and not ax.lines
 
 
-def check_colors(cv):
-    """Every name a chapter draws, told apart within each group by eye: far apart in RGB."""
+def luminance(linear):
+    return linear @ [0.2126, 0.7152, 0.0722]
+
+
+def check_ink(cv):
+    """Black or white, the one with the larger contrast; on any ground that is 4.5:1 or more."""
     plotting = part(cv, "plotting")
-    groups = ["SF RP1 RP2 GR CF", "c1 c2 c3 c4 c5 c6 c7", "S4 S5 S6 S7", "data prior variational"]
-    for group in groups:
-        rgb = np.array([to_rgba(plotting.color(name))[:3] for name in group.split()])
-        apart = np.linalg.norm(rgb[:, None] - rgb, axis=-1) + np.eye(len(rgb))
-        assert apart.min() > 0.2, group
-    light = [sum(to_rgba(plotting.color(name))[:3]) for name in ("S4", "S5", "S6", "S7")]
-    assert light == sorted(light, reverse=True)  # light to dark as the sets grow
-    assert plotting.color("none") == plotting.color("base") == "#767676"
+    grounds = [(r, g, b) for r in STEPS for g in STEPS for b in STEPS]
+    for ground in [*grounds, "white", "k", "#256DE7", (0.2, 0.1, 0.9, 0.5)]:
+        bright = luminance(linear(ground))
+        contrast = {"white": 1.05 / (bright + 0.05), "black": (bright + 0.05) / 0.05}
+        chosen = plotting.ink(ground)
+        assert contrast[chosen] == max(contrast.values()) > 4.5
+
+
+# Colours seen by eyes that lack one kind of cone: matrices for linear RGB of Machado, Oliveira and
+# Fernandes (2009), severity 1. Distances are those of Oklab (Ottosson 2020), in which 0.02 is about
+# the least that one sees; 0.05 is the difference of two greys whose lightness differs by a tenth.
+STEPS = np.linspace(0, 1, 5)
+EYES = {
+    "all cones": np.eye(3),
+    "protanopia": [
+        [0.152286, 1.052583, -0.204868],
+        [0.114503, 0.786281, 0.099216],
+        [-0.003882, -0.048116, 1.051998],
+    ],
+    "deuteranopia": [
+        [0.367322, 0.860646, -0.227968],
+        [0.280085, 0.672501, 0.047413],
+        [-0.011820, 0.042940, 0.968881],
+    ],
+    "tritanopia": [
+        [1.255528, -0.076749, -0.178779],
+        [-0.078411, 0.930809, 0.147602],
+        [0.004733, 0.691367, 0.303900],
+    ],
+}
+LMS = [
+    [0.4122214708, 0.5363325363, 0.0514459929],
+    [0.2119034982, 0.6806995451, 0.1073969566],
+    [0.0883024619, 0.2817188376, 0.6299787005],
+]
+OKLAB = [
+    [0.2104542553, 0.7936177850, -0.0040720468],
+    [1.9779984951, -2.4285922050, 0.4505937099],
+    [0.0259040371, 0.7827717662, -0.8086757660],
+]
+
+
+def linear(color):
+    """Linear RGB of a colour, (3,)."""
+    c = np.array(to_rgba(color)[:3])
+    return np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4)
+
+
+def seen(colors, eye):
+    """Oklab coordinates of colours (n, 3) as these eyes see them."""
+    rgb = np.clip(np.array([linear(c) for c in colors]) @ np.transpose(EYES[eye]), 0, 1)
+    return np.cbrt(rgb @ np.transpose(LMS)) @ np.transpose(OKLAB)
+
+
+def least_apart(colors, eye):
+    """The smallest distance between two of these colours, for these eyes."""
+    points = seen(colors, eye)
+    apart = np.linalg.norm(points[:, None] - points, axis=-1)
+    return apart[np.triu_indices(len(points), 1)].min()
+
+
+PALETTE = "BLACK GREY BROWN ORANGE BLUE SKY GREEN VERMILLION PURPLE".split()
+TOGETHER = [  # names that chapters draw in one figure
+    "SF RP1 RP2 GR CF base exact",
+    "RP1 RB PR QD c7 S7 base optimum",
+    "c1 c2 c3 c4 c5 c6 c7 none optimum",
+    "S4 S5 S6 S7 none c7 optimum",
+    "S7 GREY PURPLE ORANGE GREEN VERMILLION",
+    "S4 S5 S6 S7 ORANGE VERMILLION",
+    "data prior variational",
+    " ".join(PALETTE),
+]
+
+
+def check_colors(cv):
+    """Every colour is a label on white, and colours of one figure are told apart by all eyes."""
+    plotting = part(cv, "plotting")
+    value = lambda name: getattr(plotting, name, None) or plotting.color(name)
+    for color in [*plotting.COLORS.values(), *map(value, PALETTE)]:
+        assert 1.05 / (luminance(linear(color)) + 0.05) >= 4.5, color
+    for group in TOGETHER:
+        colors = [value(name) for name in group.split()]
+        for eye in EYES:
+            least = 0.08 if eye == "all cones" else 0.05
+            assert least_apart(colors, eye) > least, (group, eye)
+    light = seen(map(plotting.color, ("S4", "S5", "S6", "S7")), "all cones")[:, 0]
+    assert np.all(np.diff(light) < -0.05)  # light to dark as the sets grow
+    assert plotting.color("none") == plotting.color("base") == "#757575"
     assert plotting.color("exact") == plotting.color("optimum") == "#000000"
-    assert (plotting.color("RP1"), plotting.color("c5")) == ("#0072B2", "#E69F00")
+    assert (plotting.color("RP1"), plotting.color("c5")) == ("#256DE7", "#A56810")
     said = ""
     try:
         plotting.color("c9")
     except ValueError as error:
         said = str(error)
     assert said.startswith("no colour for 'c9'; there are SF, RP1, RP2") and "c7" in said
+
+
+def test_eyes_and_distances():
+    """Against values in print: Oklab of red, green, blue; red seen without the long cones is dim;
+    greys look the same to all eyes; and a palette that fails, as the book's first one did."""
+    primaries = [[0.62796, 0.22486, 0.12585], [0.86644, -0.23389, 0.17950]]
+    primaries += [[0.45201, -0.03246, -0.31153]]
+    assert_allclose(seen(["red", "lime", "blue"], "all cones"), primaries, atol=2e-5)
+    for eye in EYES:
+        grey = seen(["0.5"], eye)[0]
+        assert_allclose(grey, seen(["0.5"], "all cones")[0], atol=2e-3)
+    assert luminance(np.array(EYES["protanopia"]) @ [1, 0, 0]) < 0.6 * luminance(
+        np.array([1, 0, 0])
+    )
+    assert least_apart(["#D55E00", "#8F7A00"], "protanopia") < 0.03
+    assert least_apart(["#D55E00", "#8F7A00"], "all cones") > 0.08
 
 
 def check_style(cv):
@@ -113,7 +213,7 @@ def check_style(cv):
         assert (found["lines.linewidth"], found["figure.dpi"]) == (2, 200)
         assert found["svg.hashsalt"] == "cvlib" and found["figure.facecolor"] == "white"
         cycle = [to_hex(c) for c in found["axes.prop_cycle"].by_key()["color"]]
-        assert cycle[:2] == ["#0072b2", "#d55e00"] and len(set(cycle)) == 7
+        assert cycle[:2] == ["#256de7", "#ae1f0a"] and len(set(cycle)) == 7
 
 
 # Bands ---------------------------------------------------------------------------------------
@@ -128,7 +228,7 @@ def check_band(cv):
         found, band = edges(ax)
         assert list(found) == X
         assert_allclose(list(found.values()), [[1, 9], [2, 18], [3, 27]])
-        assert_allclose(band.get_facecolor(), [to_rgba("#D55E00", 0.2)])
+        assert_allclose(band.get_facecolor(), [to_rgba("#AE1F0A", 0.2)])
         assert line.get_linestyle() == ":" and np.all(band.get_linewidth() == 0)
         (label,) = ax.texts
         assert (label.get_text(), label.xy, label.xyann) == ("SF", (4.0, 15.0), (9, 8))
@@ -147,7 +247,7 @@ def check_error_band(cv):
         found, band = edges(ax)
         assert list(found) == X
         assert_allclose(list(found.values()), [[2, 4], [-3, 1], [0, 1]])
-        assert_allclose(band.get_facecolor(), [to_rgba("#009E73", 0.2)])
+        assert_allclose(band.get_facecolor(), [to_rgba("#086324", 0.2)])
         assert line.get_linewidth() == 3 and np.all(band.get_linewidth() == 0)
         (label,) = ax.texts
         assert (label.get_text(), label.xy, label.xyann) == ("CF", (4.0, 0.5), (5, -5))
@@ -169,14 +269,14 @@ def check_ellipse(cv):
     with drawn(cv) as (plotting, ax):
         for cov, sd in itertools.product(covs, (2, 1, 0.5)):
             more = {} if sd == 2 else {"sd": sd}  # two is what it draws unless told
-            patch = plotting.ellipse(ax, mean, np.array(cov, float), "#0072B2", **more)
+            patch = plotting.ellipse(ax, mean, np.array(cov, float), "#256DE7", **more)
             assert ax.patches[-1] is patch
             z = outline(patch) - mean
             distance = np.sqrt(np.einsum("ni,ij,nj->n", z, np.linalg.inv(cov), z))
             assert_allclose(distance, sd, rtol=1e-3)
             s = np.sqrt(np.linalg.eigvalsh(cov))
             assert_allclose([patch.width, patch.height], 2 * sd * s[::-1])
-            assert to_hex(patch.get_edgecolor()).upper() == "#0072B2"
+            assert to_hex(patch.get_edgecolor()).upper() == "#256DE7"
             assert not patch.get_fill() and patch.get_linewidth() == 2
         assert len(ax.patches) == 12
 
