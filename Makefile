@@ -9,15 +9,17 @@ PORT   ?= 8000
 JOBS   ?= auto
 SHELL  := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help book serve lint test site-test notebooks lab lock bench race experiments clean distclean
+.PHONY: help book pdf serve lint test site-test notebooks lab lock bench race experiments clean distclean
 
 help:
 	@echo "make book       build the book into $(SITE), warnings are errors"
+	@echo "make pdf        build it, and print all of it into $(SITE)/cvbook.pdf (needs chromium)"
 	@echo "make serve      serve the built book on http://localhost:$(PORT)"
 	@echo "make lint       ruff's checks and format, the first part of make test"
 	@echo "make test       lint, unit tests, every chapter executed and compared with its stored outputs"
-	@echo "make site-test  open every page of the built book, and a chapter in Jupyter Lab, in a browser (needs chromium)"
-	@echo "make notebooks  execute the chapters whose text changed; ALL=1 for every chapter"
+	@echo "make site-test  open every page of the built book, and a chapter in Jupyter Lab, in a browser;"
+	@echo "                print the book; install and run what it offers for download (needs chromium)"
+	@echo "make notebooks  execute the chapters whose text changed; NAME=02-... for one, ALL=1 for every chapter"
 	@echo "make lab        Jupyter Lab on the chapters; ARGS='--port 8899 --no-browser' are its options"
 	@echo "make bench      time a step against plain autograd and JAX (installs JAX); SAVE=1 for the book;"
 	@echo "                OLD=COMMIT times another version of the package and this one in turns"
@@ -48,6 +50,9 @@ book: $(READY)
 	  echo "The book was not built: the warnings above, counted as errors, say where."; exit 1; }; \
 	echo "Book built in $$(( $$(date +%s) - start )) s: open $(CURDIR)/$(SITE)/index.html"
 
+pdf: book
+	@$(BIN)/python tools/pdf.py $(SITE)
+
 serve: $(READY)
 	@test -f $(SITE)/index.html || $(MAKE) book
 	@echo "The book is on http://localhost:$(PORT) (stop with Ctrl-C)"
@@ -59,15 +64,15 @@ lint: $(READY)
 
 test: lint
 	@start=$$(date +%s); \
-	$(BIN)/pytest --nbval -n $(JOBS) --dist loadfile --no-loadscope-reorder --ignore tests/test_lab.py || { \
+	$(BIN)/pytest --nbval -n $(JOBS) --dist loadfile --no-loadscope-reorder --ignore tests/test_lab.py --ignore tests/test_pdf.py || { \
 	  echo "Tests FAILED: the report above says which; stale outputs are renewed with: make notebooks ALL=1"; exit 1; }; \
 	echo "All tests passed in $$(( $$(date +%s) - start )) s"
 
 site-test: $(READY)
-	@CVBOOK_BROWSER=required $(BIN)/pytest tests/test_site.py tests/test_lab.py
+	@CVBOOK_BROWSER=required $(BIN)/pytest tests/test_site.py tests/test_pdf.py tests/test_lab.py
 
 notebooks: $(READY)
-	@$(BIN)/python tools/notebooks.py $(if $(ALL),--all)
+	@$(BIN)/python tools/notebooks.py $(NAME) $(if $(ALL),--all)
 
 lab: $(READY)
 	@$(BIN)/python tools/lab.py $(ARGS)

@@ -22,7 +22,9 @@ from .estimators import CF, GR, PR, QD, RB, RP1, SF, Estimator, check_gradient, 
 from .integrands import Illegal
 from .models import GLM
 from .pilots import CHUNK, Costs, Pilot, Set, of_snapshot, singles, timed
+from .quadratics import curve_of, learnt, stands_for, train
 from .snapshots import snapshot
+from .starts import DENSE
 
 ALL = 10  # of more variates than these not all subsets are looked at
 FINALISTS, TRIES = 5, 3  # sets that are timed for real, and how often five more may be
@@ -60,17 +62,23 @@ def elbo(model, q, w, M, rng):
 # Candidates --------------------------------------------------------------------------------------
 
 
-def candidates(model, q, subsample=True):
+def candidates(model, q, subsample=True, learn=None):
     """{base: (h, {variate: line})}, what is legal and sensible for the model and the family.
 
     Bases are words for the data term; prior and entropy in closed form where there is one. A base
     goes with the variates that share its noise: expansion ("c7") and bound against their closed
     forms, and the expansion at a snapshot against that over all data, with ("joint") or without
     ("snapshot") the noise of q.
+
+    A Hessian of an own model costs d gradients. In more than 200 dimensions that is too dear: then
+    the base is RP1 and its variate learn(f, h), a "quadratic" trained for f and h.
     """
     data, prior, variational = terms(model, q)
     closed = _written(lambda: CF(prior))
     f, far = data if closed else data + prior, lambda: taylor_z(data, at="snapshot")
+    if q.gaussian and not isinstance(model, GLM) and q.dim > DENSE:
+        h = RP1(data) + (closed or RP1(prior)) - CF(variational)
+        return {"RP1": (h, {"quadratic": learn(f, h)} if learn else {})}
     found = {}
     for word in (RP1, RB, PR, QD) if q.gaussian else (RP1, GR, SF):
         h = _written(lambda: word(data) + (closed or word(prior)) - CF(variational))
@@ -293,7 +301,9 @@ class Choice:
     @property
     def line(self):
         """What `optimize.sgd` needs: sgd(model, q, **choice.line, lr=...)."""
-        return {"h": self.base, "cvs": self.cvs, "renew": self.renew} | self.see
+        learns = [stands_for(c) for c in self.cvs if curve_of(c)]
+        hooks = {"hooks": {1: train(learns[0])}} if learns else {}
+        return {"h": self.base, "cvs": self.cvs, "renew": self.renew} | hooks | self.see
 
     def __repr__(self):
         row = next(r for r in self.report.rows if r.set == self.set)
@@ -325,7 +335,9 @@ def choose(
     All else as in `report`.
     """
     began, known = clock(), costs is not None
-    among = candidates(model, q, see.get("subsample", True)) if among is None else among
+    if among is None:
+        learn = lambda f, h: learnt(f, q, h, model, w, rng, **see)
+        among = candidates(model, q, see.get("subsample", True), learn)
     table, found = _piloted(among, model, q, w, M, pilot, rng, snapshot, see, natural=natural)
     bases = [Set(name) for name in table]
     full = [Set(name, tuple(cvs)) for name, (_, cvs) in table.items()]

@@ -29,6 +29,7 @@ from .integrands import Illegal
 from .looks import TOLERANCE, at_most, conflicts, log_weights, per_row, worst
 from .models import GLM, Model
 from .pilots import Set, of_snapshot
+from .quadratics import curve_of, fitted, stands_for, train
 from .starts import DENSE, Start, start
 
 SECONDS = 60.0  # the budget where none is given
@@ -38,6 +39,9 @@ FIRST = {"natural": 20, "adam": 200}  # steps to the first look at the ELBO; the
 RATES = np.array([0.1, 0.03, 0.01, 0.003])  # of Adam, side by side, in units of the start
 RENEW = 10  # steps that a snapshot serves
 FAIR = 0.5  # share of the draws that importance weights should leave
+LEARN = 2  # draws a step to train a fitted quadratic with
+KEYBOARD = "stopped from the keyboard"
+SAVED = ("kind", "names", "words", "looks", "settled", "seconds", "slower")  # of a run
 
 
 class Distrust(UserWarning):
@@ -53,7 +57,8 @@ def fit(
     Starts at the mode of log p(x, z) and its curvature. Where q is Gaussian and a Hessian is
     affordable (M x d x the data up to 2^21 numbers, else in batches; d up to 200 for a full q) it
     takes natural steps on Price's gradient, or quadrature's for a GLM; else Adam's steps in the
-    coordinates of the start, four rates side by side of which the worse half goes at each look.
+    coordinates of the start, four rates side by side of which the worse half goes at each look,
+    with a quadratic that is trained along where even one Hessian a step is too dear.
 
     Looks at the ELBO after 20, 40, 80 ... steps (Adam: 200, 400 ...), on up to 4000 draws, at the
     mean of w over the last half of the run. It stops when doubling the run has gained less than
@@ -73,16 +78,16 @@ def fit(
     kind, M, batch = _way(model, q, h, whole("M", M), batch)
     w = q.start() if begin is None else q.joined(begin.mu, begin.S)
     says = [begin.says if begin else f"began at the usual start of {q!r}"]
-    given = h, cvs, weights
+    given, names = (h, cvs, weights), ()
     if h is None:
         if cvs is not None:
             raise ValueError("cvs go with a base gradient: give h as well, or leave both out")
-        h, cvs = _lines(model, q, kind, batch)
-        cvs = list(cvs.values())
+        h, known = _lines(model, q, kind, batch, w=w)
+        names, cvs = tuple(known), [*known.values()]
     plan = _plan(model, q, kind, begin, h, cvs, weights, M, batch)
     state = optimize.init(plan, rng, w=w, runs=(len(RATES),) if kind == "adam" else ())
-    run = _Run(plan, kind, begin, state, w, given, tuple(says))
-    return _told(run.go(clock, progress))
+    run = _Run(plan, kind, begin, state, w, given, names, tuple(says))
+    return _told(run.go(clock, progress, KEYBOARD if begin and begin.stopped else ""))
 
 
 def _told(found):
@@ -243,8 +248,12 @@ def _way(model, q, h, M, batch):
     return "natural" if curved else "adam", M, batch
 
 
-def _lines(model, q, kind, batch):
-    """Base gradient and variates {name: line} to choose from, each of weight about one."""
+def _lines(model, q, kind, batch, **learnt):
+    """Base gradient and variates {name: line} to choose from, each of weight about one.
+
+    On all data c7 needs a Hessian a step, in batches one a draw; too many dimensions or draws, and
+    a fitted quadratic takes its place, which begins at w=, or goes on with what state= knows.
+    """
     data, prior, variational = terms(model, q)
     closed = _allowed(CF, prior)
     f, cvs = data if closed else data + prior, {}
@@ -257,6 +266,8 @@ def _lines(model, q, kind, batch):
     if batch and kind == "natural":  # the expansion at a snapshot takes the noise of the data too
         far = taylor_z(data, at="snapshot")
         cvs["joint"] = CF(far.over_all_data()) - (CF if word is QD else word)(far)
+    elif kind == "adam" and q.gaussian and (batch or q.dim > DENSE):
+        cvs["quadratic"] = fitted(f, q, **learnt)
     elif word.samples and q.gaussian and q.dim <= DENSE:
         cvs["c7"] = CF(taylor_z(f)) - word(taylor_z(f))
     prior = closed or (PR if word is QD else word)(prior)
@@ -270,16 +281,16 @@ def _allowed(word, f):
         return None
 
 
-def _chosen(plan, kind, w):
+def _chosen(plan, kind, names, w):
     """The `Choice` of variates at w (D,), by noise in a small pilot and by counted cost.
 
     Costs are numbers of gradients, which is what a step of an own model is made of, so that a fit
     is the same on every machine: d for a Hessian, M of them for Price's base.
     """
     model, q, M, batch = plan.model, plan.q, plan.M, plan.batch
-    h, cvs = _lines(model, q, kind, batch)
+    h, cvs = plan.h, dict(zip(names, plan.cvs))
     base = M * (1 + q.dim * (kind == "natural"))
-    extra = {"landing": 0, "c7": M * q.dim if batch else q.dim}
+    extra = {"landing": 0, "c7": M * q.dim if batch else q.dim, "quadratic": LEARN}
     extra["joint"] = base + q.dim * model.N / (batch or 1) / RENEW
     name = next(word.name for word, atom in h.parts if atom.target == "data")
     costs = {str(Set(name)): base} | {str(Set(name, (c,))): base + extra[c] for c in cvs}
@@ -345,6 +356,7 @@ class _Run:
     state: optimize.State
     best: np.ndarray  # (D,) the mean of w at the last look
     given: tuple = (None, None, None)  # h, cvs, weights
+    names: tuple = ()  # of the variates in use, where they were not given
     words: tuple = ()
     looks: tuple = ()  # (step, elbo, error)
     settled: bool = False
@@ -352,10 +364,10 @@ class _Run:
     slower: int = 0  # how often it diverged and began again
     choice: object = None  # of the variates, at the first look, where they were not given
 
-    def go(self, clock, progress):
-        """Steps until settled or out of budget; then the `Fit`."""
+    def go(self, clock, progress, why=""):
+        """Steps until settled or out of budget, none if there is a reason; then the `Fit`."""
         self.settled, before = False, self.seconds
-        bar, why = _bar(progress), ""
+        bar = _bar(progress)
         try:
             with np.errstate(all="ignore"):
                 while not why:
@@ -363,7 +375,7 @@ class _Run:
         except KeyboardInterrupt:
             if self.state.count and self._finite() and len(self._means()) == 1:
                 (self.best,) = self._means()
-            why = "stopped from the keyboard"
+            why = KEYBOARD
         if bar is not None:
             bar.close()
         self.seconds = before + clock.passed
@@ -381,7 +393,7 @@ class _Run:
         while self.state.t < min(end, clock.steps) and not out:
             bits = rng.bit_generator.state
             try:
-                self.state = optimize.step(self.state, self.plan)
+                self.state, self.plan = self._learnt(optimize.step(self.state, self.plan))
             except KeyboardInterrupt:
                 rng.bit_generator.state = bits  # as if the step had not begun
                 raise
@@ -400,6 +412,13 @@ class _Run:
         if why or self.state.t >= clock.steps or clock.out():
             return why or ("out of steps" if self.state.t >= clock.steps else "out of time")
         return ""
+
+    def _learnt(self, state):
+        """State and plan after a step, the fitted quadratic trained on."""
+        learns = [stands_for(c) for c in self.plan.cvs if curve_of(c)]
+        if not learns or self.has_lines:
+            return state, self.plan
+        return train(learns[0], M=LEARN)(state, self.plan) or (state, self.plan)
 
     def _finite(self):
         return bool((self.state.diverged < 0).any())
@@ -443,9 +462,10 @@ class _Run:
     def _choose(self):
         """Go on with the variates that pay near the optimum; all of them were in use up to here."""
         try:
-            self.choice = _chosen(self.plan, self.kind, self.best)
+            self.choice = _chosen(self.plan, self.kind, self.names, self.best)
         except ValueError:  # a pilot that is not finite
             return
+        self.names = self.choice.set.cvs
         pilot = 0 if self.kind == "natural" else 40
         self.state, self.plan = switched(self.state, self.plan, self.choice, pilot)
         first, *_ = rows = self.choice.report.rows
@@ -462,7 +482,7 @@ class _Run:
         self.state = s._replace(
             w=cut(s.w), mean=cut(s.mean), a=cut(s.a), diverged=cut(s.diverged), G=None,
             memory=both(s.memory), moments=both(s.moments),
-            notes={name: cut(x) for name, x in s.notes.items()},
+            notes={name: x if name.startswith("curve") else cut(x) for name, x in s.notes.items()},
         )  # fmt: skip
         self.plan = replace(self.plan, lr=replace(self.plan.lr, first=self.plan.lr.first[kept]))
 
@@ -477,8 +497,9 @@ class _Run:
         lr, q = self.plan.lr, self.plan.q
         self.looks = ()
         slow = replace(lr, first=lr.first / 4) if callable(lr) else lr / 4
-        self.plan = replace(self.plan, lr=slow)
         w = q.start() if self.begin is None else q.joined(self.begin.mu, self.begin.S)
+        afresh = lambda c: fitted(stands_for(c), q, w) if curve_of(c) and not self.has_lines else c
+        self.plan = replace(self.plan, lr=slow, cvs=tuple(map(afresh, self.plan.cvs)))
         w = np.broadcast_to(w, self.state.w.shape)
         self.state = optimize.init(self.plan, self.state.rng, w=w)
         return ""
@@ -552,27 +573,15 @@ class _Run:
     # Files
 
     @property
-    def chosen(self):
-        """Names of the variates in use, where they were not given."""
-        known = {} if self.has_lines else _lines(*self._place())[1]
-        used = [c.parts for c in self.plan.cvs]
-        return [name for name, c in known.items() if c.parts in used]
-
-    def _place(self):
-        return self.plan.model, self.plan.q, self.kind, self.plan.batch
-
-    @property
     def has_lines(self):
         return any(line is not None for line in self.given)
 
     def save(self, path):
         plan, q, begin = self.plan, self.plan.q, self.begin
-        about = {
-            "q": [type(q).__name__, *q.key[1:]], "kind": self.kind, "M": plan.M,
-            "batch": plan.batch, "words": self.words, "looks": self.looks,
-            "settled": self.settled, "seconds": self.seconds, "slower": self.slower,
+        about = {name: getattr(self, name) for name in SAVED} | {
+            "q": [type(q).__name__, *q.key[1:]], "M": plan.M, "batch": plan.batch,
             "begin": begin and [begin.mode, begin.says], "model": repr(plan.model),
-            "given": self.has_lines, "chosen": self.chosen,
+            "given": self.has_lines,
         }  # fmt: skip
         notes = {"fit": np.array(json.dumps(about)), "fit best": self.best}
         notes["fit rate"] = np.asarray(getattr(plan.lr, "first", plan.lr))
@@ -596,17 +605,16 @@ class _Run:
         begin = Start(notes["fit mu"], notes["fit S"], *about["begin"]) if about["begin"] else None
         given = h, cvs, weights
         if h is None:
-            h, known = _lines(model, q, kind, batch)
-            cvs = [known[name] for name in about["chosen"]]
+            learnt = {"state": state} if "curve S" in state.notes else {"w": notes["fit best"]}
+            h, known = _lines(model, q, kind, batch, **learnt)
+            cvs = [known[name] for name in about["names"]]
         plan = _plan(model, q, kind, begin, h, cvs, weights, about["M"], batch)
         rate = notes["fit rate"]
         plan = replace(plan, lr=replace(plan.lr, first=rate) if callable(plan.lr) else rate)
         kept = {k: x for k, x in state.notes.items() if k not in notes}
-        return cls(
-            plan, kind, begin, state._replace(notes=kept), notes["fit best"], given,
-            tuple(about["words"]), tuple(map(tuple, about["looks"])), about["settled"],
-            about["seconds"], about["slower"],
-        )  # fmt: skip
+        told = {k: tuple(about[k]) if isinstance(about[k], list) else about[k] for k in SAVED}
+        state, best = state._replace(notes=kept), notes["fit best"]
+        return cls(plan=plan, begin=begin, state=state, best=best, given=given, **told)
 
 
 def _bar(progress):

@@ -11,6 +11,7 @@ from . import combine
 from .draws import Draw, draw
 from .estimators import LOO, evaluate
 from .optimize import Noisy, init, step
+from .quadratics import curve_of, stands_for, train
 
 CHUNK = 2**22  # numbers that one part of the pilot holds
 ROUNDING = 1e-12  # noise of this size, relative to that of the bases, is none
@@ -204,7 +205,10 @@ def timed(sets, table, model, q, w, M, *, seconds=1.0, clock=perf_counter, renew
             state = plan.refreshed(state)
         plan = replace(plan, renew=None)
         state = step(state, plan)  # the next ones write over its arrays
-        ways[str(s)] = lambda state=state, plan=plan: step(state, plan)
+        learns = [train(stands_for(c)) for c in plan.cvs if curve_of(c)]  # is part of a step
+        ways[str(s)] = lambda state=state, plan=plan, learns=learns: [
+            step(state, plan), *(hook(state, plan) for hook in learns)
+        ]  # fmt: skip
     found = in_turns(ways, seconds, clock)
     share = found.pop(past, 0.0) / renew
     return {name: t + share * (name in extra) for name, t in found.items()}

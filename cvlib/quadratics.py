@@ -5,8 +5,7 @@ where a Hessian is too dear (Geffner and Domke 2020). CF(f~) - RP1(f~) has mean 
 b, s and U that do not depend on the draw, so also while they are trained, on other draws.
 """
 
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 import autograd.numpy as anp
 import numpy as np
@@ -17,9 +16,11 @@ from .arguments import number, whole
 from .draws import draw
 from .estimators import CF, RP1, evaluate
 from .integrands import Atom, Illegal, Integrand, integrand
+from .optimize import Noisy, init
 
 
-class Curve(NamedTuple):
+@dataclass(frozen=True, eq=False)  # no two are equal: another curve is another integrand
+class Curve:
     """What a quadratic is made of."""
 
     S: np.ndarray  # (d, d) lower triangular, or (d,) for a diagonal q: the units of u
@@ -48,8 +49,8 @@ class Quadratic(Atom):
 
     def __init__(self, f, model, q, curve):
         super().__init__(f"quadratic({f!r})", model, q)
-        self.curve = curve
-        self.key = (*self.key, id(curve))  # another curve is another integrand
+        self.f, self.curve = f, curve
+        self.key = (*self.key, curve)  # where it stays alive: its id is its own
 
     def u(self, draw, where):
         return self.q.solve(self.curve.S, draw.at(where) - draw.at("mu"))
@@ -86,48 +87,64 @@ def _variate(f, curve):
     return CF(T) - RP1(T)
 
 
-def train(f, rate=0.05, M=None):
+def train(f, rate=0.05, M=2):
     """A hook for sgd that trains the fitted quadratic of f among the plan's variates.
 
-    sgd(..., h, [fitted(f, q, w)], hooks={1: train(f)}). It draws M samples of its own (as many as
-    a step), and takes a step of Adam on E||h + c||^2 in the units of u: two gradients a step in
-    place of one. One curve serves all runs; the first of them is looked at. What it knows is in
-    the state's notes: a run goes on with [fitted(f, q, state=state)].
+    sgd(..., h, [fitted(f, q, w)], hooks={1: train(f)}). It draws M samples of its own, M
+    gradients more a step, and takes a step of Adam on E||h + c||^2 in the units of u. Entries of U
+    go slower by sqrt(d), for U U^T sums over d of them. One curve serves all runs;
+    the middle one is looked at. What it knows is in the state's notes: a run goes on with
+    [fitted(f, q, state=state)].
     """
     number("rate", rate, 0, above=True)
-    rule = rules.adam()
+    rule, M = rules.adam(), whole("M", M)
 
     def hook(state, plan):
-        at = [k for k, c in enumerate(plan.cvs) if _curve(c) is not None]
+        at = [k for k, c in enumerate(plan.cvs) if curve_of(c) is not None]
         if len(at) != 1:
             raise ValueError(f"train needs one fitted quadratic among the variates, not {len(at)}")
-        curve = _curve(plan.cvs[at[0]])
-        q, w = plan.q, state.w[(0,) * (state.w.ndim - 1)]
+        curve, runs = curve_of(plan.cvs[at[0]]), state.w.reshape(-1, plan.q.D)
+        q, w = plan.q, runs[len(runs) // 2]
         see = {"subsample": plan.subsample, "batch": plan.batch, "each": plan.each}
-        d = draw(plan.model, q, w, M or plan.M, state.rng, snapshot=None, **see)
+        d = draw(plan.model, q, w, M, state.rng, snapshot=None, **see)
         h = evaluate([plan.h], d, check=False)[0]  # (M, D)
-        slope = grad(lambda v: loss(q, curve._replace(b=v[0], s=v[1], U=v[2]), w, d.eps, h))
-        g = slope((curve.b, curve.s, curve.U))
-        new, notes = [], dict(state.notes)
-        for name, v, dv in zip("bsU", curve[1:], g):
+        slope = grad(lambda v: loss(q, Curve(curve.S, *v), w, d.eps, h))
+        new, notes = {"S": curve.S}, dict(state.notes)
+        rates = {"b": rate, "s": rate, "U": rate / np.sqrt(q.dim)}
+        for name, dv in zip(rates, slope((curve.b, curve.s, curve.U))):
+            v = getattr(curve, name)
             memory = [
                 notes.get(f"curve {name} {k}", x) for k, x in enumerate((0 * v, 0 * v, 1.0, 1.0))
             ]
-            v, memory = rule.step(memory, v, -dv, rate, q, 1)
-            new.append(v)
+            new[name], memory = rule.step(memory, v, -dv, rates[name], q, 1)
             notes |= {f"curve {name} {k}": np.asarray(x) for k, x in enumerate(memory)}
-        curve = Curve(curve.S, *new)
-        notes |= {f"curve {name}": x for name, x in zip("SbsU", curve)}
+        if not all(np.isfinite(v).all() for v in new.values()):
+            return None  # the run is about to diverge: its gradients teach nothing
+        notes |= {f"curve {name}": v for name, v in new.items()}
         cvs = list(plan.cvs)
-        cvs[at[0]] = _variate(f, curve)
+        cvs[at[0]] = _variate(f, Curve(**new))
         return state._replace(notes=notes), replace(plan, cvs=tuple(cvs))
 
     return hook
 
 
-def _curve(line):
+def learnt(f, q, h, model, w, rng, steps=100, M=10, **see):
+    """The fitted variate of f after `steps` of training for the base h at weights w (D,)."""
+    plan = Noisy(model, q, h, [fitted(f, q, w)], lr=1.0, M=M, **see)
+    state, hook = init(plan, rng, w=w), train(f, M=M)
+    for _ in range(steps):
+        state, plan = hook(state, plan) or (state, plan)
+    return plan.cvs[0]
+
+
+def curve_of(line):
     """The curve of a fitted variate, or None."""
     return next((a.curve for _, a in line.parts if isinstance(a, Quadratic)), None)
+
+
+def stands_for(line):
+    """What a fitted variate stands for, its f."""
+    return next(a.f for _, a in line.parts if isinstance(a, Quadratic))
 
 
 def loss(q, curve, w, eps, h):

@@ -15,6 +15,7 @@ DENSE = 200  # dimensions up to which every step of the search has a Hessian of 
 STEPS = 100  # of the search
 NARROW = 0.1  # of the curvature's width: there the search for a width begins
 FLAT = 1e-8  # curvature in the flattest direction, in units of the coordinates' own
+LATE = "no mode was found in time"
 
 
 class Start(NamedTuple):
@@ -24,6 +25,7 @@ class Start(NamedTuple):
     S: np.ndarray  # (d, d) lower triangular, or (d,) its diagonal
     mode: bool  # was there a mode?
     says: str  # one sentence
+    stopped: bool = False  # from the keyboard
 
 
 def start(model, full=True, out_of_time=lambda: False):
@@ -32,22 +34,30 @@ def start(model, full=True, out_of_time=lambda: False):
     The mode of log p(x, z) and its curvature say where the posterior is and in which coordinates it
     is round. In these, q of independent coordinates is fitted on a few fixed draws: where the
     posterior is skewed the mode lies off its mass, and its curvature is not that of the whole. A
-    GLM does without.
+    GLM does without. Ctrl-C ends the search where it is.
     """
+    here, stopped = None, False
+    mu, S = np.zeros(model.dim), np.eye(model.dim)
     with np.errstate(all="ignore"):  # what overflows is a step that is not taken
-        here, trouble = _climb(model, out_of_time)
-        mu, S = here.mu, np.eye(model.dim)
-        if trouble:
-            mu = 0 * mu
-        else:
-            S = _factor(-here.hessian) if full else np.diag(1 / np.sqrt(-np.diag(here.hessian)))
-        if not isinstance(model, GLM) or trouble:
-            mu, sd = _mean_field(model, mu, S, out_of_time)
-            S = S * sd
-        says = "began at the mode, in the coordinates of its curvature"
-        if trouble:
-            says = f"{trouble}; began at z = 0, in the coordinates as they are"
-        return Start(mu, S if full else np.diag(S), not trouble, says)
+        try:
+            for here in _climb(model, out_of_time):  # noqa: B007  the last one counts
+                pass
+            trouble = _trouble(here)
+            if not trouble:
+                mu, S = here.mu, _scales(-here.hessian, full)
+            if not isinstance(model, GLM) or trouble:
+                mu, sd = _mean_field(model, mu, S, out_of_time)
+                S = S * sd
+        except KeyboardInterrupt:
+            stopped, trouble = True, ""
+            if here is not None and _trouble(here) in ("", LATE):
+                mu, S = here.mu, _scales(-here.hessian, full)
+    says = "began at the mode, in the coordinates of its curvature"
+    if trouble:
+        says = f"{trouble}; began at z = 0, in the coordinates as they are"
+    if stopped:
+        says = "the search for the mode was stopped from the keyboard; began where it was"
+    return Start(mu, S if full else np.diag(S), not trouble, says, stopped)
 
 
 def log_joint(model, z):
@@ -85,7 +95,7 @@ def _local(model, z):
 
 
 def _climb(model, out_of_time):
-    """The log joint about the highest point found, and "" or what was wrong with it.
+    """The log joint about points that lie higher and higher, each a `Snapshot`.
 
     Newton's steps with every curvature taken for a fall, shortened until they climb (Levenberg and
     Marquardt's way), in units of the coordinates' own curvature. In many dimensions L-BFGS climbs.
@@ -94,14 +104,15 @@ def _climb(model, out_of_time):
     if model.dim > DENSE:
         z = _lbfgs(lambda z: log_joint(model, z), z, out_of_time)
     here, damping = _local(model, z), 1e-3
+    yield here
     for _ in range(STEPS):
         if not np.isfinite(here.hessian).all():
-            return here, "the log joint has no finite curvature where its mode was looked for"
+            return
         fall, axes, unit = _curvature(here.hessian)
         slope = axes.T @ (here.slope * unit)
         gain = slope @ (slope / (np.abs(fall) + 1e-12))
         if gain < 1e-4 and fall[0] > 0:
-            break
+            return
         if fall[0] <= 0 and gain < 1e-4:
             slope = slope + 0.1 * (fall < 0)  # a saddle: go down one of its sides
         while damping < 1e12:
@@ -111,22 +122,29 @@ def _climb(model, out_of_time):
                 break
             damping *= 4
         else:
-            break
+            return
         damping = max(damping / 10, 1e-12)
         here = _local(model, here.mu + step)
+        yield here
         if out_of_time() or model.dim > DENSE:
-            break
+            return
+
+
+def _trouble(here):
+    """What is wrong with the highest point found, or ""."""
+    if not np.isfinite(here.hessian).all():
+        return "the log joint has no finite curvature where its mode was looked for"
     fall, axes, unit = _curvature(here.hessian)
-    steepest = int(np.argmax(np.abs(axes[:, 0])))
-    slope = axes.T @ (here.slope * unit)
     if not fall[0] > FLAT:
-        return (
-            here,
-            f"the posterior has no proper mode: it is flat or rises along z[{steepest}]",
-        )
-    if slope @ (slope / fall) > 1.0:
-        return here, "no mode was found in time"
-    return here, ""
+        steepest = int(np.argmax(np.abs(axes[:, 0])))
+        return f"the posterior has no proper mode: it is flat or rises along z[{steepest}]"
+    slope = axes.T @ (here.slope * unit)
+    return LATE if slope @ (slope / fall) > 1.0 else ""
+
+
+def _scales(P, full):
+    """S (d, d) with S S^T the inverse of P, or of its diagonal."""
+    return _factor(P) if full else np.diag(1 / np.sqrt(np.diag(P)))
 
 
 def _curvature(H):

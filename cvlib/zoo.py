@@ -1,7 +1,7 @@
 """The zoo: the named control variates, each one line of the recipe, and every other legal line.
 
-`paper` has the variates of Geffner and Domke (2018), `published` those that have a name, `legal`
-all that can be written for a model and a family.
+`paper` has the variates of Geffner and Domke (2018), `published` those that have a name, `trained`
+those that learn along with q, `legal` all that can be written for a model and a family.
 """
 
 from dataclasses import dataclass, replace
@@ -16,6 +16,7 @@ from .draws import draw
 from .estimators import CF, GR, PR, QD, RB, RP1, RP2, SF, Estimator, evaluate
 from .integrands import Illegal
 from .models import GLM
+from .quadratics import fitted
 from .relaxations import relax
 
 # Variates with a name ------------------------------------------------------------------------
@@ -63,6 +64,21 @@ PUBLISHED = {  # name: who, and the line as a function of the three terms
 def published(model, q):
     """The variates with a name that this model and family allow, {name: line}."""
     found = {name: _written(write, *terms(model, q)) for name, (_, write) in PUBLISHED.items()}
+    return {name: line for name, line in found.items() if line is not None}
+
+
+TRAINED = {  # name: who, and the line to begin with
+    "quadratic": ("Geffner and Domke 2020", lambda f, q, w: fitted(f, q, w)),
+}
+
+
+def trained(model, q, w):
+    """The variates with a name whose approximation learns along with q, {name: line}.
+
+    They are as they begin at weights w (D,), of no use yet: sgd(..., hooks={1: train(data)}).
+    """
+    data = terms(model, q)[0]
+    found = {name: _written(write, data, q, w) for name, (_, write) in TRAINED.items()}
     return {name: line for name, line in found.items() if line is not None}
 
 

@@ -24,6 +24,7 @@ import cvlib
 
 PACKAGE = Path(cvlib.__file__).parent
 COPY = "cvlib_copy"
+UNCHANGED = ("no bug", "__init__.py", "", "")
 WRONG = (AssertionError, pytest.fail.Exception)  # the second: pytest.raises that saw nothing
 
 
@@ -84,6 +85,21 @@ def copy(file="__init__.py", old="", new=""):
                 del sys.modules[name]
 
 
+def checks_in(names):
+    """{what: check} of the functions check_what among a module's names."""
+    return {name[6:]: f for name, f in names.items() if name.startswith("check_")}
+
+
+def on_the_package(checks):
+    """A test that runs every check on the package itself."""
+
+    @pytest.mark.parametrize("name", checks)
+    def test(name):
+        checks[name](cvlib)
+
+    return test
+
+
 def part(cv, name):
     """A part of the package that importing it does not bring along, such as "experiments"."""
     return importlib.import_module(f"{cv.__name__}.{name}")
@@ -94,16 +110,27 @@ def judge(bug, checks):
 
     A crash is no catch: it shows that the code ran, not that anybody looked at its numbers.
     """
-    _, *patch = bug
-    with copy(*patch) as load, warnings.catch_warnings(), np.errstate(all="ignore"):
+    crashed = None
+    with loaded(bug) as cv:
+        if isinstance(cv, Exception):
+            return Verdict("crashed", "import", repr(cv))
+        for name, check in checks.items():
+            try:
+                check(cv)
+            except WRONG:
+                return Verdict("caught", name)
+            except Exception as error:
+                crashed = crashed or Verdict("crashed", name, repr(error))
+    return crashed or Verdict("survived")
+
+
+@contextmanager
+def loaded(bug=UNCHANGED):
+    """The copy with the bug, in silence; or what went wrong when it was imported."""
+    with copy(*bug[1:]) as load, warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        name = "import"
         try:
             cv = load()
-            for name in checks:
-                checks[name](cv)
-        except WRONG:
-            return Verdict("caught", name)
         except Exception as error:
-            return Verdict("crashed", name, repr(error))
-    return Verdict("survived")
+            cv = error
+        yield cv

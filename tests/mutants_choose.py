@@ -97,5 +97,18 @@ MUTANTS = [
     ("greedy search stops before it starts", C, "if k == 0:", "if k >= 0:"),
     ("the loss upside down", C, "greedy / every - 1", "every / greedy - 1"),
     ("only the last choice is counted", C, "sum(spent) + spent[-1] >", "spent[-1] >"),
+    (
+        "Hessians whatever they cost",
+        C,
+        "isinstance(model, GLM) and q.dim > DENSE",
+        "isinstance(model, GLM) and q.dim < 0",
+    ),
+    (
+        "a choice that does not go on learning",
+        C,
+        "train(learns[0])}} if learns",
+        "train(learns[0])}} if 0",
+    ),
+    ("training for nothing", "pilots.py", "*(hook(state, plan) for hook in learns)", "*learns"),
     ("new variates from weight zero", C, "range(pilot if plan.cvs else 0)", "range(0)"),
 ]

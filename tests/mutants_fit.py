@@ -133,4 +133,31 @@ MUTANTS = [
         "r_L = (h_L - slope",
     ),
     ("training forgets its steps", "quadratics.py", 'notes.get(f"curve {name} {k}", x)', "x"),
+    (
+        "one curve taken for another",
+        "quadratics.py",
+        "self.key = (*self.key, curve)",
+        "self.key = (*self.key, 0)",
+    ),
+    (
+        "a quadratic that learns from gradients that are no numbers",
+        "quadratics.py",
+        "if not all(np.isfinite(v).all() for v in new.values()):",
+        "if not new:",
+    ),
+    (
+        "the curvature of a quadratic in u for that in z",
+        "quadratics.py",
+        "q.solve_t(c.S, c.times(q.solve(c.S, V)))",
+        "c.times(V)",
+    ),
+    ("a quadratic that is never trained", F, "if not learns or self.has_lines:", "if True:"),
+    (
+        "what was learnt is not read",
+        F,
+        'if "curve S" in state.notes else',
+        "if not state.notes else",
+    ),
+    ("training counted as dear as the base", F, '"quadratic": LEARN}', '"quadratic": M}'),
+    ("variates forgotten when they are chosen", F, "self.names = self.choice.set.cvs", "pass"),
 ]

@@ -6,12 +6,15 @@ autograd by another route.
 
 import json
 from importlib import resources
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from unittest import mock
 
 import autograd.numpy as anp
 import numpy as np
 import oracles
 from autograd import elementwise_grad, grad, jacobian
-from harness import part
+from harness import checks_in, part
 from numpy.testing import assert_allclose
 from scipy import integrate, stats
 
@@ -194,8 +197,8 @@ def gaussian_case(cv):
 def check_the_mode(cv):
     """Of a Gaussian posterior: mean and covariance; of a logistic one: a zero slope."""
     model, mean, cov, _ = gaussian_case(cv)
-    here, trouble = part(cv, "starts")._climb(model, lambda: False)
-    assert not trouble
+    *_, here = part(cv, "starts")._climb(model, lambda: False)
+    assert not part(cv, "starts")._trouble(here)
     assert np.abs((here.mu - mean) / np.sqrt(np.diag(cov))).max() < 0.01
     assert_allclose(here.hessian @ cov, -np.eye(3), atol=1e-6)
     glm = cv.models.logistic_regression(*cv.datasets.toy())
@@ -392,7 +395,7 @@ def check_training_a_quadratic(cv):
     h, f = cv.RP1(data) + cv.RP1(prior) - cv.CF(variational), data + prior
     quadratics, rng = part(cv, "quadratics"), np.random.default_rng(0)
     w[3:] *= 0.3
-    options = {"lr": 1e-9, "M": 10, "subsample": False, "hooks": {1: quadratics.train(f)}}
+    options = {"lr": 1e-9, "M": 10, "subsample": False, "hooks": {1: quadratics.train(f, M=10)}}
     begin = [quadratics.fitted(f, q, w)]
     path = cv.optimize.sgd(model, q, h, begin, w=w, steps=150, rng=rng, **options)
     assert_allclose(path.state.notes["curve b 2"], 0.9**150)  # Adam counts its steps
@@ -409,15 +412,65 @@ def check_training_a_quadratic(cv):
     assert_allclose(on.state.notes["curve U"], path.state.notes["curve U"], rtol=1e-12)
 
 
-DEAR = (
-    "training_a_quadratic",
-    "likelihoods",
-    "the_chance_to_stop_too_early",
-    "adam",
-    "a_gaussian_posterior",
-    "glms",
-)
-PROPERTIES = {
-    name[6:]: check for name, check in list(globals().items()) if name.startswith("check_")
-}
-PROPERTIES = {name: PROPERTIES[name] for name in sorted(PROPERTIES, key=DEAR.__contains__)}
+def check_mean_zero_in_training(cv):
+    """At every step of training, by quadrature; and one draw tells all the curves apart."""
+    quadratics = part(cv, "quadratics")
+    points, weight = np.polynomial.hermite_e.hermegauss(4)
+    eps = np.stack(np.meshgrid(points, points, indexing="ij"), -1).reshape(-1, 2)
+    weight = np.outer(weight, weight).ravel() / weight.sum() ** 2
+    for family in ("Gaussian", "DiagonalGaussian"):
+        model, q, w, _ = _curved(cv, family, d=2)
+        data, prior, variational = cv.terms(model, q)
+        h = cv.RP1(data) + cv.CF(prior) - cv.CF(variational)
+        begin = cv.zoo.trained(model, q, w)
+        assert list(begin) == ["quadratic"]
+        seen, train = [], quadratics.train(data)
+        draw = lambda: cv.draw(model, q, w, eps=eps, subsample=False)
+        kept = draw()
+
+        def look(state, plan):
+            state, plan = train(state, plan)
+            (G,) = cv.evaluate(plan.cvs, kept)
+            seen.append(G)
+            assert np.abs(weight @ G).max() < 1e-12 * (1 + np.abs(G).max())
+            assert_allclose(G, plan.cvs[0](draw()), rtol=0, atol=0)
+            return state, plan
+
+        cv.optimize.sgd(
+            model, q, h, list(begin.values()), w=w, lr=1e-9, steps=12, M=4, subsample=False,
+            rng=np.random.default_rng(0), hooks={1: look},
+        )  # fmt: skip
+        assert len(seen) == 12 and all(np.abs(a - b).max() > 0 for a, b in zip(seen, seen[1:]))
+        plan = cv.optimize.Noisy(model, q, h, list(begin.values()), lr=1.0, M=4, subsample=False)
+        state = cv.optimize.init(plan, np.random.default_rng(0), w=w)
+        with np.errstate(all="ignore"):  # where gradients are no numbers nothing is learnt
+            broken = state._replace(w=np.full_like(w, 1e200))
+            assert train(broken, plan) is None
+
+
+def check_a_quadratic_in_batches(cv):
+    """Where Hessians are too many a fit takes a quadratic, trains it, and goes on with it."""
+    model, mean, cov, _ = gaussian_case(cv)
+    with mock.patch.object(part(cv, "fit"), "NUMBERS", 1):
+        fit = cv.fit(model, steps=30, M=6, progress=False)
+        run = fit.run
+        assert run.kind == "adam" and run.plan.batch == 32
+        assert run.names == ("landing", "quadratic")
+        assert_allclose(run.state.notes.get("curve b 2", 1.0), 0.9**30)
+        assert np.abs(run.state.notes["curve s"]).min() > 0
+        with TemporaryDirectory() as folder:
+            fit.save(Path(folder) / "fit.npz")
+            read = cv.Fit.load(Path(folder) / "fit.npz", model)
+        assert read.report == fit.report
+        draw = cv.draw(model, fit.q, fit.w, 3, np.random.default_rng(0), subsample=False)
+        assert_allclose(read.run.plan.cvs[1](draw), run.plan.cvs[1](draw))
+        a, b = (f.go_on(steps=50, progress=False).run.state for f in (fit, read))
+        assert (a.w == b.w).all() and (a.notes["curve b"] == b.notes["curve b"]).all()
+        run.state = run.state._replace(t=200)
+        run._choose()  # by the noise it leaves, at a third of the base's cost more
+        costs = {str(r.set): r.cost for r in run.choice.report.rows}
+        assert_allclose(costs["RP1 with quadratic"], 1 + 2 / 6)
+        assert run.names == run.choice.set.cvs and len(run.plan.cvs) == len(run.names)
+
+
+PROPERTIES = checks_in(globals())

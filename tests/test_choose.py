@@ -11,7 +11,7 @@ from unittest import mock
 import autograd.numpy as anp
 import numpy as np
 import pytest
-from harness import part
+from harness import checks_in, on_the_package, part
 from numpy.testing import assert_allclose
 from scipy import stats
 
@@ -648,12 +648,34 @@ def check_complaints(cv):
             call()
 
 
-CHECKS = {name[6:]: f for name, f in list(globals().items()) if name.startswith("check_")}
+def check_many_dimensions(cv):
+    """Where a Hessian is too dear: RP1 with a trained quadratic, its training counted as cost."""
+    spent = [0]
+
+    def spend(value):
+        spent[0] += np.size(getattr(value, "_value", value))
+        return value
+
+    model, q = own(cv, spend), cv.families.Gaussian(2)
+    assert len(cv.candidates(model, q)) == 2
+    with mock.patch.object(part(cv, "choose"), "DENSE", 1):
+        found = cv.candidates(model, q)
+        assert list(found) == ["RP1"] and not found["RP1"][1]
+        see, rng = {"subsample": False}, np.random.default_rng(0)
+        w = q.pack([0.0, 0.0], 0.6 * np.eye(2))
+        how = {"M": 10, "rng": rng, "pilot": 20, "seconds": 1, "clock": lambda: spent[0]}
+        choice = cv.choose(model, q, w, **how, **see)
+    assert choice.set == ("RP1", ("quadratic",))
+    best = next(r for r in choice.report.rows if r.set == choice.set)
+    assert best.left < 0.5 and 1.15 < best.cost < 1.25, best
+    assert list(choice.line.get("hooks", ())) == [1]
+    path = cv.optimize.sgd(model, q, **choice.line, w=w, lr=1e-3, steps=3, M=10, rng=rng)
+    assert_allclose(path.state.notes["curve b 2"], 0.9**3)
+    assert "hooks" not in cv.choose(model, q, w, M=4, rng=rng, pilot=4, seconds=0, **see).line
 
 
-@pytest.mark.parametrize("name", CHECKS)
-def test_(name):
-    CHECKS[name](cvlib)
+CHECKS = checks_in(globals())
+test_check = on_the_package(CHECKS)
 
 
 def test_a_report_is_drawn():

@@ -7,6 +7,7 @@ import itertools
 
 import numpy as np
 import pytest
+from harness import checks_in, on_the_package
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
@@ -363,12 +364,10 @@ def check_empty_and_single_sets(cb):
     assert_allclose(a, [-(C[0] * h).sum() / ((C**2).sum() + 4 * 0.5)])
 
 
-CHECKS = {name: f for name, f in sorted(globals().items()) if name.startswith("check_")}
-
-
-@pytest.mark.parametrize("name", CHECKS)
-def test(name):
-    CHECKS[name](combine)
+CHECKS = {
+    name: lambda cv, check=check: check(cv.combine) for name, check in checks_in(globals()).items()
+}
+test_check = on_the_package(CHECKS)
 
 
 # What does not depend on a mutant --------------------------------------------------------------

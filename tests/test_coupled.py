@@ -11,6 +11,7 @@ import autograd.numpy as anp
 import numpy as np
 import pytest
 from autograd import grad
+from harness import checks_in, on_the_package
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from scipy.special import (
@@ -459,12 +460,8 @@ def check_the_loop_takes_every_noise(cv):
     assert len(set(ends)) == 3
 
 
-CHECKS = {name[6:]: f for name, f in list(globals().items()) if name.startswith("check_")}
-
-
-@pytest.mark.parametrize("name", CHECKS)
-def test_coupled(name):
-    CHECKS[name](cvlib)
+CHECKS = checks_in(globals())
+test_check = on_the_package(CHECKS)
 
 
 # Refusals ----------------------------------------------------------------------------------------

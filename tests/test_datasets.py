@@ -9,9 +9,8 @@ from importlib import resources
 
 import numpy as np
 import pytest
+from harness import checks_in, on_the_package
 from numpy.testing import assert_allclose
-
-import cvlib
 
 SETS = {"australian": (690, 14, 307), "ionosphere": (351, 34, 225), "sonar": (208, 60, 111)}
 
@@ -119,12 +118,8 @@ def check_wrong_names_list_the_right_ones(cv):
     assert "rows=3: give a list" in said(lambda: load("sonar", rows=3))
 
 
-CHECKS = {name[6:]: f for name, f in list(globals().items()) if name.startswith("check_")}
-
-
-@pytest.mark.parametrize("name", CHECKS)
-def test(name):
-    CHECKS[name](cvlib)
+CHECKS = checks_in(globals())
+test_check = on_the_package(CHECKS)
 
 
 def test_ionosphere_has_its_constant_column():

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from harness import part
+from harness import checks_in, on_the_package, part
 from numpy.testing import assert_allclose
 from scipy import optimize
 from threadpoolctl import threadpool_info, threadpool_limits
@@ -327,12 +327,8 @@ def refusal(ex, act):
     return ""
 
 
-CHECKS = {name[6:]: f for name, f in list(globals().items()) if name.startswith("check_")}
-
-
-@pytest.mark.parametrize("name", CHECKS)
-def test(name):
-    CHECKS[name](cv)
+CHECKS = checks_in(globals())
+test_check = on_the_package(CHECKS)
 
 
 def test_workers_and_order_do_not_matter(tmp_path):

@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
-from harness import part
+from harness import checks_in, on_the_package, part
 
-import cvlib
 from cvlib.experiments import cell, compute, load, plans
 
 SETS = "sonar", "ionosphere", "australian"
@@ -81,12 +80,8 @@ def check_a_cell_is_the_loop_with_that_seed(cv):
         assert np.abs(np.array(found["elbo"]) - elbo).max() < 6e-4, (base, cvs)
 
 
-CHECKS = {name[6:]: f for name, f in list(globals().items()) if name.startswith("check_")}
-
-
-@pytest.mark.parametrize("name", CHECKS)
-def test(name):
-    CHECKS[name](cvlib)
+CHECKS = checks_in(globals())
+test_check = on_the_package(CHECKS)
 
 
 # What is stored ------------------------------------------------------------------------------

@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
-from harness import part
+from harness import checks_in, on_the_package, part
 
-import cvlib
 from cvlib.experiments import cell, compute, load, plans
 
 SETS = "sonar", "ionosphere", "australian"
@@ -78,12 +77,8 @@ def check_a_cell_is_the_loop_with_that_seed(cv):
         assert found["cut"] == path.state.memory[0].tolist()
 
 
-CHECKS = {name[6:]: f for name, f in list(globals().items()) if name.startswith("check_")}
-
-
-@pytest.mark.parametrize("name", CHECKS)
-def test(name):
-    CHECKS[name](cvlib)
+CHECKS = checks_in(globals())
+test_check = on_the_package(CHECKS)
 
 
 # What is stored ------------------------------------------------------------------------------

@@ -9,9 +9,7 @@ from decimal import Context
 
 import numpy as np
 import pytest
-from harness import part
-
-import cvlib
+from harness import checks_in, on_the_package, part
 
 LINES = ("none", "S4", "S5", "S6", "S7", "c5", "c7")
 RATE = {"ionosphere": 0.4, "australian": 0.4, "sonar": 0.2}
@@ -334,9 +332,5 @@ def check_summary(cv):
     assert np.isnan(none["mean"]) and np.isnan(none["error"]) and none["median"] == -np.inf
 
 
-CHECKS = {name[6:]: f for name, f in list(globals().items()) if name.startswith("check_")}
-
-
-@pytest.mark.parametrize("name", CHECKS)
-def test(name):
-    CHECKS[name](cvlib)
+CHECKS = checks_in(globals())
+test_check = on_the_package(CHECKS)

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy
-from harness import part
+from harness import checks_in, on_the_package, part
 
 import cvlib
 
@@ -204,9 +204,5 @@ def check_where_a_cell_is_kept(cv):
     assert path == Path("out") / "cells" / "sgd_data=a-b_lr=0.1.json"
 
 
-CHECKS = {name[6:]: f for name, f in list(globals().items()) if name.startswith("check_")}
-
-
-@pytest.mark.parametrize("name", CHECKS)
-def test(name):
-    CHECKS[name](cvlib)
+CHECKS = checks_in(globals())
+test_check = on_the_package(CHECKS)

@@ -10,6 +10,7 @@ import numpy as np
 import oracles
 import properties
 import pytest
+from harness import checks_in
 from numpy.testing import assert_allclose
 from scipy import linalg, special, stats
 
@@ -378,4 +379,4 @@ def test_a_size_must_be_a_whole_number(size):
         cv.families.Categorical(2, size)
 
 
-CHECKS = {name[6:]: f for name, f in list(globals().items()) if name.startswith("check_")}
+CHECKS = checks_in(globals())

@@ -7,6 +7,7 @@ import autograd.numpy as anp
 import numpy as np
 import properties_fit
 import pytest
+from harness import on_the_package
 
 import cvlib as cv
 from cvlib.fit import Distrust
@@ -15,10 +16,7 @@ quiet = pytest.mark.filterwarnings("ignore::cvlib.fit.Distrust")
 SCHOOLS = cv.posteriors.load("eight_schools").model
 
 
-@quiet
-@pytest.mark.parametrize("name", properties_fit.PROPERTIES)
-def test_property(name):
-    properties_fit.PROPERTIES[name](cv)
+test_check = quiet(on_the_package(properties_fit.PROPERTIES))
 
 
 # Posteriors nobody here wrote --------------------------------------------------------------------
@@ -135,6 +133,20 @@ def test_ctrl_c_returns_what_there_is():
     assert "stopped from the keyboard" in fit.report and np.isfinite(fit.w).all()
     on = fit.go_on(steps=40, progress=False)  # the step that was cut off is taken as it would be
     assert (on.run.state.w == whole.run.state.w).all()
+
+
+@quiet
+@pytest.mark.parametrize("calls", (1, 2, 5, 15, 25))
+def test_ctrl_c_while_the_mode_is_looked_for(calls):
+    log_lik = Interrupted(0)
+    model = cv.models.Model(log_lik, SCHOOLS.log_prior, SCHOOLS.data, 10, "eight schools")
+    log_lik.at = log_lik.calls + calls
+    fit = cv.fit(model, steps=20, progress=False)
+    assert fit.steps == 0 and np.isfinite(fit.w).all() and np.isfinite(fit.elbo)
+    assert "the search for the mode was stopped from the keyboard" in fit.report
+    assert "stopped from the keyboard after step 0" in fit.report and not fit.settled
+    assert "had not settled" in fit.report and "Jacobian" not in fit.report
+    assert fit.go_on(steps=5, progress=False).steps == 5
 
 
 # What it looks like ------------------------------------------------------------------------------

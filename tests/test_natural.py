@@ -3,6 +3,7 @@
 import numpy as np
 import oracles
 import pytest
+from harness import on_the_package
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from properties_natural import FAMILIES, PROPERTIES
@@ -10,10 +11,7 @@ from properties_natural import FAMILIES, PROPERTIES
 import cvlib as cv
 from cvlib import CF, PR, rules
 
-
-@pytest.mark.parametrize("name", PROPERTIES)
-def test_property(name):
-    PROPERTIES[name](cv)
+test_check = on_the_package(PROPERTIES)
 
 
 @given(st.integers(0, 2**32), st.floats(1e-3, 1), st.floats(-6, 6), st.integers(1, 6))

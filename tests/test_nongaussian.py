@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from autograd import elementwise_grad, grad
 from autograd.scipy.special import betaln, gammaln, polygamma, psi
+from harness import checks_in, on_the_package
 from numpy.testing import assert_allclose
 from scipy import stats
 from scipy.special import digamma, expit, log_expit
@@ -456,12 +457,8 @@ def check_taylor_x(cv):
                 wrong()
 
 
-PROPERTIES = {name[6:]: f for name, f in list(globals().items()) if name.startswith("check_")}
-
-
-@pytest.mark.parametrize("name", PROPERTIES)
-def test_property(name):
-    PROPERTIES[name](cvlib)
+PROPERTIES = checks_in(globals())
+test_check = on_the_package(PROPERTIES)
 
 
 def test_the_oracles_gradient_is_the_integral_of_the_density():

@@ -7,16 +7,14 @@ import warnings
 import autograd.numpy as anp
 import numpy as np
 import pytest
+from harness import on_the_package
 from numpy.testing import assert_array_equal
 from properties_optimize import PROPERTIES, run
 
 import cvlib as cv
 from cvlib import CF, RP1, rules
 
-
-@pytest.mark.parametrize("name", PROPERTIES)
-def test_property(name):
-    PROPERTIES[name](cv)
+test_check = on_the_package(PROPERTIES)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from unittest import mock
 
 import autograd.numpy as anp
 import numpy as np
-import pytest
+from harness import checks_in, on_the_package
 from numpy.testing import assert_allclose
 from oracles import FAMILIES
 
@@ -262,12 +262,8 @@ def check_blocks_of_columns(cv, d=150):
     assert_allclose(got, np.concatenate([slope, second * sigma]), rtol=1e-9, atol=1e-12)
 
 
-CHECKS = {name[6:]: f for name, f in list(globals().items()) if name.startswith("check_")}
-
-
-@pytest.mark.parametrize("name", CHECKS)
-def test_price(name):
-    CHECKS[name](cvlib)
+CHECKS = checks_in(globals())
+test_check = on_the_package(CHECKS)
 
 
 def test_the_memory_check_can_fail():

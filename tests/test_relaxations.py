@@ -6,6 +6,7 @@ import autograd.numpy as anp
 import numpy as np
 import pytest
 from autograd import grad
+from harness import checks_in, on_the_package
 from numpy.testing import assert_allclose
 from scipy import stats
 from scipy.special import expit, logit
@@ -371,17 +372,8 @@ def check_functions_of_one_name_stay_apart(cv):
     assert np.abs(warm[1] - warm[0]).max() > 0
 
 
-COSTLY = ("check_categorical_means", "check_belief_network")  # last, for the mutants' sake
-PROPERTIES = {
-    name[6:]: f
-    for name, f in sorted(globals().items(), key=lambda item: item[0] in COSTLY)
-    if name.startswith("check_")
-}
-
-
-@pytest.mark.parametrize("name", PROPERTIES)
-def test_property(name):
-    PROPERTIES[name](cvlib)
+PROPERTIES = checks_in(globals())
+test_check = on_the_package(PROPERTIES)
 
 
 def test_training_reduces_the_variance():

@@ -4,14 +4,18 @@ Without a browser or a built book the tests are skipped and say why; with CVBOOK
 (as in CI) a missing browser fails, and a missing or old book is built first.
 """
 
+import os
 import shutil
 import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+import nbformat
+import notebooks  # tools/notebooks.py
 import pytest
 import sitecheck  # tools/sitecheck.py
+import takeaway  # tools/takeaway.py
 
 ROOT = Path(__file__).resolve().parents[1]
 SITE = ROOT / "_build/html"
@@ -24,7 +28,14 @@ def newest(*patterns):
 
 @pytest.fixture(scope="module")
 def site(browser_required):
-    sources = newest("book/[!.]*.*", "book/_static/*", "_*.yml", "cvlib/*.py", "tools/booksite.py")
+    sources = newest(
+        "book/[!.]*.*",
+        "book/_static/*",
+        "_*.yml",
+        "cvlib/*.py",
+        "tools/booksite.py",
+        "tools/takeaway.py",
+    )
     if newest("_build/html/index.html") < sources:
         if not browser_required:
             pytest.skip("the built book is missing or older than its sources: run make book")
@@ -57,6 +68,105 @@ def test_dark_mode_switches(browser, site):
     assert len(seen) == 2
 
 
+FOLDED = """() => [...document.querySelectorAll('.admonition.toggle > *, details > *')]
+  .filter(e => e.tagName != 'SUMMARY' && e.textContent.trim()
+    && (!e.getBoundingClientRect().height || !e.checkVisibility({opacityProperty: true,
+      visibilityProperty: true, contentVisibilityAuto: true})))
+  .map(e => e.textContent.trim().slice(0, 40))"""
+
+
+def test_a_page_on_paper_is_unfolded_and_folds_again(browser, site):
+    page = browser.new_page(viewport={"width": 700, "height": 900})
+    page.goto((site / "book/02-one-control-variate.html").resolve().as_uri(), wait_until="load")
+    page.wait_for_selector(".toggle-hidden")
+    before = page.evaluate(FOLDED)
+    assert len(before) > 3  # solutions and code
+    page.emulate_media(media="print")
+    assert page.evaluate(FOLDED) == []
+    assert page.evaluate(sitecheck.CLIPPED) == []
+    page.emulate_media(media="screen")
+    page.wait_for_timeout(500)  # the theme folds with a little animation
+    assert page.evaluate(FOLDED) == before
+    for event, count in ("beforeprint", 0), ("afterprint", len(before)):  # what printing sends
+        page.evaluate(f"() => window.dispatchEvent(new Event('{event}'))")
+        page.wait_for_timeout(500)
+        assert len(page.evaluate(FOLDED)) == count
+    page.close()
+
+
+def test_a_figure_opens_at_full_size(browser, site):
+    page = browser.new_page(viewport={"width": 390, "height": 900})
+    page.goto((site / "book/02-one-control-variate.html").resolve().as_uri())
+    figures = page.locator("figure a.full-size")
+    assert figures.count() >= 2
+    shown = figures.first.locator("img").bounding_box()["width"]
+    figures.first.click()
+    assert page.url.endswith(".png") and shown <= 390
+    assert page.evaluate("document.images[0].naturalWidth") > 1000
+    page.close()
+
+
+# What readers take along -------------------------------------------------------------------------
+
+
+def test_every_page_offers_its_source_the_project_and_the_package(browser, site):
+    """As links to files that are there; test_every_page finds those that are not."""
+    page = browser.new_page()
+    for file in notebooks.pages_of_toc():
+        html = site / Path(file).with_suffix(".html")
+        page.goto(html.resolve().as_uri())
+        links = page.evaluate(
+            "() => [...document.querySelectorAll('.dropdown-download-buttons a')].map(a => a.href)"
+        )
+        names = [Path(link).name for link in links]
+        assert f"{html.stem}{Path(file).suffix or '.md'}" in names
+        assert {"cvbook.zip", takeaway.wheel_name()} <= set(names)
+    page.close()
+
+
+def test_the_two_lines_of_the_introduction_bring_the_book_to_an_empty_folder(
+    browser, browser_required, site, tmp_path
+):
+    """Pasted as they stand: download, unpack, install, run chapter 2. Then the wheel."""
+    if not browser_required:
+        pytest.skip("it installs everything: make site-test does it")
+    page = browser.new_page()
+    page.goto((site / "book/intro.html").resolve().as_uri())
+    lines = page.locator("pre", has_text="curl").inner_text().strip()
+    page.close()
+    assert len(lines.splitlines()) == 2 and site.resolve().as_uri() in lines
+    hidden = "PYTHONPATH", "VIRTUAL_ENV", "PYTEST_CURRENT_TEST", "MAKEFLAGS", "MAKELEVEL"
+    env = {name: value for name, value in os.environ.items() if name not in hidden}
+    shell = lambda text, cwd: subprocess.run(
+        ["bash", "-ec", text], cwd=cwd, env=env, capture_output=True, text=True
+    )
+    run = shell(lines, tmp_path)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "02-one-control-variate: executed in" in run.stdout
+    book = tmp_path / "cvbook"
+    same = lambda name: stored_text(book / "book" / name) == stored_text(ROOT / "book" / name)
+    assert same("02-one-control-variate.ipynb")
+    wheel = (site / takeaway.wheel_name()).resolve()
+    run = shell(
+        f"../cvbook/.venv/bin/python -m pip install -q --no-deps --target here {wheel}\n"
+        "PYTHONPATH=here ../cvbook/.venv/bin/python -c"
+        " 'import cvlib; print(cvlib.__file__); cvlib.datasets.load(\"sonar\")'",
+        make_folder(tmp_path / "elsewhere"),
+    )
+    assert run.stdout.strip().endswith("elsewhere/here/cvlib/__init__.py"), run.stdout + run.stderr
+
+
+def make_folder(path):
+    path.mkdir()
+    return path
+
+
+def stored_text(ipynb):
+    """What the cells of a notebook print."""
+    cells = nbformat.read(ipynb, as_version=4).cells
+    return [o.text for c in cells for o in c.get("outputs", []) if o.output_type == "stream"]
+
+
 # Each check, on a page broken on purpose --------------------------------------------------------
 
 DOT = "data:image/gif;base64,R0lGODlhAQABAAAAACwAAAAAAQABAAA="
@@ -65,6 +175,10 @@ GOOD = f"""<!doctype html><html lang="en"><head><title>t</title>
 <body><h1 id="top">Good</h1> <a href="#top">up</a> <a href="good.html#top">self</a>
 <span class="math">\\(x^2\\)</span> <pre>\\(code\\)</pre>
 <img alt="A dot." src="{DOT}"></body></html>"""
+slider = lambda control: (
+    f'<div class="cv-slider">{control}<img alt="a" src="{DOT}">'
+    f'<img alt="b" src="{DOT}" style="display: none"></div>'
+)
 DEFECTS = {  # what is added to the good page, and what must be found
     '<img alt="x" src="https://example.org/x.png">': "request outside the site",
     '<img alt="x" src="missing.png">': "failed request: missing.png",
@@ -77,6 +191,24 @@ DEFECTS = {  # what is added to the good page, and what must be found
     '<div style="width: 2000px">wide</div>': "wider than the screen at 1280 px",
     '<div style="width: 700px">wide</div>': "wider than the screen at 390 px",
     '<details><div style="width: 700px">wide</div></details>': "wider than the screen at 390 px",
+    '<article class="bd-article"><pre style="width: 90px; overflow: auto">0123456789012345678</pre>'
+    "</article>": "clipped at 1280 px",
+    '<article class="bd-article"><p style="width: 0">'
+    '<span class="math">\\(x\\)</span>, so</p></article>': "line that begins with punctuation",
+    '<article class="bd-article"><div class="math" style="width: 90px; overflow: auto">'
+    '<mjx-container><div style="width: 200px">x</div></mjx-container></div></article>': (
+        "clipped at 1280 px"
+    ),
+    slider(""): "slider without keys",
+    slider('<label>v<input type="range" max="1" value="0" oninput="0"></label>'): (
+        "slider that tells no value"
+    ),
+    slider('<label>v<input type="range" max="1" value="0"></label>'): (
+        "slider that shows no other picture"
+    ),
+    slider('<label>v<input type="range" max="1" value="0"></label>' + "x" * 700_000): (
+        "slider over 700 KB"
+    ),
     '<a href="gone.html">gone</a>': "link to a missing page: gone.html",
     '<a href="#gone">gone</a>': "link to a missing anchor: good.html#gone",
     f'<img src="{DOT}">': "picture without alt text",
@@ -102,7 +234,7 @@ def test_a_good_page_has_no_problem(browser, workshop):
     assert problems_of(browser, workshop, GOOD) == []
 
 
-@pytest.mark.parametrize("defect", DEFECTS)
+@pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect[:40])
 def test_a_defect_is_found(browser, workshop, defect):
     found = problems_of(browser, workshop, GOOD.replace("</body>", defect + "</body>"))
     assert any(problem.startswith(DEFECTS[defect]) for problem in found), found

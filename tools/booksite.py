@@ -1,4 +1,4 @@
-"""Sphinx extension of the book: MathJax inside the site, chapter numbers from file names.
+"""Sphinx extension of the book: what makes the site whole, and one to take along.
 
 - One file of the pinned PyPI package sphinx-mathjax-offline goes to _static/mathjax/, so that
   equations are set without a network. (Its name has hyphens, hence find_spec, not import.)
@@ -6,6 +6,9 @@
   equations, theorems and figures are 8.1, 8.2 ...
 - Docstrings are plain text (C^T h, |L_ii|, f(*args)), not markup; the API page shows them so.
 - Scripts that serve live kernels from other sites are left out of the pages.
+- The site carries the project and the wheel of takeaway.py: in the download menu of each page, and
+  where a text says {take}`zip` or {take}`wheel`.
+- A figure is a link to itself, at full size.
 """
 
 import re
@@ -14,6 +17,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+import takeaway
 from docutils import nodes
 from sphinx.environment.collectors.toctree import TocTreeCollector
 
@@ -80,6 +84,56 @@ def skip_aliases(app, what, name, obj, skip, options):
     return True if str(getattr(obj, "__doc__", "")).startswith("Alias for field") else None
 
 
+def files_to_take(app):
+    """{kind: file name} of what lies in the site's top folder for readers to take."""
+    return {"zip": f"{takeaway.NAME}.zip", "wheel": takeaway.wheel_name(Path(app.srcdir))}
+
+
+def take(kind, rawtext, text, lineno, inliner, options=None, content=None):
+    """The role {take}`zip` or {take}`wheel`: a link to the file, by its name."""
+    env = inliner.document.settings.env
+    names = files_to_take(env.app)
+    if text not in names:
+        wrong = f"nothing to take is called {text!r}; there are {', '.join(names)}"
+        return [], [inliner.reporter.error(wrong, line=lineno)]
+    up = "../" * env.docname.count("/")
+    return [nodes.reference("", names[text], refuri=up + names[text])], []
+
+
+def add_to_download_menu(app, page, template, context, doctree):
+    """Behind a page's own source: the whole project, and the package."""
+    names = files_to_take(app)
+    entry = lambda kind, text, tooltip, icon: {
+        "type": "link", "url": context["pathto"](names[kind], 1), "text": text,
+        "tooltip": tooltip, "icon": f"fas fa-{icon}", "label": f"take-{kind}",
+    }  # fmt: skip
+    for group in context["header_buttons"]:
+        if group.get("label") == "download-buttons":
+            for button in group["buttons"]:
+                if button["label"] == "download-pdf-button":
+                    button.update(text="print", icon="fas fa-print", tooltip="Print this page")
+            group["buttons"] += [
+                entry("zip", "book.zip", "All chapters, the package, its tests", "box-archive"),
+                entry("wheel", "cvlib.whl", "The package alone, for pip install", "cube"),
+            ]
+
+
+def link_figures(app, page, template, context, doctree):
+    """A figure is small on a phone: let a tap open the picture itself."""
+    picture = r'(<img\b[^>]*?\bsrc="([^"]*_images/[^"]+)"[^>]*>)(?!</a>)'
+    link = r'<a class="full-size" href="\2">\1</a>'
+    context["body"] = re.sub(picture, link, context.get("body", ""))
+
+
+def write_files_to_take(app, error):
+    """Put the project and the wheel into the site, in place of older ones."""
+    if app.builder.name == "html" and not error:
+        for old in takeaway.NAME + ".*", "*.whl":
+            for path in Path(app.outdir).glob(old):
+                path.unlink()
+        takeaway.write(Path(app.outdir), Path(app.srcdir))
+
+
 def drop_source_maps(app, error):
     """They serve the theme's developers and are a fifth of the site."""
     for path in Path(app.outdir).rglob("*.map"):
@@ -92,5 +146,10 @@ def setup(app):
     TocTreeCollector.assign_figure_numbers = number_by_file_name
     app.connect("builder-inited", copy_mathjax)
     app.connect("html-page-context", drop_thebe, priority=900)
+    app.connect("html-page-context", add_to_download_menu, priority=900)
+    app.connect("html-page-context", link_figures, priority=900)
+    app.add_role("take", take)
+    app.add_js_file("book.js")
     app.connect("build-finished", drop_source_maps)
+    app.connect("build-finished", write_files_to_take)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -13,6 +13,7 @@ The text is the source: edits made in an .ipynb alone are lost. A second run wri
 import argparse
 import base64
 import hashlib
+import io
 import os
 import re
 import sys
@@ -27,6 +28,7 @@ from jupytext.config import load_jupytext_config
 from jupytext.myst import MystMetadataParsingError
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+from PIL import Image
 
 ROOT = Path(__file__).resolve().parents[1]
 BOOK = ROOT / "book"
@@ -182,11 +184,25 @@ def execute(md):
         failure(md).write_text(": ".join(words).splitlines()[0], "utf-8")
         raise
     failure(md).unlink(missing_ok=True)
+    shrink_pictures(nb)
     nb.metadata.pop("language_info", None)  # carries the Python version
     part = md.with_suffix(".ipynb.part")  # an interrupted run leaves the old file whole
     part.write_text(nbformat.writes(nb).rstrip("\n") + "\n", "utf-8")
     part.replace(md.with_suffix(".ipynb"))
     return time.perf_counter() - start
+
+
+def shrink_pictures(nb):
+    """Keep each PNG among the outputs with 256 colours of its own: it looks the same, and the site
+    and what readers download are a third of the size."""
+    for cell in nb.cells:
+        for output in cell.get("outputs", []):
+            if "image/png" in output.get("data", {}):
+                full = Image.open(io.BytesIO(base64.b64decode(output.data["image/png"])))
+                small = io.BytesIO()
+                few = full.convert("RGB").quantize(256, dither=Image.Dither.NONE)
+                few.save(small, "png", optimize=True)
+                output.data["image/png"] = base64.b64encode(small.getvalue()).decode()
 
 
 def first_picture(ipynb):

@@ -56,6 +56,42 @@ OVERFLOW = """() => {
       + wide.parentElement.textContent.trim().slice(0, 60) + '"'
     : 'no single element is to blame')];
 }"""
+# Parts that only a scroll bar inside the page would show. On a phone code, whose lines may not be
+# broken, has one.
+CLIPPED = """() => {
+  const phone = document.documentElement.clientWidth < 600;
+  return [...document.querySelectorAll('.bd-article :is(div.math, table, figcaption, pre)')]
+    .filter(e => e.scrollWidth > e.clientWidth + 2 && !(phone && e.matches('pre')))
+    .map(e => `clipped at ${document.documentElement.clientWidth} px: ${e.scrollWidth} px in `
+      + `${e.clientWidth}: ` + e.textContent.trim().slice(0, 60));
+}"""
+# Punctuation that begins a line because a formula ends the one before.
+PARTED = """() => [...document.querySelectorAll('.bd-article span.math')].flatMap(formula => {
+  const text = formula.nextSibling, range = document.createRange();
+  if (text?.nodeType != Node.TEXT_NODE || !/^[,.;:!?)]/.test(text.data)) return [];
+  range.setStart(text, 0);
+  range.setEnd(text, 1);
+  const mark = range.getBoundingClientRect(), maths = formula.getBoundingClientRect();
+  return mark.width && mark.left < maths.left + 1 && mark.bottom > maths.bottom + 5
+    ? ['line that begins with punctuation: ' + formula.parentElement.textContent.slice(0, 60)] : [];
+})"""
+# A slider is moved by keys, tells its value, and every picture of it has words.
+SLIDERS = """() => [...document.querySelectorAll('.cv-slider')].flatMap(box => {
+  const found = [], input = box.querySelector('input[type=range]');
+  const name = box.querySelector('label')?.textContent.trim().slice(0, 40) || 'no label';
+  const shown = () => [...box.querySelectorAll('img')].findIndex(i => i.style.display != 'none');
+  if (!input || !input.labels.length || input.tabIndex < 0) return [`slider without keys: ${name}`];
+  if (box.outerHTML.length > 700_000) found.push(`slider over 700 KB: ${name}`);
+  const at = input.value, said = input.getAttribute('aria-valuetext');
+  input.value = +at ? 0 : 1;
+  input.dispatchEvent(new Event('input', {bubbles: true}));
+  if (input.getAttribute('aria-valuetext') == said)
+    found.push(`slider that tells no value: ${name}`);
+  if (shown() != +input.value) found.push(`slider that shows no other picture: ${name}`);
+  input.value = at;
+  input.dispatchEvent(new Event('input', {bubbles: true}));
+  return found;
+})"""
 IMAGES = """() => [...document.querySelectorAll('img')]
   .filter(i => !i.alt.trim() || /\\.(png|svg|jpe?g|gif)$/.test(i.alt))
   .map(i => 'picture without alt text: ' + i.getAttribute('src').slice(0, 80))"""
@@ -136,9 +172,10 @@ def check_page(opened, html, site):
         page.goto(html.resolve().as_uri(), wait_until="load", timeout=PATIENCE)
         found += page.evaluate(MATHS)
         page.evaluate(UNFOLD)
-        found += page.evaluate(OVERFLOW)
+        found += page.evaluate(OVERFLOW) + page.evaluate(CLIPPED) + page.evaluate(PARTED)
         if width == WIDTHS[0]:  # the same at any width
-            found += page.evaluate(IMAGES) + broken_links(page.evaluate(LINKS))
+            found += page.evaluate(IMAGES) + page.evaluate(SLIDERS)
+            found += broken_links(page.evaluate(LINKS))
         page.close()
     return list(dict.fromkeys(found))
 

@@ -1,10 +1,20 @@
-"""Sphinx extension of the book: the directive `{proof-index}` lists every theorem and lemma.
+"""Sphinx extension of the book: what the pages in its back need.
 
-The list is made from the pages themselves, after they are read and numbered: by chapter, each with
-its title and a link. sphinx-proof's own index has the raw labels; it is left out.
+- The directive `{proof-index}` lists every theorem and lemma: by chapter, each with its title and a
+  link, from the pages themselves after they are read and numbered. sphinx-proof's own index has the
+  raw labels; it is left out.
+- What the page `concepts` says of a theorem, an equation or an exercise is an index entry there, so
+  that the alphabetical index and the search lead to it.
+- A page of docstrings keeps its quotes as they are typed: phi' is a derivative.
 """
 
+import re
+from collections import defaultdict
+from pathlib import Path
+
 from docutils import nodes
+from sphinx import addnodes
+from sphinx.transforms import SphinxTransform
 from sphinx.util.docutils import SphinxDirective
 
 
@@ -63,6 +73,46 @@ def again(app, env, added, changed, removed):
     return [page for page in env.found_docs if page.endswith("proofs")]
 
 
+def read_concepts(app, env, docnames):
+    """{label: names of concepts}, from lines `- name: {eq}`label`, ...` of the page `concepts`."""
+    env.concepts = defaultdict(list)
+    for page in env.found_docs:
+        if Path(page).name == "concepts":
+            text = Path(env.doc2path(page)).read_text("utf-8")
+            for name, places in re.findall(r"^- (.+?): (.+)$", text, re.M):
+                name = re.sub(r"\{term\}`(.+?)`", r"\1", name.split(", see ")[0])
+                for label in re.findall(r"\}`([^`<>]+)`", places):
+                    env.concepts[label].append(name)
+
+
+class Indexed(SphinxTransform):
+    """An index entry at the first statement of a page that a concept names, and a main one: the
+    search puts it on top."""
+
+    default_priority = 700  # before the domains look for entries, at 850
+
+    def apply(self):
+        seen = set()
+        for node in list(self.document.findall(nodes.Element)):
+            label = node.get("label")
+            if names := set(self.env.concepts.get(label, ())) - seen:
+                is_equation = isinstance(node, nodes.math_block)
+                anchor = nodes.make_id(f"equation-{label}") if is_equation else label
+                entries = [("single", name, anchor, "main", None) for name in sorted(names)]
+                node.parent.insert(node.parent.index(node), addnodes.index(entries=entries))
+                seen |= names
+
+
+class TypedQuotes(SphinxTransform):
+    """No curly quotes on a page that shows docstrings."""
+
+    default_priority = 700  # before the quotes are made curly, at 855
+
+    def apply(self):
+        if any(self.document.findall(addnodes.desc)):
+            self.document["support_smartquotes"] = False
+
+
 def one_index(app, config):
     config.html_domain_indices = ["py-modindex"]
 
@@ -70,6 +120,9 @@ def one_index(app, config):
 def setup(app):
     app.add_node(Place)
     app.add_directive("proof-index", ProofIndex)
+    app.add_transform(Indexed)
+    app.add_transform(TypedQuotes)
+    app.connect("env-before-read-docs", read_concepts)
     app.connect("config-inited", one_index)
     app.connect("env-get-outdated", again)
     app.connect("doctree-resolved", fill)

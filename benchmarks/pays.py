@@ -1,0 +1,129 @@
+"""The same seconds spent otherwise: variates, more draws, larger batches, pairs, better steps.
+
+Every arm of the comparison has the same time from the same start and is tuned over the same rates;
+the rate that ends highest then meets the seeds. Chapter 18 reads the result. Run it on a quiet
+machine: python -m benchmarks.pays --save
+"""
+
+import argparse
+import warnings
+from pathlib import Path
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+import cvlib as cv
+from benchmarks import race, stored
+from cvlib import CF, PR, QD, RB, RP1, rules, taylor_z
+
+RESULTS = Path(__file__).with_name("pays.json")
+SECONDS, SEEDS, M = 0.4, 3, 10
+RATES = (1.0, *race.RATES)
+PROBLEMS = ("australian", "sonar", "eight_schools")
+
+
+def bases(model, q):
+    """{name: line}: words for the data term, the prior in closed form if it has one."""
+    data, prior, variational = cv.terms(model, q)
+    glm = isinstance(model, cv.models.GLM)
+    rest = lambda word: (CF(prior) if glm else word(prior)) - CF(variational)
+    lines = {
+        word.name: word(data) + rest(word) for word in ((RP1, RB, PR, QD) if glm else (RP1, PR))
+    }
+    lines["landing"] = RP1(data) + RP1(prior) - RP1(variational)
+    return lines
+
+
+def arms(model, q):
+    """{name: options of the loop}; each is the one before it with one thing changed, or says so."""
+    glm, h = isinstance(model, cv.models.GLM), bases(model, q)
+    data, prior, _ = cv.terms(model, q)
+    f, far = data if glm else data + prior, taylor_z(data, at="snapshot")
+    c7 = [CF(taylor_z(f)) - RP1(taylor_z(f))]
+    plain = {"h": h["RP1"], "M": M, "subsample": True, "rule": rules.adam()}
+    whole, newton = plain | {"subsample": False}, {"rule": rules.natural()}
+    found = {"all data": whole}
+    if glm:
+        joint = {"cvs": [CF(far) - CF(far.over_all_data())], "renew": 10}
+        joint |= {"weights": rules.fixed(-1.0)}
+        zoo = cv.zoo.paper(model, q)
+        found = {
+            "plain": plain,
+            "ten times the draws": plain | {"M": 10 * M},
+            "batches of 50": plain | {"batch": 50},
+            "the paper's seven": plain | {"h": zoo.h, "cvs": zoo.S7},
+            "quadrature, snapshot": plain | {"h": h["QD"]} | joint,
+            "quadrature, snapshot, natural": plain | {"h": h["QD"]} | joint | newton,
+            "all data": whole,
+            "all data, RB": whole | {"h": h["RB"]},
+            "all data, quadrature": whole | {"h": h["QD"], "M": 1},
+            "all data, quadrature, natural": whole | {"h": h["QD"], "M": 1} | newton,
+        }
+    return found | {
+        "all data, falling rate": whole | {"falls": True},
+        "all data, 40 draws": whole | {"M": 40},
+        "all data, pairs": whole | {"noise": "pairs"},
+        "all data, Sobol": whole | {"M": 16, "noise": "sobol"},
+        "all data, landing": whole | {"h": h["landing"]},
+        "all data, c7": whole | {"cvs": c7},
+        "all data, Price": whole | {"h": h["PR"]},
+        "all data, natural": whole | newton,
+        "all data, c7, natural": whole | {"cvs": c7} | newton,
+        "all data, landing, natural": whole | {"h": h["landing"]} | newton,
+        "all data, Price, natural": whole | {"h": h["PR"]} | newton,
+    }
+
+
+def runner(name, options):
+    """The arm as a runner of the race."""
+    options = dict(options)
+    falls = options.pop("falls", False)
+    natural = isinstance(options["rule"], rules.natural)
+
+    def line(problem, rng):
+        return problem.start, options
+
+    run = race.ours(line, each=2 if natural else 10)
+    slow = lambda problem, rate, seed: run(problem, rules.falling(rate, 100, 0.5), seed)
+    return race.Runner(name, slow if falls else run, RATES)
+
+
+def compare(name, seconds, seeds):
+    """Rows {problem, arm, rate, tried: {rate: ELBO at the end}, seconds, elbo: of the seeds}."""
+    problem = race.PROBLEMS[name]()
+    if name == "eight_schools":  # from its mode: elsewhere natural steps go astray
+        problem = problem._replace(start=race.mode(problem.model, problem.q))
+    problem = problem._replace(budget=seconds)
+    best = problem.best()
+    for arm, options in arms(problem.model, problem.q).items():
+        one, go = runner(arm, options), lambda *_: ""
+        trials = [race.referee(one, problem, rate, 0, go) for rate in RATES]
+        end = lambda r: race.LOWEST if r["end"].startswith("failed") else r["elbo"][-1]
+        rate = max(trials, key=end)["rate"]
+        rows = [race.referee(one, problem, rate, seed, go) for seed in range(1, seeds + 1)]
+        gaps = [float(f"{best - end(r):.3g}") for r in rows]
+        print(f"{name:<14} {arm:<30} rate {rate:<6} {np.median(gaps):.3g} nats missing", flush=True)
+        yield {
+            "problem": name, "arm": arm, "rate": rate, "best": round(float(best), 3), "gaps": gaps,
+            "tried": {str(r["rate"]): end(r) for r in trials},
+            "failed": sum(r["end"].startswith("failed") for r in trials + rows),
+            "seconds": rows[0]["seconds"], "elbo": rows[0]["elbo"],
+        }  # fmt: skip
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name} for the book")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help=f"of a run ({SECONDS})")
+    parser.add_argument("--seeds", type=int, default=SEEDS)
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    with threadpool_limits(1):
+        rows = [r for name in PROBLEMS for r in compare(name, options.seconds, options.seeds)]
+    if options.save:
+        about = {"seconds": options.seconds, "seeds": options.seeds, "draws": M}
+        stored.save(RESULTS, ("numpy", "scipy", "autograd"), about=about, rows=rows)
+
+
+if __name__ == "__main__":
+    main()

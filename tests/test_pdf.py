@@ -1,0 +1,165 @@
+"""The book as one PDF: whole, in order, with bookmarks and links, and nothing beyond the paper.
+
+`make site-test` runs this, and prints the book first if its pages are newer than the PDF.
+"""
+
+import re
+
+import notebooks  # tools/notebooks.py
+import pdf  # tools/pdf.py
+import pytest
+import sitecheck  # tools/sitecheck.py
+from pypdf import PdfReader
+from test_site import site  # noqa: F401
+
+pytestmark = pytest.mark.site
+TWO = notebooks.BOOK / "02-one-control-variate.md"
+words = lambda text: re.sub(r"\s+", "", text)  # as PDFs have it: spaces are places, not letters
+
+
+@pytest.fixture(scope="module")
+def book(browser_required, site):  # noqa: F811
+    if not browser_required:
+        pytest.skip("it prints the whole book: make site-test does it")
+    if not sitecheck.chromium():
+        pytest.fail("no browser: install chromium to print the pages")
+    made = site / pdf.FILE
+    if not made.exists() or made.stat().st_mtime < (site / "index.html").stat().st_mtime:
+        assert pdf.make(site) == []  # nothing was wider than the text
+    return PdfReader(made)
+
+
+@pytest.fixture(scope="module")
+def chapters(book):
+    """{title: (first page, [(title, page) of its sections])} from the bookmarks."""
+    number = book.get_destination_page_number
+    found = {}
+    for item in book.outline:
+        if isinstance(item, list):  # the sections of the chapter before
+            found[list(found)[-1]][1].extend((section.title, number(section)) for section in item)
+        else:
+            found[item.title] = number(item), []
+    return found
+
+
+def text_of(book, chapters, title):
+    """The words of a chapter, without spaces."""
+    starts = [page for page, _ in chapters.values()] + [len(book.pages)]
+    first = chapters[title][0]
+    last = min(start for start in starts if start > first)
+    return words("".join(page.extract_text() for page in book.pages[first:last]))
+
+
+def test_bookmarks_are_the_chapters_and_their_sections_in_order(book, chapters):
+    pages = notebooks.pages_of_toc()
+    assert len(chapters) == len(pages) and len(book.pages) > 10 * len(pages)
+    firsts = [page for page, _ in chapters.values()]
+    assert firsts == sorted(set(firsts))
+    for first, sections in chapters.values():
+        numbers = [first, *(page for _, page in sections)]
+        assert numbers == sorted(numbers)
+    assert len(next(iter(chapters.values()))[1]) >= 3  # the introduction's
+    two = next(title for title in chapters if title.startswith("2."))
+    text = TWO.read_text("utf-8")
+    assert [title for title, _ in chapters[two][1]] == [
+        heading for heading in re.findall(r"^## (.+)$", text, re.M) if "$" not in heading
+    ]
+    for title, page in chapters[two][1]:
+        assert words(title) in words(book.pages[page].extract_text())
+
+
+def test_solutions_and_folded_code_are_there(book, chapters):
+    two = next(title for title in chapters if title.startswith("2."))
+    shown = text_of(book, chapters, two)
+    text = TWO.read_text("utf-8")
+    solutions = re.findall(r"^:+\{solution-start\}|^:+\{solution\}", text, re.M)
+    assert shown.count("Solutionto") == len(solutions) >= 3
+    code = [c.source for c in notebooks.read_text(TWO).cells if c.cell_type == "code"]
+    for line in "\n".join(code).splitlines():
+        assert words(line) in shown, line
+
+
+def test_pages_are_numbered_and_the_contents_agree(book, chapters):
+    for number in 3, 50, len(book.pages) - 1:
+        assert book.pages[number - 1].extract_text().split()[-1] == str(number)
+    first = next(iter(chapters.values()))[0]
+    listed = "".join(page.extract_text() for page in book.pages[1:first])
+    for start, _ in chapters.values():
+        assert re.search(rf"\b{start + 1}\b", listed)
+
+
+def test_links_lead_to_places_in_the_book(book, chapters):
+    named, inner = book.named_destinations, 0
+    for page in book.pages:
+        for link in page.get("/Annots", []):
+            link = link.get_object()
+            if "/Dest" in link:
+                assert str(link["/Dest"]) in named
+                inner += 1
+            else:
+                assert str(link["/A"]["/URI"]).startswith(("http", "mailto:"))
+    assert inner > 300
+    place = named["/02-one-control-variate--"]
+    two = next(title for title in chapters if title.startswith("2."))
+    assert book.get_destination_page_number(place) == chapters[two][0]
+
+
+def test_text_and_pictures_begin_and_end_on_the_paper(book):
+    """Places where text is set, and the corners of pictures, on every tenth page."""
+    for page in book.pages[::10]:
+        width, height = float(page.mediabox.width), float(page.mediabox.height)
+
+        def inside(operator, operands, cm, tm):
+            if operator == b"Do":
+                corners = [(cm[4], cm[5]), (cm[0] + cm[2] + cm[4], cm[1] + cm[3] + cm[5])]
+                assert all(-1 <= x <= width + 1 and -1 <= y <= height + 1 for x, y in corners)
+
+        def on_paper(text, cm, tm, font, size):
+            if text.strip():
+                x = tm[4] * cm[0] + tm[5] * cm[2] + cm[4]
+                assert 0 <= x <= width
+
+        page.extract_text(visitor_operand_before=inside, visitor_text=on_paper)
+
+
+def test_the_menus_offer_it(book, site):  # noqa: F811
+    html = (site / "book/02-one-control-variate.html").read_text("utf-8")
+    assert f'href="../{pdf.FILE}"' in html and "book.pdf" in html
+    pdf.name_in_menus(site)  # a second time changes nothing
+    assert (site / "book/02-one-control-variate.html").read_text("utf-8") == html
+
+
+# The printer itself, on pages broken on purpose ---------------------------------------------------
+
+STYLE = pdf.STYLE + (notebooks.BOOK / "_static/custom.css").read_text("utf-8")
+PAGE = f"<!doctype html><style>{STYLE}</style><article class='bd-article'>INSIDE</article>"
+
+
+@pytest.mark.parametrize(
+    "inside, wide",
+    [
+        ("<p>narrow</p>", False),
+        ("<div style='width: 900px'>wide</div>", True),
+        ("<pre>" + "x" * 300 + "</pre>", False),
+        ("<div><table><tr><td style='min-width: 2000px'>t</td></tr></table></div>", False),
+    ],
+    ids=["narrow", "wide", "code", "table"],
+)
+def test_what_is_too_wide_is_found_or_made_to_fit(browser, tmp_path, inside, wide):
+    html = tmp_path / "page.html"
+    html.write_text(PAGE.replace("INSIDE", inside))
+    data, found = pdf.printed(browser, html)
+    assert bool(found) == wide, found
+    assert data.startswith(b"%PDF")
+
+
+def test_an_article_for_print():
+    """Ids of its own, links inside the book, no link to a file of the site, nothing folded."""
+    html = """<article class="bd-article"><section id="s"><h1>T<a class="headerlink" href="#s">#</a>
+</h1><a href="b.html#x">1</a><a href="#s">2</a><a href="../z.zip">3</a><a href="https://e.org">4</a>
+<details><summary>more</summary>in</details></section></article>"""
+    found = pdf.article("book/a.html", html, {"book/a.html", "book/b.html"})
+    links = [tag.get("href") for tag in found.find_all("a")]
+    assert links == ["#b--x", "#a--s", None, "https://e.org"]
+    assert found["id"] == "a--" and found.section["id"] == "a--s"
+    assert found.details.has_attr("open") and "#" not in found.h1.get_text()

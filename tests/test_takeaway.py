@@ -1,0 +1,86 @@
+"""What readers take along: a zip of the project that makes itself again, a wheel of the package.
+
+tests/test_site.py unpacks the site's own zip in an empty folder, installs it and runs a chapter.
+"""
+
+import io
+import shutil
+import subprocess
+import zipfile
+from pathlib import Path
+
+import pytest
+import takeaway  # tools/takeaway.py
+
+import cvlib
+
+ROOT = takeaway.ROOT
+
+
+@pytest.fixture(scope="module")
+def project():
+    return takeaway.project()
+
+
+@pytest.fixture(scope="module")
+def unpacked(project, tmp_path_factory):
+    """The project as Python unpacks it: other times, other permissions, no git."""
+    folder = tmp_path_factory.mktemp("unpacked")
+    zipfile.ZipFile(io.BytesIO(project)).extractall(folder)
+    return folder / takeaway.NAME
+
+
+def test_the_unpacked_project_makes_the_same_zip(project, unpacked):
+    assert not (unpacked / ".git").exists()
+    (unpacked / ".ci/run").chmod(0o600)
+    (unpacked / "Makefile").chmod(0o777)
+    for folder in "_build/html", ".venv/bin", "cvlib/__pycache__", "cvlib_vi.egg-info", ".git":
+        (unpacked / folder).mkdir(parents=True)
+        (unpacked / folder / "made").touch()
+    (unpacked / "results/cells").mkdir()
+    (unpacked / "results/cells/one.json").touch()
+    (unpacked / "book/intro.failed").touch()
+    assert takeaway.project(unpacked) == project
+    (unpacked / "book/20-new.md").touch()  # but what a reader adds is taken
+    assert Path("book/20-new.md") in takeaway.files(unpacked)
+    (unpacked / "book/20-new.md").unlink()
+
+
+def test_the_project_is_what_git_knows_or_would_take():
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout")
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    named = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    present = {Path(p) for p in named.split("\0") if p and (ROOT / p).exists()}
+    assert set(takeaway.files()) == present
+
+
+def test_times_order_and_permissions_are_fixed(project):
+    entries = zipfile.ZipFile(io.BytesIO(project)).infolist()
+    names = [entry.filename.removeprefix(takeaway.NAME + "/") for entry in entries]
+    assert names == sorted(names) and "cvlib/__init__.py" in names
+    assert {entry.date_time for entry in entries} == {(1980, 1, 1, 0, 0, 0)}
+    modes = {name: oct(entry.external_attr >> 16) for name, entry in zip(names, entries)}
+    assert modes[".ci/run"] == "0o100755" and modes["Makefile"] == "0o100644"
+
+
+def test_the_project_is_small(project):
+    assert len(project) < 12_000_000
+
+
+def test_the_wheel_holds_the_package_and_is_the_same_again(unpacked):
+    built = takeaway.wheel()
+    assert takeaway.wheel(unpacked) == built
+    names = zipfile.ZipFile(io.BytesIO(built)).namelist()
+    own = {str(p) for p in takeaway.files() if p.parts[0] == "cvlib"}
+    assert own == {name for name in names if ".dist-info/" not in name}
+    assert f"cvlib_vi-{cvlib.__version__}.dist-info/METADATA" in names
+    assert takeaway.wheel_name() == f"cvlib_vi-{cvlib.__version__}-py3-none-any.whl"
+
+
+def test_a_wheel_that_cannot_be_built_says_why(unpacked, tmp_path):
+    shutil.copytree(unpacked / "cvlib", tmp_path / "cvlib")
+    shutil.copy(unpacked / ".gitignore", tmp_path)
+    (tmp_path / "pyproject.toml").write_text("[build-system")
+    with pytest.raises(RuntimeError, match="whl was not built:(.|\\n)*pyproject"):
+        takeaway.wheel(tmp_path)

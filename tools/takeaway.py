@@ -1,0 +1,104 @@
+"""What a reader can take along: the whole project as one zip, and the package as a wheel.
+
+    python tools/takeaway.py [folder]      writes both there (_build/html); `make book` does it too
+
+The project is what lies in its folder and is not named in .gitignore: with git or without, and also
+in the unpacked zip, which makes the same zip again. Equal files give equal bytes: entries are
+sorted, and their times and permissions are fixed.
+"""
+
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from fnmatch import fnmatch
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+NAME = "cvbook"  # of the zip, and of the folder inside it
+PACKAGE = "cvlib", "pyproject.toml", "README.md", "LICENSE", "LICENSE-text"  # what the wheel needs
+BUILD = "from setuptools import build_meta; import sys; build_meta.build_wheel(sys.argv[1])"
+
+
+def ignored(root):
+    """Whether a path relative to `root` is named in .gitignore: by its name, or from the root."""
+    lines = (root / ".gitignore").read_text("utf-8").splitlines()
+    patterns = [line.rstrip("/") for line in lines if line and not line.startswith("#")]
+
+    def by(path):
+        return path.name == ".git" or any(
+            fnmatch(path.as_posix(), p[1:]) if p.startswith("/") else fnmatch(path.name, p)
+            for p in patterns
+        )
+
+    return by
+
+
+def files(root=ROOT):
+    """The files of the project, sorted, relative to its folder."""
+    left_out, found = ignored(root), []
+    for folder, inside, names in os.walk(root):
+        here = Path(folder).relative_to(root)
+        inside[:] = [name for name in inside if not left_out(here / name)]
+        found += [here / name for name in names if not left_out(here / name)]
+    return sorted(found, key=Path.as_posix)
+
+
+def zipped(entries):
+    """A zip as bytes, of pairs of a name and bytes. A script, known by its #!, may be executed."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, data in entries:
+            info = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+            info.create_system = 3  # Unix, wherever this runs: permissions are kept
+            info.external_attr = (0o100755 if data.startswith(b"#!") else 0o100644) << 16
+            archive.writestr(info, data, zipfile.ZIP_DEFLATED, 9)
+    return out.getvalue()
+
+
+def project(root=ROOT):
+    """The zip of the whole project."""
+    return zipped((f"{NAME}/{path.as_posix()}", (root / path).read_bytes()) for path in files(root))
+
+
+def wheel_name(root=ROOT):
+    """The wheel's file name, from the version that the package states."""
+    text = (root / "cvlib/__init__.py").read_text("utf-8")
+    version = re.search(r'^__version__ = "(.+)"$', text, re.M)[1]
+    return f"cvlib_vi-{version}-py3-none-any.whl"
+
+
+def wheel(root=ROOT):
+    """The wheel of the package, built by the pinned setuptools in a copy of what it needs."""
+    with tempfile.TemporaryDirectory() as temporary:
+        copy = Path(temporary, "copy")
+        for path in files(root):
+            if path.parts[0] in PACKAGE:
+                (copy / path).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(root / path, copy / path)
+        run = subprocess.run(
+            [sys.executable, "-c", BUILD, ".."], cwd=copy, capture_output=True, text=True
+        )
+        built = Path(temporary, wheel_name(root))
+        if not built.exists():
+            raise RuntimeError(f"{built.name} was not built:\n{run.stdout}{run.stderr}")
+        with zipfile.ZipFile(built) as archive:
+            return zipped((name, archive.read(name)) for name in archive.namelist())
+
+
+def write(folder, root=ROOT):
+    """Write both into a folder; returns their paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    made = {f"{NAME}.zip": project(root), wheel_name(root): wheel(root)}
+    for name, data in made.items():
+        (folder / name).write_bytes(data)
+    return [folder / name for name in made]
+
+
+if __name__ == "__main__":
+    for path in write(Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "_build/html")):
+        print(f"{path}: {path.stat().st_size / 1e6:.1f} MB")
