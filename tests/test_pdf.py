@@ -80,9 +80,9 @@ def test_solutions_and_folded_code_are_there(book, chapters):
 
 
 def test_pages_are_numbered_and_the_contents_agree(book, chapters):
-    for number in 3, 50, len(book.pages) - 1:
-        assert book.pages[number - 1].extract_text().split()[-1] == str(number)
     first = next(iter(chapters.values()))[0]
+    for number in first + 1, 50, len(book.pages) - 1:
+        assert book.pages[number - 1].extract_text().split()[-1] == str(number)
     listed = "".join(page.extract_text() for page in book.pages[1:first])
     for start, _ in chapters.values():
         assert re.search(rf"\b{start + 1}\b", listed)
@@ -97,7 +97,7 @@ def test_links_lead_to_places_in_the_book(book, chapters):
                 assert str(link["/Dest"]) in named
                 inner += 1
             else:
-                assert str(link["/A"]["/URI"]).startswith(("http", "mailto:"))
+                assert not str(link["/A"]["/URI"]).startswith("file:")
     assert inner > 300
     place = named["/02-one-control-variate--"]
     two = next(title for title in chapters if title.startswith("2."))

@@ -68,6 +68,46 @@ def test_dark_mode_switches(browser, site):
     assert len(seen) == 2
 
 
+CONTRAST = """() => {
+  const rgb = color => color.match(/[\\d.]+/g).map(Number);
+  const linear = c => c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4;
+  const bright = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
+  const ground = e => {
+    for (; e; e = e.parentElement) {
+      const color = rgb(getComputedStyle(e).backgroundColor);
+      if (color.length == 3 || color[3] == 1) return color;
+    }
+    return [255, 255, 255];
+  };
+  const kinds = 'p, figcaption, td, th, label, h1, h2, h3, a:not(.headerlink), pre, code, span';
+  const words = `.bd-article :is(${kinds})`;
+  const said = e => [...e.childNodes].some(n => n.nodeType == 3 && n.data.trim());
+  return [...document.querySelectorAll(words)].filter(said).flatMap(e => {
+    const [low, high] = [bright(rgb(getComputedStyle(e).color)), bright(ground(e))].sort(
+      (a, b) => a - b);
+    const contrast = (high + 0.05) / (low + 0.05);
+    return contrast < 4.5 ? [`${contrast.toFixed(1)}: ${e.textContent.slice(0, 40)}`] : [];
+  });
+}"""
+
+
+@pytest.mark.parametrize("mode", ["light", "dark"])
+def test_words_stand_out_from_their_ground(browser, site, mode):
+    """At least 4.5:1; and figures, whose ink is dark, keep a white ground in the dark."""
+    page = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme=mode)
+    for name in "intro", "02-one-control-variate", "notation":
+        page.goto((site / f"book/{name}.html").resolve().as_uri(), wait_until="load")
+        page.evaluate(sitecheck.UNFOLD)
+        assert page.evaluate(CONTRAST) == []
+    page.goto((site / "book/02-one-control-variate.html").resolve().as_uri())
+    figure = page.evaluate(
+        "() => { const s = getComputedStyle(document.querySelector('figure img'));"
+        " return [s.backgroundColor, s.filter]; }"
+    )
+    assert mode == "light" or figure == ["rgb(255, 255, 255)", "none"]
+    page.close()
+
+
 FOLDED = """() => [...document.querySelectorAll('.admonition.toggle > *, details > *')]
   .filter(e => e.tagName != 'SUMMARY' && e.textContent.trim()
     && (!e.getBoundingClientRect().height || !e.checkVisibility({opacityProperty: true,
