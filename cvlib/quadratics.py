@@ -18,6 +18,8 @@ from .estimators import CF, RP1, evaluate
 from .integrands import Atom, Illegal, Integrand, integrand
 from .optimize import Noisy, init
 
+SLOW = 16  # dimensions beyond which U learns more slowly
+
 
 @dataclass(frozen=True, eq=False)  # no two are equal: another curve is another integrand
 class Curve:
@@ -90,10 +92,10 @@ def _variate(f, curve):
 def train(f, rate=0.05, M=2):
     """A hook for sgd that trains the fitted quadratic of f among the plan's variates.
 
-    sgd(..., h, [fitted(f, q, w)], hooks={1: train(f)}). It draws M samples of its own, M
-    gradients more a step, and takes a step of Adam on E||h + c||^2 in the units of u. Entries of U
-    go slower by sqrt(d), for U U^T sums over d of them. One curve serves all runs;
-    the middle one is looked at. What it knows is in the state's notes: a run goes on with
+    sgd(..., h, [fitted(f, q, w)], hooks={1: train(f)}). It draws M samples of its own, M gradients
+    more a step, and takes a step of Adam on E||h + c||^2 in the units of u. In more than 16
+    dimensions U goes slower, for u^T U U^T u sums over all of its entries. One curve serves all
+    runs; the middle one is looked at. What it knows is in the state's notes: a run goes on with
     [fitted(f, q, state=state)].
     """
     number("rate", rate, 0, above=True)
@@ -110,7 +112,7 @@ def train(f, rate=0.05, M=2):
         h = evaluate([plan.h], d, check=False)[0]  # (M, D)
         slope = grad(lambda v: loss(q, Curve(curve.S, *v), w, d.eps, h))
         new, notes = {"S": curve.S}, dict(state.notes)
-        rates = {"b": rate, "s": rate, "U": rate / np.sqrt(q.dim)}
+        rates = {"b": rate, "s": rate, "U": rate * min(1, SLOW / q.dim)}
         for name, dv in zip(rates, slope((curve.b, curve.s, curve.U))):
             v = getattr(curve, name)
             memory = [
