@@ -200,3 +200,13 @@ def test_a_new_process_goes_the_same_way():
     assert 0.05 < took < 100
     with pytest.raises(StopIteration):
         race.cold(row, row["elbo"][-1] + 1)
+
+
+def test_stored_rows_are_of_runners_that_exist():
+    stored = race.Stored(race.RESULTS)
+    assert list(stored.best) == list(race.PROBLEMS)
+    assert {r["runner"] for r in stored.rows} == {r.name for r in race.RUNNERS}
+    assert {c["problem"] for c in stored.choices} == set(race.PROBLEMS)
+    arms = {r["arm"] for r in json.loads(pays.RESULTS.read_text())["rows"]}
+    p = race.PROBLEMS["sonar"]()
+    assert arms == set(pays.arms(p.model, p.q))
