@@ -261,7 +261,8 @@ def report(
     snapshot, renew: for expansions at a snapshot: one that the run has, else a new one at w; and
         the number of steps it serves.
     natural: measure gradients in units of q, by Fisher's matrix, as natural steps do.
-    see: which data and which noise samples see, as in `draw`: subsample, batch, each, noise.
+    see: which data samples see and how they lean on each other, as in `draw`: subsample, batch,
+        each, noise.
     """
     lines = _named(lines, model, q)
     cvs = {name: line for name, line in lines.items() if line.is_control_variate}

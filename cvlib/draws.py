@@ -1,4 +1,4 @@
-"""A draw: the noise and the data points that every estimator of one step looks at."""
+"""A draw: the base samples and data points that every estimator of one step looks at."""
 
 import numpy as np
 

@@ -52,7 +52,7 @@ class Family:
     required_for_quadratics = {
         "chain": "grad_w E_q f of a quadratic f, from its slope and bend at the mean",
     }
-    optional = {  # what only some kinds of noise need
+    optional = {  # what only draws in pairs, or by Sobol's points, need
         "mirror": "(w, eps) -> the opposite of each base sample, of the same law, (..., M, d)",
         "quantile": "(w, u) -> base samples from uniform ones, coordinate by coordinate",
     }

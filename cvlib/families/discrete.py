@@ -11,7 +11,7 @@ from .base import Route, Unconstrained
 class _Discrete(Unconstrained):
     """z cannot be moved by w: GR is SF for a plain integrand.
 
-    Behind z stands a continuous variable zeta = logits + noise with z = step(zeta), and integrands
+    Behind z stands a continuous variable zeta = logits + eps with z = step(zeta), and integrands
     of zeta have three estimators: SF, the score of zeta's density; RP1, zeta moved by w; and GR,
     with base (z, v): draw z first, then zeta given z from v, so that the score is the score of z.
     The base sample of a draw has two halves: one makes zeta and z, the other is for a fresh zeta
@@ -84,7 +84,7 @@ PAIRED = {"DisARM": Route("z1", score="paired_score")}
 class Bernoulli(_Discrete):
     """z_i in {0, 1}, P(z_i = 1) = sigma(w_i), independent; w holds the logits, D = d.
 
-    zeta = w + logistic noise, z = 1 where zeta > 0.
+    zeta = w + eps with logistic eps, z = 1 where zeta > 0.
     """
 
     routes = ROUTES | {"z": ROUTES["z"] | PAIRED}
@@ -140,13 +140,13 @@ class Bernoulli(_Discrete):
         return draw.w[..., None, :] + self.halves(draw)[0]
 
     def zeta_score(self, draw):
-        """grad_w of the logistic log density of zeta, tanh(noise / 2), (..., M, D)."""
+        """grad_w of the logistic log density of zeta, tanh(eps / 2), (..., M, D)."""
         return np.tanh(self.halves(draw)[0] / 2)
 
     def zeta_given_z(self, draw, coupled):
-        """zeta drawn given z, and its derivative in w at fixed z and fixed noise v, (..., M, d).
+        """zeta drawn given z, and its derivative in w at fixed z and fixed v, (..., M, d).
 
-        Given z = 1 the noise u of zeta = w + logit(u) is uniform above 1 - sigma(w), so
+        Given z = 1 the u of zeta = w + logit(u) is uniform above 1 - sigma(w), so
         u = 1 - sigma(w) (1 - v), which is zeta = log(1 + v e^w) - log(1 - v). Given z = 0 turn all
         signs. Coupled: the v for which this zeta is the zeta that made z; it is uniform and
         independent of z, as it must be.
@@ -170,8 +170,8 @@ class Bernoulli(_Discrete):
 class Categorical(_Discrete):
     """`count` independent variables with `classes` values each, one-hot, side by side in z.
 
-    w holds the logits in the same order, d = D = count * classes. zeta = log p + Gumbel noise, z
-    marks the largest in each group.
+    w holds the logits in the same order, d = D = count * classes. zeta = log p + eps with Gumbel
+    eps, z marks the largest in each group.
     """
 
     routes = ROUTES
@@ -245,11 +245,11 @@ class Categorical(_Discrete):
         return self.log_p(draw.w)[..., None, :] + self.halves(draw)[0]
 
     def zeta_score(self, draw):
-        """grad_w of the Gumbel log density of zeta, 1 - e^-noise per coordinate of log p."""
+        """grad_w of the Gumbel log density of zeta, 1 - e^-eps per coordinate of log p."""
         return self.to_w(draw, -np.expm1(-self.halves(draw)[0]))
 
     def zeta_given_z(self, draw, coupled):
-        """zeta drawn given z, and its derivative in log p at fixed z and noise, (..., M, d).
+        """zeta drawn given z, and its derivative in log p at fixed z and eps, (..., M, d).
 
         x = e^-zeta are clocks that ring at the rates p, and z says which rings first. That time is
         exponential with rate 1 whichever it is, and the others have no memory: after it each waits
