@@ -90,9 +90,7 @@ def test_bad_renewals_are_named():
         with pytest.raises((ValueError, TypeError), match="renew="):
             go(renew=renew)
     for renew in ("often", cv.rules.worn):
-        with pytest.raises(
-            TypeError, match=r"renew=K .* rules.every\(K\), or rules.worn\(\)"
-        ):
+        with pytest.raises(TypeError, match=r"renew=K .* rules.every\(K\), or rules.worn\(\)"):
             go(renew=renew)
     for options in ({"M": 1}, {"batch": 3}):
         with pytest.raises(ValueError, match="measures noise by the scatter of a step's samples"):
