@@ -84,8 +84,6 @@ class Variational(Atom):
         return self.q.log_q(draw.w, draw.at(where))
 
     def grad(self, draw, where):
-        if where == "mu":
-            return np.zeros_like(draw.at(where))
         if where == "z1":
             return -draw.of("whitened")
         q, away = self.q, draw.at(where) - draw.at("mu")

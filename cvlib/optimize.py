@@ -215,6 +215,11 @@ class Noisy(Plan):
         whole("M", self.M)
         if self.noise != "plain":
             check_noise(self.noise, self.q, self.M)
+        if isinstance(self.renew, str | type):
+            raise TypeError(
+                f"renew={self.renew!r} is no rule: write renew=K for a snapshot every K steps, "
+                "rules.every(K), or rules.worn() for one when it is worn out"
+            )
         if not isinstance(self.renew, rules.Renewal | None):
             object.__setattr__(self, "renew", rules.every(self.renew))
         alike = self.M == 1 or (self.batch is not None and not self.each) or self.noise != "plain"
