@@ -87,6 +87,10 @@ else
 	@$(BIN)/python -m benchmarks.scale $(if $(SAVE),--save)
 	@$(BIN)/python -m benchmarks.choose $(if $(SAVE),--save)
 	@$(BIN)/python -m benchmarks.fit $(if $(SAVE),--save)
+	@$(BIN)/python -m benchmarks.cells $(if $(SAVE),--save)
+	@$(BIN)/python -m benchmarks.coupled $(if $(SAVE),--save)
+	@$(BIN)/python -m benchmarks.natural $(if $(SAVE),--save)
+	@$(BIN)/python -m benchmarks.pays $(if $(SAVE),--save)
 endif
 
 race: $(READY)

@@ -25,7 +25,7 @@ from .quadratics import quadratic
 from .relaxations import relax, surrogate
 from .snapshots import snapshot
 
-__version__ = "0.4.0"
+__version__ = "0.5.0"
 
 __all__ = [
     "CF", "DisARM", "Distrust", "Fit", "GR", "LOO", "PR", "QD", "RB", "RP1", "RP2", "SF", "bound",

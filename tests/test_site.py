@@ -34,6 +34,7 @@ def site(browser_required):
         "book/_static/*",
         "_*.yml",
         "cvlib/*.py",
+        "tools/backmatter.py",
         "tools/booksite.py",
         "tools/takeaway.py",
     )
@@ -144,6 +145,24 @@ def test_a_figure_opens_at_full_size(browser, site):
     figures.first.click()
     assert page.url.endswith(".png") and shown <= 390
     assert page.evaluate("document.images[0].naturalWidth") > 1000
+    page.close()
+
+
+def test_the_periodic_table_answers_to_keys_and_taps(browser, site):
+    page = browser.new_page(viewport={"width": 390, "height": 900})
+    page.goto((site / "book/07-the-zoo.html").resolve().as_uri())
+    pressed, said = (
+        page.locator(".cv-table [aria-pressed=true]"),
+        page.locator(".cv-table [aria-live]"),
+    )
+    texts = [said.inner_text()]
+    pressed.focus()
+    page.keyboard.press("ArrowLeft")
+    texts.append(said.inner_text())
+    page.locator(".cv-table button").first.click()
+    texts.append(said.inner_text())
+    assert len(set(texts)) == 3 and pressed.count() == 1
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
     page.close()
 
 
