@@ -524,7 +524,7 @@ def whole(options):
     runners = [r for r in RUNNERS if all(map(find_spec, r.needs))]
     stored = Stored(options.out)
     began, names = perf_counter(), options.only or list(PROBLEMS)
-    print(f"about {len(names) * 150 / 60:.0f} minutes on two quiet cores, if nothing is stored yet")
+    print(f"about {len(names) * 210 / 60:.0f} minutes on two quiet cores, if nothing is stored yet")
     for name in names:
         problem = PROBLEMS[name]()
         problem = problem._replace(budget=problem.budget * options.budget)

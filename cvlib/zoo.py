@@ -225,8 +225,10 @@ def _without_copies(variates, model, q, subsample, M=6):
     w = q.start() + 0.1 * rng.uniform(-1, 1, q.D)  # at q.start() more lines coincide
     parts, A = spanned([c.line for c in variates])
     T = evaluate(parts, draw(model, q, w, M=M, rng=rng, subsample=subsample))
-    values = A @ T.reshape(len(parts), -1)  # (variates, M D)
-    scale = np.abs(A) @ np.linalg.norm(T.reshape(len(parts), -1), axis=1)
+    # lengths and angles are all that counts: a rotation makes the vectors short, (parts, parts)
+    T = np.linalg.qr(T.reshape(len(parts), -1).T, mode="r").T
+    values = A @ T
+    scale = np.abs(A) @ np.linalg.norm(T, axis=1)
     size = np.linalg.norm(values, axis=1)
     kept, directions = [], []
     for c, value, zero in zip(variates, values, size <= 1e-9 * scale):
