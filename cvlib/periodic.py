@@ -4,8 +4,9 @@ import html
 
 import numpy as np
 from matplotlib import colormaps
+from matplotlib.colors import to_hex
 
-from .plotting import VERMILLION, Html
+from .plotting import VERMILLION, Html, ink
 
 EXACT = "CF", "QD"  # the closed form where there is one, else quadrature
 PARTNERS = ("SF",), ("RP2",), ("RB",), ("PR",), EXACT  # RP1 minus one of these, columns 0 to 4
@@ -58,10 +59,8 @@ def symbol(c):
 def look(share):
     """Colours of a cell that leaves this share of the noise: ground, and ink to read on it."""
     depth = np.log(max(share, 0.02)) / np.log(0.02)  # 0 pale, 1 dark
-    ground = np.array(colormaps["Blues_r"](0.97 - 0.85 * depth)[:3])
-    light = np.where(ground <= 0.03928, ground / 12.92, ((ground + 0.055) / 1.055) ** 2.4)
-    ink = "#fff" if light @ [0.2126, 0.7152, 0.0722] < 0.18 else "#000"
-    return "#" + "".join(f"{round(255 * x):02x}" for x in ground), ink
+    ground = to_hex(colormaps["Blues_r"](0.97 - 0.85 * depth))
+    return ground, to_hex(ink(ground))
 
 
 def percent(share):
@@ -86,12 +85,12 @@ def interactive(zoo, left, shares, base, steps, start):
                 body.append("<td></td>")
                 continue
             k = place[c.line]
-            ground, ink = look(left[k, 0])
+            ground, words = look(left[k, 0])
             shown = c.line == start
             said = f"{c.line!r}, leaves {percent(left[k, 0])} percent"
             about = _about(c, left[k], shares[k], base, steps.get(repr(c.line)))
             body.append(
-                f'<td><button type="button" style="background:{ground};color:{ink}"'
+                f'<td><button type="button" style="background:{ground};color:{words}"'
                 f'{" class=named" if c.name else ""} aria-label="{html.escape(said)}" '
                 f'aria-pressed="{str(shown).lower()}" tabindex="{0 if shown else -1}" '
                 f'data-about="{html.escape(about)}">{symbol(c)}<br>'

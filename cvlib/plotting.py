@@ -146,6 +146,8 @@ def slider(figures, values, *, label, alts, start=0, dpi=120, colors=32):
             f"one value and one alt text per figure: got {len(pictures)} figures, "
             f"{len(values)} values and {len(alts)} alt texts"
         )
+    if not pictures:
+        raise ValueError("a slider needs a figure at least; got none")
     images = "\n".join(
         f'<img src="data:image/png;base64,{data}" alt="{html.escape(alt)}" '
         f'style="width:100%;height:auto;display:{"block" if k == start else "none"}">'

@@ -41,6 +41,8 @@ def quadratic(f, curve):
     model, q = owners.pop() if len(owners) == 1 else (None, None)
     if q is None or not q.gaussian:
         raise Illegal(f"quadratic stands in for terms of a model under a Gaussian q, not for {f!r}")
+    if not isinstance(curve, Curve):
+        raise TypeError(f"{type(curve).__name__} is no quadratics.Curve(S, b, s, U)")
     return Integrand({Quadratic(f, model, q, curve): 1})
 
 

@@ -268,3 +268,14 @@ def test_the_corners_of_legal_input():
     step = cv.draw(model, q, w, M=1, rng=np.random.default_rng(0))
     assert np.isfinite(cv.evaluate([zoo.h, *zoo.S7, zoo.score], step)).all()
     assert np.allclose(zoo.c5(step), 0, atol=1e-13)  # one data point is all data
+
+
+def test_a_quadratic_wants_a_curve():
+    data, *_ = cv.terms(logistic(), q)
+    with pytest.raises(TypeError, match="int is no quadratics.Curve"):
+        cv.quadratic(data, 3)
+
+
+def test_a_slider_wants_a_figure():
+    with pytest.raises(ValueError, match="needs a figure at least"):
+        cv.plotting.slider([], [], label="width", alts=[])
