@@ -102,7 +102,7 @@ else
 endif
 
 experiments: $(READY)
-	@$(BIN)/python -m cvlib.experiments $(or $(NAME),all) $(if $(RUNS),--runs $(RUNS)) $(if $(OUT),--out $(OUT))
+	@$(BIN)/python -m experiments $(or $(NAME),all) $(if $(RUNS),--runs $(RUNS)) $(if $(OUT),--out $(OUT))
 
 lock: $(READY)
 	@CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --upgrade --strip-extras --allow-unsafe --no-emit-index-url \

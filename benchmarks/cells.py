@@ -8,12 +8,12 @@ import argparse
 from pathlib import Path
 from time import thread_time
 
+import periodic
 from threadpoolctl import threadpool_limits
 
 import cvlib as cv
 from benchmarks import stored
-from cvlib import periodic
-from cvlib.pilots import Set, timed
+from cvlib.advice.pilots import Set, timed
 
 M = 10
 RESULTS = Path(__file__).with_name("cells.json")

@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 import cvlib as cv
 from benchmarks import stored
 from benchmarks.own import eight_schools
-from cvlib.pilots import Set, singles, timed
+from cvlib.advice.pilots import Set, singles, timed
 
 M, RENEW = 10, 50
 RESULTS = Path(__file__).with_name("choose.json")

@@ -22,7 +22,8 @@ import cvlib as cv
 from benchmarks import stored
 from benchmarks.steps import best_times
 from cvlib import CF, RP1
-from cvlib.transforms import pick, positive
+from cvlib.models.transforms import pick, positive
+from experiments import posteriors
 
 SECONDS, M = 20, 10
 RATES = (0.1, 0.03, 0.01, 0.003)  # of JAX's Adam
@@ -51,7 +52,7 @@ def hierarchical_poisson(N=900, groups=30):
 
 def posterior(name):
     """A row of the chapter's table."""
-    p, start = cv.posteriors.load(name), time.perf_counter()
+    p, start = posteriors.load(name), time.perf_counter()
     fit = cv.fit(p.model, seconds=SECONDS, progress=False)
     seconds = time.perf_counter() - start
     x = p.parameters(fit.sample(40_000, np.random.default_rng(1)))
@@ -226,7 +227,7 @@ def main():
             return alone(*options.alone)
         found = {"versions": stored.versions("numpy", "scipy", "autograd")}
         for name, row, keys in [
-            ("posteriors", posterior, cv.posteriors.names),
+            ("posteriors", posterior, posteriors.names),
             ("logistic", logistic, ("sonar", "ionosphere", "australian")),
         ]:
             found[name] = []

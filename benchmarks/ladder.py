@@ -17,8 +17,8 @@ import cvlib as cv
 from benchmarks import stored
 from benchmarks.steps import best_times
 from cvlib import CF, PR, RP1
-from cvlib.experiments.plans import LADDER, LR
-from cvlib.experiments.tasks import ladder, problem
+from experiments.plans import LADDER, LR
+from experiments.tasks import ladder, problem
 
 STEPS = 20  # of a call of the loop
 RUNS = 1, 8

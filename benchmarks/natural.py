@@ -16,8 +16,8 @@ from threadpoolctl import threadpool_limits
 import cvlib as cv
 from benchmarks import stored
 from benchmarks.steps import best_times
-from cvlib.experiments.plans import LR, NATURAL
-from cvlib.experiments.tasks import natural_line, problem
+from experiments.plans import LR, NATURAL
+from experiments.tasks import natural_line, problem
 
 STEPS = 20  # of a call of the loop
 RESULTS = Path(__file__).with_name("natural.json")

@@ -30,9 +30,10 @@ import numpy as np
 
 import cvlib as cv
 from benchmarks import peers
-from cvlib.optimize import Noisy, init, step
-from cvlib.pilots import Pilot, Set, of_snapshot, timed
-from cvlib.starts import log_joint, start, tried
+from cvlib.advice.pilots import Pilot, Set, of_snapshot, timed
+from cvlib.ascent.optimize import Noisy, init, step
+from cvlib.fitting.starts import log_joint, start, tried
+from experiments import posteriors
 
 RESULTS = Path(__file__).with_name("race.json")
 ROOT = Path(__file__).parents[1]
@@ -480,7 +481,7 @@ def many_rows(N=50_000, d=20, budget=6.0):
 
 def posterior(name, budget=1.5, draws=512):
     """One of posteriordb. All start at N(0, 0.1^2 I), NumPyro's; the judge has Sobol's draws."""
-    model = cv.posteriors.load(name).model
+    model = posteriors.load(name).model
     q = cv.families.Gaussian(model.dim)
     begin = q.start()
     begin[q.dim :] *= 0.1

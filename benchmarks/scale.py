@@ -31,8 +31,8 @@ from benchmarks import stored
 from benchmarks.own import network
 from benchmarks.steps import best_times
 from cvlib import CF, PR, RP1, taylor_z
-from cvlib.experiments.plans import LR
-from cvlib.experiments.tasks import both, problem
+from experiments.plans import LR
+from experiments.tasks import both, problem
 
 SIZES = 10_000, 100_000, 1_000_000, 5_000_000
 D, M, K, STEPS = 30, 10, 50, 20

@@ -1,36 +1,27 @@
 """cvlib: control variates for variational inference, each one line of a recipe."""
 
-from . import (
-    combine,
-    datasets,
-    exact,
-    families,
-    models,
-    optimize,
-    passes,
-    posteriors,
-    quadratics,
-    relaxations,
-    rules,
-    transforms,
-    zoo,
-)
-from .approximations import bound, tangent, taylor_x, taylor_x_slope, taylor_z
-from .atoms import one, terms
-from .choose import candidates, choose, elbo, rechoose, report
-from .draws import draw
-from .estimators import CF, GR, LOO, PR, QD, RB, RP1, RP2, SF, DisARM, evaluate
-from .fit import Distrust, Fit, fit
-from .quadratics import quadratic
-from .relaxations import relax, surrogate
-from .snapshots import snapshot
+from . import datasets, families, models
+from .advice import zoo
+from .advice.choosing import candidates, choose, elbo, rechoose, report
+from .ascent import exact, optimize, quadratics, rules
+from .ascent.quadratics import quadratic
+from .combining import combine
+from .fitting.front import Distrust, Fit, fit
+from .models import passes, transforms
+from .recipe import relaxations
+from .recipe.approximations import bound, tangent, taylor_x, taylor_x_slope, taylor_z
+from .recipe.atoms import one, terms
+from .recipe.draws import draw
+from .recipe.estimators import CF, GR, LOO, PR, QD, RB, RP1, RP2, SF, DisARM, evaluate
+from .recipe.relaxations import relax, surrogate
+from .recipe.snapshots import snapshot
 
 __version__ = "0.5.0"
 
 __all__ = [
     "CF", "DisARM", "Distrust", "Fit", "GR", "LOO", "PR", "QD", "RB", "RP1", "RP2", "SF", "bound",
     "candidates", "choose", "combine", "datasets", "draw", "elbo", "evaluate", "exact", "families",
-    "fit", "models", "one", "optimize", "passes", "posteriors", "quadratic", "quadratics",
-    "rechoose", "relax", "relaxations", "report", "rules", "snapshot", "surrogate", "tangent",
-    "taylor_x", "taylor_x_slope", "taylor_z", "terms", "transforms", "zoo",
+    "fit", "models", "one", "optimize", "passes", "quadratic", "quadratics", "rechoose", "relax",
+    "relaxations", "report", "rules", "snapshot", "surrogate", "tangent", "taylor_x",
+    "taylor_x_slope", "taylor_z", "terms", "transforms", "zoo",
 ]  # fmt: skip

@@ -10,7 +10,7 @@ import scipy
 from autograd.extend import defvjp, primitive
 from autograd.numpy.numpy_vjps import unbroadcast_f
 
-LOG_ROOT = 0.5 * np.log(2 * np.pi)
+LOG_2PI = np.log(2 * np.pi)
 
 
 @primitive
@@ -75,7 +75,7 @@ def _logsumexp(x, axis):
 defvjp(gammaln, lambda ans, x: lambda g: g * psi(x))
 defvjp(psi, lambda ans, x: lambda g: g * polygamma(1, x))
 defvjp(polygamma, None, lambda ans, n, x: lambda g: g * polygamma(n + 1, x))
-defvjp(log_ndtr, lambda ans, x: lambda g: g * anp.exp(-0.5 * x**2 - LOG_ROOT - log_ndtr(x)))
+defvjp(log_ndtr, lambda ans, x: lambda g: g * anp.exp(-0.5 * x**2 - 0.5 * LOG_2PI - log_ndtr(x)))
 defvjp(at, lambda ans, x, index: lambda g: _summed(g, index, len(x)), None)
 defvjp(_summed, lambda ans, g, index, n: lambda u: at(u, index), None, None)
 defvjp(

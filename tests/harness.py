@@ -101,8 +101,13 @@ def on_the_package(checks):
 
 
 def part(cv, name):
-    """A part of the package that importing it does not bring along, such as "experiments"."""
-    return importlib.import_module(f"{cv.__name__}.{name}")
+    """The module of this name, in whichever folder of the package it lies."""
+    if name.split(".")[0] == "experiments":
+        return importlib.import_module(name)
+    folder = Path(cv.__file__).parent
+    (path,) = folder.rglob(f"{name}.py")
+    dotted = ".".join(path.relative_to(folder).with_suffix("").parts)
+    return importlib.import_module(f"{cv.__name__}.{dotted}")
 
 
 def judge(bug, checks):

@@ -547,9 +547,9 @@ def check_judged(cv):
         5 * cv.SF(cv.one) + cv.RP1(s) - cv.RP1(s.over_all_data()),
     ]:
         assert line.is_control_variate, repr(line)
-        cv.estimators.check_variate(line)
+        cv.recipe.estimators.check_variate(line)
     h = cv.RP1(data) + cv.RP1(prior) - cv.CF(variational)
-    cv.estimators.check_gradient(h - cv.RP1(data) + third + third + third)
+    cv.recipe.estimators.check_gradient(h - cv.RP1(data) + third + third + third)
     for line in [
         cv.RP1(data) - (1 + 1e-9) * cv.RP2(data),
         1e-13 * cv.RP1(data) + cv.RP1(prior) - cv.PR(prior),
@@ -559,8 +559,8 @@ def check_judged(cv):
         cv.RP1(data) + cv.RP2(data),
     ]:
         assert not line.is_control_variate, repr(line)
-        for judge, wrong in ((cv.estimators.check_variate, line),
-                             (cv.estimators.check_gradient, h + line)):  # fmt: skip
+        for judge, wrong in ((cv.recipe.estimators.check_variate, line),
+                             (cv.recipe.estimators.check_gradient, h + line)):  # fmt: skip
             try:
                 judge(wrong)
             except ValueError:
@@ -684,7 +684,7 @@ def check_quadrature(cv, tolerance=1e-9):
 
     The tolerance is relative to the size of phi' and phi'' for |Im eta| <= 0.8 pi.
     """
-    slopes = importlib.import_module(f"{cv.__name__}.quadrature").slopes
+    slopes = importlib.import_module(f"{cv.__name__}.models.quadrature").slopes
     size = np.array([1 / np.sin(0.8 * np.pi), 1 / (4 * np.cos(0.4 * np.pi) ** 2)])
     m = np.array([-20.0, -3.0, -0.4, 0.0, 1.0, 6.0, 20.0])
     widths = np.array([0.01, 0.1, 0.6, 1.0, 3.0, 10.0, 30.0, 60.0])[:, None]

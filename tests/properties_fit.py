@@ -18,6 +18,8 @@ from harness import checks_in, part
 from numpy.testing import assert_allclose
 from scipy import integrate, stats
 
+from experiments import posteriors
+
 U = np.array([[0.3, -1.2, 0.8], [-0.5, 0.1, 2.0], [4.0, -3.0, 0.0]])
 
 
@@ -143,8 +145,8 @@ def _densities(name, data, x, z):
 def check_posteriors(cv):
     """Every log joint is that of scipy.stats in the reference's quantities, Jacobian and all."""
     folder = resources.files(cv.__name__) / "data" / "posteriordb"
-    for name in cv.posteriors.names:
-        p = cv.posteriors.load(name)
+    for name in posteriors.names:
+        p = posteriors.load(name)
         (file,) = (f for f in folder.iterdir() if f.name.startswith(f"{name}-"))
         data = {k: np.array(v) for k, v in json.loads(file.read_text())["data"].items()}
         for z in np.random.default_rng(1).uniform(-0.5, 0.5, (3, p.model.dim)):
@@ -451,7 +453,7 @@ def check_mean_zero_in_training(cv):
 def check_a_quadratic_in_batches(cv):
     """Where Hessians are too many a fit takes a quadratic, trains it, and goes on with it."""
     model, mean, cov, _ = gaussian_case(cv)
-    with mock.patch.object(part(cv, "fit"), "NUMBERS", 1):
+    with mock.patch.object(part(cv, "front"), "NUMBERS", 1):
         fit = cv.fit(model, steps=30, M=6, progress=False)
         run = fit.run
         assert run.kind == "adam" and run.plan.batch == 32

@@ -175,7 +175,7 @@ def check_mean_zero(cv, name="logistic", family="Gaussian"):
                 line = word(T) - everything
             except ValueError:
                 continue
-            cv.estimators.check_variate(line)
+            cv.recipe.estimators.check_variate(line)
             C = line(draw)
             assert_allclose(share @ C, 0, atol=1e-9 * (1 + np.abs(C).max()), err_msg=repr(line))
             legal += 1

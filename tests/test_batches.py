@@ -123,7 +123,7 @@ def test_a_stale_expansion_has_the_same_mean_on_drawn_and_on_all_data(name, fami
             continue  # its rivals on all data have another part of eps
         everything = (CF if word is QD else word)(cv.taylor_z(data, at="snapshot").over_all_data())
         c = line - everything
-        cv.estimators.check_variate(c)
+        cv.recipe.estimators.check_variate(c)
         scale = 1 + np.abs(line(draw)).max()
         assert_allclose(c(draw).mean(-2), 0, atol=1e-10 * scale, err_msg=repr(c))
         assert_allclose(line(whole), everything(whole), atol=1e-10 * scale, err_msg=repr(line))

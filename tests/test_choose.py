@@ -58,7 +58,7 @@ def check_elbo_by_quadrature(cv):
         sizes.append(given[3])
         return real(*given, **how)
 
-    with mock.patch.multiple(part(cv, "choose"), CHUNK=7 * model.N, draw=drawn):
+    with mock.patch.multiple(part(cv, "choosing"), CHUNK=7 * model.N, draw=drawn):
         in_parts = cv.elbo(model, q, w[0], 4000, np.random.default_rng(1))
     assert_allclose(in_parts, right, rtol=1e-9)
     assert sum(sizes) == 4000 and set(sizes[:-1]) == {7}
@@ -404,7 +404,7 @@ def check_errors_are_scatters(cv):
 
 
 def check_frontier(cv):
-    Row, Report = part(cv, "choose").Row, part(cv, "choose").Report
+    Row, Report = part(cv, "choosing").Row, part(cv, "choosing").Report
     rng = np.random.default_rng(0)
     for _ in range(20):
         points = rng.integers(1, 6, (8, 2)).tolist()
@@ -511,7 +511,7 @@ def check_timed_for_real(cv):
         true = {0: 1.0, 1: 9.0, 2: 0.5}  # a pair is cheap, against what its members say
         return {str(s): true[len(s.cvs)] for s in sets}
 
-    with mock.patch.object(part(cv, "choose"), "timed", timed):
+    with mock.patch.object(part(cv, "choosing"), "timed", timed):
         among = {"h": (z.h, {"c7": z.c7, "c2": z.c2})}
         got = cv.choose(model, q, w, M=5, among=among, rng=np.random.default_rng(0))
     assert asked[0] == ["h", "h with c7", "h with c2"] and "h with c7, c2" in asked[1]
@@ -520,7 +520,7 @@ def check_timed_for_real(cv):
 
 def check_search(cv):
     """All subsets up to the limit; beyond, greedy, whose loss is measured where it has one."""
-    choose, Set = part(cv, "choose"), part(cv, "pilots").Set
+    choose, Set = part(cv, "choosing"), part(cv, "pilots").Set
     names = tuple("abcdefghijkl")
     gains = dict(zip(names, np.linspace(0.05, 0.6, 12)))
     additive = lambda sets: np.array([10 - sum(gains[n] - 0.3 for n in s.cvs) for s in sets])
@@ -583,7 +583,7 @@ def check_a_stated_share_of_the_time(cv):
     model, q, w = logistic(cv)
     z = cv.zoo.paper(model, q)
     hook = cv.rechoose(0.1, clock=clock, costs=flat(cv, model, q), pilot=4, resamples=2)
-    real = part(cv, "choose").choose
+    real = part(cv, "choosing").choose
 
     def choose(*args, **how):
         clock.now += 5
@@ -592,7 +592,7 @@ def check_a_stated_share_of_the_time(cv):
     def tick(state, plan):
         clock.now += 1
 
-    with mock.patch.object(part(cv, "choose"), "choose", choose):
+    with mock.patch.object(part(cv, "choosing"), "choose", choose):
         path = cv.optimize.sgd(model, q, z.h, [z.c7], lr=1e-3, steps=200, M=4,
                                rng=np.random.default_rng(0), hooks={1: tick, 10: hook})  # fmt: skip
     steps = [t for t, _ in hook.choices]
@@ -658,7 +658,7 @@ def check_many_dimensions(cv):
 
     model, q = own(cv, spend), cv.families.Gaussian(2)
     assert len(cv.candidates(model, q)) == 2
-    with mock.patch.object(part(cv, "choose"), "DENSE", 1):
+    with mock.patch.object(part(cv, "choosing"), "DENSE", 1):
         found = cv.candidates(model, q)
         assert list(found) == ["RP1"] and not found["RP1"][1]
         see, rng = {"subsample": False}, np.random.default_rng(0)

@@ -182,7 +182,7 @@ def check_pairs_share_their_data(cv):
 
 def check_points_are_even_and_scrambled_afresh(cv):
     """Every box of a (0, m, 2)-net holds one point; each point is uniform; digits are random."""
-    sobol = cv.draws.sobol
+    sobol = cv.recipe.draws.sobol
     u = sobol(RNG(0), (2000,), 16, 2)
     assert u.shape == (2000, 16, 2) and 0 < u.min() and u.max() < 1
     for k in range(5):  # 2^k by 2^(4 - k) boxes
@@ -202,7 +202,7 @@ def check_points_are_even_and_scrambled_afresh(cv):
 def check_points_are_as_good_as_scipys(cv):
     """The variance of a mean over 64 points, against scipy's own scrambled sequence."""
     f = lambda u: np.exp(u.sum(-1)) + np.cos(3 * u[..., 0] * u[..., 1])
-    ours = f(cv.draws.sobol(RNG(0), (300,), 64, 3)).mean(-1)
+    ours = f(cv.recipe.draws.sobol(RNG(0), (300,), 64, 3)).mean(-1)
     theirs = [f(stats.qmc.Sobol(3, rng=k).random(64)).mean() for k in range(300)]
     assert 0.5 < ours.var() / np.var(theirs) < 2
     assert abs(ours.mean() - np.mean(theirs)) < 5 * np.hypot(ours.std(), np.std(theirs)) / 17

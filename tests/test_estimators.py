@@ -20,7 +20,8 @@ from properties import CONFIGURATIONS
 from scipy import linalg, stats
 
 import cvlib as cv
-from cvlib import CF, RP1, RP2, SF, bound, estimators, one, taylor_x, taylor_x_slope, taylor_z
+from cvlib import CF, RP1, RP2, SF, bound, one, taylor_x, taylor_x_slope, taylor_z
+from cvlib.recipe import estimators
 
 FALSE_ALARM = 5e-7
 few = settings(deadline=None, derandomize=True, max_examples=12, database=None)

@@ -16,8 +16,8 @@ from scipy import optimize
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import cvlib as cv
-from cvlib.experiments import cell, compute, engine, load, plans, store, tasks
-from cvlib.experiments.__main__ import main
+from experiments import cell, compute, engine, load, plans, store, tasks
+from experiments.__main__ import main
 
 TINY = dict(v0=1e-3, gamma=0.02, M=2, steps=6, first=0, runs=3)
 
@@ -307,12 +307,12 @@ def check_a_worker_of_another_version_is_refused(cv):
 
 def check_a_smaller_run_has_a_name_of_its_own(cv):
     settings, plans = part(cv, "experiments.__main__").settings, part(cv, "experiments.plans")
-    command = "python -m cvlib.experiments table1"
+    command = "python -m experiments table1"
     assert settings("table1") == settings("table1", runs=50) == ("table1", plans.Size(), command)
     small = plans.Size()._replace(runs=2)
     assert settings("table1", runs=2) == ("table1-runs2", small, f"{command} --runs 2")
     quick = settings("figure1", quick=True)
-    assert quick == ("figure1-quick", plans.QUICK, "python -m cvlib.experiments figure1 --quick")
+    assert quick == ("figure1-quick", plans.QUICK, "python -m experiments figure1 --quick")
     both = settings("table1", runs=3, quick=True)
     assert both[0] == "table1-quick-runs3" and both[1] == plans.QUICK._replace(runs=3)
     assert both[2] == f"{command} --quick --runs 3"
@@ -358,7 +358,7 @@ def quick(tmp_path_factory):
 def test_the_command_makes_every_file(quick, capsys):
     for name in plans.PLANS:
         content = load(f"{name}-quick", quick)
-        assert content["command"] == f"python -m cvlib.experiments {name} --quick"
+        assert content["command"] == f"python -m experiments {name} --quick"
         assert content["versions"] == store.versions()
         assert content["settings"]["steps"] == 40 and content["rows"]
     before = tree(quick)

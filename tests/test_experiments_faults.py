@@ -14,13 +14,13 @@ import pytest
 from test_experiments import tiny, tree
 from test_experiments_store import sealed
 
-import cvlib
-from cvlib.experiments import Refused, engine, store
-from cvlib.experiments.__main__ import main
+import experiments.__main__
+from experiments import Refused, engine, store
+from experiments.__main__ import main
 
 ROOT = Path(__file__).resolve().parents[1]
 ENV = os.environ | {"PYTHONPATH": str(ROOT)}
-COMMAND = [sys.executable, "-m", "cvlib.experiments", "table1", "--quick"]
+COMMAND = [sys.executable, "-m", "experiments", "table1", "--quick"]
 CELLS = 15  # of the quick table
 PATIENCE = 120  # seconds before a test gives up
 
@@ -108,7 +108,7 @@ def test_a_write_cut_short_leaves_no_result(tmp_path, monkeypatch):
     c = tiny("none")
     path = store.cell_path(tmp_path, c)
     script = (
-        "import os, sys; from pathlib import Path; from cvlib.experiments import store;"
+        "import os, sys; from pathlib import Path; from experiments import store;"
         "store.os.fsync = lambda _: os._exit(9);"
         "store.write(Path(sys.argv[1]), {'name': 'x' * 10**6})"
     )
@@ -122,7 +122,7 @@ def test_a_write_cut_short_leaves_no_result(tmp_path, monkeypatch):
 def cluster(tmp_path):
     """A scheduler and two workers, begun as the package says; (address, worker processes)."""
     for words in "dask scheduler --port 8786", "dask worker tcp://", "--nthreads 1":
-        assert words in cvlib.experiments.__doc__ and words in cvlib.experiments.__main__.__doc__
+        assert words in experiments.__doc__ and words in experiments.__main__.__doc__
     pytest.importorskip("distributed", reason="Dask is not installed: pip install distributed")
     note, processes = tmp_path / "scheduler.json", []
 
@@ -182,7 +182,7 @@ def test_without_dask(tmp_path, monkeypatch):
 def test_a_worker_process_that_is_killed(tmp_path, monkeypatch):
     """What the kernel does when memory runs out: a sentence, and finished cells stay."""
     script = (
-        "import os, sys; from cvlib.experiments import engine, Refused;"
+        "import os, sys; from experiments import engine, Refused;"
         "from test_experiments import tiny;"
         "engine.compute = lambda c: os.kill(os.getpid(), 9);\n"
         "try: engine.run([tiny('none'), tiny('c5')], sys.argv[1], jobs=2, progress=False)\n"
@@ -213,7 +213,7 @@ def test_a_full_disk_in_the_middle_of_a_write(tmp_path, monkeypatch):
 def test_a_real_limit_on_file_size(tmp_path):
     """The system itself refuses to let a file grow: exit 1, one sentence, no half file."""
     script = (
-        "import resource, sys; from cvlib.experiments.__main__ import main;"
+        "import resource, sys; from experiments.__main__ import main;"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100));"
         "main(['table1', '--quick', '--jobs', '1', '--out', sys.argv[1]])"
     )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from harness import checks_in, on_the_package, part
 
-from cvlib.experiments import cell, compute, load, plans
+from experiments import cell, compute, load, plans
 
 SETS = "sonar", "ionosphere", "australian"
 SWEPT = ("RP1", "taylor"), ("PR", "taylor"), ("PR", "bound"), ("QD", "taylor")

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from test_project import released
 
-from cvlib.experiments import RESULTS, cell, compute, load, plans, store, summary
-from cvlib.experiments.__main__ import settings
+from experiments import RESULTS, cell, compute, load, plans, store, summary
+from experiments.__main__ import settings
 
 NAMES = list(plans.PLANS)
 PAPER = {  # Table 1 as printed, in the order of plans.LINES

@@ -10,10 +10,11 @@ import pytest
 from harness import on_the_package
 
 import cvlib as cv
-from cvlib.fit import Distrust
+from cvlib.fitting.front import Distrust
+from experiments import posteriors
 
-quiet = pytest.mark.filterwarnings("ignore::cvlib.fit.Distrust")
-SCHOOLS = cv.posteriors.load("eight_schools").model
+quiet = pytest.mark.filterwarnings("ignore::cvlib.Distrust")
+SCHOOLS = posteriors.load("eight_schools").model
 
 
 test_check = quiet(on_the_package(properties_fit.PROPERTIES))
@@ -23,10 +24,10 @@ test_check = quiet(on_the_package(properties_fit.PROPERTIES))
 
 
 @quiet
-@pytest.mark.parametrize("name", cv.posteriors.names)
+@pytest.mark.parametrize("name", posteriors.names)
 def test_the_means_of_the_reference_are_found(name):
     """Every mean within 0.15 reference standard deviations, untuned; the odd one out is named."""
-    p = cv.posteriors.load(name)
+    p = posteriors.load(name)
     hard = name in ("gp_pois_regr", "eight_schools")
     fit = cv.fit(p.model, steps=160 if hard else 40, progress=False)
     x = p.parameters(fit.sample(20_000, np.random.default_rng(1)))
@@ -39,7 +40,7 @@ def test_the_means_of_the_reference_are_found(name):
 
 def test_an_unknown_posterior_is_named():
     with pytest.raises(ValueError, match="unknown posterior 'radon': choose one of eight_schools"):
-        cv.posteriors.load("radon")
+        posteriors.load("radon")
 
 
 # Ends --------------------------------------------------------------------------------------------
@@ -75,7 +76,7 @@ def test_a_fit_goes_on_as_if_it_had_not_stopped(first, tmp_path):
 def test_a_file_of_another_model_or_another_kind_is_refused(tmp_path):
     fit = cv.fit(SCHOOLS, steps=3, progress=False)
     fit.save(tmp_path / "fit.npz")
-    other = cv.posteriors.load("kidiq").model
+    other = posteriors.load("kidiq").model
     with pytest.raises(ValueError, match="is a fit of <eight_schools.*, not of <kidiq"):
         cv.Fit.load(tmp_path / "fit.npz", other)
     fit.run.state.save(tmp_path / "state.npz")

@@ -5,7 +5,7 @@ import sys
 
 LATER = (
     "scipy.special", "scipy.stats", "scipy.optimize", "autograd.scipy", "matplotlib", "joblib",
-    "threadpoolctl", "tqdm", "cvlib.experiments", "cvlib.plotting",
+    "threadpoolctl", "tqdm", "experiments", "cvlib.plotting",
 )  # fmt: skip
 
 

@@ -10,8 +10,8 @@ import pytest
 
 import cvlib as cv
 from cvlib import CF, PR, QD, RB, RP1, bound, taylor_z
-from cvlib.estimators import check_gradient, check_variate
-from cvlib.experiments import cell, compute, load, plans, tasks
+from cvlib.recipe.estimators import check_gradient, check_variate
+from experiments import cell, compute, load, plans, tasks
 
 SETS = ("ionosphere", "australian", "sonar")
 COSTS = Path(__file__).parents[1] / "benchmarks" / "ladder.json"

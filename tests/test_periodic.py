@@ -6,10 +6,10 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
+import periodic
 import pytest
 
 import cvlib as cv
-from cvlib import periodic
 
 ROOT = Path(__file__).parents[1]
 

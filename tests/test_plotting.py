@@ -395,7 +395,7 @@ def test(name):
 def test_without_matplotlib_the_package_works_and_plotting_says_what_it_needs():
     script = (
         "import sys; sys.modules['matplotlib'] = None\n"
-        "import cvlib, cvlib.experiments\n"
+        "import cvlib, experiments\n"
         "try: import cvlib.plotting\n"
         "except ModuleNotFoundError as error: print(error)"
     )

@@ -158,7 +158,7 @@ def check_glm(cv):
 
 def check_shared_work_is_done_once(cv):
     """Every kept array is made once a draw, and asking again gives the same array."""
-    made, once = {}, cv.draws.Draw.once
+    made, once = {}, cv.recipe.draws.Draw.once
 
     def counting(draw, key, compute, *where):
         def noted(*args):
@@ -173,7 +173,7 @@ def check_shared_work_is_done_once(cv):
         draw = cv.draw(
             model.model, model.q, model.q.start() + 0.1, M=4, rng=np.random.default_rng(0)
         )
-        with mock.patch.object(cv.draws.Draw, "once", counting):
+        with mock.patch.object(cv.recipe.draws.Draw, "once", counting):
             first = cv.evaluate(lines, draw)
             assert len(made) > 20 and set(made.values()) == {1}
             assert np.array_equal(first, cv.evaluate(lines, draw)) and set(made.values()) == {1}

@@ -10,8 +10,7 @@ from numpy.testing import assert_allclose
 from scipy.special import erfcx
 
 import cvlib as cv
-from cvlib import quadrature
-from cvlib.models import LOGISTIC, Likelihood
+from cvlib.models import LOGISTIC, Likelihood, quadrature
 
 TOLERANCES = (1e-3, 1e-6, 1e-9, 1e-13)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks import pays, peers, race
-from cvlib.starts import log_joint
+from cvlib.fitting.starts import log_joint
 
 Q = race.cv.families.Gaussian(1)
 

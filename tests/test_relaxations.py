@@ -428,7 +428,7 @@ def test_names():
         (lambda data: cvlib.taylor_z(cvlib.relax(data)), "expands terms of a model"),
         (lambda data: cvlib.surrogate(cvlib.one, lambda z: z), "belongs to none"),
         (
-            lambda data: cvlib.estimators.check_variate(
+            lambda data: cvlib.recipe.estimators.check_variate(
                 cvlib.SF(data) - cvlib.RP1(cvlib.relax(data))
             ),
             "is no control variate",

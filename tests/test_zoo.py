@@ -82,7 +82,7 @@ def evaluated(cv, lines, draw):
     """Every line's gradients, (lines, ..., M, D), from its parts, each of them evaluated once."""
     parts = list(dict.fromkeys(part for line in lines for part in line.parts))
     A = np.array([[line.parts.get(part, 0.0) for part in parts] for line in lines])
-    table = cv.evaluate([cv.estimators.Estimator({part: 1}) for part in parts], draw)
+    table = cv.evaluate([cv.recipe.estimators.Estimator({part: 1}) for part in parts], draw)
     return np.tensordot(A, np.moveaxis(table, -3, 0), 1)
 
 

@@ -225,8 +225,10 @@ def refresh_story(book=BOOK):
 
 
 def prepare_environment(environ=os.environ):
-    """What kernels inherit: this tree's cvlib; one BLAS thread, so that sums keep their order."""
-    environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), environ.get("PYTHONPATH")]))
+    """What kernels inherit: this tree's cvlib, experiments and tools; one BLAS thread, so that sums
+    keep their order."""
+    paths = str(ROOT), str(ROOT / "tools"), environ.get("PYTHONPATH")
+    environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     for name in "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS":
         environ.setdefault(name, "1")
     environ["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"  # else the debugger warns on stderr

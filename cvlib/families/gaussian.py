@@ -10,9 +10,9 @@ from threading import local
 import numpy as np
 import scipy  # scipy.linalg and scipy.special are loaded at their first use
 
+from ..special import LOG_2PI
 from .base import Family, Route
 
-LOG_2PI = np.log(2 * np.pi)
 CACHED = 2**16  # numbers of a scratch array that stay in a processor's cache
 KEPT = 2**20  # numbers of a scratch array that is kept between calls
 _scratch = local()

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from . import combine
-from .arguments import number, numbers, whole
+from ..arguments import number, numbers, whole
+from ..combining import combine
 
 
 class Ascent:

@@ -10,8 +10,7 @@ import autograd.numpy as anp
 import numpy as np
 from autograd import elementwise_grad, grad
 
-from . import passes
-from .models import GLM
+from ..models import GLM, passes
 
 
 class Snapshot(NamedTuple):

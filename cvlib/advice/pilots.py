@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from . import combine
-from .draws import Draw, draw
-from .estimators import LOO, evaluate
-from .optimize import Noisy, init, step
-from .quadratics import curve_of, stands_for, train
+from ..ascent.optimize import Noisy, init, step
+from ..ascent.quadratics import curve_of, stands_for, train
+from ..combining import combine
+from ..recipe.draws import Draw, draw
+from ..recipe.estimators import LOO, evaluate
 
 CHUNK = 2**22  # numbers that one part of the pilot holds
 ROUNDING = 1e-12  # noise of this size, relative to that of the bases, is none

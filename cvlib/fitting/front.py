@@ -17,19 +17,20 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from . import families, optimize, rules
-from .approximations import taylor_z
-from .arguments import number, whole
-from .atoms import one, terms
-from .choose import choose, switched
-from .estimators import CF, GR, PR, QD, RP1, SF
-from .families import DiagonalGaussian, Gaussian
-from .families.base import check_fit
-from .integrands import Illegal
+from .. import families
+from ..advice.choosing import choose, switched
+from ..advice.pilots import Set, of_snapshot
+from ..arguments import number, whole
+from ..ascent import optimize, rules
+from ..ascent.quadratics import curve_of, fitted, stands_for, train
+from ..families import DiagonalGaussian, Gaussian
+from ..families.base import check_fit
+from ..models import GLM, Model
+from ..recipe.approximations import taylor_z
+from ..recipe.atoms import one, terms
+from ..recipe.estimators import CF, GR, PR, QD, RP1, SF
+from ..recipe.integrands import Illegal
 from .looks import TOLERANCE, at_most, conflicts, log_weights, per_row, worst
-from .models import GLM, Model
-from .pilots import Set, of_snapshot
-from .quadratics import curve_of, fitted, stands_for, train
 from .starts import DENSE, Start, start
 
 SECONDS = 60.0  # the budget where none is given
@@ -208,7 +209,7 @@ class Fit:
 
     def plot(self, axes=None):
         """Left the ELBO at every look, with two standard errors; right mean and sd of each z."""
-        from . import plotting
+        from .. import plotting
 
         if axes is None:
             _, axes = plotting.plt.subplots(1, 2, figsize=(6.4, 3.0))

@@ -8,7 +8,7 @@ may be written for the parameter itself. Leading axes broadcast, as everywhere i
 import autograd.numpy as anp
 import numpy as np
 
-from .special import at
+from ..special import at
 
 
 def pick(z, index):

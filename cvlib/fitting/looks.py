@@ -4,8 +4,8 @@ import numpy as np
 import scipy  # scipy.special is loaded at its first use
 from autograd import elementwise_grad
 
-from .draws import Draw
-from .snapshots import hess_times
+from ..recipe.draws import Draw
+from ..recipe.snapshots import hess_times
 from .starts import DENSE, log_joint, tried
 
 DRAWS = 4000  # for a look at the ELBO

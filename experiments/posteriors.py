@@ -13,9 +13,9 @@ from importlib import resources
 import autograd.numpy as anp
 import numpy as np
 
-from .models import LOG_2PI, Model
-from .special import gammaln
-from .transforms import interval, ordered, pick, positive
+from cvlib.models import Model
+from cvlib.models.transforms import interval, ordered, pick, positive
+from cvlib.special import LOG_2PI, gammaln
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +38,7 @@ def load(name):
     if name not in _MODELS:
         raise ValueError(f"unknown posterior {name!r}: choose one of {', '.join(names)}")
     file, write = _MODELS[name]
-    folder = resources.files(__package__) / "data" / "posteriordb"
+    folder = resources.files(__package__) / "posteriordb"
     stored = json.loads((folder / f"{name}-{file}.json").read_text("utf-8"))
     data = {key: np.array(value, float) for key, value in stored["data"].items()}
     known = stored["reference"]

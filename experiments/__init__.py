@@ -1,4 +1,4 @@
-"""The paper's experiments: `python -m cvlib.experiments NAME` makes them, `load(NAME)` reads them.
+"""The paper's experiments: `python -m experiments NAME` makes them, `load(NAME)` reads them.
 
 cells    an experiment's smallest pieces, named by their settings and seeded by their names
 tasks    what a cell computes
@@ -12,7 +12,7 @@ trust, for Dask asks nobody who they are, and start a scheduler, workers, and th
 
     dask scheduler --port 8786                                # on one machine, say alpha
     dask worker tcp://alpha:8786 --nworkers 4 --nthreads 1    # on each: four cells at a time
-    python -m cvlib.experiments all --scheduler tcp://alpha:8786
+    python -m experiments all --scheduler tcp://alpha:8786
 
 Only the last one writes files: the same bytes as on one machine. A cell whose worker is lost goes
 to another worker; a worker with other versions is refused; stopped, the command goes on where it
@@ -29,7 +29,7 @@ from .engine import run
 from .plans import PLANS
 from .store import Refused
 
-RESULTS = Path(__file__).resolve().parents[2] / "results"  # those that come with the project
+RESULTS = Path(__file__).resolve().parents[1] / "results"  # those that come with the project
 
 __all__ = ["PLANS", "RESULTS", "Cell", "Refused", "cell", "compute", "load", "run", "summary"]
 
@@ -44,7 +44,7 @@ def load(name, folder=RESULTS):
         there = sorted(p.stem for p in Path(folder).glob("*.json"))
         raise ValueError(
             f"no result {name!r} in {folder}: there are {there}. "
-            f"Make it with python -m cvlib.experiments {name.split('-')[0]}"
+            f"Make it with python -m experiments {name.split('-')[0]}"
         )
     return store.read(path, name, "rows", any_version=True)
 

@@ -4,11 +4,10 @@ import autograd.numpy as anp
 import numpy as np
 from autograd import elementwise_grad
 
-from . import quadrature
-from .families import FamilyPrior
-from .families.base import check_fit
+from ..families import FamilyPrior
+from ..families.base import check_fit
+from ..models import GLM, GaussianPrior, quadrature
 from .integrands import Atom, Integrand, OnData
-from .models import GLM, GaussianPrior
 from .rows import rows
 from .snapshots import hess_times
 

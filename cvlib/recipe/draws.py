@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from .arguments import whole
+from ..arguments import whole
+from ..families.base import check_fit
 from .coupled import check_noise, sobol
-from .families.base import check_fit
 
 
 class Draw:

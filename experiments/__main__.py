@@ -1,11 +1,11 @@
 """Make the results of the paper's experiments, and of those that go beyond it.
 
-    python -m cvlib.experiments table1             one of table1, slopes, draws, figure1, figure3,
+    python -m experiments table1             one of table1, slopes, draws, figure1, figure3,
                                                    figure4, figure5, ladder, natural, joint
-    python -m cvlib.experiments all                all of them
-    python -m cvlib.experiments table1 --runs 2    a quick look; written to table1-runs2.json
-    python -m cvlib.experiments all --quick        every part of the code in a minute
-    python -m cvlib.experiments all --scheduler tcp://host:8786      on a Dask cluster, begun with
+    python -m experiments all                all of them
+    python -m experiments table1 --runs 2    a quick look; written to table1-runs2.json
+    python -m experiments all --quick        every part of the code in a minute
+    python -m experiments all --scheduler tcp://host:8786      on a Dask cluster, begun with
         dask scheduler --port 8786                                   on host, and on each machine
         dask worker tcp://host:8786 --nworkers 4 --nthreads 1        four cells at a time
 
@@ -57,7 +57,7 @@ def make(name, args):
 
 def settings(name, runs=None, quick=False):
     """The file's name, the size and the command: a smaller run never takes the full one's place."""
-    label, size, command = name, Size(), f"python -m cvlib.experiments {name}"
+    label, size, command = name, Size(), f"python -m experiments {name}"
     if quick:
         label, size, command = f"{label}-quick", QUICK, f"{command} --quick"
     if runs not in (None, size.runs):
@@ -71,9 +71,7 @@ def settings(name, runs=None, quick=False):
 
 def parse(argv):
     layout = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(
-        "python -m cvlib.experiments", None, __doc__, formatter_class=layout
-    )
+    parser = argparse.ArgumentParser("python -m experiments", None, __doc__, formatter_class=layout)
     parser.add_argument(
         "name", choices=[*PLANS, "all"], metavar="NAME", help=f"{', '.join(PLANS)} or all"
     )

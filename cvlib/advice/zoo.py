@@ -10,14 +10,14 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from .approximations import bound, taylor_x, taylor_x_slope, taylor_z
-from .atoms import one, terms
-from .draws import draw
-from .estimators import CF, GR, PR, QD, RB, RP1, RP2, SF, Estimator, evaluate
-from .integrands import Illegal
-from .models import GLM
-from .quadratics import fitted
-from .relaxations import relax
+from ..ascent.quadratics import fitted
+from ..models import GLM
+from ..recipe.approximations import bound, taylor_x, taylor_x_slope, taylor_z
+from ..recipe.atoms import one, terms
+from ..recipe.draws import draw
+from ..recipe.estimators import CF, GR, PR, QD, RB, RP1, RP2, SF, Estimator, evaluate
+from ..recipe.integrands import Illegal
+from ..recipe.relaxations import relax
 
 # Variates with a name ------------------------------------------------------------------------
 

@@ -7,9 +7,8 @@ N one-dimensional integrals, whatever the dimension of z; `quadrature` does them
 import numpy as np
 import scipy  # scipy.optimize is loaded at its first use
 
-from . import passes, quadrature
-from .families.base import check_fit
-from .models import GLM
+from ..families.base import check_fit
+from ..models import GLM, passes, quadrature
 from .rules import natural
 
 TOLERANCE = quadrature.TOLERANCE

@@ -9,11 +9,14 @@ from functools import cache
 
 import numpy as np
 
-from .. import combine, datasets, exact, families, models, optimize, rules, zoo
-from ..approximations import bound, taylor_x_slope, taylor_z
-from ..atoms import terms
-from ..draws import draw
-from ..estimators import CF, PR, QD, RB, RP1, evaluate
+from cvlib import datasets, families, models
+from cvlib.advice import zoo
+from cvlib.ascent import exact, optimize, rules
+from cvlib.combining import combine
+from cvlib.recipe.approximations import bound, taylor_x_slope, taylor_z
+from cvlib.recipe.atoms import terms
+from cvlib.recipe.draws import draw
+from cvlib.recipe.estimators import CF, PR, QD, RB, RP1, evaluate
 
 RECORDS = 20  # intervals between recorded steps
 

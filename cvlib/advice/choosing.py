@@ -13,18 +13,30 @@ from typing import NamedTuple
 
 import numpy as np
 
-from . import rules, zoo
-from .approximations import bound, taylor_z
-from .arguments import number, whole
-from .atoms import terms
-from .draws import draw
-from .estimators import CF, GR, PR, QD, RB, RP1, SF, Estimator, check_gradient, check_variate
-from .integrands import Illegal
-from .models import GLM
+from ..arguments import number, whole
+from ..ascent import rules
+from ..ascent.quadratics import curve_of, learnt, stands_for, train
+from ..fitting.starts import DENSE
+from ..models import GLM
+from ..recipe.approximations import bound, taylor_z
+from ..recipe.atoms import terms
+from ..recipe.draws import draw
+from ..recipe.estimators import (
+    CF,
+    GR,
+    PR,
+    QD,
+    RB,
+    RP1,
+    SF,
+    Estimator,
+    check_gradient,
+    check_variate,
+)
+from ..recipe.integrands import Illegal
+from ..recipe.snapshots import snapshot
+from . import zoo
 from .pilots import CHUNK, Costs, Pilot, Set, of_snapshot, singles, timed
-from .quadratics import curve_of, learnt, stands_for, train
-from .snapshots import snapshot
-from .starts import DENSE
 
 ALL = 10  # of more variates than these not all subsets are looked at
 FINALISTS, TRIES = 5, 3  # sets that are timed for real, and how often five more may be
@@ -203,7 +215,7 @@ class Report:
 
     def plot(self, ax=None):
         """Noise left against cost of a step, with the frontier and its names."""
-        from . import plotting  # matplotlib is loaded at the first picture
+        from .. import plotting
 
         ax = plotting.plt.gca() if ax is None else ax
         edge, left = self.frontier(), lambda r: max(r.left, TINY)

@@ -7,9 +7,8 @@ import numpy as np
 import scipy  # scipy.optimize is loaded at its first use
 from autograd import elementwise_grad
 
-from . import passes
-from .models import GLM
-from .snapshots import hess_times, snapshot
+from ..models import GLM, passes
+from ..recipe.snapshots import hess_times, snapshot
 
 DENSE = 200  # dimensions up to which every step of the search has a Hessian of its own
 STEPS = 100  # of the search

@@ -17,7 +17,7 @@ class Refused(ValueError):
 @cache
 def versions():
     """What the numbers may depend on."""
-    from .. import __version__
+    from cvlib import __version__
 
     packages = {name: version(name) for name in ("numpy", "scipy", "autograd")}
     return {"schema": SCHEMA, "cvlib": __version__, **packages}

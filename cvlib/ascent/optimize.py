@@ -17,13 +17,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from . import combine, exact, rules
-from .arguments import numbers, whole
-from .coupled import check_noise
-from .draws import draw
-from .estimators import Estimator, check_gradient, check_variate, evaluate
-from .families.base import check_fit
-from .snapshots import Snapshot, snapshot
+from ..arguments import numbers, whole
+from ..combining import combine
+from ..families.base import check_fit
+from ..recipe.coupled import check_noise
+from ..recipe.draws import draw
+from ..recipe.estimators import Estimator, check_gradient, check_variate, evaluate
+from ..recipe.snapshots import Snapshot, snapshot
+from . import exact, rules
 
 HUGE = 1e200  # a gradient of larger squared length, or one that overflows, is a run thrown out
 RECORD = 100e6  # bytes that a record may have before it is thinned

@@ -11,11 +11,11 @@ import autograd.numpy as anp
 import numpy as np
 from autograd import grad
 
+from ..arguments import number, whole
+from ..recipe.draws import draw
+from ..recipe.estimators import CF, RP1, evaluate
+from ..recipe.integrands import Atom, Illegal, Integrand, integrand
 from . import rules
-from .arguments import number, whole
-from .draws import draw
-from .estimators import CF, RP1, evaluate
-from .integrands import Atom, Illegal, Integrand, integrand
 from .optimize import Noisy, init
 
 SLOW = 16  # dimensions beyond which U learns more slowly

@@ -1,0 +1,1 @@
+"""Which line to take: the zoo of named variates, what lines leave and cost, the choice."""

@@ -1,0 +1,1 @@
+"""Climbing the ELBO: states and steps, the rules they follow, and exact references."""

@@ -1,0 +1,1 @@
+"""Many control variates at once: moments, weights, the Bayesian rule. NumPy alone."""

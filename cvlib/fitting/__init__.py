@@ -1,0 +1,1 @@
+"""The front door: from a model to its best q in one call."""

@@ -1,0 +1,23 @@
+"""What p may be: models of one's own, generalised linear models, and the passes over their data."""
+
+from .glm import GLM, Groups, Squares, linear_regression, logistic_regression, poisson_regression
+from .likelihoods import (
+    LOGISTIC,
+    POISSON,
+    PROBIT,
+    Likelihood,
+    anything,
+    counts,
+    gaussian_likelihood,
+    negative_binomial_likelihood,
+    signs,
+    student_t_likelihood,
+)
+from .own import GaussianPrior, Model
+
+__all__ = [
+    "GLM", "GaussianPrior", "Groups", "LOGISTIC", "Likelihood", "Model", "POISSON", "PROBIT",
+    "Squares", "anything", "counts", "gaussian_likelihood", "linear_regression",
+    "logistic_regression", "negative_binomial_likelihood", "poisson_regression", "signs",
+    "student_t_likelihood",
+]  # fmt: skip

@@ -1,0 +1,181 @@
+"""Generalised linear models: a likelihood of eta = x.z + offset, a normal prior, and data."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import autograd.numpy as anp
+import numpy as np
+
+from . import checks, passes
+from .likelihoods import LOGISTIC, POISSON, Likelihood, gaussian_likelihood
+from .own import GaussianPrior, Model
+
+CACHED = 2**18  # numbers of a table that stays in a processor's cache
+
+
+@dataclass(frozen=True)
+class LinearRows:
+    """The log_lik of a GLM: phi(x.z + offset, y) for rows (x, y) or (x, y, offset)."""
+
+    likelihood: Likelihood
+
+    def __call__(self, z, batch):
+        x, y, *offset = batch
+        eta = anp.sum(x * z, -1)
+        return self.likelihood.phi(eta + offset[0] if offset else eta, y)
+
+
+class GLM(Model):
+    """Generalised linear model: log p(y | x, z) = phi(x.z + offset, y).
+
+    The prior is N(prior_mean, diag(prior_sd^2)), each a number or (d,); `offset` is (N,) or None.
+    """
+
+    def __init__(self, X, y, likelihood, prior_sd=1.0, *, prior_mean=0.0, offset=None):
+        if not isinstance(likelihood, Likelihood):
+            raise ValueError(
+                f"likelihood={likelihood!r}: give models.LOGISTIC, PROBIT, POISSON, one of "
+                "models.student_t_likelihood(df) and negative_binomial_likelihood(shape), or your "
+                "own, models.Likelihood(name, phi)"
+            )
+        X, y = checks.numbers("X", X), checks.numbers("y", y)
+        if X.ndim != 2 or y.shape != X.shape[:1]:
+            raise ValueError(f"X must be (N, d) and y (N,); got {X.shape} and {y.shape}")
+        self.likelihood, self.X, self.y, self.offset = likelihood, X, y, None
+        if offset is not None:
+            self.offset = checks.numbers("offset", offset)
+            if self.offset.shape != y.shape:
+                raise ValueError(
+                    f"offset must be {y.shape}, a number per data point; got {self.offset.shape}"
+                )
+        super().__init__(
+            LinearRows(likelihood),
+            GaussianPrior(
+                checks.number_or_vector("prior_sd", prior_sd, X.shape[1]),
+                checks.number_or_vector("prior_mean", prior_mean, X.shape[1]),
+            ),
+            (X, y) if offset is None else (X, y, self.offset),
+            X.shape[1],
+            f"{likelihood.name} regression",
+        )
+
+    def _check_functions(self):
+        self.likelihood.check(self.y)  # all else is written here
+
+    @cached_property
+    def squares(self):
+        """`Squares` of the data; None where they would not stay in a processor's cache."""
+        size = self.N * self.dim * (self.dim + 1) // 2
+        return Squares.of(self.X.astype(float, copy=False)) if size <= CACHED else None
+
+    @cached_property
+    def groups(self):
+        """Moments of the data, one group per class (or one in all), for expansions in x."""
+        classes = None
+        if self.likelihood.classes:
+            found = passes.each(_labels, (self.y,))
+            classes = np.unique(np.concatenate(list(found)))
+        return Groups.of((self.X, self.y), classes, self.likelihood.phi)
+
+
+@dataclass(frozen=True)
+class Squares:
+    """x x^T of every data point, kept so that a weighted sum of them is one matrix product."""
+
+    table: np.ndarray  # (N, d (d + 1) / 2) their lower triangles
+    where: np.ndarray  # (d, d) where an entry of a symmetric matrix stands in its lower triangle
+
+    def weighted(self, c):
+        """sum_i c_i x_i x_i^T for c (..., N), as (..., d, d)."""
+        total = c.reshape(-1, len(self.table)) @ self.table
+        return total.take(self.where, -1).reshape(*c.shape[:-1], *self.where.shape)
+
+    @classmethod
+    def of(cls, X):
+        j, k = np.tril_indices(X.shape[1])
+        where = np.empty((X.shape[1], X.shape[1]), int)
+        where[j, k] = where[k, j] = np.arange(len(j))
+        return cls(X[:, j] * X[:, k], where)
+
+
+@dataclass(frozen=True)
+class Groups:
+    """First and second moments of (x, y) within K groups of data points."""
+
+    classes: np.ndarray | None  # (K,) the label of each group; None: one group of all data
+    n: np.ndarray  # (K,) group sizes
+    x: np.ndarray  # (K, d) means
+    y: np.ndarray  # (K,)
+    xx: np.ndarray  # (K, d, d) covariances of x (divided by n, not n - 1)
+    xy: np.ndarray  # (K, d) covariances of x with y
+    constant: np.ndarray  # (K,) mean phi(0, y_i) - phi(0, mean y): what phi has of y alone
+
+    def of_labels(self, y):
+        """Which group data points with these labels are in."""
+        return _group(y, self.classes)
+
+    @cached_property
+    def xx_beside(self):
+        """The covariances side by side, (d, K d): one product then does for all groups."""
+        return np.concatenate(self.xx, -1)
+
+    @cached_property
+    def n_xy(self):
+        """Sum of n_k Cov(x, y), (d,)."""
+        return self.n @ self.xy
+
+    @classmethod
+    def of(cls, data, classes, phi):
+        """From two passes over the data (X, y)."""
+        width = data[0][0].size
+        n, x, y = passes.total(_means, data, classes, width=width)
+        x, y = x / n[:, None], y / n
+        xx, xy, own = passes.total(_spreads, data, classes, x, y, phi, width=width)
+        return cls(classes, n, x, y, xx / n[:, None, None], xy / n[:, None], own / n)
+
+
+def _labels(rows):
+    return np.unique(rows[0])
+
+
+def _group(y, classes):
+    return np.zeros(np.shape(y), int) if classes is None else np.searchsorted(classes, y)
+
+
+def _grouped(rows, classes):
+    """X, y and group of some data points, and which of them are in each group, (K, n)."""
+    X, y = (a.astype(float, copy=False) for a in rows)
+    group, K = _group(y, classes), 1 if classes is None else len(classes)
+    return X, y, group, [group == k for k in range(K)]
+
+
+def _means(rows, classes):
+    """Sizes of the groups, and sums of x and y in them."""
+    X, y, group, each = _grouped(rows, classes)
+    n = np.bincount(group, minlength=len(each))
+    return n, np.stack([X[k].sum(0) for k in each]), np.array([y[k].sum() for k in each])
+
+
+def _spreads(rows, classes, x, mean_y, phi):
+    """Sums of dx dx^T, dx dy and phi(0, y) - phi(0, ybar), with dx = x - xbar, dy = y - ybar."""
+    X, y, group, each = _grouped(rows, classes)
+    dx, dy, zero = X - x[group], y - mean_y[group], np.zeros_like(y)
+    xx, xy = (np.stack([dx[k].T @ by[k] for k in each]) for by in (dx, dy))
+    own = phi(zero, y) - phi(zero, mean_y[group])
+    return xx, xy, np.bincount(group, own, minlength=len(each))
+
+
+def logistic_regression(X, y, prior_sd=1.0, *, prior_mean=0.0, offset=None):
+    """log p(y | x, z) = log sigmoid(y (x.z + offset)), y in {-1, +1}; the prior as in `GLM`."""
+    return GLM(X, y, LOGISTIC, prior_sd, prior_mean=prior_mean, offset=offset)
+
+
+def poisson_regression(X, y, prior_sd=1.0, *, prior_mean=0.0, offset=None):
+    """y ~ Poisson(exp(x.z + offset)), y in {0, 1, 2, ...}; the prior as in `GLM`."""
+    return GLM(X, y, POISSON, prior_sd, prior_mean=prior_mean, offset=offset)
+
+
+def linear_regression(X, y, prior_sd=1.0, noise_sd=1.0, *, prior_mean=0.0, offset=None):
+    """y ~ N(x.z + offset, noise_sd^2), the prior as in `GLM`: conjugate, everything is exact."""
+    likelihood = gaussian_likelihood(noise_sd)
+    return GLM(X, y, likelihood, prior_sd, prior_mean=prior_mean, offset=offset)

@@ -1,0 +1,212 @@
+"""Likelihoods of one data point, phi(eta, y): the one scalar function that makes a GLM."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import autograd.numpy as anp
+import numpy as np
+import scipy  # scipy.special is loaded at its first use
+from autograd import elementwise_grad
+
+from ..special import LOG_2PI, gammaln, log_ndtr
+from . import checks, passes
+
+# Ready answers to `Likelihood.accepts`: None, or a sentence that says which labels are right.
+
+
+def anything(y):
+    """Every number is a label."""
+
+
+def signs(y):
+    """Labels are -1 and +1."""
+    if not np.all(np.abs(y) == 1):
+        found = np.unique(y)[:5]
+        return f"must be -1 or +1, found {found.tolist()}: write y = np.where(label, 1.0, -1.0)"
+
+
+def counts(y):
+    """Labels are 0, 1, 2, ..."""
+    if np.any(y < 0) or np.any(y != np.round(y)):
+        return f"must be whole numbers from 0, found {y[(y < 0) | (y != np.round(y))][:5].tolist()}"
+
+
+@dataclass(frozen=True)
+class Likelihood:
+    """phi(eta, y), the log-likelihood of one data point as a function of eta = x.z + offset.
+
+    Autograd supplies the derivatives in eta; a likelihood used in a hot loop may bring its own
+    (`fast`). The other fields open more of the recipe where they exist. All of them are compared
+    with phi when a model is made.
+    """
+
+    name: str
+    phi: Callable  # eta, y of any one shape -> the same shape, entry by entry
+    accepts: Callable = anything  # y (N,) -> None, or a sentence that says which labels are right
+    fast: Callable | None = None  # (eta, y, order) -> [phi', phi'', phi'''][:order]
+    expected: Callable | None = None  # (m, v, y) -> E[phi], E[phi'], E[phi''], eta ~ N(m, v)
+    bound: Callable | None = None  # (xi, y) -> a, b, c: a + b eta + c eta^2 / 2 <= phi, = at +-xi
+    kappa: float | None = None  # d^2 phi / d eta d y where it is constant (canonical links)
+    strip: float = 1.0  # phi' and phi'' are analytic in eta for |Im eta| < strip (for QD)
+    quadratic: bool = False  # phi is quadratic in eta
+    classes: bool = False  # labels are classes: taylor_x expands about each class mean
+
+    def derivatives(self, eta, y, order):
+        """[phi', phi'', ...] up to `order` (at most 3), each of the shape of eta."""
+        if self.fast is not None:
+            return self.fast(eta, y, order)
+        return self.autograd_derivatives(eta, y, order)
+
+    def autograd_derivatives(self, eta, y, order):
+        eta, y = np.broadcast_arrays(eta, y)
+        f, out = self.phi, []
+        for _ in range(order):
+            f = _slope(f)
+            out.append(f(eta, y))
+        return out
+
+    def check(self, y):
+        """A ValueError unless y (N,) are labels for phi and the other fields agree with it."""
+        for complaint, _ in (found := list(passes.each(_tried, (y,), self.accepts))):
+            if complaint:
+                raise ValueError(f"labels of a {self.name} likelihood {complaint}")
+        checks.likelihood(self, np.concatenate([labels for _, labels in found]))
+
+
+def _tried(rows, accepts):
+    """What is wrong with some labels, or None; and the least, one in the middle, the greatest."""
+    labels = np.unique(rows[0])
+    return accepts(rows[0]), labels[[0, len(labels) // 2, -1]]
+
+
+def _slope(f):
+    """df / d eta. + 0 eta: autograd warns of a result that does not depend on eta."""
+    return lambda eta, y: elementwise_grad(f)(eta, y) + 0 * eta
+
+
+def _logistic_phi(eta, y):
+    return -anp.logaddexp(0.0, -y * eta)
+
+
+def _logistic_fast(eta, y, order):
+    s = scipy.special.expit(-y * eta)
+    out = [y * s]
+    if order > 1:
+        out.append(s * (s - 1))
+    if order > 2:
+        out.append(y * out[1] * (2 * s - 1))
+    return out
+
+
+def _logistic_bound(xi, y):
+    """Jaakkola and Jordan: log sigmoid(t) >= log sigmoid(xi) + (t - xi)/2 - lam (t^2 - xi^2)."""
+    small = np.abs(xi) < 1e-4
+    safe = np.where(small, 1.0, xi)
+    lam = np.where(small, 0.125 - xi**2 / 96, np.tanh(safe / 2) / (4 * safe))
+    return -np.logaddexp(0.0, -xi) - xi / 2 + lam * xi**2, y / 2, -2 * lam
+
+
+def _poisson_phi(eta, y):
+    return y * eta - anp.exp(eta) - gammaln(y + 1)
+
+
+def _poisson_fast(eta, y, order):
+    rate = np.exp(eta)
+    return [y - rate, -rate, -rate][:order]
+
+
+def _poisson_expected(m, v, y):
+    rate = np.exp(m + v / 2)  # E exp(eta): the moment generating function of a Gaussian
+    return y * m - rate - gammaln(y + 1), y - rate, -rate
+
+
+@dataclass(frozen=True)
+class _Normal:
+    """log N(y | eta, noise_sd^2), its derivatives and expectations."""
+
+    noise_sd: float
+    precision: float
+
+    def phi(self, eta, y):
+        return -0.5 * self.precision * (y - eta) ** 2 - 0.5 * LOG_2PI - np.log(self.noise_sd)
+
+    def fast(self, eta, y, order):
+        one = np.ones(np.broadcast(eta, y).shape)
+        return [self.precision * (y - eta), -self.precision * one, 0 * one][:order]
+
+    def expected(self, m, v, y):
+        value = self.phi(m, y) - 0.5 * self.precision * v
+        return value, self.precision * (y - m), -self.precision + 0 * m
+
+
+def gaussian_likelihood(noise_sd):
+    """phi(eta, y) = log N(y | eta, noise_sd^2)."""
+    checks.positive("noise_sd", noise_sd)
+    if np.ndim(noise_sd):
+        raise ValueError(f"noise_sd must be one number, not an array of shape {noise_sd.shape}")
+    precision = 1 / noise_sd**2
+    normal = _Normal(noise_sd, precision)
+    return Likelihood(
+        "linear", normal.phi, anything, normal.fast, normal.expected, kappa=precision,
+        quadratic=True,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _StudentT:
+    """log t(y | df, eta, scale)."""
+
+    df: float
+    scale: float
+
+    def phi(self, eta, y):
+        half, nu = (self.df + 1) / 2, self.df
+        size = gammaln(half) - gammaln(nu / 2) - 0.5 * np.log(nu * np.pi) - np.log(self.scale)
+        return size - half * anp.log1p(((y - eta) / self.scale) ** 2 / nu)
+
+
+def student_t_likelihood(df, scale=1.0):
+    """phi(eta, y) = log t(y | df, eta, scale): a linear regression that forgives far points."""
+    for name, value in ("df", df), ("scale", scale):
+        checks.positive(name, value)
+    t = _StudentT(float(df), float(scale))
+    return Likelihood("Student-t", t.phi, strip=t.scale * np.sqrt(t.df))  # poles of phi'
+
+
+@dataclass(frozen=True)
+class _NegativeBinomial:
+    """Counts of mean exp(eta) and variance mean + mean^2 / shape."""
+
+    shape: float
+
+    def phi(self, eta, y):
+        r = self.shape
+        ways = gammaln(y + r) - gammaln(r) - gammaln(y + 1)
+        return ways + y * (eta - np.log(r)) - (y + r) * anp.logaddexp(0.0, eta - np.log(r))
+
+
+def negative_binomial_likelihood(shape):
+    """Counts of mean exp(eta) that scatter more than Poisson's: variance mean + mean^2 / shape."""
+    checks.positive("shape", shape)
+    nb = _NegativeBinomial(float(shape))
+    return Likelihood("negative binomial", nb.phi, counts, strip=np.pi)
+
+
+def _probit_phi(eta, y):
+    return log_ndtr(y * eta)
+
+
+# kappa of the logistic likelihood: of use with classes=False, one mean of x for both classes.
+LOGISTIC = Likelihood(
+    "logistic",
+    _logistic_phi,
+    signs,
+    _logistic_fast,
+    bound=_logistic_bound,
+    kappa=0.5,
+    strip=np.pi,
+    classes=True,
+)
+POISSON = Likelihood("poisson", _poisson_phi, counts, _poisson_fast, _poisson_expected, kappa=1.0)
+# The normal distribution function has no zero with an imaginary part below 2.8.
+PROBIT = Likelihood("probit", _probit_phi, signs, strip=2.8)

@@ -1,0 +1,110 @@
+"""Models of the reader's own: two functions that autograd can differentiate, and data."""
+
+from dataclasses import dataclass
+
+import autograd.numpy as anp
+import numpy as np
+
+from ..special import LOG_2PI
+from . import checks, passes
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GaussianPrior:
+    """log N(z | mean, diag(sd^2)), callable like any log-prior; its expectations are known.
+
+    `sd` and `mean` are numbers, the same for all coordinates, or vectors (d,).
+    """
+
+    sd: float | np.ndarray = 1.0
+    mean: float | np.ndarray = 0.0
+
+    def __post_init__(self):
+        for name in ("sd", "mean"):
+            value = checks.number_or_vector(f"the prior's {name}", getattr(self, name))
+            object.__setattr__(self, name, value)
+        checks.positive("the prior's sd", self.sd)
+        if len({*self._lengths}) > 1:
+            raise ValueError("the prior has {} sd's but {} means".format(*self._lengths))
+
+    def __call__(self, z):
+        d = anp.shape(z)[-1]
+        if self._lengths and self._lengths[0] != d:
+            raise ValueError(f"the prior has {self._lengths[0]} coordinates, z has {d}")
+        away = (z - self.mean) / self.sd
+        return anp.sum(-0.5 * away**2 - 0.5 * (LOG_2PI + 2 * np.log(self.sd)), -1)
+
+    @property
+    def _lengths(self):
+        """Lengths of those of sd and mean that are vectors."""
+        return [len(a) for a in (self.sd, self.mean) if np.ndim(a)]
+
+    def _key(self):
+        return tuple((np.shape(a), *np.ravel(a).tolist()) for a in (self.sd, self.mean))
+
+    def __eq__(self, other):
+        return isinstance(other, GaussianPrior) and self._key() == other._key()
+
+    def __hash__(self):
+        return hash(self._key())
+
+    def __repr__(self):
+        sd, mean = (f"<{len(a)} numbers>" if np.ndim(a) else a for a in (self.sd, self.mean))
+        return f"GaussianPrior(sd={sd}, mean={mean})"
+
+
+class Model:
+    """A model of the reader's own: two functions that autograd can differentiate, and data.
+
+    `log_lik(z, batch)` gives one log-likelihood per row: z is (..., d), `batch` a tuple with the
+    rows of the arrays in `data`, all leading axes broadcast, the result is (...). On all data at
+    M points z is (M, 1, d), a batch has N rows, and the result is (M, N).
+    `log_prior(z)` maps (..., d) to (...). `data` is an array or a tuple of arrays, N rows each.
+    z may be any vector of real numbers; `transforms` has what brings it into constraints, and
+    `transforms.pick`, a coordinate for every row.
+
+    A likelihood that does not factorise over rows, that of a time series for example, is one row:
+    give y[None] for y, and `batch` holds y as (..., 1, n). Then N = 1, and nothing can be
+    subsampled.
+    """
+
+    def __init__(self, log_lik, log_prior, data, dim, name="own model"):
+        if int(dim) != dim or dim < 1:
+            raise ValueError(
+                f"dim={dim}: a model needs a whole number of latent dimensions, at least one"
+            )
+        for what, f, example in [
+            ("log_lik", log_lik, "log_lik(z, batch), z (..., d) -> (...)"),
+            ("log_prior", log_prior, "models.GaussianPrior(), or lambda z: 0 * z[..., 0] if flat"),
+        ]:
+            if not callable(f):
+                raise ValueError(f"{what}={f!r} is no function: give one, such as {example}")
+        self.log_lik, self.log_prior, self.dim, self.name = log_lik, log_prior, int(dim), name
+        self.data = checks.data_arrays(data)
+        self.N = len(self.data[0])
+        self._files = passes.files(self.data)
+        self._check_functions()
+
+    def __repr__(self):
+        return f"<{self.name}: {self.N} data points, {self.dim} latent dimensions>"
+
+    def take(self, index):
+        """The rows with these numbers, of all arrays in `data`; no others are read from a file."""
+        if not any(self._files):
+            return tuple([a[index] for a in self.data])
+        pairs = zip(self.data, self._files)
+        return tuple(file.take(index) if file else a[index] for a, file in pairs)
+
+    def log_joint(self, z):
+        """log p(x, z) over the whole data set, (..., d) -> (...)."""
+        return anp.sum(self.log_lik(z[..., None, :], self.data), -1) + self.log_prior(z)
+
+    def _check_functions(self):
+        n = 2 if self.N == 3 else min(self.N, 4)  # three z's meet n rows: 3 would hide a mix-up
+        some = np.linspace(0, self.N - 1, n).round().astype(int)
+        rows = lambda z, j: self.log_lik(z, tuple(a[some[j]] for a in self.data))
+        # One draw a row, all data, all data in several runs, an axis of directions beside M.
+        shapes = [((3,), (3,)), ((3, 1), (n,)), ((2, 3, 1), (n,)), ((2, 3, 4), (2, 3, 1))]
+        checks.rows("log_lik", rows, self.dim, n, shapes)
+        shapes = [((3,), (1,)), ((2, 3, 4), (1,))]
+        checks.rows("log_prior", lambda z, j: self.log_prior(z), self.dim, 1, shapes)

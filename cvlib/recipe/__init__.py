@@ -1,0 +1,1 @@
+"""The language: terms, approximations, estimators, and the draws that they look at."""
