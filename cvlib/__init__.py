@@ -12,15 +12,17 @@ from .recipe import relaxations
 from .recipe.approximations import bound, tangent, taylor_x, taylor_x_slope, taylor_z
 from .recipe.atoms import one, terms
 from .recipe.draws import draw
-from .recipe.estimators import CF, GR, LOO, PR, QD, RB, RP1, RP2, SF, DisARM, evaluate
+from .recipe.estimators import evaluate
 from .recipe.relaxations import relax, surrogate
+from .recipe.sampling import Sampling
 from .recipe.snapshots import snapshot
+from .recipe.words import CF, GR, LOO, PR, QD, RB, RP1, RP2, SF, DisARM
 
 __version__ = "0.5.0"
 
 __all__ = [
-    "CF", "DisARM", "Distrust", "Fit", "GR", "LOO", "PR", "QD", "RB", "RP1", "RP2", "SF", "bound",
-    "candidates", "choose", "combine", "datasets", "draw", "elbo", "evaluate", "exact", "families",
+    "CF", "DisARM", "Distrust", "Fit", "GR", "LOO", "PR", "QD", "RB", "RP1", "RP2", "SF", "Sampling",
+    "bound", "candidates", "choose", "combine", "datasets", "draw", "elbo", "evaluate", "exact", "families",
     "fit", "models", "one", "optimize", "passes", "quadratic", "quadratics", "rechoose", "relax",
     "relaxations", "report", "rules", "snapshot", "surrogate", "tangent", "taylor_x",
     "taylor_x_slope", "taylor_z", "terms", "transforms", "zoo",

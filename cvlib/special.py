@@ -1,4 +1,4 @@
-"""Special functions that autograd can differentiate, from scipy.special.
+"""What autograd lacks: special functions of scipy.special, and Hessians times vectors.
 
 `autograd.scipy` has them too, but brings scipy.stats along. The name `scipy` alone loads
 scipy.special at the first call, which takes longer than the rest of the package together.
@@ -7,6 +7,7 @@ scipy.special at the first call, which takes longer than the rest of the package
 import autograd.numpy as anp
 import numpy as np
 import scipy
+from autograd import elementwise_grad, grad
 from autograd.extend import defvjp, primitive
 from autograd.numpy.numpy_vjps import unbroadcast_f
 
@@ -84,3 +85,10 @@ defvjp(
     lambda ans, a, b: unbroadcast_f(b, lambda g: g * (psi(b) - psi(a + b))),
 )
 defvjp(_logsumexp, lambda ans, x, axis: lambda g: g * anp.exp(x - ans))
+
+
+def hess_times(f, z, v):
+    """grad^2 f(z) v for rows z and v (..., d) of an f that autograd differentiates row by row."""
+    slope = elementwise_grad(f)
+    # + 0 z: autograd warns of a slope that does not depend on z, as that of a linear f
+    return grad(lambda z: anp.sum(slope(z) * v + 0 * z))(z)

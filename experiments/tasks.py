@@ -16,7 +16,8 @@ from cvlib.combining import combine
 from cvlib.recipe.approximations import bound, taylor_x_slope, taylor_z
 from cvlib.recipe.atoms import terms
 from cvlib.recipe.draws import draw
-from cvlib.recipe.estimators import CF, PR, QD, RB, RP1, evaluate
+from cvlib.recipe.estimators import evaluate
+from cvlib.recipe.words import CF, PR, QD, RB, RP1
 
 RECORDS = 20  # intervals between recorded steps
 

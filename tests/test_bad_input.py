@@ -118,7 +118,7 @@ DRAWS = {
     ),
     "no M": (lambda: draw(eps=None, index=None, rng=rng), "needs M"),
     "no index": (lambda: draw(index=None), "index or rng.*subsample=False"),
-    "index beside all data": (lambda: draw(subsample=False), "leave index and batch out"),
+    "index beside all data": (lambda: draw(subsample=False), "leave index out"),
     "M against eps": (lambda: draw(M=3), "M=3, but eps has 2 samples"),
     "eps of another dimension": (lambda: draw(eps=np.zeros((2, 3))), r"eps must be \(M, 2\)"),
     "eps without samples": (lambda: draw(eps=np.zeros((0, 2)), index=[]), "M >= 1"),

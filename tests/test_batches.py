@@ -76,7 +76,7 @@ def test_shapes_of_batches():
         ({"batch": 0}, "batch=0: it must be at least one"),
         ({"batch": 2.5}, "must be a whole number"),
         ({"each": True}, "say batch=B too"),
-        ({"batch": 2, "subsample": False}, "leave index and batch out"),
+        ({"batch": 2, "subsample": False}, "leave batch out"),
         ({"batch": 2, "index": np.zeros((3, 3), int)}, r"shape \(3, 2\)"),
     ],
 )

@@ -21,20 +21,10 @@ from ..models import GLM
 from ..recipe.approximations import bound, taylor_z
 from ..recipe.atoms import terms
 from ..recipe.draws import draw
-from ..recipe.estimators import (
-    CF,
-    GR,
-    PR,
-    QD,
-    RB,
-    RP1,
-    SF,
-    Estimator,
-    check_gradient,
-    check_variate,
-)
+from ..recipe.estimators import Estimator, check_gradient, check_variate
 from ..recipe.integrands import Illegal
 from ..recipe.snapshots import snapshot
+from ..recipe.words import CF, GR, PR, QD, RB, RP1, SF
 from . import zoo
 from .pilots import CHUNK, Costs, Pilot, Set, of_snapshot, singles, timed
 

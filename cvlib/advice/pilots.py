@@ -11,7 +11,8 @@ from ..ascent.optimize import Noisy, init, step
 from ..ascent.quadratics import curve_of, stands_for, train
 from ..combining import combine
 from ..recipe.draws import Draw, draw
-from ..recipe.estimators import LOO, evaluate
+from ..recipe.estimators import evaluate
+from ..recipe.words import LOO
 
 CHUNK = 2**22  # numbers that one part of the pilot holds
 ROUNDING = 1e-12  # noise of this size, relative to that of the bases, is none
@@ -216,4 +217,4 @@ def timed(sets, table, model, q, w, M, *, seconds=1.0, clock=perf_counter, renew
 
 def of_snapshot(lines):
     """Does a line expand about older weights?"""
-    return any("at='snapshot'" in atom.name for line in lines for _, atom in line.parts)
+    return any(line.wants for line in lines)

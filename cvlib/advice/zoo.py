@@ -15,9 +15,10 @@ from ..models import GLM
 from ..recipe.approximations import bound, taylor_x, taylor_x_slope, taylor_z
 from ..recipe.atoms import one, terms
 from ..recipe.draws import draw
-from ..recipe.estimators import CF, GR, PR, QD, RB, RP1, RP2, SF, Estimator, evaluate
+from ..recipe.estimators import Estimator, evaluate
 from ..recipe.integrands import Illegal
 from ..recipe.relaxations import relax
+from ..recipe.words import CF, GR, PR, QD, RB, RP1, RP2, SF
 
 # Variates with a name ------------------------------------------------------------------------
 

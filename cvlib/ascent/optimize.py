@@ -20,9 +20,9 @@ import numpy as np
 from ..arguments import numbers, whole
 from ..combining import combine
 from ..families.base import check_fit
-from ..recipe.coupled import check_noise
 from ..recipe.draws import draw
 from ..recipe.estimators import Estimator, check_gradient, check_variate, evaluate
+from ..recipe.sampling import Sampling
 from ..recipe.snapshots import Snapshot, snapshot
 from . import exact, rules
 
@@ -215,7 +215,7 @@ class Noisy(Plan):
         _check_lines(self.h, self.cvs)
         whole("M", self.M)
         if self.noise != "plain":
-            check_noise(self.noise, self.q, self.M)
+            Sampling(noise=self.noise).group(self.q, self.M)
         if isinstance(self.renew, str | type):
             raise TypeError(
                 f"renew={self.renew!r} is no rule: write renew=K for a snapshot every K steps, "

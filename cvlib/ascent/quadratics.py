@@ -13,8 +13,9 @@ from autograd import grad
 
 from ..arguments import number, whole
 from ..recipe.draws import draw
-from ..recipe.estimators import CF, RP1, evaluate
+from ..recipe.estimators import evaluate
 from ..recipe.integrands import Atom, Illegal, Integrand, integrand
+from ..recipe.words import CF, RP1
 from . import rules
 from .optimize import Noisy, init
 

@@ -28,8 +28,8 @@ from ..families.base import check_fit
 from ..models import GLM, Model
 from ..recipe.approximations import taylor_z
 from ..recipe.atoms import one, terms
-from ..recipe.estimators import CF, GR, PR, QD, RP1, SF
 from ..recipe.integrands import Illegal
+from ..recipe.words import CF, GR, PR, QD, RP1, SF
 from .looks import TOLERANCE, at_most, conflicts, log_weights, per_row, worst
 from .starts import DENSE, Start, start
 

@@ -5,7 +5,7 @@ import scipy  # scipy.special is loaded at its first use
 from autograd import elementwise_grad
 
 from ..recipe.draws import Draw
-from ..recipe.snapshots import hess_times
+from ..special import hess_times
 from .starts import DENSE, log_joint, tried
 
 DRAWS = 4000  # for a look at the ELBO

@@ -8,7 +8,8 @@ import scipy  # scipy.optimize is loaded at its first use
 from autograd import elementwise_grad
 
 from ..models import GLM, passes
-from ..recipe.snapshots import hess_times, snapshot
+from ..recipe.snapshots import snapshot
+from ..special import hess_times
 
 DENSE = 200  # dimensions up to which every step of the search has a Hessian of its own
 STEPS = 100  # of the search

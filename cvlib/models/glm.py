@@ -62,6 +62,18 @@ class GLM(Model):
     def _check_functions(self):
         self.likelihood.check(self.y)  # all else is written here
 
+    row_size = 1  # a data point makes one number, its eta
+
+    def log_lik_of(self, z, rows):
+        eta = anp.dot(z, self.X[rows].T)
+        eta = eta if self.offset is None else eta + self.offset[rows]
+        return anp.sum(self.likelihood.phi(eta, self.y[rows]), -1)
+
+    def totals(self, z, order, factor=None):
+        """As for any model; with the factor of a Gaussian q also those of the quadratic bound."""
+        args = z, self.likelihood, order, factor
+        return passes.total(_totals, self.data, *args, width=z.size)
+
     @cached_property
     def squares(self):
         """`Squares` of the data; None where they would not stay in a processor's cache."""
@@ -179,3 +191,20 @@ def linear_regression(X, y, prior_sd=1.0, noise_sd=1.0, *, prior_mean=0.0, offse
     """y ~ N(x.z + offset, noise_sd^2), the prior as in `GLM`: conjugate, everything is exact."""
     likelihood = gaussian_likelihood(noise_sd)
     return GLM(X, y, likelihood, prior_sd, prior_mean=prior_mean, offset=offset)
+
+
+def _totals(rows, z, likelihood, order, factor):
+    """Value, slope and Hessian at z, summed over some data points; and those of the bound."""
+    X, y, *offset = rows
+    eta = z @ X.T + (offset[0] if offset else 0.0)  # (..., n)
+    sums = _sums(X, likelihood.phi(eta, y), *likelihood.derivatives(eta, y, order))
+    if factor is None:
+        return sums
+    full = factor.ndim > z.ndim
+    v = ((X @ factor) ** 2).sum(-1) if full else factor**2 @ (X**2).T  # of eta, (..., n)
+    a, b, c = likelihood.bound(np.sqrt(eta**2 + v), y)
+    return *sums, *_sums(X, a + b * eta + 0.5 * c * eta**2, b + c * eta, c)
+
+
+def _sums(X, psi, d1, *d2):
+    return psi.sum(-1), d1 @ X, *((c[..., None] * X).mT @ X for c in d2)

@@ -1,11 +1,14 @@
 """Models of the reader's own: two functions that autograd can differentiate, and data."""
 
 from dataclasses import dataclass
+from functools import cached_property
+from zlib import crc32
 
 import autograd.numpy as anp
 import numpy as np
+from autograd import elementwise_grad
 
-from ..special import LOG_2PI
+from ..special import LOG_2PI, hess_times
 from . import checks, passes
 
 
@@ -68,6 +71,8 @@ class Model:
     subsampled.
     """
 
+    likelihood = None  # of eta = x.z + offset, if the model is a generalised linear one
+
     def __init__(self, log_lik, log_prior, data, dim, name="own model"):
         if int(dim) != dim or dim < 1:
             raise ValueError(
@@ -96,8 +101,32 @@ class Model:
         return tuple(file.take(index) if file else a[index] for a, file in pairs)
 
     def log_joint(self, z):
-        """log p(x, z) over the whole data set, (..., d) -> (...)."""
-        return anp.sum(self.log_lik(z[..., None, :], self.data), -1) + self.log_prior(z)
+        """log p(x, z) over the whole data set, part by part, (..., d) -> (...)."""
+        parts = passes.slices(self.data, z.size)
+        return sum(self.log_lik_of(z, rows) for rows in parts) + self.log_prior(z)
+
+    def log_lik_of(self, z, rows: slice):
+        """log p(x | z) of some rows of the data, (..., d) -> (...)."""
+        return anp.sum(self.log_lik(z[..., None, :], tuple(a[rows] for a in self.data)), -1)
+
+    @cached_property
+    def checksum(self) -> int:
+        """Of the arrays in `data`: whatever was computed from others is not this model's."""
+        total = crc32(repr([(a.shape, a.dtype.str) for a in self.data]).encode())
+        for rows in passes.slices(self.data):
+            for a in self.data:
+                total = crc32(np.ascontiguousarray(a[rows]), total)
+        return total
+
+    @property
+    def row_size(self) -> int:
+        """Numbers that one data point makes of one z."""
+        return max(a[0].size for a in self.data)
+
+    def totals(self, z: np.ndarray, order: int) -> tuple:
+        """log p(x | z) over all data, its slope and (order 2) Hessian at z (..., d): one pass."""
+        width = max(self.dim, self.row_size) if order == 2 else 1
+        return passes.total(_totals, self.data, z, self.log_lik, order, width=z.size * width)
 
     def _check_functions(self):
         n = 2 if self.N == 3 else min(self.N, 4)  # three z's meet n rows: 3 would hide a mix-up
@@ -108,3 +137,13 @@ class Model:
         checks.rows("log_lik", rows, self.dim, n, shapes)
         shapes = [((3,), (1,)), ((2, 3, 4), (1,))]
         checks.rows("log_prior", lambda z, j: self.log_prior(z), self.dim, 1, shapes)
+
+
+def _totals(rows, z, log_lik, order):
+    """Value, slope and Hessian of the log-likelihood, summed over some rows, by autograd."""
+    f = lambda z: anp.sum(log_lik(z[..., None, :], rows), -1)
+    value_and_slope = np.asarray(f(z)), elementwise_grad(f)(z)
+    if order == 1:
+        return value_and_slope
+    points, columns = np.broadcast_arrays(z[..., None, :], np.eye(z.shape[-1]))  # (..., d, d)
+    return *value_and_slope, hess_times(f, points, columns)

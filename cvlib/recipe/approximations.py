@@ -7,8 +7,8 @@ computed once.
 
 import numpy as np
 
-from .atoms import OfEta, Own
-from .integrands import Illegal, OnData, integrand
+from .atoms import OfEta
+from .integrands import Illegal, OnData, Wants, integrand
 from .rows import rows
 
 
@@ -23,10 +23,11 @@ def taylor_z(f, at="mu", order=2):
     if order not in (1, 2):
         raise ValueError(f"order={order!r}: an expansion in z has order 1 or 2")
     for atom in integrand(f, "taylor_z").parts:
-        if isinstance(atom, TaylorX):
-            raise Illegal(f"'{atom.name}' is an expansion already: try taylor_z(data)")
-        if atom.space != "z" or not (atom.quadratic or isinstance(atom, OfEta | Own)):
-            raise Illegal(f"taylor_z expands terms of a model; '{atom.name}' is none")
+        if atom.space != "z" or atom.along is None:
+            raise Illegal(
+                f"taylor_z expands terms of a model that have a curvature in z; '{atom.name}' is "
+                "none: try taylor_z(data)"
+            )
     return f.map(lambda atom: _expanded(atom, at, order))
 
 
@@ -38,9 +39,9 @@ def _check_place(at):
 def _expanded(atom, at, order):
     if atom.quadratic and (order == 2 or atom.model is None):  # of order 1 none but `one`
         return atom
-    of_eta, on_data = isinstance(atom, OfEta), isinstance(atom, OnData)
-    drawn = (TaylorEta if of_eta else TaylorZ)(atom, at, order)
-    return Stored(drawn) if on_data and at == "snapshot" and (atom.whole or not of_eta) else drawn
+    drawn = (TaylorEta if atom.of_eta else TaylorZ)(atom, at, order)
+    stored = at == "snapshot" and atom.on_data and (atom.whole or not atom.of_eta)
+    return Stored(drawn) if stored else drawn
 
 
 def tangent(f):
@@ -64,8 +65,7 @@ def bound(f, at="mu"):
     _check_place(at)
     for atom in integrand(f, "bound").parts:
         if _is_data(atom):
-            likelihood = getattr(atom.model, "likelihood", None)
-            if getattr(likelihood, "bound", None) is None:
+            if getattr(atom.model.likelihood, "bound", None) is None:
                 raise Illegal(
                     f"bound needs a likelihood with a quadratic lower bound; '{atom.name}' of "
                     f"{atom.model!r} has none (the logistic one has): try taylor_z(data)"
@@ -104,7 +104,7 @@ def _in_x(f, who, kind):
     for atom in integrand(f, who).parts:
         if not _is_data(atom):
             raise Illegal(f"{who} expands in the data; '{atom.name}' has none: try {who}(data)")
-        likelihood = getattr(atom.model, "likelihood", None)
+        likelihood = atom.model.likelihood
         if likelihood is None or not (likelihood.classes or likelihood.kappa is not None):
             raise Illegal(
                 f"{who} needs a generalised linear model whose labels are classes or enter "
@@ -119,7 +119,7 @@ def _in_x(f, who, kind):
 
 
 def _is_data(atom):
-    return isinstance(atom, OnData) and atom.target == "data"
+    return atom.on_data and atom.target == "data"
 
 
 class Expansion(OnData):
@@ -133,6 +133,10 @@ class Expansion(OnData):
         self.f = f
         if f.whole:
             self._over_all_data()
+
+    @property
+    def wants(self):
+        return self.f.wants
 
     def over_all_data(self):
         whole = self.f.over_all_data()
@@ -163,6 +167,10 @@ class TaylorZ(Expansion):
     def of(self, f):
         return _expanded(f, self.centre, self.order)
 
+    @property
+    def wants(self):
+        return Wants(self.order) if self.centre == "snapshot" else self.f.wants
+
     def value(self, draw, where):
         away = draw.at(where) - draw.at(self.centre)
         both = self.f.slope(draw, self.centre) + self.slope(draw, where)
@@ -172,13 +180,15 @@ class TaylorZ(Expansion):
         slope = self.f.slope(draw, self.centre)
         if where == self.centre:
             return slope
-        away = draw.at(where) - draw.at(self.centre)
-        return slope + (self.f.along(draw, self.centre, away) if self.order == 2 else 0 * away)
+        return slope + self.along(draw, where, draw.at(where) - draw.at(self.centre))
 
     def bend(self, draw, where):
         if self.order == 1:
             return np.zeros((1, self.q.D - self.q.dim))
         return draw.once((self.key, "bend"), self.f.bend, self.centre)
+
+    def along(self, draw, where, v):
+        return self.f.along(draw, self.centre, v) if self.order == 2 else np.zeros_like(v)
 
 
 class Tangent(Expansion):
@@ -196,11 +206,15 @@ class Tangent(Expansion):
     def bend(self, draw, where):
         return self.q.bend(lambda V: np.zeros((1, *V.shape[-2:])), draw.factor)
 
+    def along(self, draw, where, v):
+        return np.zeros_like(v)
+
 
 class TaylorEta(TaylorZ, OfEta):
     """The same for an f of eta: psi(m) + psi'(m) (eta - m) + psi''(m) (eta - m)^2 / 2."""
 
-    value, grad, bend = OfEta.value, OfEta.grad, OfEta.bend
+    value, grad, bend, along = OfEta.value, OfEta.grad, OfEta.bend, OfEta.along
+    closed = OfEta.closed
 
     def derivatives(self, draw, where, order):
         d1, d2 = self.at_centre(draw)
@@ -232,6 +246,10 @@ class Bound(Expansion, OfEta):
 
     def of(self, f):
         return _bounded(f, self.centre)
+
+    @property
+    def wants(self):
+        return Wants(2, True) if self.centre == "snapshot" else None
 
     def coefficients(self, draw):
         """a, b, c per data point, at xi^2 = E eta^2 under q or an older q."""
@@ -269,6 +287,10 @@ class Stored(Expansion):
     def of(self, f):
         return self.drawn.of(f)
 
+    @property
+    def wants(self):
+        return self.drawn.wants
+
     def sums(self, draw, name):
         """The value, slope or hessian of the expansion, over all data, at the snapshot."""
         draw.at("snapshot")  # is there one?
@@ -288,8 +310,12 @@ class Stored(Expansion):
         if not self.sees_all(draw):
             return self.drawn.grad(draw, where)
         away = draw.at(where) - draw.at("snapshot")
-        bent = away @ self.sums(draw, "hessian") if self.order == 2 else 0 * away
-        return self.sums(draw, "slope")[..., None, :] + bent
+        return self.sums(draw, "slope")[..., None, :] + self.along(draw, where, away)
+
+    def along(self, draw, where, v):
+        if not self.sees_all(draw):
+            return self.drawn.along(draw, where, v)
+        return v @ self.sums(draw, "hessian") if self.order == 2 else np.zeros_like(v)
 
     def bend(self, draw, where):
         if not self.sees_all(draw):

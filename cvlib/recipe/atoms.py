@@ -4,19 +4,19 @@ import autograd.numpy as anp
 import numpy as np
 from autograd import elementwise_grad
 
-from ..families import FamilyPrior
+from ..families import Family, FamilyPrior
 from ..families.base import check_fit
-from ..models import GLM, GaussianPrior, quadrature
+from ..models import GaussianPrior, Model, quadrature
+from ..special import hess_times
 from .integrands import Atom, Integrand, OnData
 from .rows import rows
-from .snapshots import hess_times
 
 
-def terms(model, q):
+def terms(model: Model, q: Family) -> tuple[Integrand, Integrand, Integrand]:
     """The integrands of g1, g2, g3: data, prior, variational; g = g1 + g2 - g3."""
     check_fit(model, q)
     if q.gaussian:
-        data = GLMData(model, q) if isinstance(model, GLM) else OwnData(model, q)
+        data = GLMData(model, q) if model.likelihood is not None else OwnData(model, q)
         normal = isinstance(model.log_prior, GaussianPrior)
         prior = NormalPrior(model, q) if normal else OwnPrior(model, q)
         variational = Variational(model, q)
@@ -41,6 +41,9 @@ class One(Atom):
 
     def bend(self, draw, where):
         return np.zeros((1, draw.q.D - draw.q.dim))
+
+    def along(self, draw, where, v):
+        return np.zeros_like(v)
 
     def closed(self, draw):
         return np.zeros((1, draw.q.D))
@@ -70,6 +73,9 @@ class NormalPrior(Atom):
     def bend(self, draw, where):
         return -self.by_row * draw.w[..., None, self.q.dim :]
 
+    def along(self, draw, where, v):
+        return -self.precision * v
+
 
 class Variational(Atom):
     """log q_v(z) with v = w held fixed."""
@@ -85,8 +91,11 @@ class Variational(Atom):
     def grad(self, draw, where):
         if where == "z1":
             return -draw.of("whitened")
-        q, away = self.q, draw.at(where) - draw.at("mu")
-        return -q.solve_t(draw.factor, q.solve(draw.factor, away))
+        return self.along(draw, where, draw.at(where) - draw.at("mu"))
+
+    def along(self, draw, where, v):
+        q = self.q
+        return -q.solve_t(draw.factor, q.solve(draw.factor, v))
 
     def bend(self, draw, where):
         return -self.q.entropy_grad(draw.w)[..., None, self.q.dim :]
@@ -124,6 +133,10 @@ class OfEta(OnData):
     def bend(self, draw, where):
         return self.rows(draw).bend(draw, self.derivatives(draw, where, 2)[1])
 
+    def along(self, draw, where, v):
+        r = self.rows(draw)
+        return r.back(self.derivatives(draw, where, 2)[1] * r.dot(v))
+
     def from_derivatives(self, draw, d1, d2):
         """[sum d1 x, sum d2 x x^T L]: grad_w E_q f when d1, d2 stand for E psi' and E psi''.
 
@@ -132,9 +145,8 @@ class OfEta(OnData):
         r = self.rows(draw)
         return draw.q.chain(draw, r.back(d1), r.bend(draw, d2))
 
-    def price(self, draw, where):
-        """psi' and psi'' at the points."""
-        return self.derivatives(draw, where, 2)[:2]
+    def closed(self, draw):
+        return self.from_derivatives(draw, *self.integrated(draw))
 
     def averaged(self, draw):
         """RP1's conditional mean given eta: E[eps | eta] = L^T x (eta - m) / v.
@@ -148,7 +160,7 @@ class OfEta(OnData):
 
     def integrated(self, draw):
         """E psi' and E psi'' in place of samples. For a quadratic psi they are those at m."""
-        return self.price(draw, "mu")
+        return self.derivatives(draw, "mu", 2)[:2]
 
 
 class GLMData(OfEta):
@@ -173,9 +185,6 @@ class GLMData(OfEta):
             return self.model.likelihood.derivatives(r.eta(draw, where), r.y, order)
 
         return draw.once(("phi", where, self.whole, order), compute)
-
-    def closed(self, draw):
-        return self.integrated(draw)
 
     def integrated(self, draw):
         r = self.rows(draw)

@@ -3,8 +3,9 @@
 import numpy as np
 
 from ..arguments import whole
-from ..families.base import check_fit
-from .coupled import check_noise, sobol
+from ..families.base import Family, check_fit
+from ..models.own import Model
+from .sampling import Sampling, sobol
 
 
 class Draw:
@@ -84,65 +85,69 @@ class Draw:
 
 
 def draw(
-    model, q, w, M=None, rng=None, *, eps=None, index=None, subsample=True, batch=None, each=False,
-    snapshot=None, noise="plain",
-):  # fmt: skip
+    model: Model,
+    q: Family,
+    w: np.ndarray,
+    M: int | None = None,
+    rng: np.random.Generator | None = None,
+    *,
+    eps: np.ndarray | None = None,
+    index: np.ndarray | None = None,
+    snapshot=None,
+    sampling: Sampling | None = None,
+    **keywords,
+) -> Draw:
     """A `Draw` at w (..., D), random from `rng` or with `eps` and `index` given.
 
-    Every sample sees a data point of its own, index (..., M). With batch=B it sees B of them: one
-    batch for all samples, index (..., B), or with each=True one for each, index (..., M, B). With
-    subsample=False it sees the whole data set. `snapshot` is for expansions about older weights.
-
-    noise: "plain", independent base samples; "pairs", each with its opposite, on the same data:
-        sample m + M / 2 is the partner of m, and eps and index, if given, are those of the first
-        half; "sobol", M points that fill the space evenly, scrambled afresh. Every sample has the
-        law q_w in all three.
+    sampling: which data a sample sees and how samples lean on each other; its fields may be given
+        as keywords: subsample, batch, each, noise (see `Sampling`). In pairs sample m + M / 2 is
+        the partner of m, and eps and index, if given, are those of the first half. index is
+        (..., M), with batch=B (..., B), with each=True (..., M, B).
+    snapshot: for expansions about older weights.
     """
     check_fit(model, q)
+    how, w = Sampling.of(sampling, **keywords), q.check(w)
     if rng is not None and not isinstance(rng, np.random.Generator):
         raise ValueError(f"rng={rng!r}: give a generator, rng=np.random.default_rng({rng!r})")
-    w = q.check(w)
-    runs, pairs, group = w.shape[:-1], noise == "pairs", 1
-    if noise != "plain":
-        group = check_noise(noise, q, M, eps)
+    if snapshot is not None:
+        snapshot.check(model)
+    runs, pairs, group = w.shape[:-1], how.noise == "pairs", how.group(q, M)
     if eps is None:
         if rng is None or M is None:
             raise ValueError("draw needs M and rng=np.random.default_rng(seed), or eps")
-        M = whole("M", M)
-        if noise == "sobol":
-            eps = q.quantile(w, sobol(rng, runs, M, q.noise_dim))
-        else:
-            eps = q.noise(rng, w, M // group)
+        eps = _noise(q, w, whole("M", M), rng, how)
+    elif how.noise == "sobol":
+        raise ValueError('noise="sobol" draws eps itself: leave eps out, or noise')
     else:
         eps = _check_eps(np.asarray(eps, float), runs, q.noise_dim, M and M // group)
     M = eps.shape[-2]  # in pairs, of the first half
     if pairs:
         eps = np.concatenate([eps, q.mirror(w, eps)], -2)
-    if not subsample:
-        if index is not None or batch is not None:
-            raise ValueError("subsample=False uses all data: leave index and batch out")
+    if not how.subsample:
+        if index is not None:
+            raise ValueError("subsample=False uses all data: leave index out")
         return Draw(model, q, w, eps, None, snapshot, group)
-    shape = (*runs, M)
-    if batch is not None:
-        B = whole("batch", batch)
-        shape = (*runs, M, B) if each else (*runs, B)
-    elif each:
-        raise ValueError("each=True gives every sample a batch of its own: say batch=B too")
-    if index is None:
-        if rng is None:
-            raise ValueError(
-                "draw needs index or rng to choose data; subsample=False takes all data"
-            )
-        index = rng.integers(model.N, size=shape)
-    else:
+    shape = how.index_shape(runs, M)
+    if index is not None:
         index = _check_index(np.asarray(index), shape, model.N)
-    if batch is not None and not each:
+    elif rng is None:
+        raise ValueError("draw needs index or rng to choose data; subsample=False takes all data")
+    else:
+        index = rng.integers(model.N, size=shape)
+    if how.shared:
         index = index[..., None, :]
     elif pairs:  # partners see the same data
         index = np.concatenate([index, index], len(runs))
     if index.shape == (*eps.shape[:-1], 1):
         index = index[..., 0]  # a batch of one is a data point a sample
     return Draw(model, q, w, eps, index, snapshot, group)
+
+
+def _noise(q, w, M, rng, how):
+    """Base samples: M of them, in pairs the first half."""
+    if how.noise == "sobol":
+        return q.quantile(w, sobol(rng, w.shape[:-1], M, q.noise_dim))
+    return q.noise(rng, w, M // how.group(q, M))
 
 
 def _check_eps(eps, runs, d, M):

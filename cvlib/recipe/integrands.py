@@ -5,8 +5,15 @@ is one, the gradient of its expectation in closed form. `Integrand` is a linear 
 atoms. Whatever an atom takes from w (the v of log q_v, a point of expansion) is held fixed.
 """
 
+from collections.abc import Callable, Iterable
 from copy import copy
+from typing import NamedTuple
 
+import numpy as np
+
+from ..families.base import Family
+from ..models.own import Model
+from .draws import Draw
 from .linear import Linear
 
 
@@ -14,28 +21,47 @@ class Illegal(ValueError):
     """A word or an approximation that a term or a family does not have."""
 
 
+class Wants(NamedTuple):
+    """What an expansion about older weights needs of a snapshot."""
+
+    order: int = 1  # 2: the Hessian too
+    factor: bool = False  # q's factor at the time, and the sums that need it
+
+
+def wanted(atoms: "Iterable[Atom]") -> Wants | None:
+    """What these atoms together want of a snapshot; None: they need none."""
+    each = [atom.wants for atom in atoms if atom.wants]
+    return Wants(*map(max, zip(*each))) if each else None
+
+
 class Atom:
     """One integrand. Points are names such as "z1"; arrays are (..., M, ...), M = 1 at "mu".
 
-    What an atom cannot say stays None, and the words that need it are refused.
+    This is all that the engine asks of an atom, and what an answer looks like does not depend on
+    its class. What an atom cannot say stays None, and the words that need it are refused.
     """
 
-    space = "z"  # or "zeta", behind a discrete z: which routes of the family it takes
-    quadratic = False  # is f a quadratic function of z?
-    closed_form = False  # is E_q[f] known?
-    conservative = True  # is grad a gradient? If not, words that pull it back differ in the mean
-    advice = ""  # what to write instead where there is no closed form
-    value = None  # (draw, where) -> f, (..., M)
-    bend = None  # (draw, where) -> what w has of (grad_z^2 f) L, (..., M, D - d)
-    of_eta = False  # does f see of z only eta = x.z?
-    whole = False  # does f see all data, whatever a draw subsamples?
+    space: str = "z"  # or "zeta", behind a discrete z: which routes of the family it takes
+    quadratic: bool = False  # is f a quadratic function of z?
+    closed_form: bool = False  # is E_q[f] known?
+    conservative: bool = True  # is grad a gradient? If not, pulls of it differ in the mean
+    advice: str = ""  # what to write instead where there is no closed form
+    on_data: bool = False  # does f see data?
+    whole: bool = False  # does f see all data, whatever a draw subsamples?
+    of_eta: bool = False  # does f see of z only eta = x.z? Then it is an `atoms.OfEta`
+    wants: Wants | None = None  # of a snapshot, if f is expanded about older weights
 
-    def __init__(self, name, model, q, target=None):
+    value: Callable | None = None  # (draw, where) -> f, (..., M)
+    bend: Callable | None = None  # (draw, where) -> what w has of (grad^2 f) L, (..., M, D - d)
+    along: Callable | None = None  # (draw, where, v) -> (grad^2 f) v at one point, (..., M, d)
+    function: Callable | None = None  # (draw, extra) -> f as a function of z, for autograd
+
+    def __init__(self, name: str, model: Model | None, q: Family | None, target: str = ""):
         self.name = self.bare = name  # as it is written; bare: without .over_all_data()
         self.model, self.q = model, q
         self.target = target or name  # what its estimators estimate; atoms may share one
         self.owner = (model, q) if model is not None else None
-        self.key = name, id(model), q and q.key  # of plain things: it is hashed often
+        self.key: tuple = name, id(model), q and q.key  # of plain things: it is hashed often
 
     def __eq__(self, other):
         return isinstance(other, Atom) and self.key == other.key
@@ -43,29 +69,31 @@ class Atom:
     def __hash__(self):
         return hash(self.key)
 
-    def over_all_data(self):
+    def over_all_data(self) -> "Atom":
         """The same integrand on the whole data set, whatever a draw subsamples."""
         return self
 
-    def slope(self, draw, where):
+    def slope(self, draw: Draw, where: str) -> np.ndarray:
         """grad_z f at the points, (..., M, d), computed once a draw."""
         return draw.once((self.key, where), self.grad, where)
 
-    def grad(self, draw, where):
+    def grad(self, draw: Draw, where: str) -> np.ndarray:
         """grad_z f, (..., M, d)."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} has no grad")
 
-    def price(self, draw, where):
+    def price(self, draw: Draw, where: str) -> np.ndarray:
         """[grad f, grad^2 f L] at the points: the mean of this is grad_w E_q f (Bonnet, Price)."""
         return draw.q.chain(draw, self.slope(draw, where), self.bend(draw, where))
 
-    def closed(self, draw):
+    def closed(self, draw: Draw) -> np.ndarray:
         """grad_w E_q f, (..., M or 1, D). For an f quadratic in z it is read off at mu."""
         return self.price(draw, "mu")
 
 
 class OnData(Atom):
     """An integrand that sees data: the data point drawn, times N, or (`whole`) all of them."""
+
+    on_data = True
 
     def over_all_data(self):
         return self if self.whole else copy(self)._over_all_data()
@@ -75,18 +103,18 @@ class OnData(Atom):
         self.key = (self.name, *self.key[1:])
         return self
 
-    def sees_all(self, draw):
+    def sees_all(self, draw: Draw) -> bool:
         return self.whole or draw.index is None
 
 
 class Integrand(Linear):
     """A sum of atoms with coefficients."""
 
-    def over_all_data(self):
+    def over_all_data(self) -> "Integrand":
         """Every part on the whole data set: what data subsampling gives on average."""
         return self.map(lambda atom: atom.over_all_data())
 
-    def map(self, change):
+    def map(self, change: Callable[[Atom], Atom]) -> "Integrand":
         """The same combination of changed atoms."""
         total = Integrand({})
         for atom, coef in self.parts.items():
@@ -94,7 +122,7 @@ class Integrand(Linear):
         return total
 
 
-def integrand(f, who):
+def integrand(f, who: str) -> Integrand:
     """f, or a TypeError: `who` works on integrands."""
     if not isinstance(f, Integrand):
         raise TypeError(f"{who} takes an integrand such as data or data + prior, not {f!r}")

@@ -25,7 +25,7 @@ def relax(f, tau=0.5, coupled=True):
     for atom in integrand(f, "relax").parts:
         if atom.q is not None and atom.q.smooth == "z":
             raise Illegal(f"relax is for a discrete q; {atom.q!r} is continuous: use RP1 or GR")
-        if not isinstance(atom, Own) or atom.space != "z":
+        if atom.function is None or atom.space != "z":
             raise Illegal(f"relax takes terms such as data + prior; '{atom.name}' is none")
     return f.map(lambda atom: Relaxed(atom, tau, coupled))
 

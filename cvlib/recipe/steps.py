@@ -1,0 +1,103 @@
+"""The four steps by which the parts of a line become rows of a gradient.
+
+Every step is linear in f, so the parts that take the same step are added up first, and the step is
+taken once: `add` puts the sum of its parts into G (..., M, D), or fills G if it is the first.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from .draws import Draw
+    from .integrands import Atom
+    from .words import Method
+
+
+class Part(NamedTuple):
+    """coef times word(atom)."""
+
+    coef: float
+    word: "Method"
+    atom: "Atom"
+
+
+@dataclass(frozen=True)
+class Pull:
+    """grad f at a point, pulled back to w by the family."""
+
+    at: str  # the family's names of the point and of the pull
+    pull: str
+    order: ClassVar[int] = 0
+
+    def add(self, draw: "Draw", parts: list[Part], G: np.ndarray, first: bool) -> None:
+        slope = _sum(parts, lambda p: p.atom.slope(draw, self.at))  # (..., M, d)
+        getattr(draw.q, self.pull)(draw, slope, G, add=not first)
+
+
+@dataclass(frozen=True)
+class InEta:
+    """Expectations by hand of an f of eta, for the drawn data points: sum [d1 x, d2 x x^T L]."""
+
+    order: ClassVar[int] = 1
+
+    def add(self, draw: "Draw", parts: list[Part], G: np.ndarray, first: bool) -> None:
+        d1, d2 = (_sum(parts, lambda p: p.word.slopes(draw, p.atom)[i]) for i in (0, 1))
+        parts[0].atom.rows(draw).fill(draw, d1, d2, G, add=not first)
+
+
+@dataclass(frozen=True)
+class ByHand:
+    """A gradient that the atom knows, (..., M or 1, D)."""
+
+    word: "Method"
+    order: ClassVar[int] = 2
+
+    def add(self, draw: "Draw", parts: list[Part], G: np.ndarray, first: bool) -> None:
+        known = lambda p: draw.once((p.atom.key, self.word), self.word.gradient, p.atom)
+        if len(parts) == 1:  # the usual case, without a copy
+            _add(G, parts[0].coef, known(parts[0]), first)
+        else:
+            _add(G, 1, _sum(parts, known), first)
+
+
+@dataclass(frozen=True)
+class Score:
+    """f at a point, less a baseline, times a score of the family."""
+
+    at: str  # the family's names of the point and of the score
+    score: str
+    less: Callable | None  # (draw, f) -> f less its baseline, (..., M)
+    order: ClassVar[int] = 3
+
+    def add(self, draw: "Draw", parts: list[Part], G: np.ndarray, first: bool) -> None:
+        value = lambda p: draw.once((p.atom.key, self.at, "value"), p.atom.value, self.at)
+        f = _sum(parts, value)  # (..., M)
+        f = self.less(draw, f) if self.less else f
+        _add(G, 1, f[..., None] * draw.of(self.score), first)
+
+
+def _add(G: np.ndarray, coef: float, part: np.ndarray, first: bool) -> None:
+    """G + coef part into G, or coef part alone; without products by 1."""
+    if first:
+        np.multiply(coef, part, out=G)
+    elif coef == -1:
+        G -= part
+    else:
+        G += part if coef == 1 else coef * part
+
+
+def _sum(parts: list[Part], array: Callable[[Part], np.ndarray]) -> np.ndarray:
+    """The sum of coef * array(part), without products by 1."""
+    total = None
+    for part in parts:
+        new = array(part)
+        if total is None:
+            total = new if part.coef == 1 else part.coef * new
+        elif part.coef == -1:
+            total = total - new
+        else:
+            total = total + (new if part.coef == 1 else part.coef * new)
+    return total

@@ -1,0 +1,204 @@
+"""The words: estimators of grad_w E_q[f], each called with an integrand to make a line.
+
+SF, RP1, RP2, GR sample; RB, PR, QD, CF take one expectation after the other by hand. A word is
+refused where it is written if the term or the family does not have it; a sum of words is judged
+where it is used, so that the order of writing does not matter.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..families.base import Family
+from .draws import Draw
+from .estimators import Estimator
+from .integrands import Atom, Illegal, Integrand, integrand
+from .steps import ByHand, InEta, Pull, Score
+
+
+@dataclass(frozen=True, eq=False)
+class Method:
+    """A word of the language: called with an integrand it makes a line.
+
+    A word that samples goes the family's route of its name. One that does not has `by_hand`, the
+    gradient (..., M or 1, D) of an atom, or, for an f of eta, `in_eta`: what stands for psi' and
+    psi'' in [sum psi' x, sum psi'' x x^T L]. `refuses(atom)` is a sentence where an atom does not
+    have the word. `less(draw, f)` takes a baseline off the values f (..., M) before they meet the
+    score.
+    """
+
+    name: str
+    doc: str
+    by_hand: Callable[[Draw, Atom], np.ndarray] | None = None
+    in_eta: Callable[[Draw, Atom], tuple] | None = None
+    refuses: Callable[[Atom], str | None] = lambda atom: None
+    why: str = "no such transformation of a fixed base sample"  # a family lacks this word
+    samples: bool = True  # does it look at the sample of q?
+    route: str = ""  # the route it goes, if it is not that of its own name
+    less: Callable[[Draw, np.ndarray], np.ndarray] | None = None
+
+    def __post_init__(self):
+        object.__setattr__(self, "__doc__", self.doc)
+        object.__setattr__(self, "__name__", self.name)
+
+    def __repr__(self):
+        return self.name
+
+    def __call__(self, f: Integrand) -> Estimator:
+        for atom in integrand(f, self.name).parts:
+            complaint = self.complaint(atom)
+            if complaint:
+                raise Illegal(complaint)
+        return Estimator({(self, atom): coef for atom, coef in f.parts.items()})
+
+    @property
+    def way(self) -> str:
+        """The name under which a family knows this word."""
+        return self.route or self.name
+
+    def complaint(self, atom: Atom) -> str | None:
+        """Why this word may not be written for the atom, or None."""
+        q = atom.q
+        if q is not None:  # None: `one` belongs to every family
+            legal = q.methods if atom.space == "z" else tuple(q.routes[atom.space])
+            if self.way not in legal:
+                return (
+                    f"{self.name}({atom.name}) is not possible for {q!r}: {self.why}. "
+                    f"Write {' or '.join(legal)} instead"
+                )
+            if not self._hand and q.routes[atom.space][self.way].score and atom.value is None:
+                return f"{self.name} needs the value of f; '{atom.name}' is a slope: try RP1"
+        return self.refuses(atom)
+
+    @property
+    def _hand(self):
+        return self.by_hand is not None or self.in_eta is not None
+
+    def steps(self, atom: Atom, q: Family) -> list:
+        """The steps that make this word's rows for one atom."""
+        if self._hand:
+            return [InEta() if atom.of_eta and not atom.whole else ByHand(self)]
+        route = q.routes[atom.space][self.way]
+        pull = [Pull(route.at, route.pull)] if route.pull else []
+        return pull + ([Score(route.at, route.score, self.less)] if route.score else [])
+
+    def slopes(self, draw: Draw, atom: Atom) -> tuple:
+        """What stands for psi' and psi'', computed once a draw."""
+        return draw.once((atom.key, self, "in eta"), self.in_eta, atom)
+
+    def gradient(self, draw: Draw, atom: Atom) -> np.ndarray:
+        """By hand, (..., M or 1, D)."""
+        if atom.of_eta:
+            return atom.from_derivatives(draw, *self.slopes(draw, atom))
+        return self.by_hand(draw, atom)
+
+
+def _no_closed_form(atom):
+    if not atom.closed_form:
+        hint = f": try {atom.advice}" if atom.advice else ""
+        return f"CF needs a closed form of E_q[f]; '{atom.name}' of {atom.model!r} has none{hint}"
+    if atom.quadratic and atom.q is not None and not atom.q.quadratics:
+        return (
+            f"CF needs a closed form of E_q[f]; {atom.q!r} has none for the quadratic "
+            f"'{atom.name}', as its coordinates depend on each other: try SF({atom.name})"
+        )
+
+
+def _no_curvature(atom):
+    if atom.bend is None:
+        return f"PR needs the curvature of f in z; '{atom.name}' does not say it: try RP1"
+
+
+def _not_of_eta(word):
+    def refuses(atom):
+        if not atom.of_eta:
+            whose = f" of {atom.model!r}" if atom.model is not None else ""
+            instead = "RP1" if _no_curvature(atom) else "PR or RP1"
+            return (
+                f"{word} needs an f that has of z only eta = x.z, as the data term of a "
+                f"generalised linear model; '{atom.name}'{whose} is no such f: try {instead}"
+            )
+
+    return refuses
+
+
+GAUSSIAN = "it rests on a property of the Gaussian"
+SF = Method("SF", "f(Z) grad_w log q_w(Z), Z ~ q_w: score function, (..., M, D).")
+LOO = Method(
+    "LOO",
+    """(f_m - mean of f over the other samples) grad_w log q_w(Z_m): leave-one-out, (..., M, D).
+
+    The others know nothing of sample m, so that their mean is a baseline without a bias. In pairs
+    the partner is left out too. For data + prior - variational: VarGrad (Richter et al. 2020).
+    """,
+    route="SF",
+    less=lambda draw, f: f - draw.others(f[..., None])[..., 0],
+)
+DisARM = Method(
+    "DisARM",
+    """(f(Z) - f(Z~)) / 2 (Z - Z~) sigma(|w|) with Z~ the opposite of a Bernoulli Z, (..., M, D).
+
+    ARM, the antithetic estimator of Yin and Zhou 2019, with its uniform numbers averaged out given
+    Z and Z~ (Dong, Mnih and Tucker 2020; U2G of Yin et al. 2020). Partners have the same gradient.
+    """,
+    why="it is for the two values of a Bernoulli variable",
+    less=lambda draw, f: (f - np.roll(f, draw.M // 2, -1)) / 2,
+)
+RP1 = Method(
+    "RP1",
+    "grad_w f(mu + L eps), eps ~ N(0, I): reparameterised by the Cholesky factor, (..., M, D).",
+)
+RP2 = Method(
+    "RP2",
+    "grad_w f(mu + (L L^T)^(1/2) eps): reparameterised by the symmetric root, (..., M, D).",
+)
+GR = Method(
+    "GR",
+    """f(Z) grad_w log qbar_w(eps) + grad_w f(T_w(eps)), Z = T_w(eps): generalised, (..., M, D).
+
+    The score is that of the base density qbar_w. Where the base does not move this is RP1, where
+    the transform T_w does nothing it is SF.
+    """,
+)
+RB = Method(
+    "RB",
+    """E[RP1 | eta]: RP1 averaged over the part of eps that f does not see, (..., M, D).
+
+    For an f of eta = x.z: N phi'(eta) [x, lower(x e^T)] with e = E[eps | eta] = L^T x (eta - m)/v.
+    Rao-Blackwell; the local reparameterisation of Kingma, Salimans and Welling 2015. Of several
+    data points each is averaged given its own eta: the sum is no conditional mean, and may have
+    more noise than RP1.
+    """,
+    in_eta=lambda draw, atom: atom.averaged(draw),
+    refuses=_not_of_eta("RB"),
+    why=GAUSSIAN,
+)
+PR = Method(
+    "PR",
+    "[grad f(Z), lower(grad^2 f(Z) L)]: Bonnet's and Price's theorems at a sample, (..., M, D).",
+    by_hand=lambda draw, atom: atom.price(draw, "z1"),
+    in_eta=lambda draw, atom: atom.derivatives(draw, "z1", 2)[:2],
+    refuses=_no_curvature,
+    why=GAUSSIAN,
+)
+QD = Method(
+    "QD",
+    """N [E phi'(eta) x, lower(E phi''(eta) x x^T L)], the means by quadrature in eta, (..., M, D).
+
+    No noise from q is left; with subsampling, that of the data is.
+    """,
+    in_eta=lambda draw, atom: atom.integrated(draw),
+    refuses=_not_of_eta("QD"),
+    why=GAUSSIAN,
+    samples=False,
+)
+CF = Method(
+    "CF",
+    "grad_w E_q[f(Z)] in closed form, (..., M, D); with subsampling, on the drawn data point.",
+    by_hand=lambda draw, atom: atom.closed(draw),
+    in_eta=lambda draw, atom: atom.integrated(draw),
+    refuses=_no_closed_form,
+    why="it needs a closed form of E_q[f]",
+    samples=False,
+)
