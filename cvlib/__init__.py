@@ -21,9 +21,9 @@ from .recipe.words import CF, GR, LOO, PR, QD, RB, RP1, RP2, SF, DisARM
 __version__ = "0.5.0"
 
 __all__ = [
-    "CF", "DisARM", "Distrust", "Fit", "GR", "LOO", "PR", "QD", "RB", "RP1", "RP2", "SF", "Sampling",
-    "bound", "candidates", "choose", "combine", "datasets", "draw", "elbo", "evaluate", "exact", "families",
-    "fit", "models", "one", "optimize", "passes", "quadratic", "quadratics", "rechoose", "relax",
-    "relaxations", "report", "rules", "snapshot", "surrogate", "tangent", "taylor_x",
-    "taylor_x_slope", "taylor_z", "terms", "transforms", "zoo",
+    "CF", "DisARM", "Distrust", "Fit", "GR", "LOO", "PR", "QD", "RB", "RP1", "RP2", "SF",
+    "Sampling", "bound", "candidates", "choose", "combine", "datasets", "draw", "elbo",
+    "evaluate", "exact", "families", "fit", "models", "one", "optimize", "passes", "quadratic",
+    "quadratics", "rechoose", "relax", "relaxations", "report", "rules", "snapshot", "surrogate",
+    "tangent", "taylor_x", "taylor_x_slope", "taylor_z", "terms", "transforms", "zoo",
 ]  # fmt: skip

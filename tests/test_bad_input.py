@@ -6,7 +6,7 @@ import oracles
 import pytest
 
 import cvlib as cv
-from cvlib import CF, RP1, RP2, SF, bound, taylor_x, taylor_z
+from cvlib import CF, RP1, RP2, SF, bound, plotting, taylor_x, taylor_z
 
 X = np.array([[0.5, -1.0], [0.2, 0.3], [1.0, 1.0]])
 SIGNS = np.array([1.0, -1.0, 1.0])
@@ -278,4 +278,4 @@ def test_a_quadratic_wants_a_curve():
 
 def test_a_slider_wants_a_figure():
     with pytest.raises(ValueError, match="needs a figure at least"):
-        cv.plotting.slider([], [], label="width", alts=[])
+        plotting.slider([], [], label="width", alts=[])

@@ -58,8 +58,11 @@ def data_arrays(data):
         )
     if isinstance(data, list) and any(isinstance(a, np.ndarray) for a in data):
         raise ValueError("data is a list of arrays: write a tuple, such as (X, y)")
+    if isinstance(data, dict):
+        raise ValueError(f"data is a dict: write a tuple of its arrays, ({', '.join(data)})")
     each = data if isinstance(data, tuple) else (data,)
-    arrays = tuple(_array(f"array {k} of the data", a) for k, a in enumerate(each))
+    _same_index(each)
+    arrays = tuple(_kept(_array(f"array {k} of the data", a)) for k, a in enumerate(each))
     lengths = [len(a) if a.ndim else None for a in arrays]
     if None in lengths or len(set(lengths)) != 1:
         raise ValueError(f"the arrays in data must have one row per data point; got {lengths} rows")
@@ -68,6 +71,31 @@ def data_arrays(data):
     for k, a in enumerate(arrays):
         _finite_data(k, a)
     return arrays
+
+
+def _kept(a):
+    """The array as the model keeps it: nobody can write into it, and whole numbers do not wrap.
+
+    What fits into memory twice is copied, so that later changes of the reader's array do not
+    change the model.
+    """
+    if a.dtype.kind in "iu" and a.dtype.itemsize < 8 and not passes.is_mapped(a):
+        a = a.astype(np.int64)
+    elif not passes.is_mapped(a) and a.nbytes <= passes.SMALL:
+        a = a.copy()
+    a = a.view()
+    a.setflags(write=False)
+    return a
+
+
+def _same_index(each):
+    """Tables with row labels must have the same ones: here rows meet by position."""
+    labels = [a.index for a in each if hasattr(a, "index") and hasattr(a, "to_numpy")]
+    if any(not labels[0].equals(other) for other in labels[1:]):
+        raise ValueError(
+            "the tables in data have different row labels, and rows meet by position here: join "
+            "them first, and give .to_numpy()"
+        )
 
 
 def _finite_data(k, a):
@@ -97,6 +125,8 @@ def _array(what, value):
     if array.dtype.kind in "USO":
         first = next(iter(array.ravel().tolist()), None)
         text = isinstance(first, str)
+        if text and not array.ndim:
+            raise ValueError(f"{what}={first!r} is text: give a number")
         raise ValueError(
             f"{what} holds {'text' if text else 'objects'}, such as {first!r}: give numbers, "
             + (f"np.where(label == {first!r}, 1.0, -1.0) for two classes" if text else "as floats")
@@ -125,6 +155,8 @@ def rows(what, f, d, n, shapes):
             shape = np.broadcast_shapes(lead, data_lead)
             got = _value(what, lambda: f(z[k], j), given, shape)
             _finite(what, got, np.broadcast_to(z[k], (*shape, d)))
+            if not np.array_equal(got, np.asarray(f(z[k], j)), equal_nan=True):
+                raise ValueError(f"{what} is random: called twice with the same z it differs")
             if alone is None:  # (3, n)
                 one = lambda a, i: _value(what, lambda: f(a, i), f"z of shape {a.shape}", ())
                 alone = np.array([[one(a, i) for i in range(n)] for a in z])

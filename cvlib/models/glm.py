@@ -41,23 +41,25 @@ class GLM(Model):
         X, y = checks.numbers("X", X), checks.numbers("y", y)
         if X.ndim != 2 or y.shape != X.shape[:1]:
             raise ValueError(f"X must be (N, d) and y (N,); got {X.shape} and {y.shape}")
-        self.likelihood, self.X, self.y, self.offset = likelihood, X, y, None
         if offset is not None:
-            self.offset = checks.numbers("offset", offset)
-            if self.offset.shape != y.shape:
+            offset = checks.numbers("offset", offset)
+            if offset.shape != y.shape:
                 raise ValueError(
-                    f"offset must be {y.shape}, a number per data point; got {self.offset.shape}"
+                    f"offset must be {y.shape}, a number per data point; got {offset.shape}"
                 )
+        self.likelihood, self.y = likelihood, y  # which are tried when the model is made
         super().__init__(
             LinearRows(likelihood),
             GaussianPrior(
                 checks.number_or_vector("prior_sd", prior_sd, X.shape[1]),
                 checks.number_or_vector("prior_mean", prior_mean, X.shape[1]),
             ),
-            (X, y) if offset is None else (X, y, self.offset),
+            (X, y) if offset is None else (X, y, offset),
             X.shape[1],
             f"{likelihood.name} regression",
         )
+        self.X, self.y, *rest = self.data  # copies of our own, where they are small
+        self.offset = rest[0] if rest else None
 
     def _check_functions(self):
         self.likelihood.check(self.y)  # all else is written here

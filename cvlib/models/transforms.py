@@ -55,6 +55,8 @@ def simplex(u):
     A stick is broken K - 1 times: x_k is the share sigmoid(u_k - log(K - k)) of what is left, so
     that u = 0 gives equal shares.
     """
+    if not anp.shape(u):
+        raise ValueError("simplex takes a vector (..., K - 1) and gives K shares, not a number")
     K = anp.shape(u)[-1] + 1
     v = u - np.log(np.arange(K - 1, 0, -1))
     cut, rest = _log_sigmoid(v), _log_sigmoid(-v)
