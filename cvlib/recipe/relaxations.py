@@ -114,7 +114,7 @@ def variance_gradient(g, s, phi, line, draw):
     weights = []
     for (method, atom), coef in parts.parts.items():
         if isinstance(atom, Surrogate):
-            if method.less:
+            if method.rows:
                 raise ValueError(f"{method} compares samples: variance_gradient takes SF, RP1, GR")
             route = draw.q.routes[atom.space][method.way]
             points = draw.at(route.at)

@@ -26,15 +26,15 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Pull:
-    """grad f at a point, pulled back to w by the family."""
+    """grad f at a point, pulled back to w: by the family, or by a pull that the word brings."""
 
-    at: str  # the family's names of the point and of the pull
-    pull: str
+    at: str  # the family's name of the point
+    pull: Callable  # (draw, u, out, add): slopes u (..., M, d) into out (..., M, D)
     order: ClassVar[int] = 0
 
     def add(self, draw: "Draw", parts: list[Part], G: np.ndarray, first: bool) -> None:
         slope = _sum(parts, lambda p: p.atom.slope(draw, self.at))  # (..., M, d)
-        getattr(draw.q, self.pull)(draw, slope, G, add=not first)
+        self.pull(draw, slope, G, add=not first)
 
 
 @dataclass(frozen=True)
@@ -65,18 +65,17 @@ class ByHand:
 
 @dataclass(frozen=True)
 class Score:
-    """f at a point, less a baseline, times a score of the family."""
+    """f at a point times a score of the family, or what else a word makes of the two."""
 
     at: str  # the family's names of the point and of the score
     score: str
-    less: Callable | None  # (draw, f) -> f less its baseline, (..., M)
+    rows: Callable | None  # (draw, f, score) -> (..., M, D) from values f (..., M)
     order: ClassVar[int] = 3
 
     def add(self, draw: "Draw", parts: list[Part], G: np.ndarray, first: bool) -> None:
         value = lambda p: draw.once((p.atom.key, self.at, "value"), p.atom.value, self.at)
-        f = _sum(parts, value)  # (..., M)
-        f = self.less(draw, f) if self.less else f
-        _add(G, 1, f[..., None] * draw.of(self.score), first)
+        f, score = _sum(parts, value), draw.of(self.score)  # (..., M), (..., M, D)
+        _add(G, 1, self.rows(draw, f, score) if self.rows else f[..., None] * score, first)
 
 
 def _add(G: np.ndarray, coef: float, part: np.ndarray, first: bool) -> None:

@@ -21,11 +21,12 @@ from .steps import ByHand, InEta, Pull, Score
 class Method:
     """A word of the language: called with an integrand it makes a line.
 
-    A word that samples goes the family's route of its name. One that does not has `by_hand`, the
-    gradient (..., M or 1, D) of an atom, or, for an f of eta, `in_eta`: what stands for psi' and
-    psi'' in [sum psi' x, sum psi'' x x^T L]. `refuses(atom)` is a sentence where an atom does not
-    have the word. `less(draw, f)` takes a baseline off the values f (..., M) before they meet the
-    score.
+    A word that samples goes the family's route of its name, or that of `route`. Where it makes more
+    of values f (..., M) and a score (..., M, D) than their product, `rows(draw, f, score)` says
+    what; where it pulls slopes back in a way of its own, `pull(draw, u, out, add)` does. A word
+    that takes expectations by hand has `by_hand`, the gradient (..., M or 1, D) of an atom, and,
+    for an f of eta, `in_eta`: what stands for psi' and psi'' in [sum psi' x, sum psi'' x x^T L].
+    `refuses(atom)` is a sentence where an atom does not have the word.
     """
 
     name: str
@@ -36,7 +37,8 @@ class Method:
     why: str = "no such transformation of a fixed base sample"  # a family lacks this word
     samples: bool = True  # does it look at the sample of q?
     route: str = ""  # the route it goes, if it is not that of its own name
-    less: Callable[[Draw, np.ndarray], np.ndarray] | None = None
+    rows: Callable[[Draw, np.ndarray, np.ndarray], np.ndarray] | None = None
+    pull: Callable[..., None] | None = None
 
     def __post_init__(self):
         object.__setattr__(self, "__doc__", self.doc)
@@ -67,7 +69,8 @@ class Method:
                     f"{self.name}({atom.name}) is not possible for {q!r}: {self.why}. "
                     f"Write {' or '.join(legal)} instead"
                 )
-            if not self._hand and q.routes[atom.space][self.way].score and atom.value is None:
+            route = q.routes[atom.space].get(self.way)
+            if route and route.score and atom.value is None:
                 return f"{self.name} needs the value of f; '{atom.name}' is a slope: try RP1"
         return self.refuses(atom)
 
@@ -79,9 +82,11 @@ class Method:
         """The steps that make this word's rows for one atom."""
         if self._hand:
             return [InEta() if atom.of_eta and not atom.whole else ByHand(self)]
+        if self.pull is not None:
+            return [Pull("z1", self.pull)]
         route = q.routes[atom.space][self.way]
-        pull = [Pull(route.at, route.pull)] if route.pull else []
-        return pull + ([Score(route.at, route.score, self.less)] if route.score else [])
+        pull = [Pull(route.at, getattr(q, route.pull))] if route.pull else []
+        return pull + ([Score(route.at, route.score, self.rows)] if route.score else [])
 
     def slopes(self, draw: Draw, atom: Atom) -> tuple:
         """What stands for psi' and psi'', computed once a draw."""
@@ -133,7 +138,7 @@ LOO = Method(
     the partner is left out too. For data + prior - variational: VarGrad (Richter et al. 2020).
     """,
     route="SF",
-    less=lambda draw, f: f - draw.others(f[..., None])[..., 0],
+    rows=lambda draw, f, score: (f[..., None] - draw.others(f[..., None])) * score,
 )
 DisARM = Method(
     "DisARM",
@@ -143,7 +148,7 @@ DisARM = Method(
     Z and Z~ (Dong, Mnih and Tucker 2020; U2G of Yin et al. 2020). Partners have the same gradient.
     """,
     why="it is for the two values of a Bernoulli variable",
-    less=lambda draw, f: (f - np.roll(f, draw.M // 2, -1)) / 2,
+    rows=lambda draw, f, score: (f - np.roll(f, draw.M // 2, -1))[..., None] / 2 * score,
 )
 RP1 = Method(
     "RP1",
