@@ -22,6 +22,7 @@ from ..combining import combine
 from ..families.base import check_fit
 from ..recipe.draws import draw
 from ..recipe.estimators import Estimator, check_gradient, check_variate, evaluate
+from ..recipe.integrands import Wants, wanted
 from ..recipe.sampling import Sampling
 from ..recipe.snapshots import Snapshot, snapshot
 from . import exact, rules
@@ -245,22 +246,15 @@ class Noisy(Plan):
         L = len(self.cvs)
         return self.weighting.start(self.q, L, runs), np.zeros((*runs, L))
 
-    @cached_property
-    def expansions(self):
-        """What the lines have that is expanded about a snapshot."""
-        atoms = [atom for line in self.lines for _, atom in line.parts]
-        return [atom for atom in atoms if getattr(atom, "centre", "mu") == "snapshot"]
-
     def refreshed(self, state):
         rule, notes = self.renew, state.notes
         memory = notes.get("snapshot rule")
         if rule is None or not (memory is None or rule.due(state.t, memory)):
             return state
         mu, factor = self.q.moments(state.w)
-        wanted = {"order": max((atom.order for atom in self.expansions), default=2)}
-        if any(atom.word == "bound" for atom in self.expansions):
-            wanted["factor"] = factor
-        new = snapshot(self.model, mu, **wanted)._asdict()
+        wants = wanted(atom for line in self.lines for _, atom in line.parts) or Wants(2)
+        factor = factor if wants.factor else None
+        new = snapshot(self.model, mu, wants.order, factor, wants.mean)._asdict()
         kept = {f"snapshot {name}": x for name, x in new.items() if x is not None}
         return state._replace(notes=notes | kept | {"snapshot rule": rule.start()})
 

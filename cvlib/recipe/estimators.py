@@ -5,6 +5,7 @@ subtract; a difference of two estimators of the same thing is a control variate.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -41,7 +42,7 @@ class Estimator(Linear):
         """
         known, program = self._program
         if known is not q:
-            table = {}
+            table: dict[Any, list[Part]] = {}
             for (word, atom), coef in self.parts.items():
                 for step in word.steps(atom, q):
                     table.setdefault(step, []).append(Part(coef, word, atom))
@@ -57,7 +58,8 @@ class Estimator(Linear):
     @property
     def target(self) -> dict[str, float]:
         """What the line estimates, as {term: coefficient}; empty for a control variate."""
-        total, size = {}, {}
+        total: dict[str, float] = {}
+        size: dict[str, float] = {}
         for (method, atom), coef in self.parts.items():
             name = atom.target if atom.conservative else f"{method}({atom.target})"
             total[name] = total.get(name, 0) + coef

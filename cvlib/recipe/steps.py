@@ -90,12 +90,11 @@ def _add(G: np.ndarray, coef: float, part: np.ndarray, first: bool) -> None:
 
 def _sum(parts: list[Part], array: Callable[[Part], np.ndarray]) -> np.ndarray:
     """The sum of coef * array(part), without products by 1."""
-    total = None
-    for part in parts:
+    first, *others = parts
+    total = array(first) if first.coef == 1 else first.coef * array(first)
+    for part in others:
         new = array(part)
-        if total is None:
-            total = new if part.coef == 1 else part.coef * new
-        elif part.coef == -1:
+        if part.coef == -1:
             total = total - new
         else:
             total = total + (new if part.coef == 1 else part.coef * new)
