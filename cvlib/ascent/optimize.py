@@ -254,7 +254,7 @@ class Noisy(Plan):
         mu, factor = self.q.moments(state.w)
         wants = wanted(atom for line in self.lines for _, atom in line.parts) or Wants(2)
         factor = factor if wants.factor else None
-        new = snapshot(self.model, mu, wants.order, factor, wants.mean)._asdict()
+        new = snapshot(self.model, mu, **wants._asdict() | {"factor": factor})._asdict()
         kept = {f"snapshot {name}": x for name, x in new.items() if x is not None}
         return state._replace(notes=notes | kept | {"snapshot rule": rule.start()})
 
