@@ -199,7 +199,7 @@ def renewals(cv, model, q, h, cvs, renew, steps=40, **options):
     seen, found, original = [], [], cv.optimize.snapshot
 
     def watched(model, mu, **wanted):
-        seen.append((mu, wanted))
+        seen.append((mu, {k: x for k, x in wanted.items() if x is not None and x is not False}))
         return original(model, mu, **wanted)
 
     options = {"lr": 0.1, "M": 4, "runs": (3,), "rng": np.random.default_rng(0)} | options
@@ -286,7 +286,7 @@ def files(folder, p, dtype=float, mode="r"):
 def everything(cv, model, q, w):
     """What passes over all data: snapshots, exact references, moments for taylor_x."""
     mu, factor = q.moments(w)
-    old = cv.snapshot(model, mu, factor=factor)
+    old = cv.snapshot(model, mu, factor=factor, mean=True)
     terms = cv.exact.term_gradients(model, q, w)["data"]
     G = model.groups
     return [*old[:-1], cv.exact.elbo(model, q, w), terms, G.n, G.x, G.y, G.xx, G.xy, G.constant]
