@@ -207,8 +207,8 @@ def _totals(rows, z, likelihood, order, factor, mean):
         a, b, c = likelihood.bound(np.sqrt(eta**2 + v), y)
         found += _sums(X, a + b * eta + 0.5 * c * eta**2, b + c * eta, c)
     if mean:
-        d1, d2 = quadrature.slopes(likelihood, eta, v, y, tolerance=1e-9)
-        at_mean = quadrature.value(likelihood, eta, v, y, tolerance=1e-9) - 0.5 * d2 * v
+        d1, d2 = quadrature.slopes(likelihood, eta, v, y)
+        at_mean = quadrature.value(likelihood, eta, v, y) - 0.5 * d2 * v
         found += _sums(X, at_mean, d1, d2)
     return found
 
