@@ -55,8 +55,9 @@ class Family:
     optional = {  # what only draws in pairs, or by Sobol's points, need
         "mirror": "(w, eps) -> the opposite of each base sample, of the same law, (..., M, d)",
         "quantile": "(w, u) -> base samples from uniform ones, coordinate by coordinate",
+        "fisher": "(w) -> Var grad_w log q_w, (..., D, D), or its diagonal (..., D)",
     }
-    mirror = quantile = None
+    mirror = quantile = fisher = None
     by_hand = ("CF",)  # the words that need no route
     gaussian = False
     full = False  # does w have a d x d factor?

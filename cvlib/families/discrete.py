@@ -115,6 +115,9 @@ class Bernoulli(_Discrete):
         first, second = u[..., : self.dim], u[..., self.dim :]
         return np.concatenate([np.log(first) - np.log1p(-first), second], -1)
 
+    def fisher(self, w):
+        return expit(w) * expit(-w)
+
     def paired_score(self, draw):
         """(z - z~) sigma(|w|) with z~ the partner of z, (..., M, D)."""
         if draw.group != 2:
@@ -230,6 +233,12 @@ class Categorical(_Discrete):
 
     def cross_grad(self, w, v):
         return self._to_w(np.exp(self.log_p(w)), np.exp(self.log_p(w)) * self.log_p(v))
+
+    def fisher(self, w):
+        p = self.split(np.exp(self.log_p(w)))  # (..., count, classes)
+        own = p[..., None] * np.eye(self.classes) - p[..., :, None] * p[..., None, :]
+        blocks = np.eye(self.count)[:, None, :, None] * own[..., :, :, None, :]
+        return blocks.reshape(*w.shape[:-1], self.dim, self.dim)
 
     def _to_w(self, p, u):
         """u - p (sum of u over the classes): the chain rule from log p to logits."""

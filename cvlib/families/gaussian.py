@@ -32,12 +32,13 @@ class _GaussianFamily(Family):
         "gram": "what w has of X^T diag(c) X L",
         "bend": "what w has of H L, from products with H",
         "curvature": "I - P, from a gradient in L",
+        "from_own": "a gradient in w from one in q's own coordinates",
         "change": "K, with L K the factor after a natural step",
         "compose": "L K",
         "joined": "w from mean and factor, unchecked",
     }
     gaussian = True
-    by_hand = ("CF", "RB", "PR", "QD")
+    by_hand = ("CF", "RB", "PR", "QD", "AQ", "RPS")
     far = 1e6
 
     def __init__(self, dim):
@@ -202,6 +203,12 @@ class Gaussian(_GaussianFamily):
         T = np.tril(L.mT @ G.reshape(L.shape))
         return T + np.tril(T, -1).mT
 
+    def from_own(self, L, c, A):
+        """[L^-T c, lower(L^-T A)] for rows c (..., M, d) and A (..., M, d, d), as (..., M, D)."""
+        back = _inverse(L.mT)  # L^-T
+        lower = self.lower(back[..., None, :, :] @ A)
+        return np.concatenate([c @ back.mT, lower], -1)
+
     def change(self, A, rho, positive):
         """K (..., d, d), lower triangular: L K is the factor after a natural step, A = I - P.
 
@@ -361,6 +368,10 @@ class DiagonalGaussian(_GaussianFamily):
     def curvature(self, sigma, g):
         """1 - p, with p the curvature in units of sigma, (..., d)."""
         return sigma * g
+
+    def from_own(self, sigma, c, A):
+        """[c, A] / sigma for rows c, A (..., M, d)."""
+        return np.concatenate([self.solve(sigma, c), self.solve(sigma, A)], -1)
 
     def change(self, A, rho, positive):
         B = 1 - rho * A

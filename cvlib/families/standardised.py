@@ -157,6 +157,11 @@ class Gamma(_Standardised):
         one, zero = np.ones_like(a), np.zeros_like(a)
         return np.stack([a * polygamma(1, a), -one], -2), np.stack([ds, zero], -2)
 
+    def fisher(self, w):
+        """a^2 psi'(a) and a along [log a, log b], -a between them."""
+        a, _ = self.unpack(w)
+        return _pairs(a**2 * polygamma(1, a), -a, a)
+
     def slope(self, w, z):
         """d log q_w / dz = a - b e^z."""
         return np.exp(w[..., : self.dim]) - np.exp(w[..., self.dim :] + z)
@@ -217,6 +222,12 @@ class Beta(_Standardised):
         ds = np.stack([a * polygamma(2, a), b * polygamma(2, b)], -2)
         return dm, ds / (2 * s[..., None, :])
 
+    def fisher(self, w):
+        a, b = self.unpack(w)
+        both = polygamma(1, a + b)
+        first, second = a**2 * (polygamma(1, a) - both), b**2 * (polygamma(1, b) - both)
+        return _pairs(first, -a * b * both, second)
+
     def slope(self, w, z):
         """d log q_w / dz = a sigma(-z) - b sigma(z)."""
         return np.exp(w[..., : self.dim]) * expit(-z) - np.exp(w[..., self.dim :]) * expit(z)
@@ -239,6 +250,15 @@ class Beta(_Standardised):
         return np.concatenate(
             [a * (av * polygamma(1, a) - both), b * (bv * polygamma(1, b) - both)], -1
         )
+
+
+def _pairs(first, between, second):
+    """[[diag(first), diag(between)], [diag(between), diag(second)]], (..., 2 d, 2 d)."""
+    d = first.shape[-1]
+    first, between, second = (x[..., None] * np.eye(d) for x in (first, between, second))
+    return np.concatenate(
+        [np.concatenate([first, between], -1), np.concatenate([between, second], -1)], -2
+    )
 
 
 def _beta_tails(a, b, z):

@@ -50,6 +50,14 @@ class Estimator(Linear):
             self._program = q, program
         return program
 
+    def mean(self, draw: Draw) -> np.ndarray:
+        """The mean over the samples, (..., D), without a row a sample where a step can do so."""
+        _check_lines([self], draw)
+        total = np.zeros((*draw.w.shape[:-1], draw.q.D))
+        for step, parts in self.program(draw.q):
+            total += step.mean(draw, parts)
+        return total
+
     @property
     def wants(self) -> Wants | None:
         """What the line needs of a snapshot, or None."""
