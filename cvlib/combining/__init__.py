@@ -1,0 +1,1 @@
+"""Many control variates at once: how to weigh them. NumPy alone."""
