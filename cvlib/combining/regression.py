@@ -171,16 +171,16 @@ def gauge(e, G, ridge, group=1, diagonal=False):
     return Gauge(((G + e) ** 2).sum(-1).mean(-1) - residual, residual)
 
 
-def shrinkage(gauge, d):
-    """The ridge that the `Gauge` of the step before asks for, (...); d = 1 for a diagonal q.
+def shrinkage(seen, d):
+    """The ridge that `seen`, the `Gauge` of a step before, asks for, (...); d = 1 if q is diagonal.
 
     A Gaussian prior on A + I with variance t^2 an entry, beside noise of variance s^2 an entry of
     r, makes the posterior mean a ridge of s^2 / t^2 towards the landing. The gauge knows both:
     residual = d s^2 and removable = d^2 t^2, but for c. Far from the posterior this is little,
     at the optimum nearly the landing itself. Kept between d / 100 and 100 d.
     """
-    most = np.maximum(gauge.removable, gauge.residual / 100 + 1e-300)
-    return d * np.maximum(gauge.residual / most, 0.01)
+    signal = np.maximum(seen.removable, seen.residual / 100 + 1e-300)
+    return d * np.maximum(seen.residual / signal, 0.01)
 
 
 def sym(A):
@@ -236,16 +236,15 @@ def baseline(S, f, F, ridge, group=1):
         raise ValueError(f"ridge={ridge}: repeated values of z leave [1, S] singular; give one > 0")
     # With F = V diag(l) V^T and e = l^-1/2 V^T S, which has mean 0 and covariance I, this is the
     # regression above with f for G: E[f S] = V l^1/2 E[f e].
-    if F.ndim < S.ndim:
-        l, V = F, np.eye(F.shape[-1])
-    else:
-        l, V = np.linalg.eigh(F)
+    whole = F.ndim == S.ndim
+    l, V = np.linalg.eigh(F) if whole else (F, None)
     root = np.sqrt(np.maximum(l, 0))[..., None, :]  # (..., 1, D)
     felt = root > 1e-7 * root.max(-1, keepdims=True)
-    e = np.where(felt, S @ V, 0) / np.where(felt, root, 1)
+    e = np.where(felt, S @ V if whole else S, 0) / np.where(felt, root, 1)
     _, W, beta, _, Q = _fit(e, f[..., None], ridge, group)  # Q (..., M, 1)
     each = _without(W, beta, Q, group)[..., 1:, 0] + Q * e  # (..., M, D)
-    return np.where(felt, each * root, 0) @ V.mT
+    each = np.where(felt, each * root, 0)
+    return each @ V.mT if whole else each
 
 
 # Batch and match -----------------------------------------------------------------------------
