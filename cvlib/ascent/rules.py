@@ -121,16 +121,27 @@ class natural(Ascent):
 
     def step(self, memory, w, g, rate, q, N):
         (cut,) = memory
-        rho, d = np.asarray(rate), q.dim
-        mu, factor = q.unpack(w)
-        g_mu, g_factor = N * g[..., :d], N * g[..., d:]
-        K = q.change(q.curvature(factor, g_factor), rho, self.positive)
-        factor = q.compose(factor, K)
-        v = rho * q.times_t(factor, g_mu[..., None, :])[..., 0, :]  # the step in units of q
-        before = q.times(K, v[..., None, :])[..., 0, :]  # in units of the q before it
-        length = np.sqrt(np.vecdot(before, before)) / (self.reach * np.sqrt(d))
-        mu = mu + q.times(factor, (v / np.maximum(length, 1.0)[..., None])[..., None, :])[..., 0, :]
-        return q.joined(mu, factor), (cut + (length > 1),)
+        factor, d = q.unpack(w)[1], q.dim
+        c = N * q.times_t(factor, g[..., None, :d])[..., 0, :]
+        A = q.curvature(factor, N * g[..., d:])
+        w, too_long = newton(q, w, c, A, np.asarray(rate), self.reach, self.positive)
+        return w, (cut + too_long,)
+
+
+def newton(q, w, c, A, rho, reach=3.0, positive=True):
+    """The next w, and was its step in mu cut? From the ELBO's gradient in q's own coordinates.
+
+    c = L^T grad_mu (..., d), and A = I - P, P the curvature (..., d, d), or (..., d) if q is
+    diagonal; rho is a number, or (..., 1).
+    """
+    mu, factor = q.unpack(w)
+    K = q.change(A, rho, positive)
+    factor = q.compose(factor, K)
+    v = rho * q.times_t(K, c[..., None, :])[..., 0, :]  # the step in units of q
+    before = q.times(K, v[..., None, :])[..., 0, :]  # in units of the q before it
+    length = np.sqrt(np.vecdot(before, before)) / (reach * np.sqrt(q.dim))
+    mu = mu + q.times(factor, (v / np.maximum(length, 1.0)[..., None])[..., None, :])[..., 0, :]
+    return q.joined(mu, factor), length > 1
 
 
 @dataclass(frozen=True, eq=False)
