@@ -27,6 +27,7 @@ else:
 
 Array = np.ndarray
 Pair = tuple[Array, Array]
+NOT_SAID: Any = None
 LARGEST = 300.0  # e^300 is still far from the largest number, its square too
 COLUMNS = 64  # of a Hessian, that a family with a diagonal factor looks at together
 
@@ -71,7 +72,7 @@ class Family:
         "quantile": "(w, u) -> base samples from uniform ones, coordinate by coordinate",
     }
     parts: tuple[str, ...] = ()
-    noise = transform = log_density = cross = mirror = quantile = None
+    noise = transform = log_density = cross = mirror = quantile = NOT_SAID
     routes = {
         "z": {
             "SF": Route("z1", score="score"),
@@ -81,7 +82,7 @@ class Family:
     }
     by_hand: tuple[str, ...] = ("CF",)  # the words that need no route
     far = 1e6  # a weight beyond this size is a run thrown out for good
-    largest = np.finfo(float).max  # one beyond this is refused
+    largest = float(np.finfo(float).max)  # one beyond this is refused
     gaussian = False
     full = False  # does w have a d x d factor?
     quadratics = False  # is E_q known for every quadratic f? So with moments, coordinates unmixed
@@ -158,7 +159,7 @@ class Family:
                 f"{name}={value!r}: {type(self).__name__} needs a whole number of {what}, "
                 f"at least {least}{hint}"
             )
-        return int(value)
+        return int(float(value))
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -207,7 +208,7 @@ class Family:
             )
         return w
 
-    def sized(self, w: ArrayLike) -> Array:
+    def sized(self, w: Any) -> Array:
         """`w` as an array (..., D)."""
         w = w if hasattr(w, "shape") else np.asarray(w)  # autograd's own arrays stay
         if w.ndim == 0 or w.shape[-1] != self.D:
@@ -236,8 +237,9 @@ class Family:
     def sample(self, w: ArrayLike, n: int, rng: np.random.Generator) -> Array:
         """n samples z ~ q_w, (..., n, d)."""
         w = self.check(w)
-        mu, factor = self.moments(w)
-        return self.z1(SimpleNamespace(w=w, mu=mu, factor=factor, eps=self.noise(rng, w, n)))
+        (mu, factor), eps = self.moments(w), self.noise(rng, w, n)
+        draw: Any = SimpleNamespace(w=w, mu=mu, factor=factor, eps=eps)
+        return self.z1(draw)
 
     def log_q(self, w: ArrayLike, z: Array) -> Array:
         """log q_w(z) for w (..., D) and z (..., M, d), as (..., M)."""

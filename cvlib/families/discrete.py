@@ -7,7 +7,7 @@ import numpy as np
 import scipy  # scipy.special is loaded at its first use
 
 from ..special import expit, logsumexp
-from .base import Array, Draw, Pair, Route, Unconstrained, put
+from .base import NOT_SAID, Array, Draw, Pair, Route, Unconstrained, put
 
 
 class _Discrete(Unconstrained, base=True):
@@ -20,6 +20,7 @@ class _Discrete(Unconstrained, base=True):
     given z. Coupled, the zeta given z is the one that made z.
     """
 
+    behind = zeta_given_z = NOT_SAID  # by each family
     parts = ("logits",)
     smooth = "zeta"
 

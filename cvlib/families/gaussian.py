@@ -16,7 +16,7 @@ import numpy as np
 import scipy  # scipy.linalg and scipy.special are loaded at their first use
 
 from ..special import LOG_2PI
-from .base import Array, ArrayLike, Draw, Family, Pair, Route
+from .base import NOT_SAID, Array, ArrayLike, Draw, Family, Pair, Route
 
 CACHED = 2**16  # numbers of a scratch array that stay in a processor's cache
 KEPT = 2**20  # numbers of a scratch array that is kept between calls
@@ -26,8 +26,9 @@ _scratch = local()
 class _GaussianFamily(Family, base=True):
     """What both families share: w = [mu, factor], q_w = N(mu, L L^T), L built from the factor."""
 
-    gaussian = True
-    quadratics = True
+    diag: Any  # where the diagonal of L stands in w
+    own_factor = times = solve = solve_t = outer = NOT_SAID  # by each of the two
+    gaussian = quadratics = True
     by_hand = ("CF", "RB", "PR", "QD")
     routes = {
         "z": {
@@ -66,7 +67,7 @@ class _GaussianFamily(Family, base=True):
         out[..., self.diag] = 1 / w.take(self.diag, -1)
         return out
 
-    def log_q(self, w: Array, z: Array) -> Array:
+    def log_q(self, w: ArrayLike, z: Array) -> Array:
         """log q_w(z) for w (..., D) and z (..., M, d), as (..., M)."""
         mu, factor = self.unpack(self.check(w))
         eps = self.solve(factor, z - mu[..., None, :])
@@ -135,7 +136,7 @@ class Gaussian(_GaussianFamily):
         self.lengths = np.arange(1, self.dim + 1)  # of the rows of the lower own_factor
         self.D = self.dim + len(self.flat)
 
-    def pack(self, mu: ArrayLike, L: ArrayLike) -> Array:
+    def pack(self, mu: ArrayLike, L: ArrayLike) -> Array:  # type: ignore[override]
         """w = [mu, lower own_factor of L], (..., D)."""
         d, mu, L = self.dim, np.asarray(mu, float), np.asarray(L, float)
         if mu.shape[-1:] != (d,) or L.shape[-2:] != (d, d):
@@ -199,7 +200,7 @@ class Gaussian(_GaussianFamily):
         T = np.tril(L.mT @ G.reshape(L.shape))
         return T + np.tril(T, -1).mT
 
-    def change(self, A: Array, rho: ArrayLike, positive: bool) -> Array:
+    def change(self, A: Array, rho: float | Array, positive: bool) -> Array:
         """K (..., d, d), lower triangular: L K is the factor after a natural step, A = I - P.
 
         K K^T = S^-1 with S = R R^T, R upper triangular: the Cholesky factor of S turned round.
@@ -350,7 +351,7 @@ class DiagonalGaussian(_GaussianFamily):
         """1 - p, with p the curvature in units of sigma, (..., d)."""
         return sigma * g
 
-    def change(self, A: Array, rho: ArrayLike, positive: bool) -> Array:
+    def change(self, A: Array, rho: float | Array, positive: bool) -> Array:
         B = 1 - rho * A
         S = (1 + B**2) / 2 if positive else np.where(B > 0, B, np.nan)
         return 1 / np.sqrt(S)

@@ -13,7 +13,7 @@ import numpy as np
 import scipy  # scipy.special is loaded at its first use
 
 from ..special import betaln, expit, gammaln, polygamma, psi
-from .base import Array, ArrayLike, Draw, Pair, Route, Unconstrained, put
+from .base import NOT_SAID, Array, ArrayLike, Draw, Pair, Route, Unconstrained, put
 
 
 class _Standardised(Unconstrained, base=True):
@@ -24,6 +24,7 @@ class _Standardised(Unconstrained, base=True):
     law: its density qbar_w moves with w, a little.
     """
 
+    _sample = tails = at_tails = slope = NOT_SAID  # by each family
     parts = "log a", "log b"
     quadratics = True
     routes = {
@@ -33,11 +34,11 @@ class _Standardised(Unconstrained, base=True):
         }
     }
 
-    def pack(self, a: ArrayLike, b: ArrayLike) -> Array:
+    def pack(self, a: ArrayLike, b: ArrayLike) -> Array:  # type: ignore[override]
         """w from the positive parameters, numbers or (..., d)."""
         both = super().pack(a, b)
         if not np.all(both > 0):
-            raise ValueError(f"both parameters of {self!r} must be positive: {a}, {b}")
+            raise ValueError(f"both parameters of {self!r} must be positive: {both}")
         return np.log(both)
 
     def unpack(self, w: ArrayLike) -> Pair:
@@ -183,7 +184,8 @@ class Beta(_Standardised):
     def tails(self, w: Array, z: Array) -> Pair:
         a, b = (p[..., None, :] for p in self.unpack(w))
         low, high = _beta_tails(a, b, np.minimum(z, 0)), _beta_tails(b, a, np.minimum(-z, 0))
-        return np.where(z < 0, low, high[::-1])  # from the end that is nearer
+        below, above = np.where(z < 0, low, high[::-1])  # from the end that is nearer
+        return below, above
 
     def at_tails(self, w: Array, below: Array, above: Array) -> Array:
         a, b = (p[..., None, :] for p in self.unpack(w))
