@@ -24,11 +24,13 @@ def taylor_z(f, at="mu", order=2):
     if order not in (1, 2):
         raise ValueError(f"order={order!r}: an expansion in z has order 1 or 2")
     for atom in integrand(f, "taylor_z").parts:
-        if atom.space != "z" or atom.along is None:
+        if atom.space != "z" or (atom.along is None and not atom.quadratic):
             raise Illegal(
                 f"taylor_z expands terms of a model that have a curvature in z; '{atom.name}' is "
                 "none: try taylor_z(data)"
             )
+        if at == "mu" and atom.q is not None and not atom.q.closed_moments:
+            raise Illegal(f"taylor_z expands about the mean, and {atom.q!r} does not say its mean")
     return f.map(lambda atom: _expanded(atom, at, order))
 
 

@@ -107,7 +107,8 @@ def _no_closed_form(atom):
     if atom.quadratic and atom.q is not None and not atom.q.quadratics:
         return (
             f"CF needs a closed form of E_q[f]; {atom.q!r} has none for the quadratic "
-            f"'{atom.name}', as its coordinates depend on each other: try SF({atom.name})"
+            f"'{atom.name}': its coordinates depend on each other, or it does not say its moments. "
+            f"Try SF({atom.name})"
         )
 
 
