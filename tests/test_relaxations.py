@@ -276,6 +276,13 @@ def training_cases(cv):
         h,
         lambda s: cv.GR(cv.surrogate(data, s)) - cv.RP1(cv.surrogate(data, s)),
     )
+    yield (  # two runs: a mean over the samples of both
+        model,
+        q,
+        np.array([[0.5, -1.0, 0.3], [0.1, 0.2, 0.8]]),
+        h,
+        lambda s: cv.GR(cv.surrogate(data, s)) - cv.RP1(cv.surrogate(data, s)),
+    )
     yield (  # the same pair the other way round, twice
         model,
         q,
