@@ -338,8 +338,17 @@ def a_hook_can_change_the_plan_and_the_state(cv):
 
 def an_interrupt_loses_nothing(cv):
     """Stopped inside the draw of step 6, with part of its noise drawn: go on to the same end."""
-    model, q, zoo = logistic(cv)
     unbroken = run(cv, steps=10)
+    for every, kept in (1, [0, 1, 2, 3, 4, 5]), (100, [0, 5]):
+        path, rest = interrupted(cv, every)
+        assert path.steps.tolist() == kept
+        assert_array_equal(path.path, unbroken.path[kept])
+        assert_array_equal(rest.w, unbroken.w)
+
+
+def interrupted(cv, every):
+    """The path of a run that stops in its sixth step, and of the one that goes on from there."""
+    model, q, _ = logistic(cv)
     calls = []
 
     class Stops(type(q)):
@@ -352,7 +361,7 @@ def an_interrupt_loses_nothing(cv):
 
     stops = Stops(q.dim)
     z = cv.zoo.paper(model, stops)
-    settings = dict(lr=0.3, M=4, steps=10)
+    settings = dict(lr=0.3, M=4, steps=10, every=every)
     rng = np.random.default_rng(0)
     try:
         cv.optimize.sgd(model, stops, z.h, z.S7, rng=rng, runs=(3,), **settings)
@@ -360,10 +369,7 @@ def an_interrupt_loses_nothing(cv):
     except cv.optimize.Interrupted as stop:
         path = stop.path
         assert "after step 5" in str(stop)
-    assert path.steps.tolist() == [0, 1, 2, 3, 4, 5]
-    assert_array_equal(path.path, unbroken.path[:6])
-    rest = cv.optimize.sgd(model, stops, z.h, z.S7, state=path.state, **settings)
-    assert_array_equal(rest.w, unbroken.w)
+    return path, cv.optimize.sgd(model, stops, z.h, z.S7, state=path.state, **settings)
 
 
 # Runs that break ----------------------------------------------------------------------------------
@@ -384,6 +390,26 @@ def a_run_that_leaves_stays_where_it_was(cv):
     assert warning.filename == __file__
     fine = run(cv, steps=6)  # the same noise: the others must not notice
     assert_array_equal(path.path[:, [0, 2]], fine.path[:, [0, 2]])
+
+
+def a_run_may_leave_on_either_side(cv):
+    """All weights go to the rate times a sign, and one of three runs has a rate beyond q.far."""
+
+    class Thrown(cv.rules.Ascent):
+        def __init__(self, sign):
+            self.sign = sign
+
+        def start(self, q, w):
+            return ()
+
+        def step(self, memory, w, g, rate, q, N):
+            return 0 * w + self.sign * rate, ()
+
+    for sign in -1, 1:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            path = run(cv, "", steps=2, rule=Thrown(sign), lr=np.array([0.3, 1e9, 0.3]))
+        assert path.diverged.tolist() == [-1, 1, -1]
 
 
 def a_biased_line_is_refused(cv):
@@ -437,6 +463,7 @@ PROPERTIES = {
         a_hook_can_change_the_plan_and_the_state,
         an_interrupt_loses_nothing,
         a_run_that_leaves_stays_where_it_was,
+        a_run_may_leave_on_either_side,
         a_biased_line_is_refused,
         records_are_thinned_to_a_hundred_megabytes,
     )

@@ -4,6 +4,7 @@ The checks take the package, so that they can be run on copies with a bug (tests
 """
 
 import json
+from copy import deepcopy
 from itertools import combinations
 from pathlib import Path
 from unittest import mock
@@ -170,6 +171,26 @@ def check_squared_length_of_a_step(cv):
     found.units, index[:, 4:] = 4, index[:, :4]
     before = np.roll(index[:, :4].ravel(), 1).reshape(3, 4)
     assert (found.neighbour(index) == np.concatenate([before, before], 1)).all()
+
+
+def check_seconds_times_squared_length(cv):
+    """Of a step whose samples share a batch or come in pairs, by steps of our own."""
+    model, q, w = logistic(cv)
+    data, prior, variational = cv.terms(model, q)
+    among = {
+        word.name: (word(data) + cv.CF(prior) - cv.CF(variational), {}) for word in (cv.RP1, cv.PR)
+    }
+    costs = {"RP1": 2.0, "PR": 3.0}
+    for see in ({"batch": 4}, {"noise": "pairs", "subsample": False}):
+        got = cv.choose(model, q, w, M=4, pilot=2000, among=among, costs=costs, resamples=2,
+                        rng=np.random.default_rng(0), **see)  # fmt: skip
+        d = cv.draw(model, q, np.broadcast_to(w, (4000, q.D)), 4, np.random.default_rng(9), **see)
+        square = {name: (h(d).mean(-2) ** 2).sum(-1).mean() for name, (h, _) in among.items()}
+        product = {name: costs[name] * square[name] for name in costs}
+        assert_allclose(got.product, product[str(got.set)], rtol=0.1)
+        first, second = got.report.rows
+        ratio = product[str(second.set)] / product[str(first.set)]
+        assert_allclose(second.score, ratio, rtol=0.1)
 
 
 def check_leaving_one_out_makes_a_step_one_unit(cv):
@@ -599,6 +620,28 @@ def check_a_stated_share_of_the_time(cv):
     assert steps[0] == 10 and 3 <= len(steps) <= 5
     assert 5 * len(steps[1:]) <= 0.1 * clock.now and min(np.diff(steps)) >= 40
     assert path.a.shape == (len(hook.choices[-1][1].cvs),)
+
+
+def check_along_natural_steps(cv):
+    """A run with natural steps chooses as `choose` does in the units of q, at the same w."""
+    model, q, w = logistic(cv)
+    data, prior, variational = cv.terms(model, q)
+    h = cv.PR(data) + cv.CF(prior) - cv.CF(variational)
+    how = {"costs": flat(cv, model, q), "pilot": 8, "resamples": 2}
+    for rule, natural in (cv.rules.natural(), True), (cv.rules.adam(), False):
+        hook, right = cv.rechoose(0.5, **how), []
+
+        def look(state, plan):
+            for units in (natural, not natural):
+                rng = deepcopy(state.rng)
+                right.append(cv.choose(model, q, state.w, M=4, rng=rng, natural=units, **how))
+            return hook(state, plan)
+
+        cv.optimize.sgd(model, q, h, lr=0.1, steps=1, M=4, w=w, rng=np.random.default_rng(0),
+                        rule=rule, hooks={1: look})  # fmt: skip
+        ((_, found),) = hook.choices
+        assert_allclose(found.product, right[0].product, rtol=1e-9)
+        assert abs(right[1].product / right[0].product - 1) > 0.1
 
 
 def check_going_on_with_another_choice(cv):

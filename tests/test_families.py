@@ -303,6 +303,22 @@ def check_equality(cv):
     assert len({*each, *families_of(cv)}) == len(each)
 
 
+def check_weights_out_of_range(cv):
+    """Logarithms and logits of a size beyond 300, of either sign, and NaN are refused."""
+    for q in [q for q in families_of(cv) if not q.gaussian]:
+        for k, wrong in itertools.product(range(q.D), (-1000.0, 1000.0, np.nan)):
+            w = q.start()
+            w[k] = wrong
+            with pytest.raises(ValueError, match=rf"w is {wrong} at \[{k}\]: it holds log"):
+                q.check(w)
+            w[k] = np.sign(wrong) * 299 if np.isfinite(wrong) else 0.0
+            q.check(w)
+
+
+def test_weights_out_of_range_are_refused():
+    check_weights_out_of_range(cv)
+
+
 def test_mean_sd_and_samples():
     check_moments_and_samples(cv)
 
