@@ -11,16 +11,28 @@ import numpy as np
 
 from ..arguments import number, numbers, whole
 from ..combining import combine
+from ..families.base import Family
+
+Rate = float | np.ndarray  # of one step, a number or (..., 1)
 
 
 class Ascent:
-    """What becomes of w. A rule of one's own is a subclass with `start` and `step`."""
+    """What becomes of w. A rule of one's own is a subclass with `start` and `step`.
 
-    def start(self, q, w):
+    A rule that looks at samples of a Gaussian q and not at a gradient sets `on_scores`, and has
+    `match` in place of `step`.
+    """
+
+    on_scores: bool = False
+    in_units_of_q: bool = False  # does it measure gradients by Fisher's matrix?
+
+    def start(self, q: Family, w: np.ndarray) -> tuple:
         """The memory before the first step, at w (..., D)."""
         return ()
 
-    def step(self, memory, w, g, rate, q, N):
+    def step(
+        self, memory: tuple, w: np.ndarray, g: np.ndarray, rate: Rate, q: Family, N: int
+    ) -> tuple[np.ndarray, tuple]:
         """The next w (..., D) and the next memory.
 
         g (..., D) estimates the gradient of ELBO / N at w, so N g is that of the ELBO. `rate` is
@@ -28,7 +40,22 @@ class Ascent:
         """
         raise NotImplementedError(f"{type(self).__name__} has no step")
 
-    def average(self, mean, w, count, q):
+    def match(
+        self, memory: tuple, w: np.ndarray, eps: np.ndarray, scores: np.ndarray, rate: Rate,
+        q: Family,
+    ) -> tuple[np.ndarray, tuple]:  # fmt: skip
+        """The next w and memory from M samples z = mu + L eps, in the coordinates of q.
+
+        eps and scores are (..., M, d); scores are L^T grad_z log p(x, z), the data that a sample
+        sees standing for all. In a run that is thrown out they are zero.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no match")
+
+    def looks_at_scores(self, memory: tuple) -> bool:
+        """Is the next step one of `match`?"""
+        return self.on_scores
+
+    def average(self, mean: np.ndarray, w: np.ndarray, count: int, q: Family) -> np.ndarray:
         """The mean of the last `count` weights, from that of all but the newest, w."""
         return mean + (w - mean) / count
 
@@ -107,6 +134,7 @@ class natural(Ascent):
 
     positive: bool = True
     reach: float = 3.0
+    in_units_of_q = True
 
     def __post_init__(self):
         number("reach", self.reach, 0, above=True)
@@ -159,35 +187,87 @@ class stretched(Ascent):
 
 
 @dataclass(frozen=True)
+class first(Ascent):
+    """One rule for the first `moves` steps, then another. Both remember from the start."""
+
+    moves: int
+    rule: Ascent
+    then: Ascent
+
+    def __post_init__(self):
+        whole("moves", self.moves)
+        for rule in (self.rule, self.then):
+            if not isinstance(rule, Ascent):
+                raise TypeError(f"{rule!r} is no ascent rule such as rules.adam()")
+
+    @property
+    def on_scores(self):
+        return self.rule.on_scores or self.then.on_scores
+
+    @property
+    def in_units_of_q(self):
+        return self.then.in_units_of_q
+
+    def start(self, q, w):
+        begin, rest = self.rule.start(q, w), self.then.start(q, w)
+        return 0, len(begin), *begin, *rest  # steps taken, and where the second memory begins
+
+    def looks_at_scores(self, memory):
+        rule, own, _ = self._present(memory)
+        return rule.looks_at_scores(own)
+
+    def step(self, memory, w, g, rate, q, N):
+        rule, own, after = self._present(memory)
+        w, own = rule.step(own, w, g, rate, q, N)
+        return w, after(own)
+
+    def match(self, memory, w, eps, scores, rate, q):
+        rule, own, after = self._present(memory)
+        w, own = rule.match(own, w, eps, scores, rate, q)
+        return w, after(own)
+
+    def average(self, mean, w, count, q):
+        return self.then.average(mean, w, count, q)
+
+    def _present(self, memory):
+        """The rule in force, its memory, and what makes of its next memory that of both."""
+        t, n, *both = memory
+        begin, rest = tuple(both[: int(n)]), tuple(both[int(n) :])
+        if t < self.moves:
+            return self.rule, begin, lambda own: (t + 1, n, *own, *rest)
+        return self.then, rest, lambda own: (t + 1, n, *begin, *own)
+
+
+@dataclass(frozen=True)
 class falling:
     """A rate that falls: `first` up to the step `after`, then first (after / t)^power.
 
     `first` is a number, or an array with one a run.
     """
 
-    first: float
+    first: float | np.ndarray
     after: int
     power: float = 1.0
 
-    def __call__(self, t):
+    def __call__(self, t: int) -> float | np.ndarray:
         return self.first * min(1.0, (self.after / t) ** self.power)
 
 
 class Weighting:
     """What weights L control variates get. One's own is a subclass with these three functions."""
 
-    def start(self, q, L, runs):
+    def start(self, q: Family, L: int, runs: tuple) -> tuple:
         """The memory before the first step."""
         return ()
 
-    def weights(self, memory, q, N):
+    def weights(self, memory: tuple, q: Family, N: int) -> np.ndarray:
         """Weights from what was seen in the steps before: (..., L), or (..., L, D).
 
         Gradients are those of the ELBO, N times those of ELBO / N.
         """
         raise NotImplementedError(f"{type(self).__name__} has no weights")
 
-    def update(self, memory, h, C, q):
+    def update(self, memory: tuple, h: np.ndarray, C: np.ndarray, q: Family) -> tuple:
         """The memory after one more step, with h (..., M, D) and C (..., L, M, D)."""
         return memory
 
@@ -200,7 +280,7 @@ class bayes(Weighting):
     gamma is the forgetting of the moments at each step.
     """
 
-    v0: float = 1e-3
+    v0: float | np.ndarray = 1e-3
     gamma: float = 0.02
 
     def __post_init__(self):
@@ -235,7 +315,7 @@ class blocks(bayes):
         return combine.follow(combine.Moments(*memory), new, self.gamma)
 
 
-def empirical(gamma=0.02):
+def empirical(gamma: float = 0.02) -> bayes:
     """The best weights of the moving moments themselves, as if they were the true ones: v0 = 0."""
     return bayes(0.0, gamma)
 
@@ -244,7 +324,7 @@ def empirical(gamma=0.02):
 class fixed(Weighting):
     """Weights that never change: a number for all, (L,) with one a variate, or (..., L)."""
 
-    a: float
+    a: float | np.ndarray
 
     def __post_init__(self):
         object.__setattr__(self, "a", numbers("a", self.a))
@@ -263,7 +343,7 @@ class fixed(Weighting):
         return memory[0] + self.a
 
 
-def none():
+def none() -> fixed:
     """No weight for any variate: the base gradient alone."""
     return fixed(0.0)
 
@@ -275,17 +355,17 @@ class Renewal:
     of h + C a, over that of h. Rules that look at it set `measures`.
     """
 
-    measures = False
+    measures: bool = False
 
-    def start(self):
-        """The memory of a new snapshot, an array."""
+    def start(self) -> np.ndarray:
+        """The memory of a new snapshot."""
         return np.zeros(0)
 
-    def seen(self, memory, left):
+    def seen(self, memory: np.ndarray, left: float) -> np.ndarray:
         """The memory after one more step."""
         return memory
 
-    def due(self, t, memory):
+    def due(self, t: int, memory: np.ndarray) -> bool:
         """Is a new snapshot due after t steps? Before the first step one always is."""
         raise NotImplementedError(f"{type(self).__name__} has no due")
 
