@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 import cvlib as cv
 from benchmarks import stored
 from benchmarks.own import eight_schools
-from cvlib.advice.pilots import Set, singles, timed
+from cvlib.advice.pilots import Set, Setting, singles, timed
 
 M, RENEW = 10, 50
 RESULTS = Path(__file__).with_name("choose.json")
@@ -94,8 +94,8 @@ def tables(seconds):
             all7 = Set("h", tuple(table["h"][1]))
             sets = [Set("h"), *singles(all7), all7]
         w, budget = midway(model, q), seconds * len(sets)
-        how = {"seconds": budget, "clock": thread_time, "renew": RENEW, "see": see}
-        found = timed(sets, table, model, q, w, M, **how)
+        at = Setting(model, q, w, M, cv.Sampling(**see))
+        found = timed(sets, table, at, seconds=budget, clock=thread_time, renew=RENEW)
         print(f"{name:<14} {len(sets):>3} sets, plain step {1e3 * min(found.values()):.3f} ms")
         yield name, {label: float(f"{t:.3g}") for label, t in found.items()}
 

@@ -89,7 +89,8 @@ def plain_step(model, q):
     """A plain step of cvlib: the function that takes it."""
     data, prior, variational = cv.terms(model, q)
     h = RP1(data) + RP1(prior) - CF(variational)
-    plan = cv.optimize.Noisy(model, q, h, lr=0.01, M=M, subsample=False, rule=cv.rules.adam())
+    how = {"rule": cv.rules.adam(), "sampling": cv.Sampling(subsample=False)}
+    plan = cv.optimize.Noisy(model, q, h, lr=0.01, M=M, **how)
     start = q.start()
     start[q.dim :] *= 0.1
     state = [cv.optimize.init(plan, np.random.default_rng(0), w=start)]

@@ -40,8 +40,9 @@ def arms(model, q):
     data, prior, _ = cv.terms(model, q)
     f, far = data if glm else data + prior, taylor_z(data, at="snapshot")
     c7 = [CF(taylor_z(f)) - RP1(taylor_z(f))]
-    plain = {"h": h["RP1"], "M": M, "subsample": True, "rule": rules.adam()}
-    whole, newton = plain | {"subsample": False}, {"rule": rules.natural()}
+    seen = lambda **how: {"sampling": cv.Sampling(**how)}
+    plain = {"h": h["RP1"], "M": M, "rule": rules.adam()}
+    whole, newton = plain | seen(subsample=False), {"rule": rules.natural()}
     found = {"all data": whole}
     if glm:
         joint = {"cvs": [CF(far) - CF(far.over_all_data())], "renew": 10}
@@ -50,7 +51,7 @@ def arms(model, q):
         found = {
             "plain": plain,
             "ten times the draws": plain | {"M": 10 * M},
-            "batches of 50": plain | {"batch": 50},
+            "batches of 50": plain | seen(batch=50),
             "the paper's seven": plain | {"h": zoo.h, "cvs": zoo.S7},
             "quadrature, snapshot": plain | {"h": h["QD"]} | joint,
             "quadrature, snapshot, natural": plain | {"h": h["QD"]} | joint | newton,
@@ -62,8 +63,8 @@ def arms(model, q):
     return found | {
         "all data, falling rate": whole | {"falls": True},
         "all data, 40 draws": whole | {"M": 40},
-        "all data, pairs": whole | {"noise": "pairs"},
-        "all data, Sobol": whole | {"M": 16, "noise": "sobol"},
+        "all data, pairs": whole | seen(subsample=False, noise="pairs"),
+        "all data, Sobol": whole | {"M": 16} | seen(subsample=False, noise="sobol"),
         "all data, landing": whole | {"h": h["landing"]},
         "all data, c7": whole | {"cvs": c7},
         "all data, Price": whole | {"h": h["PR"]},

@@ -30,7 +30,7 @@ import numpy as np
 
 import cvlib as cv
 from benchmarks import peers
-from cvlib.advice.pilots import Pilot, Set, of_snapshot, timed
+from cvlib.advice.pilots import Set, Setting, piloted, timed
 from cvlib.ascent.optimize import Noisy, init, step
 from cvlib.fitting.starts import log_joint, start, tried
 from experiments import posteriors
@@ -281,16 +281,12 @@ def summary(stored):
 
 def sight(model):
     """All data in every step where they are few, else a point a sample."""
-    return {"subsample": M * model.N * model.dim > NUMBERS}
+    return cv.Sampling(subsample=M * model.N * model.dim > NUMBERS)
 
 
 def table(model, q):
     """The candidates, and beside RP1 the variate that sticks the landing."""
-    found = cv.candidates(model, q, **sight(model))
-    variational = cv.terms(model, q)[2]
-    h, cvs = found["RP1"]
-    landing = cv.CF(variational) - cv.RP1(variational)
-    return found | {"RP1": (h, cvs | {"landing": landing})}
+    return cv.candidates(model, q, sight(model).subsample, landing=True)
 
 
 def pilot(model, q):
@@ -299,13 +295,13 @@ def pilot(model, q):
 
 
 def pilot_choice(model, q, w, natural, rng):
-    how = pilot(model, q) | sight(model)
-    return cv.choose(model, q, w, M=M, rng=rng, natural=natural, **how)
+    how = pilot(model, q) | {"natural": natural, "sampling": sight(model)}
+    return cv.choose(model, q, w, M=M, rng=rng, **how)
 
 
 def brute_force(problem, natural, seconds=0.03, draws=60):
     """What a race's choice costs more than the best of all subsets, each measured at leisure."""
-    model, q, see = problem.model, problem.q, sight(problem.model)
+    model, q = problem.model, problem.q
     w = mode(model, q)
     chosen = pilot_choice(model, q, w, natural, np.random.default_rng(0))
     among = table(model, q)
@@ -315,11 +311,9 @@ def brute_force(problem, natural, seconds=0.03, draws=60):
         for n in range(len(cvs) + 1)
         for some in combinations(cvs, n)
     ]
-    lines = [c for h, cvs in among.values() for c in (h, *cvs.values())]
-    old = cv.snapshot(model, q.mean(w)) if of_snapshot(lines) else None
-    noise = Pilot(among, model, q, w, M, draws, np.random.default_rng(1), snapshot=old, see=see,
-                  natural=natural)  # fmt: skip
-    costs = timed(sets, among, model, q, w, M, seconds=seconds * len(sets), see=see)
+    at = Setting(model, q, w, M, sight(model))
+    noise = piloted(among, at, draws, np.random.default_rng(1), natural=natural)
+    costs = timed(sets, among, at, seconds=seconds * len(sets))
     square = noise.slope2(sets) + noise.noise(sets) / noise.units
     product = {s: costs[str(s)] * float(e) for s, e in zip(sets, square)}
     best = min(product, key=product.get)
@@ -364,7 +358,7 @@ def of_word(word):
 
     def line(problem, rng):
         h, _ = cv.candidates(problem.model, problem.q, False)[word]
-        return problem.start, {"h": h} | sight(problem.model)
+        return problem.start, {"h": h, "sampling": sight(problem.model)}
 
     return line
 
@@ -430,7 +424,7 @@ def glm(problem):
 
 
 def large(problem):
-    return sight(problem.model)["subsample"]
+    return sight(problem.model).subsample
 
 
 RUNNERS = (

@@ -91,9 +91,10 @@ def size(folder, z, seconds):
     return row | {"renewal": renewal, "left": left, "megabytes": peak}
 
 
-def stepping(model, q, h, cvs, w, renew, M=M, **options):
+def stepping(model, q, h, cvs, w, renew, M=M, **seen):
     """A function that takes STEPS steps, the last snapshot of `renew` at hand and not renewed."""
-    plan = cv.optimize.Noisy(model, q, h, cvs, lr=1e-3, M=M, renew=renew, **options)
+    how = {"renew": renew, "sampling": cv.Sampling(**seen)}
+    plan = cv.optimize.Noisy(model, q, h, cvs, lr=1e-3, M=M, **how)
     state = cv.optimize.init(plan, np.random.default_rng(0), w=w)
     held = cv.optimize.step(state, plan)
     plan = replace(plan, renew=None)

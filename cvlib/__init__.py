@@ -2,9 +2,12 @@
 
 from . import datasets, families, models
 from .advice import zoo
-from .advice.choosing import candidates, choose, elbo, rechoose, report
-from .ascent import exact, optimize, quadratics, rules
-from .ascent.quadratics import quadratic
+from .advice.candidates import candidates
+from .advice.choosing import choose, rechoose
+from .advice.evidence import elbo
+from .advice.reports import report
+from .ascent import exact, optimize, rules
+from .ascent import training as quadratics
 from .combining import combine
 from .fitting.front import Distrust, Fit, fit
 from .models import passes, transforms
@@ -14,6 +17,7 @@ from .recipe.atoms import one, terms
 from .recipe.draws import draw
 from .recipe.ensemble import AQ, LB, RPS, all_quadratics, linear_baseline
 from .recipe.estimators import evaluate
+from .recipe.quadratics import quadratic
 from .recipe.relaxations import relax, surrogate
 from .recipe.sampling import Sampling
 from .recipe.snapshots import snapshot

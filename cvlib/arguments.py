@@ -31,7 +31,7 @@ def numbers(name, value, low=-np.inf, high=np.inf, above=False):
         raise TypeError(f"{name}={value!r} is no number: write for example {name}=0.1")
     right = array > low if above else array >= low
     if not (right & (array < high)).all():  # NaN lies nowhere
-        which = f"lie in [{low:g}, {high:g})"
+        which = f"lie in {'(' if above else '['}{low:g}, {high:g})"
         if low == 0 and high == np.inf:
             which = "be positive" if above else "be zero or positive"
         raise ValueError(f"{name}={value}: it must {which}")

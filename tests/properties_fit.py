@@ -438,7 +438,7 @@ def _curved(cv, family, d=3):
     q = getattr(cv.families, family)(d)
     w = q.start() + 0.2 * rng.standard_normal(q.D)
     S = np.tril(rng.uniform(0.5, 1.5, (d, d))) if q.full else rng.uniform(0.5, 1.5, d)
-    curve = part(cv, "quadratics").Curve(
+    curve = cv.quadratics.Curve(
         S, rng.standard_normal(d), rng.standard_normal(d), rng.standard_normal((d, 2))
     )
     return model, q, w, curve
@@ -483,7 +483,7 @@ def check_the_loss_of_a_quadratic(cv):
         for g in G.sum(0):
             mu, L = oracles.unpack(family, q.dim, g)
             total += ((S.T @ mu) ** 2).sum() + (np.tril(S.T @ L) ** 2).sum()
-        found = part(cv, "quadratics").loss(q, curve, w, draw.eps, G[0])
+        found = cv.quadratics.loss(q, curve, w, draw.eps, G[0])
         assert_allclose(found, total / 6, rtol=1e-9)
 
 
@@ -492,7 +492,7 @@ def check_training_a_quadratic(cv):
     model, q, w, _ = _curved(cv, "Gaussian")
     data, prior, variational = cv.terms(model, q)
     h, f = cv.RP1(data) + cv.RP1(prior) - cv.CF(variational), data + prior
-    quadratics, rng = part(cv, "quadratics"), np.random.default_rng(0)
+    quadratics, rng = cv.quadratics, np.random.default_rng(0)
     w[3:] *= 0.3
     options = {"lr": 1e-9, "M": 10, "subsample": False, "hooks": {1: quadratics.train(f, M=10)}}
     begin = [quadratics.fitted(f, q, w)]
@@ -513,7 +513,7 @@ def check_training_a_quadratic(cv):
 
 def check_mean_zero_in_training(cv):
     """At every step of training, by quadrature; and one draw tells all the curves apart."""
-    quadratics = part(cv, "quadratics")
+    quadratics = cv.quadratics
     points, weight = np.polynomial.hermite_e.hermegauss(4)
     eps = np.stack(np.meshgrid(points, points, indexing="ij"), -1).reshape(-1, 2)
     weight = np.outer(weight, weight).ravel() / weight.sum() ** 2
@@ -521,8 +521,7 @@ def check_mean_zero_in_training(cv):
         model, q, w, _ = _curved(cv, family, d=2)
         data, prior, variational = cv.terms(model, q)
         h = cv.RP1(data) + cv.CF(prior) - cv.CF(variational)
-        begin = cv.zoo.trained(model, q, w)
-        assert list(begin) == ["quadratic"]
+        begin = [quadratics.fitted(data, q, w)]
         seen, train = [], quadratics.train(data)
         draw = lambda: cv.draw(model, q, w, eps=eps, subsample=False)
         kept = draw()
@@ -536,11 +535,12 @@ def check_mean_zero_in_training(cv):
             return state, plan
 
         cv.optimize.sgd(
-            model, q, h, list(begin.values()), w=w, lr=1e-9, steps=12, M=4, subsample=False,
+            model, q, h, begin, w=w, lr=1e-9, steps=12, M=4, subsample=False,
             rng=np.random.default_rng(0), hooks={1: look},
         )  # fmt: skip
         assert len(seen) == 12 and all(np.abs(a - b).max() > 0 for a, b in zip(seen, seen[1:]))
-        plan = cv.optimize.Noisy(model, q, h, list(begin.values()), lr=1.0, M=4, subsample=False)
+        whole = cv.Sampling(subsample=False)
+        plan = cv.optimize.Noisy(model, q, h, begin, lr=1.0, M=4, sampling=whole)
         state = cv.optimize.init(plan, np.random.default_rng(0), w=w)
         same = [train(state._replace(rng=np.random.default_rng(1)), plan)[0] for _ in range(2)]
         assert not state.notes  # what it was given stays, and gives the same again
@@ -557,7 +557,7 @@ def check_a_quadratic_in_batches(cv):
     with mock.patch.object(part(cv, "front"), "NUMBERS", 1):
         fit = cv.fit(model, steps=30, M=6, progress=False)
         run = fit.run
-        assert run.kind == "adam" and run.plan.batch == 32
+        assert run.kind == "adam" and run.plan.sampling.batch == 32
         assert run.names == ("landing", "quadratic")
         assert_allclose(run.state.notes.get("curve b 2", 1.0), 0.9**30)
         assert np.abs(run.state.notes["curve s"]).min() > 0

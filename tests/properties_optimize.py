@@ -9,7 +9,9 @@ import tempfile
 import warnings
 from pathlib import Path
 
+import autograd.numpy as anp
 import numpy as np
+from autograd import elementwise_grad
 from autograd.misc import optimizers
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -115,6 +117,180 @@ def a_rate_may_belong_to_a_run_or_to_a_step(cv):
     assert_allclose(found.w[1], w, rtol=1e-12)
 
 
+def straight_line(cv):
+    """An ascent rule on scores: a line fitted to them by least squares, and Newton's step.
+
+    For a Gaussian posterior N(m, A^-1) they are L^T A (m - mu) - L^T A L eps, a line: one step from
+    anywhere ends there.
+    """
+
+    class StraightLine(cv.rules.Ascent):
+        on_scores = True
+
+        def start(self, q, w):
+            return (np.zeros(w.shape[:-1], int),)
+
+        def match(self, memory, w, eps, scores, rate, q):
+            moved = np.empty_like(w)
+            for k in np.ndindex(w.shape[:-1]):
+                mu, L = q.unpack(w[k])
+                L = L if q.full else np.diag(L)
+                design = np.hstack([np.ones((len(eps[k]), 1)), eps[k]])
+                c, *B = np.linalg.lstsq(design, scores[k], rcond=None)[0]
+                P = -np.array(B)
+                root = np.linalg.cholesky(L @ np.linalg.inv((P + P.T) / 2) @ L.T)
+                moved[k] = q.pack(mu + L @ np.linalg.solve(P, c), root if q.full else np.diag(root))
+            return moved, (memory[0] + 1,)
+
+    return StraightLine()
+
+
+def a_rule_on_scores_finds_a_gaussian_posterior_in_one_step(cv):
+    model, q, A, m = regression(cv)
+    data, prior, variational = cv.terms(model, q)
+    h = cv.RP1(data) + cv.RP1(prior) - cv.CF(variational)
+    c7 = cv.CF(cv.taylor_z(data)) - cv.RP1(cv.taylor_z(data))
+    start = q.pack(np.ones(3), np.tril(np.full((3, 3), 0.4)))
+    right = q.pack(m, np.linalg.cholesky(np.linalg.inv(A)))
+    how = dict(steps=2, M=8, rule=straight_line(cv), lr=1.0, sampling=cv.Sampling(subsample=False))
+    for w in start, np.stack([start, q.start(), 0.3 * start]):
+        path = cv.optimize.sgd(model, q, h, [c7], w=w, rng=np.random.default_rng(0), **how)
+        assert_allclose(path.path[1:], np.broadcast_to(right, path.path[1:].shape), rtol=1e-8)
+        assert (path.state.memory[0] == 2).all()
+    assert path.state.moments.M > 0 and path.a.any()  # the weights of the variates learn beside it
+
+
+def curved(cv, seen=lambda z: z):
+    """No Gaussian posterior; `seen` is told of every z that the likelihood is asked for."""
+    x = np.linspace(-1, 2, 7)
+    log_lik = lambda z, batch: -0.5 * (batch[0] - anp.tanh(seen(z)[..., 0]) * z[..., 1]) ** 2
+    return cv.models.Model(log_lik, lambda z: -0.25 * anp.sum(z**4, -1), x, 2), x
+
+
+def scores_are_slopes_in_the_units_of_q(cv):
+    """L^T grad (N / B sum of B log-likelihoods + log prior) at the sample, by autograd."""
+    model, x = curved(cv)
+    for family in "Gaussian", "DiagonalGaussian":
+        q = getattr(cv.families, family)(2)
+        data, prior, variational = cv.terms(model, q)
+        h = cv.SF(data) + cv.SF(prior) - cv.CF(variational)
+        w = q.start() + 0.1 * np.arange(q.D)
+        for see in {}, {"batch": 3}, {"batch": 3, "each": True}, {"subsample": False}:
+            rule, sampling = straight_line(cv), cv.Sampling(**see)
+            plan = cv.optimize.Noisy(model, q, h, lr=1.0, M=4, rule=rule, sampling=sampling)
+            found = plan.gradient(cv.optimize.init(plan, np.random.default_rng(3), w=w))
+            d = cv.draw(model, q, w, 4, np.random.default_rng(3), **see)
+            assert_array_equal(found.eps, d.eps)
+            index = np.tile(np.arange(7), (4, 1)) if d.index is None else d.index
+            mu, L = q.unpack(w)
+            L = L if q.full else np.diag(L)
+            for m in range(4):
+                own = np.atleast_1d(index[m % len(index)])
+
+                def log_joint(z):
+                    each = -0.5 * (x[own] - anp.tanh(z[0]) * z[1]) ** 2
+                    return 7 / len(own) * anp.sum(each) - 0.25 * anp.sum(z**4)
+
+                slope = elementwise_grad(log_joint)(mu + L @ d.eps[m])
+                assert_allclose(found.scores[m], L.T @ slope, rtol=1e-10)
+
+
+def scores_cost_no_gradient_that_a_line_has(cv):
+    """As many looks at the likelihood with a rule on scores as without one, beside RP1."""
+    looks = []
+
+    def seen(z):
+        looks.append(np.shape(z))
+        return z
+
+    model, _ = curved(cv, seen)
+    q = cv.families.Gaussian(2)
+    data, prior, variational = cv.terms(model, q)
+    h, counts = cv.RP1(data) + cv.RP1(prior) - cv.CF(variational), []
+    for rule in cv.rules.plain(), straight_line(cv):
+        plan = cv.optimize.Noisy(model, q, h, lr=1.0, M=4, rule=rule)
+        state = cv.optimize.init(plan, np.random.default_rng(0))
+        looks.clear()
+        plan.gradient(state)
+        counts.append(len(looks))
+    assert counts[0] == counts[1] > 0
+
+
+def a_run_whose_scores_are_no_numbers_stays(cv):
+    """Beyond z = 1 the slope of sqrt(max(1 - z, 0)) is NaN, the value is not."""
+    x, q = np.ones(3), cv.families.Gaussian(1)
+    log_lik = lambda z, b: b[0] * anp.sqrt(anp.maximum(1 - z[..., 0], 0.0)) - z[..., 0] ** 2
+    model = cv.models.Model(log_lik, lambda z: -0.5 * z[..., 0] ** 2, x, 1)
+    data, prior, variational = cv.terms(model, q)
+    h = cv.SF(data) + cv.SF(prior) - cv.CF(variational)
+
+    class Uphill(cv.rules.Ascent):
+        on_scores = True
+
+        def match(self, memory, w, eps, scores, rate, q):
+            assert np.isfinite(scores).all()
+            return w + rate * scores.mean((-2, -1))[..., None], memory
+
+    w = np.array([[-3.0, 0.1], [5.0, 0.1], [-2.0, 0.1]])
+    how = dict(lr=1.0, steps=1, M=6, rule=Uphill(), w=w, rng=np.random.default_rng(0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        path = cv.optimize.sgd(model, q, h, **how)
+    assert path.diverged.tolist() == [-1, 1, -1]
+    assert_array_equal(path.w[1], w[1])
+    assert (path.w[[0, 2]] != w[[0, 2]]).all()
+
+
+def one_rule_comes_first_and_then_another(cv):
+    model, q, _, _ = regression(cv)
+    rules, both = cv.rules, dict(lr=0.1, average=6)
+    for rule, then in (
+        (rules.plain(), rules.adam()), (rules.momentum(0.5), rules.natural()),
+        (rules.adam(), rules.first(2, rules.plain(), rules.momentum())),
+    ):  # fmt: skip
+        path = cv.optimize.noise_free(
+            model, q, steps=8, **both, rule=rules.first(3, rule, then), w=q.start((2,))
+        )
+        begin = cv.optimize.noise_free(model, q, steps=3, lr=0.1, rule=rule)
+        rest = cv.optimize.noise_free(model, q, steps=5, lr=0.1, rule=then, w=begin.w)
+        right = np.concatenate([begin.path, rest.path[1:]])
+        for k in 0, 1:
+            assert_array_equal(path.path[:, k], right)
+        assert_allclose(path.average, path.path[6:].mean(0), rtol=1e-13)
+    matched = rules.first(1, straight_line(cv), rules.natural())
+    data, prior, variational = cv.terms(model, q)
+    h = cv.QD(data) + cv.CF(prior) - cv.CF(variational)
+    how = dict(lr=1.0, M=8, subsample=False, rng=np.random.default_rng(0))
+    path = cv.optimize.sgd(model, q, h, steps=4, rule=matched, **how)
+    assert_allclose(path.path[1:], np.broadcast_to(path.w, (4, q.D)), rtol=1e-7)  # it is there
+    whole = cv.Sampling(subsample=False)
+    plan = cv.optimize.Noisy(model, q, h, lr=1.0, M=8, rule=matched, sampling=whole)
+    state, asked = cv.optimize.init(plan, np.random.default_rng(0)), []
+    for _ in range(3):
+        asked.append(plan.gradient(state).scores is not None)
+        state = cv.optimize.step(state, plan)
+    assert asked == [True, False, False]  # and no longer than they are needed
+
+
+def a_run_is_stopped_on_either_side(cv):
+    """q.far bounds the size of w: towards plus and towards minus infinity."""
+    model, q, _, _ = regression(cv)
+
+    class Jump(cv.rules.Ascent):
+        def __init__(self, way):
+            self.way = way
+
+        def step(self, memory, w, g, rate, q, N):
+            return w + self.way * q.far, memory
+
+    for way in 2, -2:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            path = cv.optimize.noise_free(model, q, lr=1.0, steps=2, rule=Jump(way))
+        assert path.diverged == 1
+        assert_array_equal(path.w, q.start())
+
+
 def the_average_is_the_mean_of_the_last_weights(cv):
     for cvs in "", "S7":
         path = run(cv, cvs, steps=11, average=4)
@@ -165,6 +341,15 @@ def one_block_is_the_whole_and_many_are_coordinates(cv):
     each = tuple(slice(k, k + 1) for k in range(7))
     a = cb.block_weights(cb.by_block(h, C, each), 0.2, each)
     assert_allclose(a, cb.coordinate_weights(h, C, 0.2))
+
+
+def coordinates_of_a_run_share_its_v0(cv):
+    """Also where there are as many runs as coordinates."""
+    cb, v0 = cv.combine, np.linspace(0.1, 3, 7)
+    h, C = sample((7,))
+    many = cb.coordinate_weights(h, C, v0)
+    for k in range(7):
+        assert_allclose(many[k], cb.coordinate_weights(h[k], C[k], v0[k]), rtol=1e-9)
 
 
 def families_say_their_blocks(cv):
@@ -283,6 +468,8 @@ def a_run_resumed_from_a_file_gives_the_same_bytes(cv):
         (dict(rule=rules.plain(), weights=rules.blocks(), average=9), "c7", generators[2]),
         (dict(weights=rules.fixed(-1.0), lr=lambda t: 0.3 / t), "c7", generators[3]),
         (dict(runs=()), "", generators[0]),
+        (dict(rule=rules.first(3, rules.adam(), rules.momentum())), "c7", generators[0]),
+        (dict(rule=rules.first(9, rules.plain(), rules.adam()), runs=()), "c7", generators[0]),
     ]
     for options, cvs, generator in cases:
         rng = lambda: np.random.Generator(generator(5))
@@ -372,6 +559,33 @@ def interrupted(cv, every):
     return path, cv.optimize.sgd(model, stops, z.h, z.S7, state=path.state, **settings)
 
 
+def an_interrupt_between_recorded_steps_loses_nothing_either(cv):
+    model, q, zoo = logistic(cv)
+    looks = []
+
+    def stop(state, plan):
+        looks.append(state.t)
+        if state.t == 8:
+            raise KeyboardInterrupt
+
+    unbroken = run(cv, steps=12)
+    try:
+        run(cv, steps=12, every=100, hooks={1: stop})
+        raise AssertionError("it was not interrupted")
+    except cv.optimize.Interrupted as stopped:
+        path = stopped.path
+    assert path.steps.tolist() == [0, 7]
+    assert_array_equal(path.path, unbroken.path[[0, 7]])
+    assert_array_equal(run(cv, steps=12, state=path.state).w, unbroken.w)
+
+
+def every_way_to_say_what_samples_see(cv):
+    for see in {"batch": 5}, {"batch": 5, "each": True}, {"subsample": False}, {"noise": "pairs"}:
+        old, new = run(cv, steps=4, **see), run(cv, steps=4, sampling=cv.Sampling(**see))
+        assert_array_equal(old.path, new.path)
+    assert not np.array_equal(old.path, run(cv, steps=4).path)
+
+
 # Runs that break ----------------------------------------------------------------------------------
 
 
@@ -451,7 +665,14 @@ PROPERTIES = {
         plain_ascent_on_a_quadratic_contracts_by_the_book,
         a_rule_of_ones_own_gets_what_a_natural_step_needs,
         a_rate_may_belong_to_a_run_or_to_a_step,
+        a_rule_on_scores_finds_a_gaussian_posterior_in_one_step,
+        scores_are_slopes_in_the_units_of_q,
+        scores_cost_no_gradient_that_a_line_has,
+        a_run_whose_scores_are_no_numbers_stays,
+        one_rule_comes_first_and_then_another,
+        a_run_is_stopped_on_either_side,
         the_average_is_the_mean_of_the_last_weights,
+        coordinates_of_a_run_share_its_v0,
         block_weights_are_least_squares_in_each_block,
         one_block_is_the_whole_and_many_are_coordinates,
         families_say_their_blocks,
@@ -462,6 +683,8 @@ PROPERTIES = {
         a_run_resumed_from_a_file_gives_the_same_bytes,
         a_hook_can_change_the_plan_and_the_state,
         an_interrupt_loses_nothing,
+        an_interrupt_between_recorded_steps_loses_nothing_either,
+        every_way_to_say_what_samples_see,
         a_run_that_leaves_stays_where_it_was,
         a_run_may_leave_on_either_side,
         a_biased_line_is_refused,

@@ -15,6 +15,7 @@ import autograd.numpy as anp
 import numpy as np
 import oracles
 from autograd import grad, hessian
+from harness import part
 from numpy.testing import assert_allclose, assert_array_equal
 
 SHAPES = {  # how a draw may see data
@@ -199,7 +200,8 @@ def joint(cv, expansion="taylor_z", **how):
 
 def renewals(cv, model, q, h, cvs, renew, steps=40, **options):
     """The steps before which a snapshot was taken, what it was asked for, and the path."""
-    seen, found, original = [], [], cv.optimize.snapshot
+    plans, seen, found = part(cv, "plans"), [], []
+    original = plans.snapshot
 
     def watched(model, mu, **wanted):
         seen.append((mu, {k: x for k, x in wanted.items() if x is not None and x is not False}))
@@ -207,10 +209,10 @@ def renewals(cv, model, q, h, cvs, renew, steps=40, **options):
 
     options = {"lr": 0.1, "M": 4, "runs": (3,), "rng": np.random.default_rng(0)} | options
     try:
-        cv.optimize.snapshot = watched
+        plans.snapshot = watched
         path = cv.optimize.sgd(model, q, h, cvs, steps=steps, renew=renew, every=1, **options)
     finally:
-        cv.optimize.snapshot = original
+        plans.snapshot = original
     for mu, _ in seen:  # it is that of the weights of its step
         at = [t for t, w in enumerate(path.path) if np.array_equal(q.mean(w), mu)]
         assert at, "a snapshot of no step"
@@ -228,7 +230,7 @@ def check_every(cv):
         _, wanted, path = renewals(cv, *joint(cv, expansion, **how), 5, steps=6)
         assert {frozenset(w) for w in wanted} == {frozenset(right)}
         assert {w["order"] for w in wanted} == {how.get("order", 2)}
-        assert ("snapshot hessian" in path.state.notes) == (how == {})
+        assert (path.state.snapshot.hessian is not None) == (how == {})
 
 
 def check_worn(cv):
@@ -251,15 +253,15 @@ def check_worn(cv):
     plan = cv.optimize.Noisy(model, q, h, cvs, lr=0.1, M=4, renew=cv.rules.worn())
     rng = np.random.default_rng(3)
     a, G = rng.standard_normal((3, 1)), rng.standard_normal((3, 2, 4, q.D))
-    notes = {"snapshot rule": plan.renew.start()}
-    got = plan.noted(notes, a, G)["snapshot rule"]
+    before = plan.renew.start()
+    got = plan.seen(before, part(cv, "plans").Gradient(None, None, (), a, G))
     over = under = 0.0
     for r in range(3):
         g = G[r, 0] + a[r, 0] * G[r, 1]
         over += sum(np.var(g[:, j]) for j in range(q.D))
         under += sum(np.var(G[r, 0, :, j]) for j in range(q.D))
     assert_allclose(got, [1, over / under, over / under])
-    assert notes["snapshot rule"][0] == 0  # the notes before are as they were
+    assert before[0] == 0  # the memory before is as it was
 
 
 def check_renewed(cv):

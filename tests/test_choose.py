@@ -59,7 +59,7 @@ def check_elbo_by_quadrature(cv):
         sizes.append(given[3])
         return real(*given, **how)
 
-    with mock.patch.multiple(part(cv, "choosing"), CHUNK=7 * model.N, draw=drawn):
+    with mock.patch.multiple(part(cv, "evidence"), CHUNK=7 * model.N, draw=drawn):
         in_parts = cv.elbo(model, q, w[0], 4000, np.random.default_rng(1))
     assert_allclose(in_parts, right, rtol=1e-9)
     assert sum(sizes) == 4000 and set(sizes[:-1]) == {7}
@@ -102,10 +102,10 @@ def check_elbo_by_enumeration(cv):
 
 
 def pilot(cv, table, model, q, w, M=5, steps=20, seed=0, snapshot=None, **how):
-    see = {k: how.pop(k) for k in ("subsample", "batch", "each", "noise") if k in how}
-    rng = np.random.default_rng(seed)
-    Pilot = part(cv, "pilots").Pilot
-    return Pilot(table, model, q, w, M, steps, rng, see=see, snapshot=snapshot, **how)
+    seen = {k: how.pop(k) for k in ("subsample", "batch", "each", "noise") if k in how}
+    pilots, rng = part(cv, "pilots"), np.random.default_rng(seed)
+    at = pilots.Setting(model, q, w, M, cv.Sampling(**seen))
+    return pilots.Pilot(table, at, steps, rng, snapshot=snapshot, **how)
 
 
 def draws_of(cv, lines, model, q, w, M=5, steps=20, seed=0, snapshot=None, **see):
@@ -333,7 +333,8 @@ def check_price_of_a_step(cv):
     model = own(cv, spend, N=40)
     q = cv.families.Gaussian(2)
     table = cv.candidates(model, q)
-    Set, timed = part(cv, "pilots").Set, part(cv, "pilots").timed
+    pilots = part(cv, "pilots")
+    Set, timed = pilots.Set, pilots.timed
     sets = [Set("RP1"), Set("RP1", ("joint",)), Set("PR")]
 
     def rows(run):
@@ -343,8 +344,8 @@ def check_price_of_a_step(cv):
 
     w, M = q.start(), 5
     past = rows(lambda: cv.snapshot(model, q.mean(w)))
-    prices = [timed(sets, table, model, q, w, M, clock=clock, seconds=1.0, renew=K, see={})
-              for K in (4, 8)]  # fmt: skip
+    at = pilots.Setting(model, q, w, M)
+    prices = [timed(sets, table, at, clock=clock, seconds=1.0, renew=K) for K in (4, 8)]
     h, cvs = table["RP1"]
     d = lambda: cv.draw(model, q, w, M, np.random.default_rng(0), snapshot=old)
     old = cv.snapshot(model, q.mean(w))
@@ -425,7 +426,7 @@ def check_errors_are_scatters(cv):
 
 
 def check_frontier(cv):
-    Row, Report = part(cv, "choosing").Row, part(cv, "choosing").Report
+    Row, Report = part(cv, "reports").Row, part(cv, "reports").Report
     rng = np.random.default_rng(0)
     for _ in range(20):
         points = rng.integers(1, 6, (8, 2)).tolist()
@@ -588,7 +589,14 @@ def check_candidates(cv):
     assert found["PR"][1]["c7"].parts == (cv.CF(both) - cv.PR(both)).parts
     unit = cv.families.Bernoulli(2)
     assert set(cv.candidates(mine, unit)) >= {"SF"}
-    for table in found, cv.candidates(mine, unit):
+    landed = cv.candidates(mine, q2, landing=True)
+    assert landed["RP1"][1].keys() - found["RP1"][1].keys() == {"landing"}
+    landing = landed["RP1"][1]["landing"]
+    assert landing.parts == (cv.CF(variational) - cv.RP1(variational)).parts
+    assert landed["PR"][1].keys() == found["PR"][1].keys()
+    score = cv.candidates(mine, unit, landing=True)["SF"][1]["landing"]
+    assert score.parts == (cv.SF(cv.one) - cv.CF(cv.one)).parts
+    for table in found, landed, cv.candidates(mine, unit, landing=True):
         for h, cvs in table.values():
             part(cv, "estimators").check_gradient(h)
             for c in cvs.values():
@@ -674,7 +682,7 @@ def check_going_on_with_another_choice(cv):
 def check_complaints(cv):
     model, q, w = logistic(cv)
     z = cv.zoo.paper(model, q)
-    rng = np.random.default_rng(0)
+    rng, names = np.random.default_rng(0), flat(cv, model, q)
     for call, words in [
         (lambda: cv.choose(model, q, q.start((2,)), rng=rng), r"w has shape \(2, 5\): give one w"),
         (lambda: cv.choose(model, q, w, rng=3), "give a generator"),
@@ -685,36 +693,150 @@ def check_complaints(cv):
         (lambda: cv.report([z.h], model, q, w, rng=rng, pilot=1), "pilot=1: it must be at least 2"),
         (lambda: cv.report([z.h], model, q, w, rng=rng, costs={}), "costs say nothing of"),
         (lambda: cv.elbo(model, q, w, 1, rng), "M=1: it must be at least 2"),
-        (lambda: cv.rechoose(1.5), r"share=1.5: it must lie in \[0, 1\)"),
+        (lambda: cv.rechoose(1.5), r"share=1.5: it must lie in \(0, 1\)"),
+        (lambda: cv.rechoose(0), r"share=0: it must lie in \(0, 1\)"),
+        (lambda: cv.choose(model, q, w, rng=rng, among=[z.h]), "write among=.*mine.*h, .c7"),
+        (lambda: cv.choose(model, q, w, rng=rng, among={"h": z.h}), "'h': .* is no pair of h and"),
+        (lambda: cv.choose(model, q, w, rng=rng, bach=5), "there is no argument 'bach' here"),
+        (lambda: cv.choose(model, q, w, rng=rng, sampling=5), r"sampling=5: write cv.Sampling\("),
+        (lambda: cv.report(z.h, model, q, w, rng=rng), r"lines come in a list: write \[RP1"),
+        (lambda: cv.report([z.h], model, q, w, rng=rng, costs=3), "costs=3: write {.RP1"),
+        (lambda: cv.elbo(q, model, w, 10, rng), "is a family: the model comes first"),
+        (
+            lambda: cv.elbo(model, q, cv.optimize.noise_free(model, q, lr=0.1, steps=1), 10, rng),
+            "w is a Path: give its weights, .w",
+        ),
     ]:
         with pytest.raises((ValueError, TypeError), match=words):
             call()
+    for cost in -1.0, 0.0, np.nan, np.inf, "1":
+        for ask in (
+            lambda: cv.choose(model, q, w, rng=rng, costs=dict.fromkeys(names, 1.0) | {"QD": cost}),
+            lambda: cv.report({"QD": z.h}, model, q, w, rng=rng, costs={"QD": cost}),
+        ):
+            with pytest.raises((ValueError, TypeError), match=r"costs\['QD'\]="):
+                ask()
 
 
 def check_many_dimensions(cv):
-    """Where a Hessian is too dear: RP1 with a trained quadratic, its training counted as cost."""
-    spent = [0]
+    """Where a Hessian of an own model is too dear: RP1, without expansions; GLMs keep theirs."""
+    (mine, q), (model, q2, _) = (own(cv), cv.families.Gaussian(2)), logistic(cv)
+    assert list(cv.candidates(mine, q)) == ["RP1", "PR"]
+    with mock.patch.object(part(cv, "candidates"), "DENSE", 1):
+        found = cv.candidates(mine, q, landing=True)
+        assert list(found) == ["RP1"] and list(found["RP1"][1]) == ["landing"]
+        assert not cv.candidates(mine, q)["RP1"][1]
+        assert len(cv.candidates(model, q2)) == 4
 
-    def spend(value):
-        spent[0] += np.size(getattr(value, "_value", value))
-        return value
 
-    model, q = own(cv, spend), cv.families.Gaussian(2)
-    assert len(cv.candidates(model, q)) == 2
-    with mock.patch.object(part(cv, "choosing"), "DENSE", 1):
-        found = cv.candidates(model, q)
-        assert list(found) == ["RP1"] and not found["RP1"][1]
-        see, rng = {"subsample": False}, np.random.default_rng(0)
-        w = q.pack([0.0, 0.0], 0.6 * np.eye(2))
-        how = {"M": 10, "rng": rng, "pilot": 20, "seconds": 1, "clock": lambda: spent[0]}
-        choice = cv.choose(model, q, w, **how, **see)
-    assert choice.set == ("RP1", ("quadratic",))
-    best = next(r for r in choice.report.rows if r.set == choice.set)
-    assert best.left < 0.5 and 1.15 < best.cost < 1.25, best
-    assert list(choice.line.get("hooks", ())) == [1]
-    path = cv.optimize.sgd(model, q, **choice.line, w=w, lr=1e-3, steps=3, M=10, rng=rng)
-    assert_allclose(path.state.notes["curve b 2"], 0.9**3)
-    assert "hooks" not in cv.choose(model, q, w, M=4, rng=rng, pilot=4, seconds=0, **see).line
+def check_product_is_the_price_of_a_step(cv):
+    """Seconds x E||g||^2 of a whole step, whatever leans on what: by draws of their own."""
+    model, q, w = logistic(cv)
+    data, prior, variational = cv.terms(model, q)
+    h = cv.RP1(data) + cv.CF(prior) - cv.CF(variational)
+    for see in {}, {"batch": 4}, {"noise": "pairs"}, {"noise": "sobol"}:
+        how = {"among": {"h": (h, {})}, "costs": {"h": 3.0}, "pilot": 2000, "resamples": 2}
+        got = cv.choose(model, q, w, M=4, rng=np.random.default_rng(0), **how, **see)
+        d = cv.draw(model, q, np.broadcast_to(w, (3000, q.D)), 4, np.random.default_rng(9), **see)
+        square = 3.0 * (h(d).mean(-2) ** 2).sum(-1)
+        assert abs(got.product - square.mean()) < 6 * square.std() / np.sqrt(2000), see
+
+
+def wrapped(cv, model, q):
+    """{name: variate} whose approximation stands inside another one; some need a snapshot."""
+    data, _, _ = cv.terms(model, q)
+    old = cv.bound(data, at="snapshot")
+    curve = lambda z: anp.tanh(z[..., 0])
+    inside = cv.surrogate(cv.taylor_z(data, at="snapshot"), curve)
+    steep = cv.tangent(cv.taylor_z(data, at="snapshot", order=1))
+    return {
+        "surrogate": cv.SF(inside) - cv.RP1(inside),
+        "tangent of a bound": cv.LOO(cv.tangent(old)) - cv.CF(cv.tangent(old)),
+        "tangent of a slope": cv.RP1(steep) - cv.CF(steep),
+    }
+
+
+def check_what_is_wrapped_gets_its_snapshot(cv):
+    """Only what looks at older weights has one taken, of the order and with the factor it needs."""
+    model, q, w = logistic(cv)
+    z, rng = cv.zoo.paper(model, q), np.random.default_rng(0)
+    lines = wrapped(cv, model, q)
+    right = {"surrogate": None, "tangent of a bound": (2, True), "tangent of a slope": (1, False)}
+    for name, line in lines.items():
+        how = {"lr": 0.01, "steps": 3, "M": 4, "rng": rng, "renew": 2, "runs": (2,)}
+        path = cv.optimize.sgd(model, q, z.h, [line], w=w, **how)
+        old = path.state.snapshot
+        assert line.wants == right[name] and np.isfinite(path.w).all()
+        if line.wants:
+            assert (old.hessian is not None) == (line.wants.order == 2)
+            assert (old.factor is not None) == line.wants.factor
+        costs = {"h": 1.0, f"h with {name}": 1e-6}
+        among = {"h": (z.h, {name: line})}
+        got = cv.choose(model, q, w, M=4, rng=rng, among=among, costs=costs, pilot=8, renew=9)
+        assert got.set.cvs == (name,) and got.renew == (9 if line.wants else None)
+    cv.optimize.sgd(model, q, z.h, [lines["surrogate"]], lr=0.01, steps=2, M=4, rng=rng)
+
+
+def check_a_poor_snapshot_is_not_taken(cv):
+    """A run with SVRG's slopes has no Hessian: a choice among parabolas takes its own."""
+    model, q, w = logistic(cv)
+    z = cv.zoo.paper(model, q)
+    data, _, _ = cv.terms(model, q)
+    far = cv.taylor_z(data, at="snapshot", order=1)
+    svrg = cv.RP1(far) - cv.RP1(far.over_all_data())
+    hook = cv.rechoose(0.5, costs=flat(cv, model, q), pilot=4, resamples=2, clock=lambda: 0.0)
+    how = {"lr": 0.01, "steps": 4, "M": 4, "renew": 2, "hooks": {2: hook}}
+    path = cv.optimize.sgd(model, q, z.h, [svrg], w=w, rng=np.random.default_rng(0), **how)
+    assert len(hook.choices) == 2 and np.isfinite(path.w).all()
+    pilots = part(cv, "pilots")
+    at = pilots.Setting(model, q, w, 4)
+    table = {"h": (z.h, {"svrg": svrg})}
+    old, away = cv.snapshot(model, q.mean(w), order=1), cv.snapshot(model, q.mean(w) + 1, order=1)
+    sets = [pilots.Set("h", ("svrg",))]
+    near, far, own = (
+        pilots.piloted(table, at, 400, np.random.default_rng(0), snapshot=s).noise(sets)[0]
+        for s in (old, away, None)
+    )
+    assert own == near < 0.95 * far  # one that serves is used
+
+
+def check_options_are_handed_on(cv):
+    """What a run does decides how its lines are measured: units of q, data, noise, snapshots."""
+    model, q, w = logistic(cv)
+    z, rules = cv.zoo.paper(model, q), cv.rules
+    real, asked = part(cv, "choosing").choose, []
+
+    def choose(*args, **how):
+        asked.append(how)
+        return real(*args, **how)
+
+    seen = cv.Sampling(batch=3, each=True)
+    for rule, natural in (
+        (rules.adam(), False), (rules.natural(), True),
+        (rules.first(2, rules.plain(), rules.natural()), True),
+    ):  # fmt: skip
+        hook = cv.rechoose(costs=flat(cv, model, q), pilot=4, resamples=2)
+        plan = cv.optimize.Noisy(model, q, z.h, lr=0.01, M=4, rule=rule, sampling=seen)
+        with mock.patch.object(part(cv, "choosing"), "choose", choose):
+            hook(cv.optimize.init(plan, np.random.default_rng(0), w=w), plan)
+        how = asked.pop()
+        assert how["natural"] == natural and how["sampling"] == seen and how["M"] == 4
+
+
+def check_legal_sees_approximations_from_outside(cv):
+    """A parabola of one's own beside the six: more lines, each a control variate."""
+    model, q, w = logistic(cv)
+    U = np.array([[0.3], [-0.2]])
+    curve = cv.quadratics.Curve(S=np.eye(2), b=np.array([1.0, -2.0]), s=-np.ones(2), U=U)
+    more = {"mine": lambda f: cv.quadratic(f, curve)}
+    for subsample in True, False:
+        usual, found = (cv.zoo.legal(model, q, subsample, m) for m in (None, more))
+        new = [c for c in found if c.approximation == "mine"]
+        assert [repr(c) for c in usual] == [repr(c) for c in found if c not in new]
+        assert ("CF", "RP1") in {c.pair[::-1] for c in new} and len(
+            new
+        ) == 10  # pairs of five words
+        assert all(c.line.is_control_variate and "quadratic" in repr(c) for c in new)
 
 
 CHECKS = checks_in(globals())
@@ -744,7 +866,8 @@ def test_it_works_with_a_real_clock():
         got = cvlib.choose(model, q, q.start(), M=4, rng=rng, pilot=8, seconds=0.02, **see)
         assert got.set.base in ("RP1", "PR") and got.seconds > 0
         assert all(r.seconds > 0 and np.isfinite(r.score) for r in got.report.rows)
-        assert got.line == {"h": got.base, "cvs": got.cvs, "renew": got.renew} | see
+        how = {"sampling": cvlib.Sampling(**see)} if see else {}
+        assert got.line == {"h": got.base, "cvs": got.cvs, "renew": got.renew} | how
     model, q, w = logistic(cvlib)
     got = cvlib.choose(model, q, w, rng=rng, pilot=8, seconds=0.02, natural=True)
     cvlib.optimize.sgd(model, q, **got.line, lr=0.1, steps=5, M=10, rng=rng)

@@ -425,9 +425,8 @@ def check_weights_count_what_is_independent(cv):
     zoo = cv.zoo.paper(model, q)
     cvs = [zoo.c7, zoo.c1]
     for noise, groups in (("plain", 8), ("pairs", 4), ("sobol", 1)):
-        plan = cv.optimize.Noisy(
-            model, q, zoo.h, cvs, lr=0.1, M=M, weights=cv.rules.bayes(1e-3, gamma), noise=noise
-        )
+        how = {"weights": cv.rules.bayes(1e-3, gamma), "sampling": cv.Sampling(noise=noise)}
+        plan = cv.optimize.Noisy(model, q, zoo.h, cvs, lr=0.1, M=M, **how)
         state = cv.optimize.step(cv.optimize.init(plan, RNG(0), runs=(2,)), plan)
         CC, Ch, count = state.moments
         G = state.G  # (2, 3, M, D)

@@ -329,19 +329,6 @@ def test_lines_are_combinations_of_few_parts():
     check_span(cv)
 
 
-def test_variates_that_learn():
-    for family in ("Gaussian", "DiagonalGaussian"):
-        _, model, q, w, *_ = properties.setting(cv, "curved", family)
-        (line,) = cv.zoo.trained(model, q, w[0]).values()
-        assert repr(line) == "CF(quadratic(data)) - RP1(quadratic(data))"
-        assert line.is_control_variate and cv.zoo.TRAINED["quadratic"][0].startswith("Geffner")
-    other = cv.families.Gamma(1)
-    count = cv.models.Model(
-        lambda z, b: b[0] * z[..., 0] - anp.exp(z[..., 0]), other.prior(2.0, 1.0), np.ones(3), 1
-    )
-    assert cv.zoo.trained(count, other, other.start()) == {}
-
-
 # What a copy with a bug must get past.
 CHECKS = {
     "names": check_names,

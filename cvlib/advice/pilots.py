@@ -1,20 +1,28 @@
 """Pilots: what a set of lines leaves of a gradient's noise, from draws, and costs, from steps."""
 
 import math
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
 
-from ..ascent.optimize import Noisy, init, step
-from ..ascent.quadratics import curve_of, stands_for, train
+from ..arguments import number, whole
+from ..ascent.optimize import init, step
+from ..ascent.plans import Noisy, taken
 from ..combining import combine
+from ..families.base import Family, check_fit
+from ..models.own import Model
 from ..recipe.draws import Draw, draw
-from ..recipe.estimators import evaluate
+from ..recipe.estimators import Estimator, evaluate
+from ..recipe.integrands import Wants, wanted
+from ..recipe.sampling import Sampling
+from ..recipe.snapshots import Snapshot
 from ..recipe.words import LOO
+from .candidates import Table
+from .evidence import CHUNK
 
-CHUNK = 2**22  # numbers that one part of the pilot holds
 ROUNDING = 1e-12  # noise of this size, relative to that of the bases, is none
 ROUNDS = 30  # turns of each step that is timed
 
@@ -27,6 +35,29 @@ class Set(NamedTuple):
 
     def __str__(self):
         return self.base + (f" with {', '.join(self.cvs)}" if self.cvs else "")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where lines are measured: at weights w (D,), with M samples a step that are drawn so."""
+
+    model: Model
+    q: Family
+    w: np.ndarray
+    M: int = 10
+    sampling: Sampling = Sampling()
+
+    def __post_init__(self):
+        check_fit(self.model, self.q)
+        if np.ndim(self.w) != 1:
+            raise ValueError(f"w has shape {np.shape(self.w)}: give one w, ({self.q.D},)")
+        object.__setattr__(self, "w", self.q.check(self.w))
+        whole("M", self.M)
+
+    def draw(self, rng: np.random.Generator, R: int, snapshot: Snapshot | None) -> Draw:
+        """The draws of R steps, side by side."""
+        w = np.broadcast_to(self.w, (R, self.q.D))
+        return draw(self.model, self.q, w, self.M, rng, snapshot=snapshot, sampling=self.sampling)
 
 
 # Noise -------------------------------------------------------------------------------------------
@@ -42,54 +73,64 @@ class Pilot:
     """
 
     def __init__(
-        self, table, model, q, w, M, steps, rng, *, see, shares=False, snapshot=None, natural=False
+        self, table: Table, at: Setting, steps: int, rng: np.random.Generator, *,
+        snapshot: Snapshot | None = None, shares: bool = False, natural: bool = False,
     ):  # fmt: skip
-        lines = {}
-        place = lambda line: lines.setdefault(frozenset(line.parts.items()), (len(lines), line))[0]
+        self.at, self.natural = at, natural
         self.names = {base: list(cvs) for base, (_, cvs) in table.items()}
-        self.place = {b: [place(h), *map(place, cvs.values())] for b, (h, cvs) in table.items()}
-        self.lines, P = [line for _, line in lines.values()], len(lines)
-        shared = bool(see.get("batch") and not see.get("each"))
-        shared |= any(word is LOO for line in self.lines for word, _ in line.parts)
-        lean = M if shared else {"pairs": 2, "sobol": M}.get(see.get("noise"), 1)  # make a unit
-        self.units = M // lean  # a step averages so many
-        R = max(math.ceil(4 / self.units), min(math.ceil(steps / 2), CHUNK // (P * M * q.D)))
-        parts, n = 2 * math.ceil(steps / (2 * R)), R * self.units
-        self.half = np.repeat(np.arange(parts) % 2, n)  # (parts n,)
-        length = (lambda X: in_units(q, w, X)) if natural else (lambda X: X)
-        mean = lambda G: G.reshape(R, P, lean, self.units, q.D).mean(2)  # partners are M / 2 apart
-        units = lambda G: length(np.moveaxis(mean(G), 1, 2).reshape(n, P, q.D))
-        K, S, means = [], [], []
-        for _ in range(parts):
-            d = draw(model, q, np.broadcast_to(w, (R, q.D)), M, rng, snapshot=snapshot, **see)
-            X = units(evaluate(self.lines, d))
-            means.append(X.mean(0))
-            X = X - means[-1]
-            K.append(X @ np.swapaxes(X, -1, -2) * (n / (n - 1)))
-            if shares and d.index is None:
-                S.append(np.stack([K[-1], 0 * K[-1]], 1))  # all data: all noise is of q
-            elif shares:  # see the data of the unit before: then u shares eps, u - 1 shares data
-                other = Draw(model, q, d.w, d.eps, self.neighbour(d.index), snapshot, d.group)
-                Y = units(evaluate(self.lines, other))
-                Y = np.swapaxes(Y - Y.mean(0), -1, -2)
-                two = np.stack([X @ Y, X @ np.roll(Y, -1, 0)], 1)  # (n, 2, P, P)
-                S.append(two + two.sum(1, keepdims=True) / (n - 2))  # unbiased, means taken off
+        self.lines, self.place = _placed(table)
+        leaning = at.sampling.shared or any(w is LOO for c in self.lines for w, _ in c.parts)
+        self.size = at.M if leaning else at.sampling.group(at.q, at.M)  # samples in a unit
+        self.units = at.M // self.size  # a step averages so many
+        most = CHUNK // (len(self.lines) * at.M * at.q.D)
+        R = max(math.ceil(4 / self.units), min(math.ceil(steps / 2), most))  # steps at a time
+        parts = 2 * math.ceil(steps / (2 * R))
+        self.half = np.repeat(np.arange(parts) % 2, R * self.units)
+        looks = (self._look(at.draw(rng, R, snapshot), shares) for _ in range(parts))
+        K, means, sources = zip(*looks)
         self.K, self.mean = np.concatenate(K), np.mean(means, 0)  # (n, P, P), (P, D)
-        self.sources = np.concatenate(S) if shares else None
+        self.sources = np.concatenate(sources) if shares else None
         self.least = ROUNDING * max(self.K[:, h, h].mean() for h, *_ in self.place.values())
 
-    def neighbour(self, index):
+    def _look(self, d, shares):
+        """One part of the pilot: products of the units, means of the lines, and shares."""
+        X = self._gradients(d)
+        n, mean = len(X), X.mean(0)
+        X = X - mean
+        K = X @ np.swapaxes(X, -1, -2) * (n / (n - 1))
+        return K, mean, self._shares(d, X, K) if shares else None
+
+    def _gradients(self, d):
+        """The lines' gradients, one a unit, (n, P, D)."""
+        G = evaluate(self.lines, d)
+        R, P, _, D = G.shape
+        mean = G.reshape(R, P, self.size, self.units, D).mean(2)  # partners are M / 2 apart
+        X = np.moveaxis(mean, 1, 2).reshape(R * self.units, P, D)
+        return in_units(self.at.q, self.at.w, X) if self.natural else X
+
+    def _shares(self, d, X, K):
+        """Products of units that share eps and of units that share data, (n, 2, P, P)."""
+        if d.index is None:
+            return np.stack([K, 0 * K], 1)  # all data: all noise is of q
+        # see the data of the unit before: then u shares eps, u - 1 shares data
+        other = Draw(d.model, d.q, d.w, d.eps, self.neighbour(d.index), d.snapshot, d.group)
+        Y = self._gradients(other)
+        Y = np.swapaxes(Y - Y.mean(0), -1, -2)
+        two = np.stack([X @ Y, X @ np.roll(Y, -1, 0)], 1)
+        return two + two.sum(1, keepdims=True) / (len(X) - 2)  # unbiased, means taken off
+
+    def neighbour(self, index: np.ndarray) -> np.ndarray:
         """The data points of the unit before, for index (R, M, ...), or (R, 1, B) if shared."""
         R, M = index.shape[:2]
         each = np.moveaxis(index.reshape(R, M // self.units, self.units, -1), 2, 1)
         moved = np.roll(each.reshape(R * self.units, -1), 1, 0).reshape(each.shape)
         return np.moveaxis(moved, 1, 2).reshape(index.shape)
 
-    def halves(self, K):
+    def halves(self, K: np.ndarray) -> np.ndarray:
         """Means of K (n, ...) over the halves, (2, ...)."""
         return np.stack([K[self.half == k].mean(0) for k in (0, 1)])
 
-    def weights(self, sets, K):
+    def weights(self, sets: list[Set], K: np.ndarray) -> np.ndarray:
         """v (..., 2, T, P) with which T sets add up the lines; v[k] is fitted on half 1 - k.
 
         K (..., 2, P, P) are covariances on the halves.
@@ -106,25 +147,25 @@ class Pilot:
             v[..., own, h] += 1
         return v
 
-    def noise(self, sets, K=None):
+    def noise(self, sets: list[Set], K: np.ndarray | None = None) -> np.ndarray:
         """E||g - E g||^2 of a unit, for T sets: (..., T). Below rounding error all are alike."""
         K = self.halves(self.K) if K is None else K
         return np.maximum(_square(self.weights(sets, K), K).mean(-2), self.least)
 
-    def each(self, sets, K):
+    def each(self, sets: list[Set], K: np.ndarray) -> np.ndarray:
         """The same, unit by unit, (n, ..., T), for products K (n, ..., P, P)."""
         v, out = self.weights(sets, self.halves(self.K)), np.empty((*K.shape[:-2], len(sets)))
         for k in (0, 1):
             out[self.half == k] = _square(v[k], K[self.half == k])
         return out
 
-    def slope2(self, sets):
+    def slope2(self, sets: list[Set]) -> float:
         """||E g||^2, from the set with the least noise."""
         best = [sets[np.argmin(self.noise(sets))]]
         v = self.weights(best, self.halves(self.K)).mean(0)[0]
         return max(0.0, ((v @ self.mean) ** 2).sum() - self.noise(best)[0] / len(self.K))
 
-    def resampled(self, times, rng):
+    def resampled(self, times: int, rng: np.random.Generator) -> np.ndarray:
         """Covariances on the halves of `times` resampled pilots, (times, 2, P, P)."""
         K = []
         for k in (0, 1):
@@ -134,12 +175,41 @@ class Pilot:
         return np.stack(K, 1)
 
 
-def in_units(q, w, g):
+def piloted(
+    table: Table, at: Setting, steps: int, rng: np.random.Generator, *,
+    snapshot: Snapshot | None = None, **how,
+) -> Pilot:  # fmt: skip
+    """The `Pilot` of a table; with a new snapshot where lines want more than the old one has."""
+    if not isinstance(rng, np.random.Generator):
+        raise ValueError(f"rng={rng!r}: give a generator, rng=np.random.default_rng(0)")
+    lines = [c for h, cvs in table.values() for c in (h, *cvs.values())]
+    wants = wanted(atom for line in lines for _, atom in line.parts)
+    if wants and not _serves(snapshot, wants):
+        snapshot = taken(at.model, at.q, at.w, wants)
+    return Pilot(table, at, whole("pilot", steps, 2), rng, snapshot=snapshot, **how)
+
+
+def _serves(old: Snapshot | None, wants: Wants):
+    """Does a snapshot have what is wanted of it?"""
+    enough = old is not None and (wants.order == 1 or old.hessian is not None)
+    return enough and not (wants.factor and old.factor is None)
+
+
+def _placed(table: Table) -> tuple[list[Estimator], dict[str, list[int]]]:
+    """All lines of a table, each once, and {base: where it and its variates stand among them}."""
+    lines = {}
+    place = lambda line: lines.setdefault(frozenset(line.parts.items()), (len(lines), line))[0]
+    places = {b: [place(h), *map(place, cvs.values())] for b, (h, cvs) in table.items()}
+    return [line for _, line in lines.values()], places
+
+
+def in_units(q: Family, w: np.ndarray, g: np.ndarray) -> np.ndarray:
     """Vectors whose squared length is g^T F^-1 g, F Fisher's matrix of a Gaussian q; g (..., D)."""
     factor = q.unpack(w)[1]
     slope = q.times_t(factor, g[..., : q.dim])
-    bend = q.curvature(np.broadcast_to(factor, (*g.shape[:-1], *factor.shape)), g[..., q.dim :])
-    return np.concatenate([slope, bend.reshape(*g.shape[:-1], -1) / math.sqrt(2)], -1)
+    factors = np.broadcast_to(factor, (*g.shape[:-1], *factor.shape))
+    curvature = q.curvature(factors, g[..., q.dim :]).reshape(*g.shape[:-1], -1)
+    return np.concatenate([slope, curvature / math.sqrt(2)], -1)
 
 
 def _square(v, K):
@@ -153,7 +223,14 @@ def _square(v, K):
 class Costs(dict):
     """{set, as it prints: seconds a step}; of other sets it is predicted by `of`."""
 
-    def of(self, s):
+    @classmethod
+    def given(cls, costs: dict) -> "Costs":
+        """Costs that a reader gives: positive numbers."""
+        if not isinstance(costs, dict):
+            raise TypeError(f'costs={costs!r}: write {{"RP1": 1.0, "RP1 with c7": 1.5}}')
+        return cls({s: number(f"costs[{s!r}]", c, 0, above=True) for s, c in costs.items()})
+
+    def of(self, s: Set) -> float:
         """Seconds a step: known, or the base's and what each variate adds to it on its own."""
         if str(s) in self:
             return self[str(s)]
@@ -164,12 +241,14 @@ class Costs(dict):
         return base + sum(max(0.0, self[str(x)] - base) for x in singles(s))  # timing may err
 
 
-def singles(s):
+def singles(s: Set) -> list[Set]:
     """The base with each of the variates alone."""
     return [Set(s.base, (name,)) for name in s.cvs]
 
 
-def in_turns(ways, seconds, clock=perf_counter):
+def in_turns(
+    ways: dict[str, Callable], seconds: float, clock: Callable[[], float] = perf_counter
+) -> dict[str, float]:
     """Seconds a call for each of {name: function}: the shortest of up to ROUNDS blocks, in turns.
 
     A slow moment of the machine so falls on all of them; `seconds` is for all together.
@@ -193,28 +272,24 @@ def in_turns(ways, seconds, clock=perf_counter):
     return best
 
 
-def timed(sets, table, model, q, w, M, *, seconds=1.0, clock=perf_counter, renew=50, see):
+def timed(
+    sets: list[Set], table: Table, at: Setting, *, seconds: float = 1.0,
+    clock: Callable[[], float] = perf_counter, renew: int = 50,
+) -> dict[str, float]:  # fmt: skip
     """{set, as it prints: seconds a step of the loop}, a snapshot's share of a renewal included."""
     ways, extra, past = {}, set(), "a snapshot of all data"
     for s in sets:
         h, cvs = table[s.base]
-        plan = Noisy(model, q, h, [cvs[c] for c in s.cvs], lr=1e-3, M=M, renew=renew, **see)
-        state = init(plan, np.random.default_rng(0), w=w)
-        if of_snapshot(plan.lines):
+        how = {"lr": 1e-3, "M": at.M, "sampling": at.sampling, "renew": renew}
+        plan = Noisy(at.model, at.q, h, [cvs[c] for c in s.cvs], **how)
+        state = init(plan, np.random.default_rng(0), w=at.w)
+        if plan.wants:
             extra.add(str(s))
             ways[past] = lambda state=state, plan=plan: plan.refreshed(state)
             state = plan.refreshed(state)
         plan = replace(plan, renew=None)
         state = step(state, plan)  # the next ones write over its arrays
-        learns = [train(stands_for(c)) for c in plan.cvs if curve_of(c)]  # is part of a step
-        ways[str(s)] = lambda state=state, plan=plan, learns=learns: [
-            step(state, plan), *(hook(state, plan) for hook in learns)
-        ]  # fmt: skip
+        ways[str(s)] = lambda state=state, plan=plan: step(state, plan)
     found = in_turns(ways, seconds, clock)
     share = found.pop(past, 0.0) / renew
     return {name: t + share * (name in extra) for name, t in found.items()}
-
-
-def of_snapshot(lines):
-    """Does a line expand about older weights?"""
-    return any(line.wants for line in lines)

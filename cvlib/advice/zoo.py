@@ -1,22 +1,23 @@
 """The zoo: the named control variates, each one line of the recipe, and every other legal line.
 
-`paper` has the variates of Geffner and Domke (2018), `published` those that have a name, `trained`
-those that learn along with q, `legal` all that can be written for a model and a family.
+`paper` has the variates of Geffner and Domke (2018), `published` those that have a name, `legal`
+all that can be written for a model and a family.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import combinations
 from types import SimpleNamespace
 
 import numpy as np
 
-from ..ascent.quadratics import fitted
-from ..models import GLM
-from ..recipe.approximations import bound, taylor_x, taylor_x_slope, taylor_z
+from ..families.base import Family
+from ..models.own import Model
+from ..recipe.approximations import TaylorX, bound, taylor_x, taylor_x_slope, taylor_z
 from ..recipe.atoms import one, terms
 from ..recipe.draws import draw
 from ..recipe.estimators import Estimator, evaluate
-from ..recipe.integrands import Illegal
+from ..recipe.integrands import Illegal, Integrand
 from ..recipe.relaxations import relax
 from ..recipe.words import CF, GR, PR, QD, RB, RP1, RP2, SF
 
@@ -62,33 +63,28 @@ PUBLISHED = {  # name: who, and the line as a function of the three terms
 }
 
 
-def published(model, q):
+def published(model: Model, q: Family) -> dict[str, Estimator]:
     """The variates with a name that this model and family allow, {name: line}."""
-    found = {name: _written(write, *terms(model, q)) for name, (_, write) in PUBLISHED.items()}
+    found = {name: written(write, *terms(model, q)) for name, (_, write) in PUBLISHED.items()}
     return {name: line for name, line in found.items() if line is not None}
 
 
-TRAINED = {  # name: who, and the line to begin with
-    "quadratic": ("Geffner and Domke 2020", lambda f, q, w: fitted(f, q, w)),
-}
+def written(write: Callable, *args):
+    """write(*args), or None where it may not be written."""
+    try:
+        return write(*args)
+    except Illegal:
+        return None
 
 
-def trained(model, q, w):
-    """The variates with a name whose approximation learns along with q, {name: line}.
-
-    They are as they begin at weights w (D,), of no use yet: sgd(..., hooks={1: train(data)}).
-    """
-    data = terms(model, q)[0]
-    found = {name: _written(write, data, q, w) for name, (_, write) in TRAINED.items()}
-    return {name: line for name, line in found.items() if line is not None}
-
-
-def paper(model, q, in_x=taylor_x):
+def paper(
+    model: Model, q: Family, in_x: Callable[[Integrand], Integrand] = taylor_x
+) -> SimpleNamespace:
     """The base gradient h, the variates c1 to c7 and score, and the sets S4 to S7.
 
     For a generalised linear model: c5 and c6 expand in x, by `taylor_x` or `taylor_x_slope`.
     """
-    if not isinstance(model, GLM):
+    if model.likelihood is None:
         raise ValueError(
             f"the paper's variates are for a generalised linear model, and {model!r} is none: "
             "zoo.published(model, q) has those that it allows"
@@ -134,7 +130,7 @@ class Variate:
         return f"{self.line!r}{known}"
 
     @property
-    def noises(self):
+    def noises(self) -> tuple[str, ...]:
         """The shares of the noise that the line can change: of "data", "q", "both" (chapter 5).
 
         Given the data point, all methods have the same mean; given eps, drawn and whole data have.
@@ -150,14 +146,15 @@ class Variate:
         return tuple(share for share, touches in touched.items() if touches)
 
     @property
-    def passes_over_data(self):
+    def passes_over_data(self) -> bool:
         """Does one evaluation cost a pass over all data? Expansions in x keep moments instead."""
-        return not self.approximation.startswith("taylor_x") and any(
-            ALL in way for way in self.pair
-        )
+        moments = any(isinstance(atom, TaylorX) for _, atom in self.line.parts)
+        return not moments and any(ALL in way for way in self.pair)
 
 
-def legal(model, q, subsample=True):
+def legal(
+    model: Model, q: Family, subsample: bool = True, more: dict[str, Callable] | None = None
+) -> list[Variate]:
     """Every control variate of the recipe that may be written, as a list of `Variate`.
 
     All sums of data, prior and -variational (and `one`), all approximations that need nothing more
@@ -166,12 +163,15 @@ def legal(model, q, subsample=True):
     if it can be written. Of lines with the same parts up to sign the first stays. Then one generic
     draw decides: a line that is zero there goes, and so does a multiple of an earlier line, unless
     it has a name: then `same_as` says whose multiple it is.
+
+    more: approximations of one's own beside these, {name: function of an integrand}; they raise
+        `Illegal` where they have nothing to say.
     """
     known = {_unsigned(line): name for name, line in published(model, q).items()}
     found = {}
     for term, f in _sums(*terms(model, q)).items():
-        for approximation, approximate in APPROXIMATIONS.items():
-            ways = _ways(_written(approximate, f), q, subsample)
+        for approximation, approximate in (APPROXIMATIONS | (more or {})).items():
+            ways = _ways(written(approximate, f), q, subsample)
             for a, b in combinations(ways, 2):
                 line = ways[a] - ways[b]
                 if not line.is_control_variate:
@@ -182,14 +182,6 @@ def legal(model, q, subsample=True):
                 if line.parts:
                     found.setdefault(_unsigned(line), new)
     return _without_copies(list(found.values()), model, q, subsample)
-
-
-def _written(write, *args):
-    """What `write` gives, or None where it may not be written."""
-    try:
-        return write(*args)
-    except Illegal:
-        return None
 
 
 def _sums(data, prior, variational):
@@ -205,14 +197,14 @@ def _ways(f, q, subsample):
     on = {"": f}
     if subsample and f.over_all_data().parts != f.parts:
         on[ALL] = f.over_all_data()
-    written = {
-        method + data: _written(estimate, g)
+    ways = {
+        method + data: written(estimate, g)
         for data, g in on.items()
         for method, estimate in METHODS.items()
         # `one` belongs to no family and would not complain
         if method in q.methods or all(atom.space != "z" for atom in g.parts)
     }
-    return {way: line for way, line in written.items() if line is not None}
+    return {way: line for way, line in ways.items() if line is not None}
 
 
 def _unsigned(line):
@@ -245,7 +237,7 @@ def _without_copies(variates, model, q, subsample, M=6):
     return kept
 
 
-def spanned(lines):
+def spanned(lines: list[Estimator]) -> tuple[list[Estimator], np.ndarray]:
     """The single estimators that occur in `lines`, as n lines, and A (L, n) with lines = A parts.
 
     Estimators are linear, so what is measured for the parts is known for every line.

@@ -13,7 +13,7 @@ from ..combining import regression
 from ..combining.regression import Move
 from ..families.base import Family
 from ..recipe.draws import Draw
-from .rules import Ascent, newton
+from .ascents import Ascent, newton
 
 
 @dataclass(frozen=True)

@@ -7,15 +7,15 @@ N one-dimensional integrals, whatever the dimension of z; `quadrature` does them
 import numpy as np
 import scipy  # scipy.optimize is loaded at its first use
 
-from ..families.base import check_fit
-from ..models import GLM, passes, quadrature
+from ..families.base import Family, check_fit
+from ..models import Model, passes, quadrature
 from .rules import natural
 
 TOLERANCE = quadrature.TOLERANCE
 STEPS, SETTLED = 60, 1e-10  # natural steps to try, and the gradient of ELBO / N to stop at
 
 
-def elbo(model, q, w, tolerance=TOLERANCE):
+def elbo(model: Model, q: Family, w: np.ndarray, tolerance: float = TOLERANCE) -> np.ndarray:
     """ELBO(w) = E log p(x | z) + E log p(z) + entropy, (..., D) -> (...)."""
     w = _check(model, q, w)
     (data,) = _over_data(_value, model, q, w, tolerance)
@@ -26,13 +26,15 @@ def elbo(model, q, w, tolerance=TOLERANCE):
     return data + prior + q.entropy(w)
 
 
-def gradient(model, q, w, tolerance=TOLERANCE):
+def gradient(model: Model, q: Family, w: np.ndarray, tolerance: float = TOLERANCE) -> np.ndarray:
     """grad_w ELBO(w), (..., D)."""
     parts = term_gradients(model, q, w, tolerance)
     return parts["data"] + parts["prior"] - parts["variational"]
 
 
-def term_gradients(model, q, w, tolerance=TOLERANCE):
+def term_gradients(
+    model: Model, q: Family, w: np.ndarray, tolerance: float = TOLERANCE
+) -> dict[str, np.ndarray]:
     """The exact g1, g2, g3 as {"data": ..., "prior": ..., "variational": ...}, each (..., D)."""
     w = _check(model, q, w)
     centre, precision = _prior(model, q)
@@ -43,7 +45,9 @@ def term_gradients(model, q, w, tolerance=TOLERANCE):
     }
 
 
-def optimum(model, q, w=None, tolerance=TOLERANCE):
+def optimum(
+    model: Model, q: Family, w: np.ndarray | None = None, tolerance: float = TOLERANCE
+) -> np.ndarray:
     """The w of the best ELBO in the family: natural steps on the exact gradient (chapter 15).
 
     Where they do not settle, L-BFGS on the exact ELBO and gradient takes over.
@@ -79,11 +83,11 @@ def _by_lbfgs(model, q, w, tolerance):
 
 
 def _check(model, q, w):
-    if not isinstance(model, GLM):
+    check_fit(model, q)
+    if model.likelihood is None:
         raise ValueError(f"exact references need a generalised linear model, not {model!r}")
     if not q.gaussian:
         raise ValueError(f"an exact reference needs a Gaussian family, not {q!r}")
-    check_fit(model, q)
     return q.check(w)
 
 

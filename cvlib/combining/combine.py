@@ -140,9 +140,13 @@ def scalar_weight(moments):
 
 
 def coordinate_weights(h, C, v0=0.0):
-    """Weights of their own for every coordinate of the gradient, (..., L, D), with ridge v0 / M."""
+    """Weights of their own for every coordinate of the gradient, (..., L, D), with ridge v0 / M.
+
+    `v0` is a number, or an array that broadcasts against the runs.
+    """
     h, C = _checked(h, C)
     one_coordinate = moments(np.moveaxis(h, -1, -2)[..., None], np.moveaxis(C, -1, -3)[..., None])
+    v0 = np.asarray(v0, float)[..., None]  # the same for all coordinates of a run
     return np.moveaxis(bayes_weights(one_coordinate, v0, D=1), -2, -1)
 
 

@@ -19,16 +19,17 @@ import numpy as np
 
 from .. import families
 from ..advice.choosing import choose, switched
-from ..advice.pilots import Set, of_snapshot
+from ..advice.pilots import Set
 from ..arguments import number, whole
 from ..ascent import optimize, rules
-from ..ascent.quadratics import curve_of, fitted, stands_for, train
+from ..ascent.training import curve_of, fitted, stands_for, train
 from ..families import DiagonalGaussian, Gaussian
 from ..families.base import check_fit
 from ..models import GLM, Model
 from ..recipe.approximations import taylor_z
 from ..recipe.atoms import one, terms
 from ..recipe.integrands import Illegal
+from ..recipe.sampling import Sampling
 from ..recipe.words import CF, GR, PR, QD, RP1, SF
 from .looks import TOLERANCE, at_most, conflicts, log_weights, per_row, worst
 from .starts import DENSE, Start, start
@@ -288,7 +289,7 @@ def _chosen(plan, kind, names, w):
     Costs are numbers of gradients, which is what a step of an own model is made of, so that a fit
     is the same on every machine: d for a Hessian, M of them for Price's base.
     """
-    model, q, M, batch = plan.model, plan.q, plan.M, plan.batch
+    model, q, M, batch = plan.model, plan.q, plan.M, plan.sampling.batch
     h, cvs = plan.h, dict(zip(names, plan.cvs))
     base = M * (1 + q.dim * (kind == "natural"))
     extra = {"landing": 0, "c7": M * q.dim if batch else q.dim, "quadratic": LEARN}
@@ -298,8 +299,8 @@ def _chosen(plan, kind, names, w):
     large = M * per_row(model) * q.dim * (batch or model.N) > NUMBERS / 8
     return choose(
         model, q, w, M=M, rng=np.random.default_rng(0), among={name: (h, cvs)}, costs=costs,
-        pilot=2 if large else 8, natural=kind == "natural", batch=batch,
-        subsample=batch is not None, renew=RENEW,
+        pilot=2 if large else 8, natural=kind == "natural",
+        sampling=plan.sampling, renew=RENEW,
     )  # fmt: skip
 
 
@@ -315,9 +316,9 @@ def _plan(model, q, kind, begin, h, cvs, weights, M, batch):
     if weights is None:
         weights = rules.fixed(1.0) if kind == "natural" else rules.blocks()
     return optimize.Noisy(
-        model, q, h, tuple(cvs), lr=rate, rule=rule, average=1, M=M, batch=batch,
-        weights=weights, subsample=batch is not None,
-        renew=RENEW if of_snapshot([h, *cvs]) else None,
+        model, q, h, tuple(cvs), lr=rate, rule=rule, average=1, M=M, weights=weights,
+        sampling=Sampling(subsample=batch is not None, batch=batch),
+        renew=RENEW if any(line.wants for line in (h, *cvs)) else None,
     )  # fmt: skip
 
 
@@ -483,6 +484,7 @@ class _Run:
         self.state = s._replace(
             w=cut(s.w), mean=cut(s.mean), a=cut(s.a), diverged=cut(s.diverged), G=None,
             memory=both(s.memory), moments=both(s.moments),
+            snapshot=s.snapshot and s.snapshot.of_run(kept),
             notes={name: x if name.startswith("curve") else cut(x) for name, x in s.notes.items()},
         )  # fmt: skip
         self.plan = replace(self.plan, lr=replace(self.plan.lr, first=self.plan.lr.first[kept]))
@@ -529,7 +531,8 @@ class _Run:
 
     def _said(self, effective):
         plan = self.plan
-        seen = "all data" if plan.batch is None else f"batches of {plan.batch}"
+        batch = plan.sampling.batch
+        seen = "all data" if batch is None else f"batches of {batch}"
         how = "natural steps" if self.kind == "natural" else "Adam's steps"
         draws = f"{plan.M} draws" if self._samples() else "no draws"
         line = f"{how} with {draws}, {seen}, on {plan.h!r}"
@@ -580,7 +583,8 @@ class _Run:
     def save(self, path):
         plan, q, begin = self.plan, self.plan.q, self.begin
         about = {name: getattr(self, name) for name in SAVED} | {
-            "q": [type(q).__name__, *q.key[1:]], "M": plan.M, "batch": plan.batch,
+            "q": [type(q).__name__, *q.key[1:]], "M": plan.M,
+            "batch": plan.sampling.batch,
             "begin": begin and [begin.mode, begin.says], "model": repr(plan.model),
             "given": self.has_lines,
         }  # fmt: skip
@@ -596,7 +600,7 @@ class _Run:
         notes = {k: x for k, x in state.notes.items() if k.startswith("fit")}
         if "fit" not in notes:
             raise ValueError(f"{path} holds no fit: it is a state, for optimize.load")
-        about = json.loads(notes["fit"])
+        about = json.loads(str(notes["fit"]))
         if about["model"] != repr(model):
             raise ValueError(f"{path} is a fit of {about['model']}, not of {model!r}")
         if about["given"] and h is None:

@@ -7,11 +7,11 @@ import numpy as np
 import scipy  # scipy.optimize is loaded at its first use
 from autograd import elementwise_grad
 
+from ..advice.candidates import DENSE
 from ..models import GLM, passes
 from ..recipe.snapshots import snapshot
 from ..special import hess_times
 
-DENSE = 200  # dimensions up to which every step of the search has a Hessian of its own
 STEPS = 100  # of the search
 NARROW = 0.1  # of the curvature's width: there the search for a width begins
 FLAT = 1e-8  # curvature in the flattest direction, in units of the coordinates' own

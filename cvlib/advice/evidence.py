@@ -1,0 +1,52 @@
+"""The evidence lower bound of any model under any family, from samples."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from ..arguments import whole
+from ..families.base import Family
+from ..models.own import Model
+from ..recipe.atoms import terms
+from ..recipe.draws import draw
+from ..recipe.sampling import Sampling
+
+CHUNK = 2**22  # numbers that draws may make at a time
+
+
+class Estimate(NamedTuple):
+    """A mean over samples and its standard error, (...) each."""
+
+    value: np.ndarray
+    error: np.ndarray
+
+    def __str__(self):
+        return repr(self) if np.ndim(self.value) else f"{self.value:.5g} +- {self.error:.1g}"
+
+
+def elbo(model: Model, q: Family, w: np.ndarray, M: int, rng: np.random.Generator) -> Estimate:
+    """ELBO(w), the mean of log p(x, z) - log q_w(z) over M samples, as an `Estimate`, (...) each.
+
+    For any model and family; all data, some samples at a time.
+    """
+    values = log_weights(model, q, w, whole("M", M, 2), rng)
+    return Estimate(values.mean(-1), values.std(-1, ddof=1) / np.sqrt(M))
+
+
+def log_weights(
+    model: Model, q: Family, w: np.ndarray, M: int, rng: np.random.Generator
+) -> np.ndarray:
+    """log p(x, z) - log q_w(z) at M samples of q_w, (..., M)."""
+    if isinstance(model, Family):
+        raise TypeError(f"{model!r} is a family: the model comes first, elbo(model, q, w, M, rng)")
+    if hasattr(w, "w"):
+        raise TypeError(f"w is a {type(w).__name__}: give its weights, .w")
+    data, prior, variational = terms(model, q)
+    f, w, values = (data + prior - variational).parts.items(), q.check(w), []
+    most = max(1, CHUNK // (max(model.N * model.row_size, q.D) * math.prod(w.shape[:-1])))
+    for first in range(0, M, most):
+        m = min(most, M - first)
+        d = draw(model, q, w, m, rng, sampling=Sampling(subsample=False))
+        values.append(sum(coef * atom.value(d, "z1") for atom, coef in f))  # (..., m)
+    return np.concatenate(values, -1)

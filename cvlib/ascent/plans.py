@@ -1,0 +1,254 @@
+"""Plans: what stays the same from step to step, and where a step's gradient comes from."""
+
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from ..arguments import numbers, whole
+from ..combining import combine
+from ..families.base import Family
+from ..models.own import Model
+from ..recipe.atoms import terms
+from ..recipe.draws import Draw, draw
+from ..recipe.estimators import Estimator, check_gradient, check_variate, evaluate
+from ..recipe.integrands import Wants, wanted
+from ..recipe.sampling import Sampling
+from ..recipe.snapshots import Snapshot, snapshot
+from . import exact, rules
+from .state import State
+
+HUGE = 1e200  # a gradient of larger squared length, or one that overflows, is a run thrown out
+Rate = float | np.ndarray | Callable[[int], float | np.ndarray]
+
+
+class Gradient(NamedTuple):
+    """What a plan finds at a state."""
+
+    g: np.ndarray | None  # (..., D) of ELBO / N; None where a rule looks at scores instead
+    finite: np.ndarray  # (...) is it?
+    moments: tuple  # the new memory of the weight rule
+    a: np.ndarray  # (..., L) or (..., L, D)
+    G: np.ndarray | None  # (..., 1 + L, M, D)
+    draw: Draw | None = None  # the samples, for ascent rules on scores
+    scores: np.ndarray | None = None  # (..., M, d) L^T grad_z log p(x, z) at these samples
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Ascent on ELBO / N; a subclass says where gradients come from.
+
+    `lr` is a number, an array with one a run, or a function of the step t = 1, 2, ... With
+    `average` = s the state keeps the mean of w after the steps s, s + 1, ... to the present one.
+    Another plan with a change is `dataclasses.replace(plan, lr=...)`.
+    """
+
+    model: Model
+    q: Family
+    _: KW_ONLY
+    lr: Rate
+    rule: rules.Ascent = rules.momentum()
+    average: int | None = None
+
+    draws = False  # does it have samples whose scores a rule could look at?
+    remedies = "a smaller lr, or a start w nearer to the posterior"
+
+    def __post_init__(self):
+        if not isinstance(self.rule, rules.Ascent):
+            raise TypeError(f"rule={self.rule!r} is no ascent rule such as rules.adam()")
+        if self.rule.on_scores and not (self.draws and self.q.gaussian):
+            raise ValueError(
+                f"{self.rule!r} moves by draws of a Gaussian q and their scores; "
+                f"{type(self).__name__} with {self.q!r} has none: take rules.adam()"
+            )
+        if not callable(self.lr):
+            object.__setattr__(self, "lr", numbers("lr", self.lr, 0, above=True))
+        if self.average is not None:
+            whole("average", self.average)
+
+    def rate(self, t: int, runs: tuple) -> float | np.ndarray:
+        """The learning rate of step t, a number or (..., 1)."""
+        lr = numbers(f"lr({t})", self.lr(t), 0) if callable(self.lr) else self.lr
+        if isinstance(lr, float):
+            return lr
+        if lr.shape != runs:
+            raise ValueError(f"lr has shape {lr.shape}, the runs have {runs}: give one a run")
+        return lr[..., None]
+
+    def begin(self, runs: tuple) -> tuple[tuple, np.ndarray]:
+        """Memory of the weight rule, and the first weights."""
+        return (), np.zeros((*runs, 0))
+
+    def refreshed(self, state: State) -> State:
+        """The state before a step, with what is due every so many steps."""
+        return state
+
+    def gradient(self, state: State) -> Gradient:
+        """What a step from here has to go by."""
+        raise NotImplementedError(f"{type(self).__name__} has no gradient")
+
+    def seen(self, renewal: np.ndarray | None, new: Gradient) -> np.ndarray | None:
+        """The memory of the renewal rule after a step."""
+        return renewal
+
+
+class NoiseFree(Plan):
+    """The exact gradient."""
+
+    def gradient(self, state):
+        with np.errstate(over="ignore", invalid="ignore"):  # a diverging run is dealt with below
+            g = exact.gradient(self.model, self.q, state.w) / self.model.N
+            finite = np.vecdot(g, g) < HUGE  # no NaN either
+        g[~finite] = 0.0
+        return Gradient(g, finite, state.moments, state.a, None)
+
+
+@dataclass(frozen=True)
+class Noisy(Plan):
+    """The mean over M samples of h + C a, the weights a from the steps before: g is unbiased.
+
+    `sampling` says which data samples see and how they lean on each other; the weight rule sees
+    `combine.replicates`: a pair counts once, and so do all samples of "sobol" together. With
+    `renew` a snapshot of the data term is taken before the first step and when the rule says so; K
+    is short for `rules.every(K)`.
+    """
+
+    h: Estimator
+    cvs: list[Estimator] | tuple[Estimator, ...] = ()
+    _: KW_ONLY
+    M: int
+    weights: rules.Weighting = rules.bayes()
+    sampling: Sampling = Sampling()
+    renew: int | rules.Renewal | None = None
+
+    draws = True
+    remedies = "a smaller lr, more samples M, better control variates, or another start w"
+
+    def __post_init__(self):
+        super().__post_init__()
+        _check_lines(self.h, self.cvs)
+        whole("M", self.M)
+        object.__setattr__(self, "sampling", Sampling.of(self.sampling))
+        self.sampling.group(self.q, self.M)
+        self._check_renewal()
+        if not isinstance(self.weights, rules.Weighting):
+            raise TypeError(f"weights={self.weights!r} is no weight rule such as rules.bayes()")
+
+    def _check_renewal(self):
+        if isinstance(self.renew, str | type):
+            raise TypeError(
+                f"renew={self.renew!r} is no rule: write renew=K for a snapshot every K steps, "
+                "rules.every(K), or rules.worn() for one when it is worn out"
+            )
+        if not isinstance(self.renew, rules.Renewal | None):
+            object.__setattr__(self, "renew", rules.every(self.renew))
+        alike = self.M == 1 or self.sampling.shared or self.sampling.noise != "plain"
+        if self.renew and self.renew.measures and self.cvs and alike:
+            raise ValueError(
+                f"{self.renew!r} measures noise by the scatter of a step's samples, which must be "
+                "two at least, drawn apart, and see data of their own: take M=2 or more, each=True "
+                'and noise="plain", or renew=K'
+            )
+
+    @cached_property
+    def lines(self) -> list[Estimator]:
+        return [self.h, *self.cvs]
+
+    @cached_property
+    def wants(self) -> Wants | None:
+        """What the lines need of a snapshot; None: they need none."""
+        return wanted(atom for line in self.lines for _, atom in line.parts)
+
+    @cached_property
+    def weighting(self) -> rules.Weighting:
+        return self.weights if self.cvs else rules.none()
+
+    def begin(self, runs):
+        L = len(self.cvs)
+        return self.weighting.start(self.q, L, runs), np.zeros((*runs, L))
+
+    def refreshed(self, state):
+        rule = self.renew
+        if rule is None or not (state.renewal is None or rule.due(state.t, state.renewal)):
+            return state
+        new = taken(self.model, self.q, state.w, self.wants or Wants(2))
+        return state._replace(snapshot=new, renewal=rule.start())
+
+    def seen(self, renewal, new):
+        if not (self.renew and self.renew.measures) or new.G is None:
+            return renewal
+        scatter = lambda g: np.sum((g - g.mean(-2, keepdims=True)) ** 2)
+        h, C = new.G[..., 0, :, :], new.G[..., 1:, :, :]
+        left = scatter(combine.combine(h, C, new.a)) / max(scatter(h), 1e-300)
+        return self.renew.seen(renewal, left)
+
+    def gradient(self, state):
+        q, N, weighting = self.q, self.model.N, self.weighting
+        how = {"snapshot": state.snapshot, "sampling": self.sampling}
+        d = draw(self.model, q, state.w, self.M, state.rng, **how)
+        if self.rule.looks_at_scores(state.memory):  # the lines are not asked
+            scores, finite = self._scores(d)
+            return Gradient(None, finite, state.moments, state.a, None, d, scores)
+        if self.pooled:
+            g, finite = self._pooled(d)
+            return Gradient(g / N, finite, state.moments, state.a, None)
+        G, finite = self._evaluated(d, state.G)
+        base, C = G[..., 0, :, :], G[..., 1:, :, :]
+        a = weighting.weights(state.moments, q, N)
+        g = combine.mean(base, C, a) / N  # (..., D)
+        if d.group > 1:
+            base, C = combine.replicates(base, d.group), combine.replicates(C, d.group)
+        return Gradient(g, finite, weighting.update(state.moments, base, C, q), a, G)
+
+    @cached_property
+    def pooled(self) -> bool:
+        """Is the base alone, and does a part of it know the mean of its rows at once?"""
+        return not self.cvs and any(hasattr(word.pull, "mean") for word, _ in self.h.parts)
+
+    def _pooled(self, d: Draw):
+        """The mean of the base's rows, (..., D), and which runs are finite."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            g = self.h.mean(d)
+        finite = np.vecdot(g, g) < HUGE
+        return np.where(finite[..., None], g, 0.0), finite
+
+    def _evaluated(self, d: Draw, G):
+        """h and variates (..., 1 + L, M, D), into G if it fits, and which runs are finite (...)."""
+        runs = d.w.shape[:-1]
+        shape = (*runs, len(self.lines), self.M, self.q.D)
+        G = np.empty(shape) if G is None or G.shape != shape else G
+        flat = G.reshape(*runs, -1)
+        with np.errstate(over="ignore", invalid="ignore"):  # a diverging run is dealt with below
+            evaluate(self.lines, d, out=G, check=False)
+            finite = np.vecdot(flat, flat) < HUGE  # no NaN either
+        if not finite.all():
+            G[~finite] = 0.0  # a broken run must not break the moments of the others
+        return G, finite
+
+    def _scores(self, d: Draw):
+        """L^T grad_z log p(x, z), (..., M, d), zero in runs where it is not finite; which are."""
+        data, prior, _ = terms(self.model, self.q)
+        with np.errstate(over="ignore", invalid="ignore"):
+            # slopes that the lines looked at too are kept by the draw
+            slope = sum(c * atom.slope(d, "z1") for atom, c in (data + prior).parts.items())
+            scores = self.q.times_t(d.factor, slope)
+        right = np.isfinite(scores).all((-2, -1))
+        return np.where(right[..., None, None], scores, 0.0), right
+
+
+def taken(model: Model, q: Family, w: np.ndarray, wants: Wants) -> Snapshot:
+    """A snapshot of the data term at q_w, with what is wanted of it."""
+    mu, factor = q.moments(w)
+    return snapshot(model, mu, **wants._asdict() | {"factor": factor if wants.factor else None})
+
+
+def _check_lines(h, cvs):
+    if not isinstance(cvs, list | tuple):
+        right = {Estimator: f"[{cvs!r}]", type(None): "[]", dict: "list(cvs.values())"}
+        hint = right.get(type(cvs), "for example [c7], or zoo.S7")
+        raise TypeError(f"cvs must be a list: write {hint}")
+    check_gradient(h)
+    for c in cvs:
+        check_variate(c)
