@@ -1,11 +1,19 @@
 """Bugs in copies of the package: each must be seen by a check, and only a failed assertion sees.
 
-A bug is a plain tuple (name, file, old, new): in that file of the package `old` stands exactly
-once, and the bug makes it `new`. A check is a function of the package. The lists are the files
-mutants_*.py, one for each area; test_mutants.py says which checks must see which list.
+A bug is a plain tuple (name, place, old, new, check). `place` names a function, method, class or
+constant, in whatever file it lies: "Gaussian.pull1"; with the module before it where two share a
+name, "exact.elbo"; "special.*" is all of a module. There the code `old` stands exactly once, and
+the bug makes it `new`. Both are an expression, statements (`new` may be none, ""), or an argument
+or a default, "lr=0.1". They are compared as syntax trees: layout, quotes and comments do not
+matter. `check` is known to see the bug and is asked first, the other checks if it does not.
+
+A check is a function of the package. The lists are the files mutants_*.py, one for each area;
+test_mutants.py says which checks must see which list.
 """
 
+import ast
 import importlib
+import re
 import shutil
 import sys
 import tempfile
@@ -19,12 +27,14 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from planting import modules, planted
 
 import cvlib
 
 PACKAGE = Path(cvlib.__file__).parent
-COPY = "cvlib_copy"
-UNCHANGED = ("no bug", "__init__.py", "", "")
+ROOTS = PACKAGE, PACKAGE.parent / "experiments"  # the folders that are copied
+COPY = "_copy"  # the copy of cvlib is imported as cvlib_copy
+UNCHANGED = ("no bug", "", "", "", "")
 WRONG = (AssertionError, pytest.fail.Exception)  # the second: pytest.raises that saw nothing
 
 
@@ -36,53 +46,80 @@ class Verdict(NamedTuple):
     error: str = ""
 
 
+def renamed(name):
+    """The name of a module in the copies."""
+    root, *rest = name.split(".")
+    return ".".join([root + COPY * (root in [folder.name for folder in ROOTS]), *rest])
+
+
+def from_copies(source):
+    """The syntax tree of a file whose imports of a root are those of its copy."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and not node.level:
+            node.module = renamed(node.module)
+        for alias in node.names if isinstance(node, ast.Import) else ():
+            if renamed(alias.name) != alias.name:
+                assert alias.asname or "." not in alias.name, f"import {alias.name}: no copy of it"
+                alias.asname, alias.name = alias.asname or alias.name, renamed(alias.name)
+    return tree
+
+
 @cache
 def compiled(source):
-    """The code of a file; most files are the same in all copies."""
-    return compile(source, COPY, "exec", dont_inherit=True)
+    """The code of a file; most files are the same for all bugs, and import by relative names."""
+    roots = "|".join(root.name for root in ROOTS)
+    absolute = re.search(rf"^\s*(from|import) ({roots})\b", source, re.M)
+    tree = from_copies(source) if absolute else source
+    return compile(tree, "a copy", "exec", dont_inherit=True)
+
+
+@cache
+def copies(roots):
+    """A folder with a copy of every root, for all bugs: bugs are put in as files are loaded."""
+    folder = tempfile.TemporaryDirectory()
+    for root in roots:
+        target = Path(folder.name) / (root.name + COPY)
+        shutil.copytree(root, target, ignore=shutil.ignore_patterns("__pycache__"))
+    return folder  # it goes when Python ends
 
 
 class Loader(SourceFileLoader):
+    source = None  # in place of what the file holds
+
     def get_code(self, name):
-        return compiled(self.get_data(self.path))
+        return compiled(self.source or self.get_data(self.path).decode())
 
 
 class Finder:
-    """Finds the modules of the copy in a folder."""
+    """Finds the modules of the copies; one of them has another source."""
 
-    def __init__(self, folder):
-        self.folder = Path(folder)
+    def __init__(self, module, source):
+        self.folder, self.module, self.source = Path(copies(ROOTS).name), module, source
 
     def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] != COPY:
+        if not name.split(".")[0].endswith(COPY):
             return None
         base = self.folder.joinpath(*name.split("."))
         inside = [str(base)] if base.is_dir() else None
         file = base / "__init__.py" if inside else base.with_suffix(".py")
         loader = Loader(name, str(file))
+        loader.source = self.source if name == self.module else None
         return spec_from_file_location(name, file, loader=loader, submodule_search_locations=inside)
 
 
 @contextmanager
-def copy(file="__init__.py", old="", new=""):
-    """The whole package under another name, with `old` made `new` in one of its files."""
-    assert (PACKAGE / file).exists(), f"the patch no longer applies: there is no {file}"
-    source = (PACKAGE / file).read_text("utf-8")
-    found = source.count(old) if old else 1
-    assert found == 1, f"the patch no longer applies: {old!r} stands {found} times in {file}"
-    with tempfile.TemporaryDirectory() as folder:
-        skip = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(PACKAGE, Path(folder) / COPY, ignore=skip)
-        if old:
-            (Path(folder) / COPY / file).write_text(source.replace(old, new), "utf-8")
-        finder = Finder(folder)
-        sys.meta_path.insert(0, finder)
-        try:
-            yield lambda: importlib.import_module(COPY)
-        finally:
-            sys.meta_path.remove(finder)
-            for name in [n for n in sys.modules if n.split(".")[0] == COPY]:
-                del sys.modules[name]
+def copy(place="", old="", new=""):
+    """All roots under other names, with `old` made `new` in one place."""
+    module, source = planted(ROOTS, place, old, new) if place else ("", "")
+    finder = Finder(renamed(module), source)
+    sys.meta_path.insert(0, finder)
+    try:
+        yield lambda: importlib.import_module(renamed(PACKAGE.name))
+    finally:
+        sys.meta_path.remove(finder)
+        for name in [n for n in sys.modules if n.split(".")[0].endswith(COPY)]:
+            del sys.modules[name]
 
 
 def checks_in(names):
@@ -101,17 +138,14 @@ def on_the_package(checks):
 
 
 def part(cv, name):
-    """The module of this name, in whichever folder of the package it lies."""
-    if name.split(".")[0] == "experiments":
-        return importlib.import_module(name)
-    folder = Path(cv.__file__).parent
-    (path,) = folder.rglob(f"{name}.py")
-    dotted = ".".join(path.relative_to(folder).with_suffix("").parts)
-    return importlib.import_module(f"{cv.__name__}.{dotted}")
+    """A module by the end of its name, such as "pilots" or "experiments.plans", beside `cv`."""
+    found = [module for module in modules(ROOTS) if f".{module}".endswith(f".{name}")]
+    assert len(found) == 1, f"{name} may be any of {found}"
+    return importlib.import_module(found[0] if cv is cvlib else renamed(found[0]))
 
 
 def judge(bug, checks):
-    """The verdict of the checks, in their order, on a copy with the bug (name, file, old, new).
+    """The verdict of the checks, in their order, on a copy with the bug.
 
     A crash is no catch: it shows that the code ran, not that anybody looked at its numbers.
     """
@@ -132,7 +166,7 @@ def judge(bug, checks):
 @contextmanager
 def loaded(bug=UNCHANGED):
     """The copy with the bug, in silence; or what went wrong when it was imported."""
-    with copy(*bug[1:]) as load, warnings.catch_warnings(), np.errstate(all="ignore"):
+    with copy(*bug[1:4]) as load, warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
             cv = load()

@@ -8,11 +8,13 @@ import json
 from importlib import resources
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from unittest import mock
 
 import autograd.numpy as anp
 import numpy as np
 import oracles
+import pytest
 from autograd import elementwise_grad, grad, jacobian
 from harness import checks_in, part
 from numpy.testing import assert_allclose
@@ -58,6 +60,9 @@ def check_pick(cv):
     assert_allclose(pick(z[:, None], j), [[row[k] for k in j] for row in z])
     assert_allclose(pick(z, j[:4]), [z[k, j[k]] for k in range(4)])
     assert_allclose(pick(z[0], 1), z[0, 1])
+    for beyond in (3, -1):
+        with pytest.raises(ValueError, match="pick: the index runs .*, z has 0..2"):
+            pick(z, np.array([1, 0, beyond, 2]))
     onehot = np.eye(3)[j]
     for f in (lambda p: anp.sum(anp.sin(p) * np.arange(1, 6), -1), lambda p: anp.sum(p**3, -1)):
         ours = lambda z: f(pick(z[..., None, :], j))
@@ -285,6 +290,98 @@ def check_glms(cv):
         best = cv.exact.optimum(model, q)
         assert cv.exact.elbo(model, q, best) - cv.exact.elbo(model, q, fit.w) < 1e-3
         assert abs(fit.elbo - cv.exact.elbo(model, q, fit.w)) < 5 * fit.error + 1e-9
+        assert fit.elbo != fit.looks[-1, 1]  # on draws that had no part in where it ended
+
+
+def check_exposure(cv):
+    """Counts per time under observation: the rate's posterior, on a grid."""
+    rng = np.random.default_rng(0)
+    time = rng.uniform(5, 50, 60)
+    y = rng.poisson(1.3 * time).astype(float)
+    model = cv.models.poisson_regression(np.ones((60, 1)), y, offset=np.log(time))
+    z = np.linspace(-1, 3, 20_001)
+    log_p = stats.poisson.logpmf(y[:, None], np.outer(time, np.exp(z))).sum(0) + stats.norm.logpdf(
+        z
+    )
+    p = np.exp(log_p - log_p.max())
+    mean = (p @ z) / p.sum()
+    sd = np.sqrt(p @ (z - mean) ** 2 / p.sum())
+    evidence = log_p.max() + np.log(p.sum() * (z[1] - z[0]))
+    begin = part(cv, "starts").start(model)
+    fit = cv.fit(model, steps=20, progress=False)
+    for found in (begin.mu[0], fit.mean[0]):
+        assert abs(found - mean) < 0.1 * sd
+    assert_allclose(fit.sd, sd, rtol=0.02)
+    assert abs(fit.elbo - evidence) < 0.01
+
+
+def check_half_of_the_time_is_for_the_mode(cv):
+    """On a clock of our own: a search without end is told to stop after half of the seconds."""
+    model, mean, cov, _ = gaussian_case(cv)
+    now, fit = [0.0], part(cv, "fit")
+
+    def slow(model, full, out_of_time):
+        while not out_of_time():
+            now[0] += 0.125
+        ended.append(now[0])
+        return fit.Start(mean, np.linalg.cholesky(cov), True, "")
+
+    ended, clock = [], SimpleNamespace(perf_counter=lambda: now[0])
+    with mock.patch.multiple(fit, start=slow, time=clock):
+        cv.fit(model, seconds=8.0, steps=1, progress=False)
+    assert ended == [4.125]
+
+
+def check_costs_of_the_variates(cv):
+    """A Hessian is d gradients: M of them for Price's base, one more for the expansion at mu."""
+    model, *_ = gaussian_case(cv)
+    fit = cv.fit(model, steps=20, M=6, progress=False)
+    costs = {str(r.set): r.cost for r in fit.choice.report.rows}
+    assert_allclose(costs["PR with c7"], 1 + 3 / (6 * (1 + 3)))
+
+
+def check_a_file_knows_the_warnings(cv):
+    """What a fit distrusts is the same after it was saved and read."""
+    model, *_ = gaussian_case(cv)
+    run = cv.fit(model, steps=1, progress=False).run
+    run.slower = 1
+    fit = run.result()
+    with TemporaryDirectory() as folder:
+        fit.save(Path(folder) / "fit.npz")
+        read = cv.Fit.load(Path(folder) / "fit.npz", model)
+    assert read.warnings == fit.warnings
+    assert any("diverged 1 times" in sentence for sentence in read.warnings)
+
+
+def check_far_out_in_the_prior(cv):
+    """Said in its standard deviations, narrow or wide, from more than six on."""
+    for sd in (0.01, 1.0, 100.0):
+        prior = cv.models.GaussianPrior(np.array([1.0, sd, 1.0]))
+        model = cv.models.Model(lambda z, b: 0 * z[..., 0] + b[0], prior, np.zeros(4), 3)
+        said = lambda z: list(part(cv, "looks").conflicts(model, np.array(z)))
+        for out in (0.5, 5.5):
+            assert said([1.0, -out * sd, 0.0]) == []
+        sentences = said([1.0, -8 * sd, 0.0])
+        assert len(sentences) == 1 and sentences[0].startswith("z[1] = ")
+        assert "lies 8 standard deviations out" in sentences[0]
+
+
+def check_the_worst_coordinate(cv):
+    """By its mean or by its sd, whichever importance weights move more."""
+    q, rng = cv.families.DiagonalGaussian(3), np.random.default_rng(0)
+    w = q.joined(np.array([1.0, 0.0, -2.0]), np.array([1.0, 2.0, 0.5]))
+    z = q.sample(w, 100_000, rng)
+    mean, sd = q.mean(w), q.sd(w)
+    for moved, ratio, k, words in [
+        ((0.5, 0.0, 0.0), (1.0, 1.0, 0.4), 2, "z[2] (mean +0.0 sd, sd times 0.4)"),
+        ((-0.9, 0.0, 0.0), (1.0, 1.0, 0.7), 0, "z[0] (mean -0.9 sd, sd times 1.0)"),
+    ]:
+        target = stats.norm.logpdf(z, mean + sd * moved, sd * ratio) - stats.norm.logpdf(
+            z, mean, sd
+        )
+        share = np.exp(target.sum(-1))
+        found, sentence = part(cv, "looks").worst(q, w, z, share / share.sum())
+        assert found == k and words in sentence, sentence
 
 
 def check_the_chance_to_stop_too_early(cv):
@@ -445,6 +542,10 @@ def check_mean_zero_in_training(cv):
         whole = cv.Sampling(subsample=False)
         plan = cv.optimize.Noisy(model, q, h, begin, lr=1.0, M=4, sampling=whole)
         state = cv.optimize.init(plan, np.random.default_rng(0), w=w)
+        same = [train(state._replace(rng=np.random.default_rng(1)), plan)[0] for _ in range(2)]
+        assert not state.notes  # what it was given stays, and gives the same again
+        for name, x in same[0].notes.items():
+            assert_allclose(same[1].notes[name], x, rtol=0)
         with np.errstate(all="ignore"):  # where gradients are no numbers nothing is learnt
             broken = state._replace(w=np.full_like(w, 1e200))
             assert train(broken, plan) is None

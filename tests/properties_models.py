@@ -177,6 +177,7 @@ def check_slopes(cv):
         lambda z, b: np.where(b[1] > 0, rows(z, b), 0.0),  # numpy's where: a slope of 0
         lambda z, b: stats.norm.logpdf(b[1], rows(z, b)),
         lambda z, b: rows(z, b) ** 2 + rows(np.asarray(getattr(z, "_value", z)), b),
+        lambda z, b: rows(z, b) - 0.03 * rows(np.asarray(getattr(z, "_value", z)), b),
     ):
         assert refuses(cv, "autograd; log_lik; autograd.numpy", lambda: own(cv, bad))
     assert refuses(cv, "log_prior", lambda: own(cv, None, lambda z: stats.norm.logpdf(z).sum(-1)))
@@ -336,6 +337,24 @@ def check_slope_at_the_optimum(cv):
         assert np.abs(slope).max() < 1e-6, (name, family, steps)
 
 
+def check_natural_steps_that_break(cv):
+    """L-BFGS begins where they began, not where they broke off."""
+    _, model = built(cv, "logistic")
+    q = cv.families.Gaussian(2)
+    w, began = q.start() + 0.1, []
+
+    class Breaks(cv.rules.natural):
+        def step(self, memory, w, *rest):
+            return w + np.nan, memory
+
+    def by_lbfgs(model, q, w, tolerance):
+        began.append(w)
+
+    with mock.patch.multiple(cv.exact, natural=Breaks, _by_lbfgs=by_lbfgs):
+        cv.exact.optimum(model, q, w)
+    assert_allclose(began, [w], rtol=0)
+
+
 def check_unreached_optimum(cv):
     """Without natural steps a coarse rule makes ELBO and gradient disagree: no optimum."""
     rng = np.random.default_rng(0)
@@ -421,6 +440,7 @@ PROPERTIES = {
     "no d x d matrix": check_diagonal_builds_no_matrix,
     "exact references with prior and offset": check_exact_with_prior_and_offset,
     "unreached optimum": check_unreached_optimum,
+    "natural steps that break": check_natural_steps_that_break,
     "conjugate optimum": check_conjugate_optimum,
     "slope at the optimum": check_slope_at_the_optimum,
 }

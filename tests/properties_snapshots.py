@@ -6,7 +6,10 @@ Jaakkola and Jordan, and differentiated by autograd.
 
 import itertools
 import tempfile
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
 
 import autograd.numpy as anp
 import numpy as np
@@ -201,7 +204,7 @@ def renewals(cv, model, q, h, cvs, renew, steps=40, **options):
     original = plans.snapshot
 
     def watched(model, mu, **wanted):
-        seen.append((mu, wanted))
+        seen.append((mu, {k: x for k, x in wanted.items() if x is not None and x is not False}))
         return original(model, mu, **wanted)
 
     options = {"lr": 0.1, "M": 4, "runs": (3,), "rng": np.random.default_rng(0)} | options
@@ -288,7 +291,7 @@ def files(folder, p, dtype=float, mode="r"):
 def everything(cv, model, q, w):
     """What passes over all data: snapshots, exact references, moments for taylor_x."""
     mu, factor = q.moments(w)
-    old = cv.snapshot(model, mu, factor=factor)
+    old = cv.snapshot(model, mu, factor=factor, mean=True)
     terms = cv.exact.term_gradients(model, q, w)["data"]
     G = model.groups
     return [*old[:-1], cv.exact.elbo(model, q, w), terms, G.n, G.x, G.y, G.xx, G.xy, G.constant]
@@ -302,7 +305,12 @@ def check_parts(cv, family="Gaussian"):
         X, y = files(folder, p)
         both = np.memmap(Path(folder) / "both", float, "w+", shape=(104, 2))
         both[:3], both[3:] = 9.0, p.X
-        for chunk, x in itertools.product((2**20, 700), (p.X, X, both[3:], X[:, ::-1][:, ::-1])):
+        wide = np.memmap(Path(folder) / "wide", float, "w+", shape=(101, 3))
+        wide[:, 0], wide[:, 1:] = 9.0, p.X
+        turned = np.memmap(Path(folder) / "turned", float, "w+", shape=(2, 101))
+        turned[:] = p.X.T
+        shapes = p.X, X, both[3:], X[:, ::-1][:, ::-1], wide[:, 1:], turned.T
+        for chunk, x in itertools.product((2**20, 700), shapes):
             try:
                 cv.passes.CHUNK = chunk
                 again = cv.models.logistic_regression(x, y, prior_sd=oracles.PRIOR_SD)
@@ -311,6 +319,33 @@ def check_parts(cv, family="Gaussian"):
                 cv.passes.CHUNK = whole
             for a, b in zip(got, right):
                 assert_allclose(a, b, rtol=1e-11, atol=1e-11)
+
+
+def check_numbers_in_parts(cv):
+    """A number is added up over the parts as an array is."""
+    p, model, *_ = setting(cv, "logistic", "Gaussian", N=101)
+    mu = np.array([0.3, -0.2])
+    with mock.patch.object(cv.passes, "CHUNK", 50):
+        value = cv.snapshot(model, mu).value
+    assert_allclose(value, -np.logaddexp(0, -p.y * (p.X @ mu)).sum(), rtol=1e-12)
+
+
+def check_the_cluster_is_left(cv):
+    """After `with passes.on(...)` passes are made here, also if what stood inside it failed."""
+    rows = np.arange(10.0)
+    asked = []
+    cluster = SimpleNamespace(nthreads=lambda: asked.append("nthreads") or {})
+    with mock.patch.multiple(cv.passes, connect=lambda _: nullcontext(cluster), CHUNK=3):
+        try:
+            with cv.passes.on("an address"):
+                raise ZeroDivisionError
+        except ZeroDivisionError:
+            pass
+        try:
+            (total,) = cv.passes.total(lambda rows: (rows[0].sum(),), (rows,))
+        except AttributeError:  # of the cluster
+            total = None
+    assert total == 45 and not asked
 
 
 def check_changes(cv):
@@ -355,6 +390,8 @@ PROPERTIES = {
     "renewed": check_renewed,
     "take": check_take,
     "changes": check_changes,
+    "numbers in parts": check_numbers_in_parts,
+    "the cluster is left": check_the_cluster_is_left,
     "parts": check_parts,
     "sums": check_sums,
     "sums, diagonal": lambda cv: check_sums(cv, family="DiagonalGaussian", kinds=("bound",)),

@@ -1,8 +1,13 @@
-"""The variance table of chapter 16 and its race, without the package: sums over all outcomes."""
+"""The variance table of the chapter and its race, without the package: sums over all outcomes.
+
+What the page writes from scratch (ARMS, even draws, the linear baseline) is taken from its cells
+and held against enumeration, quadrature and refits.
+"""
 
 import json
 import re
-from itertools import product
+from itertools import combinations_with_replacement, permutations, product
+from math import comb, factorial
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +15,7 @@ import pytest
 from scipy.special import expit, log_expit
 
 ROOT = Path(__file__).parents[1]
-CHAPTER = ROOT / "book" / "16-draws-that-lean-on-each-other.ipynb"
+CHAPTER = ROOT / "book" / "17-draws-that-lean-on-each-other.ipynb"
 
 rng = np.random.default_rng(5)
 D = 3
@@ -41,9 +46,13 @@ def variance(G, weight):
 
 
 def samples(M):
-    """All M states with their probability, (8^M, M, d)."""
-    chosen = np.array(list(product(range(8), repeat=M)))
-    return STATES[chosen], P[chosen].prod(-1)
+    """All multisets of M states with their probability, (K, M, d): a mean has no order."""
+    chosen = np.array(list(combinations_with_replacement(range(8), M)))
+    orders = [
+        factorial(M) / np.prod([factorial(row.count(k)) for k in range(8)])
+        for row in chosen.tolist()
+    ]
+    return STATES[chosen], P[chosen].prod(-1) * orders
 
 
 def alone(M, baseline=0.0):
@@ -90,7 +99,88 @@ def disarm(M):
     return 2 / M * variance((f(b) - f(opposite))[:, None] / 2 * factor, weight)
 
 
-def rebar(M, tau=0.5):
+def linear(M, ridge=0.5):
+    """Each draw's line from a fit to the others, M fits, least squares with d more rows."""
+    b, weight = samples(M)
+    s, value, G = b - P1, f(b), 0.0
+    more = np.concatenate([np.zeros((D, 1)), np.sqrt(ridge) * np.eye(D)], 1)
+    more = np.broadcast_to(more, (len(b), D, D + 1))
+    for m in range(M):
+        X = np.concatenate([np.ones((len(b), M - 1, 1)), np.delete(s, m, 1)], -1)
+        X = np.concatenate([X, more], 1)
+        y = np.concatenate([np.delete(value, m, 1), np.zeros((len(b), D))], 1)
+        c, beta = np.split((np.linalg.pinv(X) @ y[..., None])[..., 0], [1], -1)
+        left = value[:, m] - c[:, 0] - (beta * s[:, m]).sum(-1)
+        G = G + (left[:, None] * s[:, m] + beta * P1 * (1 - P1)) / M
+    return variance(G, weight)
+
+
+def dirichlet_law(p, M):
+    """{pattern of M draws: probability} of the copula of ARMS: one D after the other, the rest of
+    the simplex being uniform again. Densities are piecewise polynomials, so Gauss is exact.
+    """
+    nodes, weights = np.polynomial.legendre.leggauss(6)
+
+    def chance(pattern, t):
+        """That D_m > t exactly for the ones of the pattern, D uniform on the simplex."""
+        if len(pattern) == 1:
+            return float((t < 1) == pattern[0])
+        n = len(pattern)
+        low, high = (t, 1.0) if pattern[0] else (0.0, min(t, 1.0))
+        if low >= high:
+            return 0.0
+        kinks = [x for x in (1 - j * t for j in range(1, n + 1)) if low < x < high]
+        edges, total = np.sort([low, high, *kinks]), 0.0
+        for a, b in zip(edges[:-1], edges[1:]):
+            for x, w in zip((a + b) / 2 + (b - a) / 2 * nodes, (b - a) / 2 * weights):
+                total += w * (n - 1) * (1 - x) ** (n - 2) * chance(pattern[1:], t / (1 - x))
+        return total
+
+    def side(p):
+        t = 1 - p ** (1 / (M - 1))
+        by_ones = [chance((1,) * k + (0,) * (M - k), t) for k in range(M + 1)]
+        return {b: by_ones[sum(b)] for b in product((0, 1), repeat=M)}
+
+    other = {tuple(1 - x for x in b): v for b, v in side(1 - p).items()}
+    return min(side(p), other, key=lambda law: correlation(law, p))
+
+
+def even_law(p, M):
+    """The same for one u in each of M intervals: all orders, and both sides of p in its own."""
+    law = dict.fromkeys(product((0, 1), repeat=M), 0.0)
+    k, more = int(M * p), M * p - int(M * p)
+    for order in permutations(range(M)):
+        for on, weight in ((0, 1 - more), (1, more)):
+            b = tuple(1 if i < k else on if i == k else 0 for i in order)
+            law[b] += weight / factorial(M)
+    return law
+
+
+def correlation(law, p):
+    together = sum(v for b, v in law.items() if b[0] and b[1])
+    return (together - p**2) / (p * (1 - p))
+
+
+def coupled(kind, M):
+    """LOO / (1 - rho), all patterns of all switches."""
+    laws = [kind(p, M) for p in P1]
+    rho = np.array([correlation(law, p) for law, p in zip(laws, P1)])
+    every = list(product(*(law.items() for law in laws)))
+    b = np.array([[pattern for pattern, _ in row] for row in every], float).swapaxes(1, 2)
+    weight = np.array([np.prod([v for _, v in row]) for row in every])
+    value = f(b)
+    left = value - (value.sum(1, keepdims=True) - value) / (M - 1)
+    return variance((left[..., None] * (b - P1)).mean(1) / (1 - rho), weight)
+
+
+def rebar_tuned(M):
+    """At tau = 1, the best weight by a parabola through three of them."""
+    low, middle, high = (rebar(1, 1.0, a) for a in (0.0, 1.0, 2.0))
+    bend = low - 2 * middle + high
+    return rebar(M, 1.0, 1 - (high - low) / 2 / bend)
+
+
+def rebar(M, tau=0.5, a=1.0):
     """f(z) s - f~(zeta~) s - d f~(zeta~) / dw + d f~(zeta) / dw, by quadrature in u."""
     t, p = np.polynomial.legendre.leggauss(20)
     t, p = (t + 1) / 2, p / 2
@@ -105,42 +195,131 @@ def rebar(M, tau=0.5):
     moved = v * np.exp(sign * W) / (1 + v * np.exp(sign * W))  # d zeta~ / dw, given z and v
     soft = expit(zeta / tau)
     pull = slope(soft) * soft * (1 - soft) / tau
-    return variance((f(z) - f(soft))[:, None] * (z - P1) + pull * (1 - moved), weight) / M
+    variate = -f(soft)[:, None] * (z - P1) + pull * (1 - moved)
+    return variance(f(z)[:, None] * (z - P1) + a * variate, weight) / M
 
 
 ROWS = {
-    "SF": alone, "SF, best baseline": best_baseline, "SF, pairs": in_pairs, "REBAR": rebar,
-    "LOO": leave_one_out, "DisARM": disarm, "double": lambda M: leave_one_out(M, slopes=True),
+    "SF": alone, "SF, best baseline": best_baseline, "SF, pairs": in_pairs,
+    "LOO": leave_one_out, "DisARM": disarm, "linear": linear,
+    "ARMS": lambda M: coupled(dirichlet_law, M), "even draws": lambda M: coupled(even_law, M),
+    "REBAR, untuned": rebar, "REBAR, tuned": rebar_tuned,
+    "double": lambda M: leave_one_out(M, slopes=True),
 }  # fmt: skip
+LISTED = {"ARMS": (2, 4), "even draws": (2, 4)}  # eight draws have 2^24 patterns: drawn, below
+
+
+def chapter_cells():
+    return json.loads(CHAPTER.read_text("utf-8"))["cells"]
 
 
 def printed():
-    """{row: [two draws, four draws]} from the outputs of the chapter."""
-    cells = json.loads(CHAPTER.read_text("utf-8"))["cells"]
-    text = "".join(
-        "".join(output.get("text", "")) for cell in cells for output in cell.get("outputs", [])
-    )
+    """{row: {draws: variance}} from the outputs of the chapter."""
+    outputs = [output for cell in chapter_cells() for output in cell.get("outputs", [])]
+    text = "".join("".join(output.get("text", "")) for output in outputs)
     table = text.split("exact variance of the mean of")[1].split("LOO, 2 draws")[0]
-    found = re.findall(r"^(\S.*?)\s{2,}([\d.]+)\s+([\d.]+)$", table, re.M)
-    return {name: [float(x) for x in numbers] for name, *numbers in found}
+    found = re.findall(r"^(\S.*?)\s{2,}([\d.]+)\s+([\d.]+)\s+([\d.]+)$", table, re.M)
+    return {name: dict(zip((2, 4, 8), map(float, numbers))) for name, *numbers in found}
 
 
 @pytest.mark.parametrize("name", ROWS)
 def test_the_table_of_the_chapter(name):
     table = printed()
     assert set(table) == set(ROWS)
-    for value, M in zip(table[name], (2, 4)):
-        assert abs(value - ROWS[name](M)) < 5.1e-5
+    for M in LISTED.get(name, (2, 4, 8)):
+        assert abs(table[name][M] - ROWS[name](M)) < 5.1e-5
+
+
+# What the page writes from scratch ----------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def page():
+    """The names of the cells with ARMS, even draws and the linear baseline."""
+    names = {"np": np, "comb": comb}
+    for cell in chapter_cells():
+        source = "".join(cell["source"])
+        if "def arms_law" in source or source.startswith("def linear_baseline"):
+            exec(source, names)
+    return names
+
+
+@pytest.mark.parametrize("M", (2, 3, 4))
+@pytest.mark.parametrize("p", (0.03, 0.3, 0.47, 0.82))
+def test_the_laws_of_the_page(page, p, M):
+    """Patterns of all draws and of fewer, against quadrature on the simplex and all orders."""
+    for ours, right in (("arms_law", dirichlet_law), ("even_law", even_law)):
+        law = right(p, M)
+        assert abs(sum(law.values()) - 1) < 1e-12
+        for k in range(1, M + 1):
+            first = np.zeros(k + 1)
+            for b, v in law.items():
+                if sum(b[:k]) == 0 or b[: sum(b[:k])] == (1,) * sum(b[:k]):  # ones come first
+                    first[sum(b[:k])] += v
+            np.testing.assert_allclose(page[ours](p, M, k), first, rtol=0, atol=1e-12)
+        found = page["correlation"](page[ours], np.array([p]), M)
+        np.testing.assert_allclose(found, correlation(law, p), rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ("arms", "even"))
+def test_the_draws_of_the_page(page, kind):
+    """Eight draws: every switch has its law, the mean is exact, the variance is the table's."""
+    b = page[f"{kind}_draws"](np.random.default_rng(1), P1, 8, 60_000)
+    assert np.abs(b.mean((0, 1)) - P1).max() < 0.01
+    on, count = b.sum(1), len(b)
+    for i, p in enumerate(P1):
+        pairs = comb(8, 2) * page[f"{kind}_law"](p, 8, 2)[2]
+        both = on[:, i] * (on[:, i] - 1) / 2
+        assert abs(both.mean() - pairs) < 5 * both.std() / count**0.5 + 1e-12
+    G = page["loo"](f(b), b - P1) / (1 - page["correlation"](page[f"{kind}_law"], P1, 8))
+    assert np.abs((G.mean(0) - EXACT) / (G.std(0) / count**0.5)).max() < 4.5
+    size = ((G - EXACT) ** 2).sum(-1)
+    table = printed()["ARMS" if kind == "arms" else "even draws"][8]
+    assert abs(size.mean() - table) < 4.5 * size.std() / count**0.5
+
+
+@pytest.mark.parametrize("ridge", (0.01, 0.5, 30.0))
+def test_the_linear_baseline_of_the_page(page, ridge):
+    """Its mean by enumeration, residuals of refits; flat for two draws or an endless ridge."""
+    for M in (2, 3, 5):
+        b, weight = samples(M)
+        G, Q = page["linear_baseline"](f(b), b - P1, P1, ridge)
+        np.testing.assert_allclose(weight @ G, EXACT, rtol=0, atol=1e-9)
+        assert abs(variance(G, weight) - linear(M, ridge)) < 1e-9
+        flat = page["loo"](f(b), b - P1)
+        endless, _ = page["linear_baseline"](f(b), b - P1, P1, 1e9)
+        np.testing.assert_allclose(endless, flat, rtol=0, atol=1e-6)
+        if M == 2:
+            np.testing.assert_allclose(G, flat, rtol=0, atol=1e-9)
+            np.testing.assert_allclose(Q[:, 0], f(b)[:, 0] - f(b)[:, 1], rtol=0, atol=1e-9)
+
+
+# The race ----------------------------------------------------------------------------------------
 
 
 def test_the_race_is_whole():
-    """The stored race has both models and all seven ways, at falling gaps with intervals."""
+    """The stored race has both models and all ways, at falling gaps with intervals."""
     rows = json.loads((ROOT / "benchmarks" / "coupled.json").read_text("utf-8"))["rows"]
-    ways = {(r["model"], r["noise"], r["cvs"]) for r in rows}
+    found = {(r["model"], r["noise"], r["cvs"]): r for r in rows}
     models, noises = ("australian", "eight schools"), ("plain", "pairs", "sobol")
-    rival = {(model, "plain", "PR") for model in models}
-    assert ways == rival | set(product(models, noises, ("none", "c7"))) and len(rows) == 14
+    estimators = ("none", "c7", "c7 at 1", "landing", "PR", "PR of all")
+    ways = set(product(models, noises, estimators))
+    assert set(found) == ways - {(m, "pairs", "PR of all") for m in models}
+    assert len(rows) == len(found)
     for r in rows:
         gap, low, high = (np.array(r[key]) for key in ("gap", "low", "high"))
         assert r["steps"] > 50 and r["seconds"] > 0 and (low <= gap).all() and (gap <= high).all()
         assert gap[-1] < gap[0] and np.isfinite(high).all() and r["at"][-1] == 1.0
+
+
+def test_reckoned_times_are_sums_of_measured_ones():
+    """A way that was not timed: its estimator with plain draws, and what the draws add to RP1."""
+    rows = json.loads((ROOT / "benchmarks" / "coupled.json").read_text("utf-8"))["rows"]
+    timed = {(r["model"], r["noise"], r["cvs"]): r["seconds"] for r in rows if not r["reckoned"]}
+    like = {"c7 at 1": "c7", "landing": "none", "PR of all": "PR", "PR": "PR"}
+    for r in (r for r in rows if r["reckoned"]):
+        model, plain = r["model"], timed[r["model"], "plain", "none"]
+        more = timed[model, r["noise"], "none"] - plain
+        right = timed[model, "plain", like[r["cvs"]]] + more
+        assert abs(r["seconds"] / right - 1) < 0.006  # three digits are stored
+        assert abs(r["steps"] - 500 * plain / right) <= 1

@@ -6,6 +6,7 @@ import pickle
 import re
 from pathlib import Path
 
+import autograd.numpy as anp
 import numpy as np
 import oracles
 import properties
@@ -15,7 +16,7 @@ from numpy.testing import assert_allclose
 from scipy import linalg, special, stats
 
 import cvlib as cv
-from cvlib.families import Family, Route, Unconstrained
+from cvlib.families import Family, Route
 
 families = pytest.mark.parametrize("family", oracles.FAMILIES)
 
@@ -134,16 +135,6 @@ EVERY = families_of(cv)
 every = pytest.mark.parametrize("q", EVERY, ids=repr)
 
 
-def required(cls):
-    """Everything that a family with these bases must say, {name: why}."""
-    tables = ("required", "required_for_quadratics") if cls.quadratics else ("required",)
-    return {
-        name: why
-        for base, table in itertools.product(cls.__mro__, tables)
-        for name, why in vars(base).get(table, {}).items()
-    }
-
-
 def complaint(name, bases, namespace):
     """What is said when this class is defined, or nothing."""
     try:
@@ -155,19 +146,22 @@ def complaint(name, bases, namespace):
 
 def check_incomplete_families(cv):
     """Each family without any one of the things it must say, or of those its routes go through."""
+    required = cv.families.Family.required
+    assert list(required) == ["parts", "noise", "transform", "log_density"]
     for cls in map(type, families_of(cv)):
         through = {}
         for space, table in cls.routes.items():
             for word, route in table.items():
                 for name in filter(None, route):
                     through.setdefault(name, f"the route of {word} in {space} goes through it")
-        assert {"z1", "score", "noise", "log_q", "moments"} <= set(required(cls))
         assert {"z1", "score"} <= set(through)
-        for name, why in {**through, **required(cls)}.items():
-            said = complaint("Half", (cls,), {"routes": cls.routes, name: None})
+        for name, why in {**through, **required}.items():
+            said = complaint("Half", (cls,), {name: None})
             assert said.startswith("the family Half is incomplete. It lacks ")
             assert f"{name} ({why})" in said
-        assert not complaint("Whole", (cls,), {"routes": cls.routes})
+        assert not complaint("Whole", (cls,), {})
+    said = complaint("Blind", (cv.families.Family,), {"quadratics": True})
+    assert "moments ((w) -> mean and standard deviation" in said
 
 
 def test_an_incomplete_family_fails_when_it_is_defined():
@@ -176,74 +170,49 @@ def test_an_incomplete_family_fails_when_it_is_defined():
 
 @every
 def test_nothing_else_is_needed(q):
-    """What the rest of the package asks of this family, beside what its bases bring, is listed."""
+    """What the recipe asks of a family that is no Gaussian is listed, or the base has it."""
     cls, package = type(q), Path(cv.__file__).parent
     through = {name for table in cls.routes.values() for route in table.values() for name in route}
-    source = "".join(inspect.getsource(base) for base in cls.__mro__[1:-1])
-    source += "".join(path.read_text("utf-8") for path in package.glob("*.py"))
-    own = {name for name in vars(cls) if not any(hasattr(b, name) for b in cls.__mro__[1:])}
-    asked = {name for name in own if re.search(rf"\b(self|q)\.{name}\b", source)}
-    assert {"log_density", "cross"} <= asked or q.gaussian
-    assert asked - {"routes"} <= {*required(cls), *through}
+    source = inspect.getsource(Family).replace("self.", "q.")
+    source += "".join(path.read_text("utf-8") for path in (package / "recipe").glob("*.py"))
+    own = {name for kind in cls.__mro__[:2] for name in vars(kind) if not hasattr(Family, name)}
+    asked = {name for name in own if re.search(rf"\bq\.{name}\b", source)}
+    assert q.gaussian or asked <= {*through, "squash"}
 
 
 def test_what_is_missing_is_named_with_its_reason():
-    said = complaint("Empty", (Family,), {"routes": {"z": {"SF": Route("z1", score="score")}}})
-    for name, why in (Family.required | Family.required_for_quadratics).items():
-        assert (f"{name} ({why})" in said) == (name != "check")  # the base has that one
+    said = complaint("Empty", (Family,), {})
+    for name, why in Family.required.items():
+        assert f"{name} ({why})" in said
     routes = {"z": {"SF": Route("z1", score="score"), "RP1": Route("z1", pull="pull_it")}}
     said = complaint("NoPull", (cv.families.Gamma,), {"routes": routes})
     assert said.endswith("lacks pull_it (the route of RP1 in z goes through it)")
-    said = complaint("NoCross", (cv.families.Beta,), {"routes": {"z": {}}, "cross": None})
-    assert said.endswith("It lacks cross (E_{q_w} log q_v, (...))")
-    assert not complaint("Base", (Unconstrained,), {})  # no routes: not a family yet
+    type("Base", (Family,), {}, base=True)  # not a family yet
 
 
-class Shifted(Unconstrained):
+class Shifted(Family):
     """z = w + logistic noise, D = d: a family of one's own, as short as it can be."""
 
-    routes = {"z": {"SF": Route("z1", score="score"), "RP1": Route("z1", pull="pull1")}}
-
-    def __init__(self, dim):
-        super().__init__(dim)
-        self.D = self.dim
-
-    def pack(self, w):
-        return np.asarray(w, float)
-
-    unpack = pack
-
-    def moments(self, w):
-        return w, np.full_like(w, np.pi / np.sqrt(3))
-
-    def moments_grad(self, w):
-        return np.ones_like(w)[..., None, :], np.zeros_like(w)[..., None, :]
+    parts = ("w",)
+    quadratics = True
 
     def noise(self, rng, w, M):
         return rng.logistic(size=(*w.shape[:-1], M, self.dim))
 
+    def transform(self, w, eps):
+        return w + eps
+
     def log_density(self, w, z):
-        return (w - z - 2 * np.logaddexp(0, w - z)).sum(-1)
+        return anp.sum(w - z - 2 * anp.logaddexp(0, w - z), -1)
 
-    def cross(self, w, v):
-        raise NotImplementedError
-
-    cross_grad = cross
-
-    def z1(self, draw):
-        return draw.mu[..., None, :] + draw.eps
-
-    def score(self, draw):
-        return np.tanh(draw.eps / 2)
-
-    def pull1(self, draw, u, out, add=False):
-        out[...] = out + u if add else u
+    def moments(self, w):
+        return w, anp.full(w.shape, np.pi / np.sqrt(3))
 
 
 def test_a_family_of_one_s_own_takes_part():
     """Words are those of its routes; means by quadrature in the logistic noise."""
     q = Shifted(1)
-    assert q.methods == ("SF", "RP1", "CF")
+    assert q.methods == ("SF", "RP1", "GR", "CF")
     model = cv.models.logistic_regression(np.array([[0.7], [-1.2]]), np.array([1.0, -1.0]))
     data, prior, variational = cv.terms(model, q)
     u, p = np.polynomial.legendre.leggauss(400)
@@ -254,7 +223,7 @@ def test_a_family_of_one_s_own_takes_part():
     phi = lambda z: sum(-np.logaddexp(0, -y * x * z) for (x,), y in zip(model.X, model.y))
     mean = lambda w: p @ phi(w + noise)
     slope = (mean(w + 1e-5) - mean(w - 1e-5)) / 2e-5
-    for line in (cv.SF(data), cv.RP1(data)):
+    for line in (cv.SF(data), cv.RP1(data), cv.GR(data)):
         assert_allclose(p @ line(draw), [slope], rtol=1e-7)
     c = cv.CF(cv.taylor_z(data)) - cv.RP1(cv.taylor_z(data))
     assert_allclose(p @ c(draw), 0, atol=1e-7)
@@ -315,7 +284,9 @@ def check_moments_and_samples(cv, n=40_000):
 def check_samples_are_those_of_a_draw(cv):
     """The same generator gives the same z."""
     for q in families_of(cv):
-        model = cv.models.logistic_regression(np.eye(q.dim)[:2], np.array([1.0, -1.0]))
+        model = cv.models.Model(
+            lambda z, row: row[0] * z[..., 0], lambda z: z[..., 0], [1.0], q.dim
+        )
         w = q.start((2,)) + 0.1
         draw = cv.draw(model, q, w, M=4, rng=np.random.default_rng(3), subsample=False)
         assert np.array_equal(draw.z, q.sample(w, 4, np.random.default_rng(3)))
@@ -330,6 +301,23 @@ def check_equality(cv):
         assert a != b
     assert f.Gaussian(3) == f.Gaussian(3.0) and type("Mine", (f.Gaussian,), {})(3) != f.Gaussian(3)
     assert len({*each, *families_of(cv)}) == len(each)
+
+
+def check_weights_out_of_range(cv):
+    """Logarithms and logits of a size beyond 300, of either sign, and NaN are refused."""
+    for q in [q for q in families_of(cv) if not q.gaussian]:
+        for k, wrong in itertools.product(range(q.D), (-1000.0, 1000.0, np.nan)):
+            w = q.start()
+            w[k] = wrong
+            said = "it holds log" if np.isfinite(wrong) else "nan"
+            with pytest.raises(ValueError, match=rf"at \[{k}\]: {said}"):
+                q.check(w)
+            w[k] = np.sign(wrong) * 299 if np.isfinite(wrong) else 0.0
+            q.check(w)
+
+
+def test_weights_out_of_range_are_refused():
+    check_weights_out_of_range(cv)
 
 
 def test_mean_sd_and_samples():

@@ -276,8 +276,8 @@ def check_special_cases(cv):
         def moments(self, w):
             return np.zeros_like(w[..., :1]), np.ones_like(w[..., :1])
 
-        def moments_grad(self, w):
-            zero = np.zeros((*w.shape[:-1], 2, 1))
+        def moments_grad(self, draw):
+            zero = np.zeros((*draw.w.shape[:-1], 2, 1))
             return zero, zero
 
         def score(self, draw):
@@ -443,7 +443,7 @@ def check_taylor_x(cv):
     """Wang's variate needs no Gaussian: over all data points, drawn and whole agree exactly."""
     rng = np.random.default_rng(5)
     model = cv.models.logistic_regression(rng.standard_normal((4, 2)), np.array([1.0, -1, 1, 1]))
-    for family in ("Gamma", "Beta", "Bernoulli"):
+    for family in ("Gamma", "Beta"):
         q = getattr(cv.families, family)(2)
         f = cv.taylor_x(cv.terms(model, q)[0])
         c = cv.GR(f) - cv.GR(f.over_all_data())
@@ -526,7 +526,7 @@ def test_layout_and_names():
         (lambda q, data: cvlib.CF(data), "closed form"),
         (lambda q, data: q.pack(-1.0, 1.0), "positive"),
         (lambda q, data: q.check([0.0]), r"w must be \(..., 2\)"),
-        (lambda q, data: q.check([0.0, np.nan]), r"nan at \[1\]"),
+        (lambda q, data: q.check([0.0, np.nan]), r"not finite at \[1\]: nan"),
         (lambda q, data: q.check([0.0, 500.0]), "smaller step"),
         (lambda q, data: cvlib.families.Gamma(0), "at least 1"),
         (lambda q, data: cvlib.families.Categorical(2, 1), "values, at least 2"),

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -51,6 +52,22 @@ def test_every_page(browser, site):
     found = {str(p.relative_to(site)): sitecheck.check_page(browser, p, site) for p in pages}
     assert len(pages) >= len(list(ROOT.glob("book/*.md")))
     assert not {page: problems for page, problems in found.items() if problems}
+
+
+def test_the_problems_of_all_pages_are_counted(monkeypatch, capsys, tmp_path):
+    """Two on the first of two pages, none on the last: two, and the program fails."""
+    found = {"a.html": ["one", "two"], "b.html": []}
+    monkeypatch.setattr(sitecheck, "chromium", lambda: "a browser")
+    monkeypatch.setattr(sitecheck, "browser", nullcontext)
+    monkeypatch.setattr(sitecheck, "pages", lambda site: [site / name for name in found])
+    monkeypatch.setattr(sitecheck, "check_page", lambda opened, html, site: found[html.name])
+    monkeypatch.setattr(sys, "argv", ["sitecheck.py", str(tmp_path)])
+    for code, count in (1, 2), (0, 0):
+        with pytest.raises(SystemExit) as end:
+            sitecheck.main()
+        assert end.value.code == code
+        assert f"2 pages opened, {count} problems" in capsys.readouterr().out
+        found["a.html"] = []
 
 
 def test_search_finds_a_word_of_a_chapter(browser, site):

@@ -33,7 +33,10 @@ def test_joint_variates_have_mean_zero_exactly(name, family):
     properties_snapshots.check_mean_zero(cv, name, family)
 
 
-@pytest.mark.parametrize("name", ("every", "worn", "renewed", "take", "changes", "parts"))
+RULES, PASSES = ("every", "worn", "renewed"), ("take", "changes", "parts", "numbers in parts")
+
+
+@pytest.mark.parametrize("name", [*RULES, *PASSES, "the cluster is left"])
 def test(name):
     properties_snapshots.PROPERTIES[name](cv)
 

@@ -86,7 +86,7 @@ def step(state: State, plan: Plan) -> State:
     if new.scores is None:
         moved, memory = plan.rule.step(state.memory, w, new.g, rate, q, plan.model.N)
     else:
-        moved, memory = plan.rule.match(state.memory, w, new.eps, new.scores, rate, q)
+        moved, memory = plan.rule.match(state.memory, w, new.draw, new.scores, rate, q)
     going = new.finite & (diverged < 0) & (np.abs(moved).max(-1) < q.far)
     if not going.all():
         diverged = np.where(going | (diverged >= 0), diverged, t)

@@ -27,12 +27,12 @@ Rate = float | np.ndarray | Callable[[int], float | np.ndarray]
 class Gradient(NamedTuple):
     """What a plan finds at a state."""
 
-    g: np.ndarray  # (..., D) an estimate of the gradient of ELBO / N
+    g: np.ndarray | None  # (..., D) of ELBO / N; None where a rule looks at scores instead
     finite: np.ndarray  # (...) is it?
     moments: tuple  # the new memory of the weight rule
     a: np.ndarray  # (..., L) or (..., L, D)
     G: np.ndarray | None  # (..., 1 + L, M, D)
-    eps: np.ndarray | None = None  # (..., M, d) base samples, for ascent rules on scores
+    draw: Draw | None = None  # the samples, for ascent rules on scores
     scores: np.ndarray | None = None  # (..., M, d) L^T grad_z log p(x, z) at these samples
 
 
@@ -177,7 +177,7 @@ class Noisy(Plan):
         return state._replace(snapshot=new, renewal=rule.start())
 
     def seen(self, renewal, new):
-        if not (self.renew and self.renew.measures):
+        if not (self.renew and self.renew.measures) or new.G is None:
             return renewal
         scatter = lambda g: np.sum((g - g.mean(-2, keepdims=True)) ** 2)
         h, C = new.G[..., 0, :, :], new.G[..., 1:, :, :]
@@ -188,17 +188,31 @@ class Noisy(Plan):
         q, N, weighting = self.q, self.model.N, self.weighting
         how = {"snapshot": state.snapshot, "sampling": self.sampling}
         d = draw(self.model, q, state.w, self.M, state.rng, **how)
+        if self.rule.looks_at_scores(state.memory):  # the lines are not asked
+            scores, finite = self._scores(d)
+            return Gradient(None, finite, state.moments, state.a, None, d, scores)
+        if self.pooled:
+            g, finite = self._pooled(d)
+            return Gradient(g / N, finite, state.moments, state.a, None)
         G, finite = self._evaluated(d, state.G)
         base, C = G[..., 0, :, :], G[..., 1:, :, :]
         a = weighting.weights(state.moments, q, N)
         g = combine.mean(base, C, a) / N  # (..., D)
         if d.group > 1:
             base, C = combine.replicates(base, d.group), combine.replicates(C, d.group)
-        moments = weighting.update(state.moments, base, C, q)
-        if not self.rule.looks_at_scores(state.memory):
-            return Gradient(g, finite, moments, a, G)
-        scores, right = self._scores(d)
-        return Gradient(g, finite & right, moments, a, G, d.eps, scores)
+        return Gradient(g, finite, weighting.update(state.moments, base, C, q), a, G)
+
+    @cached_property
+    def pooled(self) -> bool:
+        """Is the base alone, and does a part of it know the mean of its rows at once?"""
+        return not self.cvs and any(hasattr(word.pull, "mean") for word, _ in self.h.parts)
+
+    def _pooled(self, d: Draw):
+        """The mean of the base's rows, (..., D), and which runs are finite."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            g = self.h.mean(d)
+        finite = np.vecdot(g, g) < HUGE
+        return np.where(finite[..., None], g, 0.0), finite
 
     def _evaluated(self, d: Draw, G):
         """h and variates (..., 1 + L, M, D), into G if it fits, and which runs are finite (...)."""
@@ -227,8 +241,7 @@ class Noisy(Plan):
 def taken(model: Model, q: Family, w: np.ndarray, wants: Wants) -> Snapshot:
     """A snapshot of the data term at q_w, with what is wanted of it."""
     mu, factor = q.moments(w)
-    how = {"factor": factor} if wants.factor else {}
-    return snapshot(model, mu, order=wants.order, **how)
+    return snapshot(model, mu, **wants._asdict() | {"factor": factor if wants.factor else None})
 
 
 def _check_lines(h, cvs):

@@ -1,6 +1,6 @@
 """Families q_w: Gaussian (full, diagonal), gamma, beta, Bernoulli, categorical.
 
-`base` says what a family must provide.
+`base` says what a family must provide, and gives it the rest by autograd.
 """
 
 from .base import Family, FamilyPrior, Route, Unconstrained

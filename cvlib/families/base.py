@@ -1,17 +1,33 @@
-"""What a family q_w must say, written down once. An incomplete family fails when it is defined.
+"""What a family q_w is: the parts of w, a sampler and log q. The rest comes by autograd.
 
 Arrays are (..., M, d) or (..., M, D); the leading axes are independent runs. w is one flat vector.
 """
 
-from itertools import product
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from inspect import signature
+from itertools import pairwise
 from numbers import Real
+from pkgutil import resolve_name
 from types import SimpleNamespace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from autograd import elementwise_grad
+from numpy.typing import ArrayLike
 
-from ..models import Model
+from ..models import GaussianPrior, Model
 
+if TYPE_CHECKING:
+    from ..recipe.draws import Draw
+else:
+    Draw = Any  # it lies above the families
+
+Array = np.ndarray
+Pair = tuple[Array, Array]
+NOT_SAID: Any = None
 LARGEST = 300.0  # e^300 is still far from the largest number, its square too
 COLUMNS = 64  # of a Hessian, that a family with a diagonal factor looks at together
 
@@ -30,79 +46,113 @@ class Route(NamedTuple):
 
 
 class Family:
-    """A law q_w of z in R^dim, w in R^D. A class with `routes` is a family and must be complete.
+    """A law q_w of z in R^dim, w in R^D. `required` is what a family must say.
+
+    Its functions of w are called with w (..., 1, D) or (..., M, D), and written with
+    autograd.numpy. An argument of the constructor is kept under its own name (self.nu = nu):
+    equality, repr and saved fits go by it. Score and pull-back come by autograd through copies of
+    w, one a sample, in one reverse pass. A family that writes them itself is faster.
 
     routes   {space: {word: Route}}: how each word estimates an integrand of z (or of the zeta
-             behind a discrete z) by sampling
+             behind a discrete z) by sampling. As given here they are right for a base sample whose
+             law does not move with w.
     """
 
     required = {
-        "far": "a weight beyond this size is a run thrown out for good",
-        "start": "weights to begin with, (*runs, D)",
-        "check": "w as an array of floats, or a ValueError",
-        "pack": "w from the usual parameters",
-        "unpack": "the usual parameters from w",
-        "moments": "mean (..., d) and factor of the covariance at w",
-        "noise": "the base sample eps of M samples, (..., M, noise_dim)",
-        "log_q": "log q_w(z), (..., M)",
-        "entropy": "-E_q log q_w, (...)",
-        "z1": "the sample of q_w, a function of the draw's eps, (..., M, d)",
-        "score": "grad_w log q_w(z1), (..., M, D)",
+        "parts": "names of the parts of w, as many numbers each as z has",
+        "noise": "(rng, w, M) -> the base sample eps of M samples, (..., M, noise_dim)",
+        "transform": "(w, eps) -> z, the sample of q_w, (..., M, d)",
+        "log_density": "(w, z) -> log q_w(z), (..., M)",
     }
-    required_for_quadratics = {
-        "chain": "grad_w E_q f of a quadratic f, from its slope and bend at the mean",
-    }
-    optional = {  # what only draws in pairs, or by Sobol's points, need
+    optional = {  # without it what needs it is refused
+        "moments": "(w) -> mean and standard deviation of each coordinate of z, (..., d)",
+        "entropy": "(w) -> -E_q log q_w, (...); follows from cross, if that is given",
+        "cross": "(w, v) -> E_{q_w} log q_v, (...)",
         "mirror": "(w, eps) -> the opposite of each base sample, of the same law, (..., M, d)",
         "quantile": "(w, u) -> base samples from uniform ones, coordinate by coordinate",
+        "fisher": "(w) -> Var grad_w log q_w, (..., D, D), or its diagonal (..., D)",
     }
-    mirror = quantile = None
-    by_hand = ("CF",)  # the words that need no route
+    parts: tuple[str, ...] = ()
+    noise = transform = log_density = cross = mirror = quantile = fisher = NOT_SAID
+    routes = {
+        "z": {
+            "SF": Route("z1", score="score"),
+            "RP1": Route("z1", pull="pull1"),
+            "GR": Route("z1", pull="pull1"),  # the base does not move: it has no score
+        }
+    }
+    by_hand: tuple[str, ...] = ("CF",)  # the words that need no route
+    far = 1e6  # a weight beyond this size is a run thrown out for good
+    largest = float(np.finfo(float).max)  # one beyond this is refused
     gaussian = False
     full = False  # does w have a d x d factor?
-    quadratics = True  # is E_q known for every f that is quadratic in z?
+    quadratics = False  # is E_q known for every quadratic f? So with moments, coordinates unmixed
+    closed_moments = closed_entropy = False  # are they given? Read off when a family is defined
     smooth = "z"  # the space in which w moves the sample: z, or the zeta behind a discrete z
 
-    def __init_subclass__(cls, **kwargs):
+    def __init_subclass__(cls, base: bool = False, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if "routes" not in vars(cls):
-            return  # not a family yet: a base that several share
-        tables = ("required", "required_for_quadratics") if cls.quadratics else ("required",)
-        required = {}
-        for base, table in product(cls.__mro__, tables):
-            required.update(vars(base).get(table, {}))
-        missing = {name: why for name, why in required.items() if getattr(cls, name, None) is None}
+        cls.closed_moments = cls.moments is not Family.moments
+        cls.closed_entropy = cls.cross is not None or cls.entropy is not Family.entropy
+        if base:
+            return  # not a family yet: what several share
+        missing = {name: why for name, why in cls.required.items() if not getattr(cls, name, None)}
         for space, table in cls.routes.items():
             for word, route in table.items():
                 for name in filter(None, route):
                     if not callable(getattr(cls, name, None)):
                         why = f"the route of {word} in {space} goes through it"
                         missing.setdefault(name, why)
+        if cls.quadratics and not cls.closed_moments:
+            missing["moments"] = cls.optional["moments"]
         if missing:
             what = "; ".join(f"{name} ({why})" for name, why in missing.items())
             raise TypeError(f"the family {cls.__name__} is incomplete. It lacks {what}")
 
-    def __init__(self, dim):
+    def __init__(self, dim: int) -> None:
         self.dim = self.noise_dim = self.whole("dim", dim, "dimensions")
+        self.D = len(self.parts) * self.dim
 
-    def __repr__(self):
-        return f"{type(self).__name__}({', '.join(map(str, self._sizes()))})"
-
-    def __eq__(self, other):
-        return isinstance(other, Family) and self.key == other.key
-
-    def __hash__(self):
-        return hash(self.key)
+    # Which family it is
 
     @property
-    def key(self):
-        """What makes two families the same: their kind and their sizes."""
-        return type(self), *self._sizes()
+    def spec(self) -> tuple[str, dict[str, Any]]:
+        """(module:name, the constructor's arguments), from which `find` makes it again."""
+        kind, names = type(self), signature(type(self)).parameters
+        for name in names:
+            if not hasattr(self, name):
+                raise TypeError(f"{kind.__name__} must keep its argument {name!r} as self.{name}")
+        arguments = {name: _plain(getattr(self, name)) for name in names}
+        return f"{kind.__module__}:{kind.__qualname__}", arguments
 
-    def _sizes(self):
-        return (self.dim,)
+    @staticmethod
+    def find(where: str, arguments: dict[str, Any]) -> Family:
+        """The family that has this `spec`, from inside the package or outside."""
+        try:
+            kind = resolve_name(where)
+        except (ImportError, AttributeError):
+            raise ValueError(f"no family {where}: define it there, outside functions") from None
+        if not (isinstance(kind, type) and issubclass(kind, Family)):
+            raise ValueError(f"{where} is no family")
+        return kind(**arguments)
 
-    def whole(self, name, value, what, least=1):
+    @cached_property
+    def key(self) -> tuple:
+        """What makes two families the same: their kind and all arguments."""
+        return type(self), *self.spec[1].values()
+
+    def __repr__(self) -> str:
+        (_, arguments), known = self.spec, signature(type(self)).parameters.values()
+        shown = (f"{p.name}=" * (p.default is not p.empty) + repr(arguments[p.name]) for p in known)
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Family) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def whole(self, name: str, value: Any, what: str, least: int = 1) -> int:
         """`value` as an int, or a ValueError: a size must be a whole number."""
         if not isinstance(value, Real) or value % 1 != 0 or value < least:  # inf % 1 is NaN
             hint = f": write {type(self).__name__}(model.dim)" * isinstance(value, Model)
@@ -110,22 +160,126 @@ class Family:
                 f"{name}={value!r}: {type(self).__name__} needs a whole number of {what}, "
                 f"at least {least}{hint}"
             )
-        return int(value)
+        return int(float(value))
 
     @property
-    def methods(self):
+    def methods(self) -> tuple[str, ...]:
         """The words that are legal for a plain integrand of z."""
         return (*self.routes["z"], *self.by_hand)
 
-    @property
-    def blocks(self):
-        return (slice(0, self.D),)
+    # Weights
 
-    def mu(self, draw):
+    @cached_property
+    def blocks(self) -> tuple[slice, ...]:
+        """Where the parts of w stand in it."""
+        ends = [k * self.dim for k in range(len(self.parts))] + [self.D]
+        return tuple(slice(*both) for both in pairwise(ends))
+
+    def pack(self, *parts: ArrayLike) -> Array:
+        """w from its parts, each a number or (..., d)."""
+        arrays = [np.asarray(part, float) for part in parts]
+        shapes = {a.shape for a in arrays if a.ndim} or {(self.dim,)}  # a number fits every shape
+        shape = shapes.pop()
+        if len(arrays) != len(self.parts) or shapes or shape[-1] != self.dim:
+            got = ", ".join(str(a.shape) for a in arrays)
+            raise ValueError(f"{', '.join(self.parts)} must be (..., {self.dim}); got {got}")
+        return np.concatenate([np.broadcast_to(a, shape) for a in arrays], -1)
+
+    def unpack(self, w: ArrayLike) -> Any:
+        """The parts of w, (..., d) each; the array itself if there is one."""
+        w = self.sized(w)
+        return w if len(self.parts) == 1 else tuple(w[..., block] for block in self.blocks)
+
+    def start(self, runs: tuple[int, ...] = ()) -> Array:
+        """Weights to begin with, all zero, as (*runs, D)."""
+        return np.zeros((*runs, self.D))
+
+    def check(self, w: ArrayLike) -> Array:
+        """`w` as an array of floats, or a ValueError that says what is wrong with it."""
+        w = self.sized(np.asarray(w, float))
+        wrong = ~(np.abs(w) <= self.largest)  # NaN too
+        if wrong.any():
+            where = np.argwhere(wrong)[0].tolist()
+            value = w[tuple(where)]
+            if not np.isfinite(value):
+                raise ValueError(f"w is not finite at {where}: {value}")
+            raise ValueError(
+                f"w is {value} at {where}: it holds logarithms or logits, which must lie between "
+                f"-{self.largest:g} and {self.largest:g}; take a smaller step"
+            )
+        return w
+
+    def sized(self, w: Any) -> Array:
+        """`w` as an array (..., D)."""
+        w = w if hasattr(w, "shape") else np.asarray(w)  # autograd's own arrays stay
+        if w.ndim == 0 or w.shape[-1] != self.D:
+            raise ValueError(f"w must be (..., {self.D}) for {self!r}; got {w.shape}")
+        return w
+
+    # The law
+
+    def moments(self, w: Array) -> tuple[Any, Any]:
+        """Mean (..., d) and factor of the covariance at w; None where a family does not say."""
+        return None, None
+
+    def mean(self, w: ArrayLike) -> Array:
+        """E_q z, (..., d)."""
+        return self._said(self.moments(self.check(w))[0])
+
+    def sd(self, w: ArrayLike) -> Array:
+        """Standard deviation of each coordinate of z, (..., d)."""
+        return self._said(self.moments(self.check(w))[1])
+
+    def _said(self, moment: Any) -> Array:
+        if moment is None:
+            raise ValueError(f"{self!r} does not say its mean and spread: give it `moments`")
+        return moment
+
+    def sample(self, w: ArrayLike, n: int, rng: np.random.Generator) -> Array:
+        """n samples z ~ q_w, (..., n, d)."""
+        w = self.check(w)
+        (mu, factor), eps = self.moments(w), self.noise(rng, w, n)
+        draw: Any = SimpleNamespace(w=w, mu=mu, factor=factor, eps=eps)
+        return self.z1(draw)
+
+    def log_q(self, w: ArrayLike, z: Array) -> Array:
+        """log q_w(z) for w (..., D) and z (..., M, d), as (..., M)."""
+        return self.log_density(self.check(w)[..., None, :], z)
+
+    def entropy(self, w: ArrayLike) -> Array:
+        """-E_q log q_w, (...)."""
+        cross, w = self._crossed(), self.check(w)
+        return -cross(w, w)
+
+    def entropy_grad(self, w: Array) -> Array:
+        """Gradient of the entropy, (..., D). What moves log q_w itself has mean zero."""
+        return elementwise_grad(self.entropy)(w) if self.cross is None else -self.cross_grad(w, w)
+
+    def cross_grad(self, w: Array, v: Array) -> Array:
+        """Gradient of E_{q_w} log q_v in w, v held fixed, (..., D)."""
+        if self.cross is None and np.array_equal(v, w):
+            return -self.entropy_grad(w)
+        return elementwise_grad(self._crossed())(w, v)
+
+    def _crossed(self) -> Callable:
+        if self.cross is None:
+            raise ValueError(
+                f"CF needs a closed form of E_q[f]; {self!r} has none for log q: write SF or RP1, "
+                "or give the family `entropy` or `cross`"
+            )
+        return self.cross
+
+    def prior(self, *parameters: ArrayLike) -> FamilyPrior:
+        """log p(z) of the same family, for Model: E_q log p(z) then has a closed form."""
+        return FamilyPrior(self, self.check(self.pack(*parameters)))
+
+    # What a draw looks at
+
+    def mu(self, draw: Draw) -> Array:
         """The mean as a point, (..., 1, d)."""
-        return draw.mu[..., None, :]
+        return self._said(draw.mu)[..., None, :]
 
-    def snapshot(self, draw):
+    def snapshot(self, draw: Draw) -> Array:
         """The mean at older weights as a point, (..., 1, d)."""
         if draw.snapshot is None:
             raise ValueError(
@@ -133,34 +287,42 @@ class Family:
                 "draw(..., snapshot=cvlib.snapshot(model, mu)), or renew=K in the loop"
             )
         # one for every run: autograd sums over what was broadcast
-        return np.broadcast_to(draw.snapshot.mu, draw.mu.shape)[..., None, :]
+        return np.broadcast_to(draw.snapshot.mu, (*draw.w.shape[:-1], self.dim))[..., None, :]
 
-    def mean(self, w):
-        """E_q z, (..., d)."""
-        return self.moments(self.check(w))[0]
+    def z1(self, draw: Draw) -> Array:
+        """The sample of q_w, (..., M, d)."""
+        return self.transform(draw.w[..., None, :], draw.eps)
 
-    def sd(self, w):
-        """Standard deviation of each coordinate of z, (..., d)."""
-        return self.moments(self.check(w))[1]
+    def copies(self, draw: Draw) -> Array:
+        """w once for each sample, (..., M, D): autograd then gives a gradient for each."""
+        return np.broadcast_to(draw.w[..., None, :], (*draw.eps.shape[:-1], self.D))
 
-    def sample(self, w, n, rng):
-        """n samples z ~ q_w, (..., n, d)."""
-        w = self.check(w)
-        mu, factor = self.moments(w)
-        return self.z1(SimpleNamespace(w=w, mu=mu, factor=factor, eps=self.noise(rng, w, n)))
+    def score(self, draw: Draw) -> Array:
+        """grad_w log q_w(z1), (..., M, D)."""
+        return elementwise_grad(self.log_density)(self.copies(draw), draw.z)
 
-    def check(self, w):
-        """`w` as an array of floats, or a ValueError that says what is wrong with it."""
-        return self.sized(np.asarray(w, float))
+    def pull1(self, draw: Draw, u: Array, out: Array, add: bool = False) -> None:
+        """The chain rule through z1: slopes u (..., M, d) to w, into out (..., M, D)."""
+        along = lambda w: self.transform(w, draw.eps) * u
+        put(elementwise_grad(along)(self.copies(draw)), out, add)
 
-    def sized(self, w):
-        """`w` as an array (..., D)."""
-        w = np.asarray(w)
-        if w.ndim == 0 or w.shape[-1] != self.D:
-            raise ValueError(f"w must be (..., {self.D}) for {self!r}; got {w.shape}")
-        return w
+    # Quadratic integrands
 
-    def bend(self, times, sd):
+    def moments_grad(self, draw: Draw) -> Pair:
+        """Gradients of mean and standard deviation in the parts of w, (..., D / d, d) each."""
+        shape = *draw.w.shape[:-1], -1, self.dim
+        moment = lambda w, k: self.moments(w)[k] + 0 * w[..., : self.dim]  # it may be constant
+        dm, ds = (elementwise_grad(moment)(draw.w, k).reshape(shape) for k in (0, 1))
+        return dm, ds
+
+    def chain(self, draw: Draw, slope: Array, bend: Array) -> Array:
+        """grad_w E_q f for quadratic f: slope (..., M, d) = f' at the mean, bend = sd f''."""
+        dm, ds = draw.of("moments_grad")  # (..., k, d)
+        dm, ds = dm[..., None, :, :], ds[..., None, :, :]
+        each = slope[..., None, :] * dm + bend[..., None, :] * ds  # (..., M, k, d)
+        return each.reshape(*each.shape[:-2], -1)
+
+    def bend(self, times: Callable, sd: Array) -> Array:
         """What w has of H L for a diagonal L: diag(H) sd, (..., M, d).
 
         `times` takes rows V (k, d) to H V, (..., M, k, d). A few unit vectors at a time, so that no
@@ -175,65 +337,34 @@ class Family:
         return np.concatenate(found, -1) * sd[..., None, :]
 
 
-class Unconstrained(Family):
+def put(part: Array, out: Array, add: bool) -> None:
+    """`part` into out, or added to it."""
+    out[...] = out + part if add else part
+
+
+def _plain(value: Any) -> Any:
+    """Arrays and lists as tuples of numbers, which can be compared and written to a file."""
+    value = value.tolist() if hasattr(value, "tolist") else value
+    return tuple(map(_plain, value)) if isinstance(value, list | tuple) else value
+
+
+class Unconstrained(Family, base=True):
     """w holds logarithms or logits, so that every w is legal; coordinates do not mix."""
 
-    required = {
-        "log_density": "log q_w(z) that autograd can differentiate in w and z",
-        "cross": "E_{q_w} log q_v, (...)",
-        "cross_grad": "its gradient in w, v held fixed, (..., D)",
-    }
-    required_for_quadratics = {
-        "moments_grad": "gradients of mean and standard deviation in w, (..., D / d, d) each",
-    }
-    far = LARGEST
-
-    def start(self, runs=()):
-        """All parameters of w zero, as (*runs, D)."""
-        return np.zeros((*runs, self.D))
-
-    def check(self, w):
-        w = super().check(w)
-        if not np.all(np.abs(w) <= LARGEST):  # catches NaN too
-            where = np.argwhere(~(np.abs(w) <= LARGEST))[0].tolist()
-            raise ValueError(
-                f"w is {w[tuple(where)]} at {where}: it holds logarithms or logits, which must lie "
-                f"between -{LARGEST:g} and {LARGEST:g}; take a smaller step"
-            )
-        return w
-
-    def log_q(self, w, z):
-        """log q_w(z) for w (..., D) and z (..., M, d), as (..., M)."""
-        return self.log_density(self.check(w)[..., None, :], z)
-
-    def entropy(self, w):
-        """-E_q log q_w, (...)."""
-        w = self.check(w)
-        return -self.cross(w, w)
-
-    def prior(self, *parameters):
-        """log p(z) of the same family, for Model: E_q log p(z) then has a closed form."""
-        return FamilyPrior(self, self.check(self.pack(*parameters)))
-
-    def chain(self, draw, slope, bend):
-        """grad_w E_q f for quadratic f: slope (..., M, d) = f' at the mean, bend = sd f''."""
-        dm, ds = self.moments_grad(draw.w)  # (..., k, d)
-        dm, ds = dm[..., None, :, :], ds[..., None, :, :]
-        each = slope[..., None, :] * dm + bend[..., None, :] * ds  # (..., M, k, d)
-        return each.reshape(*each.shape[:-2], -1)
+    far = largest = LARGEST
 
 
 class FamilyPrior:
     """log q_v(z) with fixed v, callable like any log-prior."""
 
-    def __init__(self, q, v):
+    def __init__(self, q: Family, v: Array) -> None:
         self.q, self.v = q, v
 
-    def __call__(self, z):
+    def __call__(self, z: Array) -> Array:
         return self.q.log_density(self.v, z)
 
 
-def check_fit(model, q):
+def check_fit(model: Any, q: Any) -> None:
     """An error unless `model` is a model and q a law of its z."""
     if not isinstance(model, Model):
         raise TypeError(f"{type(model).__name__} is no model such as models.logistic_regression")
@@ -242,4 +373,13 @@ def check_fit(model, q):
     if model.dim != q.dim:
         raise ValueError(
             f"{model!r} does not fit {q!r}, a law of {q.dim} dimensions: take one of {model.dim}"
+        )
+    prior, lives = model.log_prior, q.smooth  # a function of the reader's own may be of either kind
+    if isinstance(prior, GaussianPrior | FamilyPrior):
+        lives = prior.q.smooth if isinstance(prior, FamilyPrior) else "z"
+    if lives != q.smooth:
+        kinds = ("discrete", "continuous") if q.smooth == "z" else ("continuous", "discrete")
+        raise ValueError(
+            f"the prior of {model!r} is a law of {kinds[0]} z, {q!r} one of {kinds[1]} z: together "
+            "they have no ELBO"
         )

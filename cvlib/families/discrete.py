@@ -1,14 +1,16 @@
 """Bernoulli and categorical: z takes finitely many values, a continuous zeta stands behind it."""
 
+from __future__ import annotations
+
 import autograd.numpy as anp
 import numpy as np
 import scipy  # scipy.special is loaded at its first use
 
 from ..special import expit, logsumexp
-from .base import Route, Unconstrained
+from .base import NOT_SAID, Array, Draw, Pair, Route, Unconstrained, put
 
 
-class _Discrete(Unconstrained):
+class _Discrete(Unconstrained, base=True):
     """z cannot be moved by w: GR is SF for a plain integrand.
 
     Behind z stands a continuous variable zeta = logits + eps with z = step(zeta), and integrands
@@ -18,51 +20,50 @@ class _Discrete(Unconstrained):
     given z. Coupled, the zeta given z is the one that made z.
     """
 
-    required = {
-        "squash": "the relaxation of z at temperature tau, a function of zeta for autograd",
-        "zeta_given_z": "zeta drawn given z, and its derivative in the logits",
-        "to_w": "a gradient in w from one in the logits, (..., M, D)",
-    }
+    behind = zeta_given_z = NOT_SAID  # by each family
+    parts = ("logits",)
     smooth = "zeta"
 
-    def halves(self, draw):
-        return draw.eps[..., : self.dim], draw.eps[..., self.dim :]
+    def __init__(self, dim: int) -> None:
+        super().__init__(dim)
+        self.noise_dim = 2 * self.dim
 
-    def pack(self, logits):
-        return np.asarray(logits, float)
+    def halves(self, eps: Array) -> Pair:
+        return eps[..., : self.dim], eps[..., self.dim :]
 
-    def unpack(self, w):
-        return self.sized(w)
-
-    def base_score(self, draw):
-        return draw.score  # the transform does nothing: the base is q itself
-
-    def score(self, draw):
+    def score(self, draw: Draw) -> Array:
         """z - E z, (..., M, D)."""
         return draw.z - draw.mu[..., None, :]
 
-    def given(self, draw, coupled):
+    def zeta(self, draw: Draw) -> Array:
+        """The variable behind z, (..., M, d)."""
+        return self.behind(draw.w[..., None, :], draw.eps)
+
+    def given(self, draw: Draw, coupled: bool) -> Pair:
         return draw.once(("given z", coupled), lambda draw: self.zeta_given_z(draw, coupled))
 
-    def zeta_coupled(self, draw):
+    def zeta_coupled(self, draw: Draw) -> Array:
         return self.given(draw, True)[0]
 
-    def zeta_fresh(self, draw):
+    def zeta_fresh(self, draw: Draw) -> Array:
         return self.given(draw, False)[0]
 
-    def pull_zeta(self, draw, u, out, add=False):
+    def to_w(self, draw: Draw, u: Array) -> Array:
+        """A gradient in w from one in zeta, (..., M, D)."""
+        return u
+
+    def pull_zeta(self, draw: Draw, u: Array, out: Array, add: bool = False) -> None:
         """From slopes in zeta to w, into out (..., M, D)."""
-        moved = self.to_w(draw, u)
-        out[...] = out + moved if add else moved
+        put(self.to_w(draw, u), out, add)
 
-    def pull_coupled(self, draw, u, out, add=False):
-        self.pull_zeta(draw, self.given(draw, True)[1] * u, out, add)
+    def pull_coupled(self, draw: Draw, u: Array, out: Array, add: bool = False) -> None:
+        put(self.to_w(draw, self.given(draw, True)[1] * u), out, add)
 
-    def pull_fresh(self, draw, u, out, add=False):
-        self.pull_zeta(draw, self.given(draw, False)[1] * u, out, add)
+    def pull_fresh(self, draw: Draw, u: Array, out: Array, add: bool = False) -> None:
+        put(self.to_w(draw, self.given(draw, False)[1] * u), out, add)
 
 
-def _of_zeta(kind):
+def _of_zeta(kind: str) -> dict[str, Route]:
     return {
         "SF": Route("zeta", score="zeta_score"),
         "RP1": Route("zeta", pull="pull_zeta"),
@@ -88,62 +89,64 @@ class Bernoulli(_Discrete):
     """
 
     routes = ROUTES | {"z": ROUTES["z"] | PAIRED}
+    quadratics = True
 
-    def __init__(self, dim):
-        super().__init__(dim)
-        self.D, self.noise_dim = self.dim, 2 * self.dim
-
-    def log_density(self, w, z):
+    def log_density(self, w: Array, z: Array) -> Array:
         return -anp.sum(z * anp.logaddexp(0, -w) + (1 - z) * anp.logaddexp(0, w), -1)
 
-    def moments(self, w):
+    def moments(self, w: Array) -> Pair:
         return expit(w), np.sqrt(expit(w) * expit(-w))
 
-    def moments_grad(self, w):
-        p, s = self.moments(w)
-        return (s * s)[..., None, :], (s * (expit(-w) - p) / 2)[..., None, :]
+    def moments_grad(self, draw: Draw) -> Pair:
+        p, s = draw.mu, draw.factor
+        return (s * s)[..., None, :], (s * (expit(-draw.w) - p) / 2)[..., None, :]
 
-    def noise(self, rng, w, M):
+    def noise(self, rng: np.random.Generator, w: Array, M: int) -> Array:
         """[logistic, uniform], (..., M, 2 d)."""
         shape = (*w.shape[:-1], M, self.dim)
         return np.concatenate([rng.logistic(size=shape), rng.uniform(size=shape)], -1)
 
-    def mirror(self, w, eps):
-        return np.concatenate([-eps[..., : self.dim], 1 - eps[..., self.dim :]], -1)
+    def mirror(self, w: Array, eps: Array) -> Array:
+        first, second = self.halves(eps)
+        return np.concatenate([-first, 1 - second], -1)
 
-    def quantile(self, w, u):
-        first, second = u[..., : self.dim], u[..., self.dim :]
+    def quantile(self, w: Array, u: Array) -> Array:
+        first, second = self.halves(u)
         return np.concatenate([np.log(first) - np.log1p(-first), second], -1)
 
-    def paired_score(self, draw):
+    def fisher(self, w: Array) -> Array:
+        return expit(w) * expit(-w)
+
+    def paired_score(self, draw: Draw) -> Array:
         """(z - z~) sigma(|w|) with z~ the partner of z, (..., M, D)."""
         if draw.group != 2:
             raise ValueError('DisARM compares opposites: draw(..., noise="pairs")')
         partner = np.roll(draw.z, draw.M // 2, -2)
         return (draw.z - partner) * expit(np.abs(draw.w))[..., None, :]
 
-    def z1(self, draw):
-        return (self.zeta(draw) > 0).astype(float)
+    def behind(self, w: Array, eps: Array) -> Array:
+        """zeta = w + eps."""
+        return w + eps[..., : self.dim]
 
-    def cross(self, w, v):
+    def transform(self, w: Array, eps: Array) -> Array:
+        return (self.behind(w, eps) > 0).astype(float)
+
+    def cross(self, w: Array, v: Array) -> Array:
         return -(expit(w) * np.logaddexp(0, -v) + expit(-w) * np.logaddexp(0, v)).sum(-1)
 
-    def cross_grad(self, w, v):
+    def cross_grad(self, w: Array, v: Array) -> Array:
         return expit(w) * expit(-w) * v
 
     # the relaxation
-    def squash(self, zeta, tau):
+    def squash(self, zeta: Array, tau: float) -> Array:
         """The concrete relaxation of z: sigma(zeta / tau), a step as tau -> 0."""
         return 0.5 * (1 + anp.tanh(zeta / (2 * tau)))
 
-    def zeta(self, draw):
-        return draw.w[..., None, :] + self.halves(draw)[0]
-
-    def zeta_score(self, draw):
+    def zeta_score(self, draw: Draw) -> Array:
         """grad_w of the logistic log density of zeta, tanh(eps / 2), (..., M, D)."""
-        return np.tanh(self.halves(draw)[0] / 2)
+        return np.tanh(self.halves(draw.eps)[0] / 2)
 
-    def zeta_given_z(self, draw, coupled):
+    def zeta_given_z(self, draw: Draw, coupled: bool) -> Pair:
         """zeta drawn given z, and its derivative in w at fixed z and fixed v, (..., M, d).
 
         Given z = 1 the u of zeta = w + logit(u) is uniform above 1 - sigma(w), so
@@ -151,7 +154,7 @@ class Bernoulli(_Discrete):
         signs. Coupled: the v for which this zeta is the zeta that made z; it is uniform and
         independent of z, as it must be.
         """
-        noise, v = self.halves(draw)
+        noise, v = self.halves(draw.eps)
         sign = 2 * draw.z - 1
         w = sign * draw.w[..., None, :]
         if coupled:
@@ -162,10 +165,6 @@ class Bernoulli(_Discrete):
         with np.errstate(divide="ignore"):  # v = 0: the derivative is 0
             return zeta, expit(w + np.log(v))
 
-    def to_w(self, draw, u):
-        """From a gradient in the logits to w, (..., M, D)."""
-        return u
-
 
 class Categorical(_Discrete):
     """`count` independent variables with `classes` values each, one-hot, side by side in z.
@@ -174,81 +173,83 @@ class Categorical(_Discrete):
     eps, z marks the largest in each group.
     """
 
-    routes = ROUTES
-    quadratics = False  # the coordinates of one variable are not independent
+    routes = ROUTES  # no quadratics: the coordinates of one variable are not independent
 
-    def __init__(self, count, classes):
+    def __init__(self, count: int, classes: int) -> None:
         self.count = self.whole("count", count, "variables")
         self.classes = self.whole("classes", classes, "values", least=2)
         super().__init__(self.count * self.classes)
-        self.D, self.noise_dim = self.dim, 2 * self.dim
 
-    def _sizes(self):
-        return self.count, self.classes
-
-    def split(self, a):
+    def split(self, a: Array) -> Array:
         """(..., d) -> (..., count, classes)."""
         return a.reshape(*a.shape[:-1], self.count, self.classes)
 
-    def join(self, a):
+    def join(self, a: Array) -> Array:
         return a.reshape(*a.shape[:-2], self.dim)
 
-    def log_p(self, w):
+    def log_p(self, w: Array) -> Array:
         """Normalised log probabilities, (..., d)."""
         return self.join(scipy.special.log_softmax(self.split(w), -1))
 
-    def log_density(self, w, z):
-        rows = anp.reshape(w, (*w.shape[:-1], self.count, self.classes))
-        log_p = anp.reshape(rows - logsumexp(rows, -1, keepdims=True), w.shape)
-        return anp.sum(z * log_p, -1)
+    def log_density(self, w: Array, z: Array) -> Array:
+        rows = self.split(w)
+        return anp.sum(z * self.join(rows - logsumexp(rows, -1, keepdims=True)), -1)
 
-    def moments(self, w):
+    def moments(self, w: Array) -> Pair:
         p = np.exp(self.log_p(w))
         return p, np.sqrt(p * (1 - p))
 
-    def noise(self, rng, w, M):
+    def noise(self, rng: np.random.Generator, w: Array, M: int) -> Array:
         """[Gumbel, exponential], (..., M, 2 d)."""
         shape = (*w.shape[:-1], M, self.dim)
         first = -np.log(rng.standard_exponential(shape))
         return np.concatenate([first, rng.standard_exponential(shape)], -1)
 
-    def mirror(self, w, eps):
+    def mirror(self, w: Array, eps: Array) -> Array:
         """Each clock's time t becomes the t~ with P(T > t~) = P(T <= t)."""
-        first, second = np.exp(-eps[..., : self.dim]), eps[..., self.dim :]
-        return np.concatenate([-np.log(_turned(first)), _turned(second)], -1)
+        first, second = self.halves(eps)
+        return np.concatenate([-np.log(_turned(np.exp(-first))), _turned(second)], -1)
 
-    def quantile(self, w, u):
-        first, second = u[..., : self.dim], u[..., self.dim :]
+    def quantile(self, w: Array, u: Array) -> Array:
+        first, second = self.halves(u)
         return np.concatenate([-np.log(-np.log(first)), -np.log1p(-second)], -1)
 
-    def z1(self, draw):
-        rows = self.split(self.zeta(draw))
+    def behind(self, w: Array, eps: Array) -> Array:
+        """zeta = log p + eps."""
+        return self.log_p(w) + eps[..., : self.dim]
+
+    def transform(self, w: Array, eps: Array) -> Array:
+        rows = self.split(self.behind(w, eps))
         return self.join((np.arange(self.classes) == rows.argmax(-1)[..., None]).astype(float))
 
-    def cross(self, w, v):
+    def cross(self, w: Array, v: Array) -> Array:
         return (np.exp(self.log_p(w)) * self.log_p(v)).sum(-1)
 
-    def cross_grad(self, w, v):
-        return self._to_w(np.exp(self.log_p(w)), np.exp(self.log_p(w)) * self.log_p(v))
+    def cross_grad(self, w: Array, v: Array) -> Array:
+        p = np.exp(self.log_p(w))
+        return self._to_w(p, p * self.log_p(v))
 
-    def _to_w(self, p, u):
+    def fisher(self, w: Array) -> Array:
+        p = self.split(np.exp(self.log_p(w)))  # (..., count, classes)
+        own = p[..., None] * np.eye(self.classes) - p[..., :, None] * p[..., None, :]
+        blocks = np.eye(self.count)[:, None, :, None] * own[..., :, :, None, :]
+        return blocks.reshape(*w.shape[:-1], self.dim, self.dim)
+
+    def _to_w(self, p: Array, u: Array) -> Array:
         """u - p (sum of u over the classes): the chain rule from log p to logits."""
         return u - p * self.join(np.repeat(self.split(u).sum(-1)[..., None], self.classes, -1))
 
     # the relaxation
-    def squash(self, zeta, tau):
+    def squash(self, zeta: Array, tau: float) -> Array:
         """The concrete relaxation of z: softmax(zeta / tau) in each group."""
-        rows = anp.reshape(zeta / tau, (*zeta.shape[:-1], self.count, self.classes))
-        return anp.reshape(anp.exp(rows - logsumexp(rows, -1, keepdims=True)), zeta.shape)
+        rows = self.split(zeta / tau)
+        return self.join(anp.exp(rows - logsumexp(rows, -1, keepdims=True)))
 
-    def zeta(self, draw):
-        return self.log_p(draw.w)[..., None, :] + self.halves(draw)[0]
-
-    def zeta_score(self, draw):
+    def zeta_score(self, draw: Draw) -> Array:
         """grad_w of the Gumbel log density of zeta, 1 - e^-eps per coordinate of log p."""
-        return self.to_w(draw, -np.expm1(-self.halves(draw)[0]))
+        return self.to_w(draw, -np.expm1(-self.halves(draw.eps)[0]))
 
-    def zeta_given_z(self, draw, coupled):
+    def zeta_given_z(self, draw: Draw, coupled: bool) -> Pair:
         """zeta drawn given z, and its derivative in log p at fixed z and eps, (..., M, d).
 
         x = e^-zeta are clocks that ring at the rates p, and z says which rings first. That time is
@@ -257,23 +258,23 @@ class Categorical(_Discrete):
         """
         zeta = self.zeta(draw)
         if not coupled:
-            log_E, won = np.log(self.halves(draw)[1]), draw.z > 0
+            log_E, won = np.log(self.halves(draw.eps)[1]), draw.z > 0
             first = self._first(log_E, won)
             later = np.logaddexp(first, log_E - self.log_p(draw.w)[..., None, :])
             zeta = -np.where(won, first, later)
         # (x_k - x_first) / x_k, which is 0 for the first
         return zeta, -np.expm1(zeta - self._first(zeta, draw.z > 0))
 
-    def _first(self, a, won):
+    def _first(self, a: Array, won: Array) -> Array:
         """The entry of the class that won, for all classes of its group."""
         rows = self.split(np.where(won, a, 0.0)).sum(-1)[..., None]
         return self.join(np.repeat(rows, self.classes, -1))
 
-    def to_w(self, draw, u):
+    def to_w(self, draw: Draw, u: Array) -> Array:
         """From a gradient in log p to the logits, (..., M, D)."""
         return self._to_w(draw.mu[..., None, :], u)
 
 
-def _turned(t):
+def _turned(t: Array) -> Array:
     """-log(1 - e^-t): its own inverse, and the opposite of a standard exponential t."""
     return -np.where(t < 0.7, np.log(-np.expm1(-t)), np.log1p(-np.exp(-t)))

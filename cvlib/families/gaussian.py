@@ -4,60 +4,49 @@ The pull-back of u = grad_z f(z) to w is written by hand, once per transform, fo
 time: autograd through w, sample by sample, is many times slower.
 """
 
-import math
-from threading import local
+from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from threading import local
+from typing import Any
+
+import autograd.numpy as anp
 import numpy as np
 import scipy  # scipy.linalg and scipy.special are loaded at their first use
 
 from ..special import LOG_2PI
-from .base import Family, Route
+from .base import NOT_SAID, Array, ArrayLike, Draw, Family, Pair, Route
 
 CACHED = 2**16  # numbers of a scratch array that stay in a processor's cache
 KEPT = 2**20  # numbers of a scratch array that is kept between calls
 _scratch = local()
 
 
-class _GaussianFamily(Family):
+class _GaussianFamily(Family, base=True):
     """What both families share: w = [mu, factor], q_w = N(mu, L L^T), L built from the factor."""
 
-    required = {
-        "_factor_size": "how many numbers of w make L; where its diagonal stands is self.diag",
-        "times": "L v for each row of v",
-        "times_t": "L^T v for each row of v",
-        "solve": "L^-1 v for each row of v",
-        "solve_t": "L^-T v for each row of v",
-        "outer": "what w has of u e^T as a gradient in L",
-        "by_row": "u_i for every entry (i, j) of L that w has",
-        "gram": "what w has of X^T diag(c) X L",
-        "bend": "what w has of H L, from products with H",
-        "curvature": "I - P, from a gradient in L",
-        "change": "K, with L K the factor after a natural step",
-        "compose": "L K",
-        "joined": "w from mean and factor, unchecked",
+    diag: Any  # where the diagonal of L stands in w
+    own_factor = times = solve = solve_t = outer = NOT_SAID  # by each of the two
+    gaussian = quadratics = True
+    by_hand = ("CF", "RB", "PR", "QD", "AQ", "RPS")
+    routes = {
+        "z": {
+            "SF": Route("z1", score="score"),
+            "RP1": Route("z1", pull="pull1"),
+            "RP2": Route("z2", pull="pull2"),
+            "GR": Route("z1", pull="pull1"),  # the base N(0, I) does not move: it has no score
+        }
     }
-    gaussian = True
-    by_hand = ("CF", "RB", "PR", "QD")
-    far = 1e6
 
-    def __init__(self, dim):
-        super().__init__(dim)
-        self.D = self.dim + self._factor_size()
-
-    @property
-    def blocks(self):
-        return slice(0, self.dim), slice(self.dim, self.D)
-
-    def start(self, runs=()):
+    def start(self, runs: tuple[int, ...] = ()) -> Array:
         """mu = 0, L = I, as (*runs, D)."""
         w = np.zeros((*runs, self.D))
         w[..., self.diag] = 1.0
         return w
 
-    def check(self, w):
+    def check(self, w: ArrayLike) -> Array:
         w = super().check(w)
-        if not np.isfinite(w).all():
-            raise ValueError(f"w is not finite at {np.argwhere(~np.isfinite(w))[0].tolist()}")
         if not w.take(self.diag, -1).all():
             where = np.argwhere(w[..., self.diag] == 0)[0].tolist()
             raise ValueError(
@@ -66,39 +55,48 @@ class _GaussianFamily(Family):
             )
         return w
 
-    def entropy(self, w):
+    def entropy(self, w: ArrayLike) -> Array:
         """log|det L| + d/2 (1 + log 2 pi), (...)."""
         scales = np.abs(self.check(w)[..., self.diag])
         return np.log(scales).sum(-1) + 0.5 * self.dim * (1 + LOG_2PI)
 
-    def entropy_grad(self, w):
+    def entropy_grad(self, w: Array) -> Array:
         """Gradient of the entropy: 1 / L_ii for the diagonal of L, else 0, (..., D)."""
         w = np.asarray(w, float)
         out = np.zeros(w.shape)
         out[..., self.diag] = 1 / w.take(self.diag, -1)
         return out
 
-    def log_q(self, w, z):
+    def log_q(self, w: ArrayLike, z: Array) -> Array:
         """log q_w(z) for w (..., D) and z (..., M, d), as (..., M)."""
         mu, factor = self.unpack(self.check(w))
         eps = self.solve(factor, z - mu[..., None, :])
         return 0.5 * (self.dim - (eps**2).sum(-1)) - self.entropy(w)[..., None]
 
-    def noise(self, rng, w, M):
+    def transform(self, w: Array, eps: Array) -> Array:
+        moved = self.times(self.own_factor(w), eps[..., None, :])[..., 0, :]
+        return w[..., : self.dim] + moved
+
+    def log_density(self, w: Array, z: Array) -> Array:
+        eps = self.solve(self.own_factor(w), (z - w[..., : self.dim])[..., None, :])[..., 0, :]
+        scales = anp.log(anp.abs(w[..., self.diag]))
+        return -anp.sum(0.5 * eps**2 + scales + 0.5 * LOG_2PI, -1)
+
+    def noise(self, rng: np.random.Generator, w: Array, M: int) -> Array:
         """Standard normal, (..., M, d)."""
         return rng.standard_normal((*w.shape[:-1], M, self.dim))
 
-    def mirror(self, w, eps):
+    def mirror(self, w: Array, eps: Array) -> Array:
         return -eps
 
-    def quantile(self, w, u):
+    def quantile(self, w: Array, u: Array) -> Array:
         return scipy.special.ndtri(u)
 
-    def moments(self, w):
+    def moments(self, w: Array) -> Pair:
         """Mean and factor of the covariance."""
         return self.unpack(w)
 
-    def chain(self, draw, slope, bend):
+    def chain(self, draw: Draw, slope: Array, bend: Array) -> Array:
         """grad_w E_q f = [E grad f, E[grad^2 f] L] (Bonnet, Price), (..., M or 1, D).
 
         Either may be the same for all samples.
@@ -109,44 +107,37 @@ class _GaussianFamily(Family):
             bend = np.broadcast_to(bend, (*lead, bend.shape[-1]))
         return np.concatenate([slope, bend], -1)
 
-    def z1(self, draw):
+    def z1(self, draw: Draw) -> Array:
         """The first transform, mu + L eps, (..., M, d)."""
         return draw.mu[..., None, :] + self.times(draw.factor, draw.eps)
 
-    def whitened(self, draw):
+    def whitened(self, draw: Draw) -> Array:
         """L^-T eps = -grad_z log q_w(z1), (..., M, d)."""
         return self.solve_t(draw.factor, draw.eps)
 
-    def score(self, draw):
+    def score(self, draw: Draw) -> Array:
         """grad_w log q_w(z1) = [u, lower(u eps^T) - diag(1 / L_ii)], u = L^-T eps, (..., M, D)."""
         u = draw.of("whitened")
         path = np.concatenate([u, self.outer(u, draw.eps)], -1)
         return path - self.entropy_grad(draw.w)[..., None, :]
 
 
-ROUTES = {
-    "SF": Route("z1", score="score"),
-    "RP1": Route("z1", pull="pull1"),
-    "RP2": Route("z2", pull="pull2"),
-    "GR": Route("z1", pull="pull1"),  # the base N(0, I) does not move: it has no score
-}
-
-
 class Gaussian(_GaussianFamily):
-    """q_w = N(mu, L L^T), w = [mu, lower triangle of L row by row], D = d + d (d + 1) / 2."""
+    """q_w = N(mu, L L^T), w = [mu, lower own_factor of L row by row], D = d + d (d + 1) / 2."""
 
-    routes = {"z": ROUTES}
+    parts = "mu", "L"
     full = True
 
-    def _factor_size(self):
+    def __init__(self, dim: int) -> None:
+        super().__init__(dim)
         self.rows, self.cols = np.tril_indices(self.dim)
-        self.flat = self.rows * self.dim + self.cols  # lower triangle in a flattened matrix
+        self.flat = self.rows * self.dim + self.cols  # lower own_factor in a flattened matrix
         self.diag = self.dim + np.flatnonzero(self.rows == self.cols)  # diagonal of L in w
-        self.lengths = np.arange(1, self.dim + 1)  # of the rows of the lower triangle
-        return len(self.flat)
+        self.lengths = np.arange(1, self.dim + 1)  # of the rows of the lower own_factor
+        self.D = self.dim + len(self.flat)
 
-    def pack(self, mu, L):
-        """w = [mu, lower triangle of L], (..., D)."""
+    def pack(self, mu: ArrayLike, L: ArrayLike) -> Array:  # type: ignore[override]
+        """w = [mu, lower own_factor of L], (..., D)."""
         d, mu, L = self.dim, np.asarray(mu, float), np.asarray(L, float)
         if mu.shape[-1:] != (d,) or L.shape[-2:] != (d, d):
             raise ValueError(f"mu must be (..., {d}), L (..., {d}, {d}); got {mu.shape}, {L.shape}")
@@ -154,55 +145,68 @@ class Gaussian(_GaussianFamily):
             raise ValueError("L must be lower triangular: take np.linalg.cholesky(covariance)")
         return self.joined(mu, L)
 
-    def joined(self, mu, L):
+    def joined(self, mu: Array, L: Array) -> Array:
         """`pack` without its checks."""
         return np.concatenate([mu, self.lower(L)], -1)
 
-    def unpack(self, w):
+    def unpack(self, w: ArrayLike) -> Pair:
         """mu (..., d) and L (..., d, d)."""
         w = self.sized(w)
         L = np.zeros((*w.shape[:-1], self.dim * self.dim))
         L[..., self.flat] = w[..., self.dim :]
         return w[..., : self.dim], L.reshape(*w.shape[:-1], self.dim, self.dim)
 
-    def sd(self, w):
+    def own_factor(self, w: Array) -> Array:
+        """L for autograd: the entries of w where L has them, and a 0 put behind w elsewhere."""
+        index = np.full(self.dim**2, self.D)
+        index[self.flat] = np.arange(self.dim, self.D)
+        padded = anp.concatenate([w, np.zeros((*w.shape[:-1], 1))], -1)
+        return padded[..., index.reshape(self.dim, self.dim)]
+
+    def sd(self, w: ArrayLike) -> Array:
         return np.sqrt((self.unpack(self.check(w))[1] ** 2).sum(-1))
 
-    def lower(self, G):
-        """What w has of a gradient G (..., d, d) in L: its lower triangle, (..., D - d)."""
+    def lower(self, G: Array) -> Array:
+        """What w has of a gradient G (..., d, d) in L: its lower own_factor, (..., D - d)."""
         return G.reshape(*G.shape[:-2], -1).take(self.flat, -1)
 
-    def outer(self, u, e):
+    def outer(self, u: Array, e: Array) -> Array:
         """lower(u e^T) without the d x d matrix, (..., M, d) twice -> (..., M, D - d)."""
         return self.by_row(u) * e.take(self.cols, -1)
 
-    def by_row(self, u):
-        """u_i for every entry (i, j) of the lower triangle: take(rows), but twice as fast."""
+    def by_row(self, u: Array) -> Array:
+        """u_i for every entry (i, j) of the lower own_factor: take(rows), but twice as fast."""
         return np.repeat(u, self.lengths, axis=-1)
 
-    def gram(self, c, X, L):
+    def gram(self, c: Array, X: Array, L: Array) -> Array:
         """lower(X^T diag(c) X L) for c (..., M, B), X (..., M or 1, B, d), as (..., M, D - d)."""
         left, L = (c[..., None] * X).mT, L[..., None, :, :]  # (..., M, d, B)
         few = X.shape[-2] < self.dim  # then no d x d x d product
         return self.lower(left @ (X @ L) if few else (left @ X) @ L)
 
-    def bend(self, times, L):
+    def bend(self, times: Callable, L: Array) -> Array:
         """lower(H L), given `times`, which takes rows V (..., k, d) to H V (..., M, k, d)."""
         HL = times(L.mT)  # row k is H times column k of L
         return self.lower(HL.mT)
 
-    def curvature(self, L, g):
+    def curvature(self, L: Array, g: Array) -> Array:
         """I - P from the part g (..., D - d) of a gradient of the ELBO, (..., d, d).
 
         P = -L^T E[grad^2 log p(x, z)] L is the curvature in q's own coordinates. g is the lower
-        triangle of (E[grad^2 log p] + Sigma^-1) L, so that of L^T g is that of I - P.
+        own_factor of (E[grad^2 log p] + Sigma^-1) L, so that of L^T g is that of I - P.
         """
         G = np.zeros((*g.shape[:-1], self.dim * self.dim))
         G[..., self.flat] = g
         T = np.tril(L.mT @ G.reshape(L.shape))
         return T + np.tril(T, -1).mT
 
-    def change(self, A, rho, positive):
+    def from_own(self, L: Array, c: Array, A: Array) -> Array:
+        """[L^-T c, lower(L^-T A)] for rows c (..., M, d) and A (..., M, d, d), as (..., M, D)."""
+        back = _inverse(L.mT)  # L^-T
+        lower = self.lower(back[..., None, :, :] @ A)
+        return np.concatenate([c @ back.mT, lower], -1)
+
+    def change(self, A: Array, rho: float | Array, positive: bool) -> Array:
         """K (..., d, d), lower triangular: L K is the factor after a natural step, A = I - P.
 
         K K^T = S^-1 with S = R R^T, R upper triangular: the Cholesky factor of S turned round.
@@ -213,11 +217,11 @@ class Gaussian(_GaussianFamily):
         R = _cholesky(S[..., ::-1, ::-1])[..., ::-1, ::-1]
         return _inverse(R).mT
 
-    def compose(self, L, K):
+    def compose(self, L: Array, K: Array) -> Array:
         """L K."""
         return L @ K
 
-    def pull1(self, draw, u, out, add=False):
+    def pull1(self, draw: Draw, u: Array, out: Array, add: bool = False) -> None:
         """[u, lower(u eps^T)] into out (..., M, D): the chain rule through z1."""
         mu, factor = out[..., : self.dim], out[..., self.dim :]
         eps = draw.once("eps by column", lambda draw: draw.eps.take(self.cols, -1))
@@ -228,41 +232,41 @@ class Gaussian(_GaussianFamily):
             mu[...] = u
             np.multiply(self.by_row(u), eps, out=factor)
 
-    def times(self, L, v):
+    def times(self, L: Array, v: Array) -> Array:
         """L v for each row of v, (..., M, d)."""
-        return v @ L.mT
+        return v @ L.swapaxes(-1, -2)
 
-    def times_t(self, L, v):
+    def times_t(self, L: Array, v: Array) -> Array:
         """L^T v for each row of v."""
         return v @ L
 
-    def solve(self, L, v):
+    def solve(self, L: Array, v: Array) -> Array:
         """L^-1 v for each row of v."""
-        return np.linalg.solve(L, v.mT).mT
+        return anp.linalg.solve(L, v.swapaxes(-1, -2)).swapaxes(-1, -2)
 
-    def solve_t(self, L, v):
+    def solve_t(self, L: Array, v: Array) -> Array:
         """L^-T v for each row of v."""
         return self.solve(L.mT, v)
 
-    def svd(self, draw):
+    def svd(self, draw: Draw) -> Any:
         """L = U diag(s) V^T: more exact than the eigenvalues of L L^T, whose s are squared."""
         return np.linalg.svd(draw.factor)
 
-    def eps_U(self, draw):
+    def eps_U(self, draw: Draw) -> Array:
         """U^T eps, (..., M, d)."""
         return draw.eps @ draw.of("svd")[0]
 
-    def shares(self, draw):
+    def shares(self, draw: Draw) -> Array:
         """s_j / (s_i + s_j), the same for all samples, (..., 1, d, d)."""
         s = draw.of("svd")[1][..., None, :]
         return s[..., None, :] / (s[..., :, None] + s[..., None, :])
 
-    def z2(self, draw):
+    def z2(self, draw: Draw) -> Array:
         """The second transform, mu + S eps with S = (L L^T)^(1/2) symmetric, (..., M, d)."""
         U, s, _ = draw.of("svd")
         return draw.mu[..., None, :] + (draw.of("eps_U") * s[..., None, :]) @ U.mT
 
-    def pull2(self, draw, u, out, add=False):
+    def pull2(self, draw: Draw, u: Array, out: Array, add: bool = False) -> None:
         """[u, lower(2 X L)], S X + X S = sym(u eps^T), into out: the chain rule through z2.
 
         In the basis of L = U s V^T the Lyapunov equation is diagonal, and 2 X L = U K V^T with
@@ -282,14 +286,14 @@ class Gaussian(_GaussianFamily):
             np.matmul(U[r][..., None, :, :], P, out=K)
             out[r][..., self.dim :] += self.lower(K)
 
-    def _blocks(self, shape):
+    def _blocks(self, shape: tuple[int, ...]) -> list:
         """Slices of the runs: as many at a time as the cache holds with their d x d matrices."""
         if len(shape) == 2:
             return [...]
         step = max(1, CACHED // max(1, math.prod(shape[1:]) * self.dim))
         return [np.s_[first : first + step] for first in range(0, shape[0], step)]
 
-    def _buffers(self, shape):
+    def _buffers(self, shape: tuple[int, ...]) -> Any:
         """Two scratch arrays a thread, kept between calls: fresh pages cost as much as the sums."""
         n = math.prod(shape)
         if n > KEPT:
@@ -299,7 +303,7 @@ class Gaussian(_GaussianFamily):
         return (flat[:n].reshape(shape) for flat in _scratch.pair)
 
 
-def _cholesky(S):
+def _cholesky(S: Array) -> Array:
     """The lower Cholesky factor of each matrix; NaN where one is not positive definite."""
     try:
         return np.linalg.cholesky(S)
@@ -309,7 +313,7 @@ def _cholesky(S):
         return np.stack([_cholesky(one) for one in S])
 
 
-def _inverse(R):
+def _inverse(R: Array) -> Array:
     """R^-1 of upper triangular R (..., d, d), in a fifth of the time of a general inverse."""
     parts = [scipy.linalg.lapack.dtrtri(one)[0] for one in R.reshape(-1, *R.shape[-2:])]
     return np.stack(parts).reshape(R.shape)
@@ -322,58 +326,53 @@ class DiagonalGaussian(_GaussianFamily):
     reparameterisations are one, and the difference of RP1 and RP2 is 0.
     """
 
-    routes = {"z": ROUTES}
+    parts = "mu", "sigma"
 
-    def _factor_size(self):
+    def __init__(self, dim: int) -> None:
+        super().__init__(dim)
         self.diag = self.dim + np.arange(self.dim)
-        return self.dim
 
-    def pack(self, mu, sigma):
-        """w = [mu, sigma], (..., D)."""
-        mu, sigma = np.asarray(mu, float), np.asarray(sigma, float)
-        if mu.shape != sigma.shape or mu.shape[-1:] != (self.dim,):
-            raise ValueError(f"mu, sigma must be (..., {self.dim}); got {mu.shape}, {sigma.shape}")
-        return self.joined(mu, sigma)
-
-    def joined(self, mu, sigma):
+    def joined(self, mu: Array, sigma: Array) -> Array:
         return np.concatenate([mu, sigma], -1)
 
-    def unpack(self, w):
-        """mu (..., d) and sigma (..., d)."""
-        w = self.sized(w)
-        return w[..., : self.dim], w[..., self.dim :]
+    def own_factor(self, w: Array) -> Array:
+        return w[..., self.dim :]
 
-    def sd(self, w):
+    def sd(self, w: ArrayLike) -> Array:
         return np.abs(self.check(w)[..., self.dim :])
 
-    def outer(self, u, e):
+    def outer(self, u: Array, e: Array) -> Array:
         return u * e
 
-    def by_row(self, u):
+    def by_row(self, u: Array) -> Array:
         return u
 
-    def gram(self, c, X, sigma):
+    def gram(self, c: Array, X: Array, sigma: Array) -> Array:
         """diag(X^T diag(c) X) sigma, (..., M, d), without the d x d matrix."""
         X2 = X**2
         total = c @ X2[..., 0, :, :] if X.shape[-3] == 1 else np.vecmat(c, X2)
         return total * sigma[..., None, :]
 
-    def curvature(self, sigma, g):
+    def curvature(self, sigma: Array, g: Array) -> Array:
         """1 - p, with p the curvature in units of sigma, (..., d)."""
         return sigma * g
 
-    def change(self, A, rho, positive):
+    def from_own(self, sigma: Array, c: Array, A: Array) -> Array:
+        """[c, A] / sigma for rows c, A (..., M, d)."""
+        return np.concatenate([self.solve(sigma, c), self.solve(sigma, A)], -1)
+
+    def change(self, A: Array, rho: float | Array, positive: bool) -> Array:
         B = 1 - rho * A
         S = (1 + B**2) / 2 if positive else np.where(B > 0, B, np.nan)
         return 1 / np.sqrt(S)
 
-    def compose(self, sigma, k):
+    def compose(self, sigma: Array, k: Array) -> Array:
         return sigma * k
 
-    def pull1(self, draw, u, out, add=False):
+    def pull1(self, draw: Draw, u: Array, out: Array, add: bool = False) -> None:
         self._pull(u, u * draw.eps, out, add)
 
-    def _pull(self, mu, sigma, out, add):
+    def _pull(self, mu: Array, sigma: Array, out: Array, add: bool) -> None:
         if add:
             out[..., : self.dim] += mu
             out[..., self.dim :] += sigma
@@ -381,16 +380,16 @@ class DiagonalGaussian(_GaussianFamily):
             out[..., : self.dim] = mu
             out[..., self.dim :] = sigma
 
-    def times(self, sigma, v):
+    def times(self, sigma: Array, v: Array) -> Array:
         return v * sigma[..., None, :]
 
-    def solve(self, sigma, v):
+    def solve(self, sigma: Array, v: Array) -> Array:
         return v / sigma[..., None, :]
 
     times_t, solve_t = times, solve  # a diagonal matrix is its own transpose
 
-    def z2(self, draw):
+    def z2(self, draw: Draw) -> Array:
         return draw.mu[..., None, :] + self.times(np.abs(draw.factor), draw.eps)
 
-    def pull2(self, draw, u, out, add=False):
+    def pull2(self, draw: Draw, u: Array, out: Array, add: bool = False) -> None:
         self._pull(u, u * self.times(np.sign(draw.factor), draw.eps), out, add)

@@ -6,15 +6,17 @@ takes a Gaussian q. w holds logarithms of the positive parameters, so that every
 step of SGD cannot leave the family.
 """
 
+from __future__ import annotations
+
 import autograd.numpy as anp
 import numpy as np
 import scipy  # scipy.special is loaded at its first use
 
 from ..special import betaln, expit, gammaln, polygamma, psi
-from .base import Route, Unconstrained
+from .base import NOT_SAID, Array, ArrayLike, Draw, Pair, Route, Unconstrained, put
 
 
-class _Standardised(Unconstrained):
+class _Standardised(Unconstrained, base=True):
     """Two positive parameters a coordinate, w = [log first, log second], D = 2 d.
 
     Generalised reparameterisation (Ruiz et al. 2016): z = m(w) + s(w) eps, with m and s the mean
@@ -22,75 +24,69 @@ class _Standardised(Unconstrained):
     law: its density qbar_w moves with w, a little.
     """
 
-    required = {
-        "_sample": "M samples z ~ q_w, (..., M, d)",
-        "moments_grad": "gradients of mean and standard deviation in w, (..., 2, d) each",
-        "slope": "d log q_w / dz, coordinate by coordinate",
-        "tails": "P(Z <= z) and P(Z > z), coordinate by coordinate",
-        "at_tails": "the z that has these tails",
+    _sample = tails = at_tails = slope = NOT_SAID  # by each family
+    parts = "log a", "log b"
+    quadratics = True
+    routes = {
+        "z": {
+            "SF": Route("z1", score="score"),
+            "GR": Route("z1", score="base_score", pull="pull1"),
+        }
     }
 
-    def __init__(self, dim):
-        super().__init__(dim)
-        self.D = 2 * self.dim
+    def pack(self, a: ArrayLike, b: ArrayLike) -> Array:  # type: ignore[override]
+        """w from the positive parameters, numbers or (..., d)."""
+        both = super().pack(a, b)
+        if not np.all(both > 0):
+            raise ValueError(f"both parameters of {self!r} must be positive: {both}")
+        return np.log(both)
 
-    @property
-    def blocks(self):
-        return slice(0, self.dim), slice(self.dim, self.D)
-
-    def pack(self, first, second):
-        """w from the positive parameters, (..., d) each."""
-        first, second = (
-            np.broadcast_to(np.asarray(p, float), np.broadcast_shapes(np.shape(p), (self.dim,)))
-            for p in (first, second)
-        )
-        if not (np.all(first > 0) and np.all(second > 0)):
-            raise ValueError(f"both parameters of {self!r} must be positive: {first}, {second}")
-        return np.log(np.concatenate(np.broadcast_arrays(first, second), -1))
-
-    def unpack(self, w):
-        """The two positive parameters, (..., d) each."""
+    def unpack(self, w: ArrayLike) -> Pair:
+        """The positive parameters a and b, (..., d) each."""
         w = self.sized(w)
-        return np.exp(w[..., : self.dim]), np.exp(w[..., self.dim :])
+        return anp.exp(w[..., : self.dim]), anp.exp(w[..., self.dim :])
 
-    def z1(self, draw):
+    def transform(self, w: Array, eps: Array) -> Array:
+        m, s = self.moments(w)
+        return m + s * eps
+
+    def z1(self, draw: Draw) -> Array:
         """m + s eps, (..., M, d)."""
         return draw.mu[..., None, :] + draw.factor[..., None, :] * draw.eps
 
-    def noise(self, rng, w, M):
+    def noise(self, rng: np.random.Generator, w: Array, M: int) -> Array:
         """eps = (z - m) / s with z ~ q_w, (..., M, d)."""
         m, s = self.moments(w)
         return (self._sample(rng, w, M) - m[..., None, :]) / s[..., None, :]
 
-    def mirror(self, w, eps):
+    def mirror(self, w: Array, eps: Array) -> Array:
         """The base sample whose tails are those of eps, exchanged."""
         m, s = (a[..., None, :] for a in self.moments(w))
         below, above = self.tails(w, m + s * eps)
         return (self.at_tails(w, above, below) - m) / s
 
-    def quantile(self, w, u):
+    def quantile(self, w: Array, u: Array) -> Array:
         m, s = (a[..., None, :] for a in self.moments(w))
         return (self.at_tails(w, u, 1 - u) - m) / s
 
-    def jacobian(self, draw):
+    def jacobian(self, draw: Draw) -> Array:
         """dz/dw at fixed eps, m' + s' eps, for each of the two parameters, (..., M, 2, d)."""
-        dm, ds = self.moments_grad(draw.w)
+        dm, ds = draw.of("moments_grad")
         return dm[..., None, :, :] + ds[..., None, :, :] * draw.eps[..., None, :]
 
-    def pull1(self, draw, u, out, add=False):
+    def pull1(self, draw: Draw, u: Array, out: Array, add: bool = False) -> None:
         """The chain rule through z1 into out (..., M, D)."""
-        moved = (u[..., None, :] * draw.of("jacobian")).reshape(out.shape)
-        out[...] = out + moved if add else moved
+        put((u[..., None, :] * draw.of("jacobian")).reshape(out.shape), out, add)
 
-    def base_score(self, draw):
+    def base_score(self, draw: Draw) -> Array:
         """log qbar_w(eps) = log q_w(m + s eps) + log s, so its gradient has three parts."""
-        ds = self.moments_grad(draw.w)[1][..., None, :, :]
+        ds = draw.of("moments_grad")[1][..., None, :, :]
         moved = self.slope(draw.w[..., None, :], draw.z)[..., None, :] * draw.of("jacobian")
         stretched = ds / draw.factor[..., None, None, :]
         return draw.score + (moved + stretched).reshape(draw.score.shape)
 
 
-def _log_gamma(rng, shape, M):
+def _log_gamma(rng: np.random.Generator, shape: Array, M: int) -> Array:
     """log of standard gamma variables, (..., M, d): x(a) = x(a + 1) u^(1/a), safe for small a."""
     shape = np.broadcast_to(shape[..., None, :], (*shape.shape[:-1], M, shape.shape[-1]))
     # -log u is exponential, and never infinite
@@ -102,15 +98,9 @@ def _log_gamma(rng, shape, M):
 TINY = -40.0
 
 
-def _log_power(p, q):
+def _log_power(p: Array, q: Array) -> Array:
     """log p, from p or from q = 1 - p, whichever is smaller."""
     return np.where(p < 0.5, np.log(np.maximum(p, 1e-300)), np.log1p(-np.minimum(q, 0.5)))
-
-
-ROUTES = {
-    "SF": Route("z1", score="score"),
-    "GR": Route("z1", score="base_score", pull="pull1"),
-}
 
 
 class Gamma(_Standardised):
@@ -119,24 +109,22 @@ class Gamma(_Standardised):
     log q_w(z) = a log b - log Gamma(a) + a z - b e^z: a density in z, not in x.
     """
 
-    routes = {"z": ROUTES}
-
-    def log_density(self, w, z):
+    def log_density(self, w: Array, z: Array) -> Array:
         log_a, log_b = w[..., : self.dim], w[..., self.dim :]
         a = anp.exp(log_a)
         return anp.sum(a * (log_b + z) - gammaln(a) - anp.exp(log_b + z), -1)
 
-    def _sample(self, rng, w, M):
+    def _sample(self, rng: np.random.Generator, w: Array, M: int) -> Array:
         a, _ = self.unpack(w)
         return _log_gamma(rng, a, M) - w[..., None, self.dim :]
 
-    def tails(self, w, z):
+    def tails(self, w: Array, z: Array) -> Pair:
         a, t = self.unpack(w)[0][..., None, :], z + w[..., None, self.dim :]  # t = log b x
         log_power, x, tiny = np.minimum(a * t - gammaln(a + 1), 0), np.exp(t), t < TINY
         below = np.where(tiny, np.exp(log_power), scipy.special.gammainc(a, x))
         return below, np.where(tiny, -np.expm1(log_power), scipy.special.gammaincc(a, x))
 
-    def at_tails(self, w, below, above):
+    def at_tails(self, w: Array, below: Array, above: Array) -> Array:
         a = self.unpack(w)[0][..., None, :]
         x = np.where(
             below < 0.5, scipy.special.gammaincinv(a, below), scipy.special.gammainccinv(a, above)
@@ -145,35 +133,40 @@ class Gamma(_Standardised):
         t = np.where(power < TINY, power, np.log(np.maximum(x, 1e-300)))
         return t - w[..., None, self.dim :]
 
-    def moments(self, w):
+    def moments(self, w: Array) -> Pair:
         """Mean and standard deviation of z: psi(a) - log b, sqrt(psi'(a)), (..., d)."""
         a, _ = self.unpack(w)
-        return psi(a) - w[..., self.dim :], np.sqrt(polygamma(1, a))
+        return psi(a) - w[..., self.dim :], anp.sqrt(polygamma(1, a))
 
-    def moments_grad(self, w):
+    def moments_grad(self, draw: Draw) -> Pair:
         """Gradients of mean and standard deviation in [log a, log b], each (..., 2, d)."""
-        a, _ = self.unpack(w)
-        ds = a * polygamma(2, a) / (2 * np.sqrt(polygamma(1, a)))
-        one, zero = np.ones_like(a), np.zeros_like(a)
-        return np.stack([a * polygamma(1, a), -one], -2), np.stack([ds, zero], -2)
+        a, _ = self.unpack(draw.w)
+        variance = draw.factor**2
+        ds = a * polygamma(2, a) / (2 * draw.factor)
+        return np.stack([a * variance, -np.ones_like(a)], -2), np.stack([ds, np.zeros_like(a)], -2)
 
-    def slope(self, w, z):
+    def fisher(self, w: Array) -> Array:
+        """a^2 psi'(a) and a along [log a, log b], -a between them."""
+        a, _ = self.unpack(w)
+        return _pairs(a**2 * polygamma(1, a), -a, a)
+
+    def slope(self, w: Array, z: Array) -> Array:
         """d log q_w / dz = a - b e^z."""
         return np.exp(w[..., : self.dim]) - np.exp(w[..., self.dim :] + z)
 
-    def score(self, draw):
+    def score(self, draw: Draw) -> Array:
         """[a (z + log b - psi(a)), a - b e^z] = [a s eps, a - b e^z], (..., M, D)."""
         a, _ = self.unpack(draw.w)
         by_shape = (a * draw.factor)[..., None, :] * draw.eps
         return np.concatenate([by_shape, self.slope(draw.w[..., None, :], draw.z)], -1)
 
-    def cross(self, w, v):
+    def cross(self, w: Array, v: Array) -> Array:
         """E_{q_w} log q_v(z), (...)."""
         (a, b), (av, bv), log_bv = self.unpack(w), self.unpack(v), v[..., self.dim :]
         mean = psi(a) - w[..., self.dim :]
-        return (av * (log_bv + mean) - gammaln(av) - bv * a / b).sum(-1)
+        return anp.sum(av * (log_bv + mean) - gammaln(av) - bv * a / b, -1)
 
-    def cross_grad(self, w, v):
+    def cross_grad(self, w: Array, v: Array) -> Array:
         """Its gradient in w, v held fixed, (..., D)."""
         (a, b), (av, bv) = self.unpack(w), self.unpack(v)
         return np.concatenate([a * (av * polygamma(1, a) - bv / b), bv * a / b - av], -1)
@@ -185,55 +178,59 @@ class Beta(_Standardised):
     log q_w(z) = a log sigma(z) + b log sigma(-z) - log B(a, b): a density in z, not in x.
     """
 
-    routes = {"z": ROUTES}
-
-    def log_density(self, w, z):
+    def log_density(self, w: Array, z: Array) -> Array:
         a, b = anp.exp(w[..., : self.dim]), anp.exp(w[..., self.dim :])
         return anp.sum(-a * anp.logaddexp(0, -z) - b * anp.logaddexp(0, z) - betaln(a, b), -1)
 
-    def _sample(self, rng, w, M):
+    def _sample(self, rng: np.random.Generator, w: Array, M: int) -> Array:
         a, b = self.unpack(w)
         return _log_gamma(rng, a, M) - _log_gamma(rng, b, M)
 
-    def tails(self, w, z):
+    def tails(self, w: Array, z: Array) -> Pair:
         a, b = (p[..., None, :] for p in self.unpack(w))
         low, high = _beta_tails(a, b, np.minimum(z, 0)), _beta_tails(b, a, np.minimum(-z, 0))
-        return np.where(z < 0, low, high[::-1])  # from the end that is nearer
+        below, above = np.where(z < 0, low, high[::-1])  # from the end that is nearer
+        return below, above
 
-    def at_tails(self, w, below, above):
+    def at_tails(self, w: Array, below: Array, above: Array) -> Array:
         a, b = (p[..., None, :] for p in self.unpack(w))
         return _log_at_tail(a, b, below, above) - _log_at_tail(b, a, above, below)
 
-    def moments(self, w):
+    def moments(self, w: Array) -> Pair:
         """Mean psi(a) - psi(b) and standard deviation sqrt(psi'(a) + psi'(b)) of z, (..., d)."""
         a, b = self.unpack(w)
-        return psi(a) - psi(b), np.sqrt(polygamma(1, a) + polygamma(1, b))
+        return psi(a) - psi(b), anp.sqrt(polygamma(1, a) + polygamma(1, b))
 
-    def moments_grad(self, w):
+    def moments_grad(self, draw: Draw) -> Pair:
         """Gradients of mean and standard deviation in [log a, log b], each (..., 2, d)."""
-        a, b = self.unpack(w)
-        s = self.moments(w)[1]
+        a, b = self.unpack(draw.w)
         dm = np.stack([a * polygamma(1, a), -b * polygamma(1, b)], -2)
         ds = np.stack([a * polygamma(2, a), b * polygamma(2, b)], -2)
-        return dm, ds / (2 * s[..., None, :])
+        return dm, ds / (2 * draw.factor[..., None, :])
 
-    def slope(self, w, z):
+    def fisher(self, w: Array) -> Array:
+        a, b = self.unpack(w)
+        both = polygamma(1, a + b)
+        first, second = a**2 * (polygamma(1, a) - both), b**2 * (polygamma(1, b) - both)
+        return _pairs(first, -a * b * both, second)
+
+    def slope(self, w: Array, z: Array) -> Array:
         """d log q_w / dz = a sigma(-z) - b sigma(z)."""
         return np.exp(w[..., : self.dim]) * expit(-z) - np.exp(w[..., self.dim :]) * expit(z)
 
-    def score(self, draw):
+    def score(self, draw: Draw) -> Array:
         """[a (log x - E log x), b (log (1 - x) - E log (1 - x))], (..., M, D)."""
         (a, b), z = self.unpack(draw.w[..., None, :]), draw.z
         log_x, log_1x = -np.logaddexp(0, -z), -np.logaddexp(0, z)
         both = psi(a + b)
         return np.concatenate([a * (log_x - psi(a) + both), b * (log_1x - psi(b) + both)], -1)
 
-    def cross(self, w, v):
+    def cross(self, w: Array, v: Array) -> Array:
         (a, b), (av, bv) = self.unpack(w), self.unpack(v)
         both = psi(a + b)
-        return (av * (psi(a) - both) + bv * (psi(b) - both) - betaln(av, bv)).sum(-1)
+        return anp.sum(av * (psi(a) - both) + bv * (psi(b) - both) - betaln(av, bv), -1)
 
-    def cross_grad(self, w, v):
+    def cross_grad(self, w: Array, v: Array) -> Array:
         (a, b), (av, bv) = self.unpack(w), self.unpack(v)
         both = (av + bv) * polygamma(1, a + b)
         return np.concatenate(
@@ -241,7 +238,16 @@ class Beta(_Standardised):
         )
 
 
-def _beta_tails(a, b, z):
+def _pairs(first, between, second):
+    """[[diag(first), diag(between)], [diag(between), diag(second)]], (..., 2 d, 2 d)."""
+    d = first.shape[-1]
+    first, between, second = (x[..., None] * np.eye(d) for x in (first, between, second))
+    return np.concatenate(
+        [np.concatenate([first, between], -1), np.concatenate([between, second], -1)], -2
+    )
+
+
+def _beta_tails(a: Array, b: Array, z: Array) -> Pair:
     """P(X <= x) and P(X > x) for X ~ Beta(a, b), x = sigma(z) and z <= 0."""
     log_power, x, tiny = a * z - np.log(a) - betaln(a, b), expit(z), z < TINY
     log_power = np.minimum(log_power, 0)
@@ -249,7 +255,7 @@ def _beta_tails(a, b, z):
     return below, np.where(tiny, -np.expm1(log_power), scipy.special.betaincc(a, b, x))
 
 
-def _log_at_tail(a, b, below, above):
+def _log_at_tail(a: Array, b: Array, below: Array, above: Array) -> Array:
     """log x with P(X <= x) = below, from the end of the interval that is nearer."""
     x, y = scipy.special.betaincinv(a, b, below), scipy.special.betaincinv(b, a, above)
     power = (_log_power(below, above) + np.log(a) + betaln(a, b)) / a

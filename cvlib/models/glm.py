@@ -6,7 +6,7 @@ from functools import cached_property
 import autograd.numpy as anp
 import numpy as np
 
-from . import checks, passes
+from . import checks, passes, quadrature
 from .likelihoods import LOGISTIC, POISSON, Likelihood, gaussian_likelihood
 from .own import GaussianPrior, Model
 
@@ -71,10 +71,9 @@ class GLM(Model):
         eta = eta if self.offset is None else eta + self.offset[rows]
         return anp.sum(self.likelihood.phi(eta, self.y[rows]), -1)
 
-    def totals(self, z, order, factor=None):
-        """As for any model; with the factor of a Gaussian q also those of the quadratic bound."""
-        args = z, self.likelihood, order, factor
-        return passes.total(_totals, self.data, *args, width=z.size)
+    def totals(self, z, order, factor=None, mean=False):
+        args = z, self.likelihood, order, factor, mean
+        return passes.total(_totals, self.data, *args, width=z.size * (50 if mean else 1))
 
     @cached_property
     def squares(self):
@@ -195,17 +194,23 @@ def linear_regression(X, y, prior_sd=1.0, noise_sd=1.0, *, prior_mean=0.0, offse
     return GLM(X, y, likelihood, prior_sd, prior_mean=prior_mean, offset=offset)
 
 
-def _totals(rows, z, likelihood, order, factor):
-    """Value, slope and Hessian at z, summed over some data points; and those of the bound."""
+def _totals(rows, z, likelihood, order, factor, mean):
+    """Value, slope and Hessian at z, summed over some data points; of the bound, of the mean."""
     X, y, *offset = rows
     eta = z @ X.T + (offset[0] if offset else 0.0)  # (..., n)
-    sums = _sums(X, likelihood.phi(eta, y), *likelihood.derivatives(eta, y, order))
+    found = _sums(X, likelihood.phi(eta, y), *likelihood.derivatives(eta, y, order))
     if factor is None:
-        return sums
+        return found
     full = factor.ndim > z.ndim
     v = ((X @ factor) ** 2).sum(-1) if full else factor**2 @ (X**2).T  # of eta, (..., n)
-    a, b, c = likelihood.bound(np.sqrt(eta**2 + v), y)
-    return *sums, *_sums(X, a + b * eta + 0.5 * c * eta**2, b + c * eta, c)
+    if likelihood.bound is not None:
+        a, b, c = likelihood.bound(np.sqrt(eta**2 + v), y)
+        found += _sums(X, a + b * eta + 0.5 * c * eta**2, b + c * eta, c)
+    if mean:
+        d1, d2 = quadrature.slopes(likelihood, eta, v, y)
+        at_mean = quadrature.value(likelihood, eta, v, y) - 0.5 * d2 * v
+        found += _sums(X, at_mean, d1, d2)
+    return found
 
 
 def _sums(X, psi, d1, *d2):

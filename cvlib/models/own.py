@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 from zlib import crc32
 
 import autograd.numpy as anp
@@ -71,7 +72,7 @@ class Model:
     subsampled.
     """
 
-    likelihood = None  # of eta = x.z + offset, if the model is a generalised linear one
+    likelihood: Any = None  # of eta = x.z + offset, if the model is a generalised linear one
 
     def __init__(self, log_lik, log_prior, data, dim, name="own model"):
         if int(dim) != dim or dim < 1:
@@ -115,7 +116,7 @@ class Model:
         total = crc32(repr([(a.shape, a.dtype.str) for a in self.data]).encode())
         for rows in passes.slices(self.data):
             for a in self.data:
-                total = crc32(np.ascontiguousarray(a[rows]), total)
+                total = crc32(np.ascontiguousarray(a[rows]).data, total)
         return total
 
     @property
@@ -123,8 +124,13 @@ class Model:
         """Numbers that one data point makes of one z."""
         return max(a[0].size for a in self.data)
 
-    def totals(self, z: np.ndarray, order: int) -> tuple:
-        """log p(x | z) over all data, its slope and (order 2) Hessian at z (..., d): one pass."""
+    def totals(
+        self, z: np.ndarray, order: int, factor: np.ndarray | None = None, mean: bool = False
+    ) -> tuple:
+        """log p(x | z) over all data, its slope and (order 2) Hessian at z (..., d): one pass.
+
+        A generalised linear model, told q's factor, adds those of its bound and of the mean.
+        """
         width = max(self.dim, self.row_size) if order == 2 else 1
         return passes.total(_totals, self.data, z, self.log_lik, order, width=z.size * width)
 

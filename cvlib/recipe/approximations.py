@@ -7,6 +7,7 @@ computed once.
 
 import numpy as np
 
+from ..models import quadrature
 from .atoms import OfEta
 from .integrands import Illegal, OnData, Wants, integrand
 from .rows import rows
@@ -23,11 +24,13 @@ def taylor_z(f, at="mu", order=2):
     if order not in (1, 2):
         raise ValueError(f"order={order!r}: an expansion in z has order 1 or 2")
     for atom in integrand(f, "taylor_z").parts:
-        if atom.space != "z" or atom.along is None:
+        if atom.space != "z" or (atom.along is None and not atom.quadratic):
             raise Illegal(
                 f"taylor_z expands terms of a model that have a curvature in z; '{atom.name}' is "
                 "none: try taylor_z(data)"
             )
+        if at == "mu" and atom.q is not None and not atom.q.closed_moments:
+            raise Illegal(f"taylor_z expands about the mean, and {atom.q!r} does not say its mean")
     return f.map(lambda atom: _expanded(atom, at, order))
 
 
@@ -79,6 +82,28 @@ def bound(f, at="mu"):
 
 def _bounded(atom, at):
     drawn = Bound(atom, at)
+    return Stored(drawn) if at == "snapshot" and atom.whole else drawn
+
+
+def parabola(f, at="mu"):
+    """The parabola of means: of all parabolas in eta that whose slope is nearest to f's under q.
+
+    Its slope and curvature at the mean of eta are E phi' and E phi'' under q, by quadrature, where
+    taylor_z has phi' and phi'' there. So CF(parabola(f)) is QD(f); with at="snapshot" it is the
+    quadrature of the snapshot's q at its own weights, and near it elsewhere.
+    """
+    _check_place(at)
+    for atom in integrand(f, "parabola").parts:
+        if not (atom.of_eta or atom.quadratic):
+            raise Illegal(
+                f"parabola needs an f that has of z only eta = x.z, as the data term of a "
+                f"generalised linear model; '{atom.name}' is none: try taylor_z"
+            )
+    return f.map(lambda atom: atom if atom.quadratic else _parabola(atom, at))
+
+
+def _parabola(atom, at):
+    drawn = Parabola(atom, at)
     return Stored(drawn) if at == "snapshot" and atom.whole else drawn
 
 
@@ -233,6 +258,36 @@ class TaylorEta(TaylorZ, OfEta):
         return r.eta(draw, where) - r.eta(draw, self.centre)
 
 
+class Parabola(TaylorEta):
+    """E psi + E psi' (eta - m) + E psi'' ((eta - m)^2 - v) / 2, means over eta ~ N(m, v)."""
+
+    word = "parabola"
+
+    def of(self, f):
+        return _parabola(f, self.centre)
+
+    @property
+    def wants(self):
+        return Wants(2, True, True) if self.centre == "snapshot" else self.f.wants
+
+    def at_centre(self, draw):
+        return draw.once((self.key, "means"), self._means)[:2]
+
+    def psi(self, draw, where):
+        d1, d2, value = draw.once((self.key, "means"), self._means)
+        away = self._away(draw, where)
+        return value + (d1 + 0.5 * d2 * away) * away
+
+    def _means(self, draw):
+        """E psi', E psi'', and the height of the parabola at m, per data point."""
+        r, likelihood = self.rows(draw), self.model.likelihood
+        if self.centre == "snapshot" and draw.at("snapshot") is not None:
+            _needs_factor(self, draw)
+        m, v = r.eta(draw, self.centre), r.variance(draw, self.centre)
+        d1, d2 = quadrature.slopes(likelihood, m, v, r.y, tolerance=1e-9)
+        return d1, d2, quadrature.value(likelihood, m, v, r.y, tolerance=1e-9) - 0.5 * d2 * v
+
+
 class Bound(Expansion, OfEta):
     """sum_i a_i + b_i eta_i + c_i eta_i^2 / 2, below phi and touching it at eta_i = +- xi_i."""
 
@@ -257,8 +312,8 @@ class Bound(Expansion, OfEta):
 
     def _coefficients(self, draw):
         r, old = self.rows(draw), self.centre == "snapshot"
-        if old and draw.at("snapshot") is not None and draw.snapshot.factor is None:
-            raise ValueError(_lacking(self))
+        if old and draw.at("snapshot") is not None:
+            _needs_factor(self, draw)
         xi = np.sqrt(r.eta(draw, self.centre) ** 2 + r.variance(draw, self.centre))
         return self.model.likelihood.bound(xi, r.y)
 
@@ -269,6 +324,9 @@ class Bound(Expansion, OfEta):
     def derivatives(self, draw, where, order):
         _, b, c = self.coefficients(draw)
         return b + c * self.rows(draw).eta(draw, where), c
+
+
+KINDS = {"taylor_z": "", "bound": "bound_", "parabola": "mean_"}  # sums of a snapshot
 
 
 class Stored(Expansion):
@@ -294,7 +352,7 @@ class Stored(Expansion):
     def sums(self, draw, name):
         """The value, slope or hessian of the expansion, over all data, at the snapshot."""
         draw.at("snapshot")  # is there one?
-        found = getattr(draw.snapshot, name if self.word == "taylor_z" else f"bound_{name}")
+        found = getattr(draw.snapshot, KINDS[self.word] + name)
         if found is None:
             raise ValueError(_lacking(self))
         return found
@@ -329,10 +387,15 @@ class Stored(Expansion):
         return self.q.bend(lambda V: V[..., None, :, :] @ H, draw.factor)
 
 
+def _needs_factor(atom, draw):
+    if draw.snapshot.factor is None:
+        raise ValueError(_lacking(atom))
+
+
 def _lacking(atom):
     return (
         f"{atom.name} needs more than this snapshot has: take cvlib.snapshot(model, mu), of order "
-        "2 for a parabola, and with factor= for the bound"
+        "2 for a parabola, with factor= for the bound, and with mean=True as well for the mean"
     )
 
 

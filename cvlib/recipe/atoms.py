@@ -286,7 +286,11 @@ class OwnData(Own, OnData):
 class FamilyDensity(Own):
     """log q_v(z) of a family beyond the Gaussian, with v = w held fixed."""
 
-    closed_form = True
+    advice = "SF or RP1, or give the family `entropy` or `cross`"
+
+    def __init__(self, name, model, q):
+        super().__init__(name, model, q)
+        self.closed_form = q.closed_entropy
 
     def v(self, draw):
         return draw.w
@@ -305,6 +309,7 @@ class ConjugatePrior(FamilyDensity):
 
     def __init__(self, model, q):
         super().__init__("prior", model, q)
+        self.closed_form = q.cross is not None
 
     def v(self, draw):
         return self.model.log_prior.v

@@ -5,6 +5,7 @@ subtract; a difference of two estimators of the same thing is a control variate.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -41,13 +42,21 @@ class Estimator(Linear):
         """
         known, program = self._program
         if known is not q:
-            table = {}
+            table: dict[Any, list[Part]] = {}
             for (word, atom), coef in self.parts.items():
                 for step in word.steps(atom, q):
                     table.setdefault(step, []).append(Part(coef, word, atom))
             program = sorted(table.items(), key=lambda entry: entry[0].order)
             self._program = q, program
         return program
+
+    def mean(self, draw: Draw) -> np.ndarray:
+        """The mean over the samples, (..., D), without a row a sample where a step can do so."""
+        _check_lines([self], draw)
+        total = np.zeros((*draw.w.shape[:-1], draw.q.D))
+        for step, parts in self.program(draw.q):
+            total += step.mean(draw, parts)
+        return total
 
     @property
     def wants(self) -> Wants | None:
@@ -57,7 +66,8 @@ class Estimator(Linear):
     @property
     def target(self) -> dict[str, float]:
         """What the line estimates, as {term: coefficient}; empty for a control variate."""
-        total, size = {}, {}
+        total: dict[str, float] = {}
+        size: dict[str, float] = {}
         for (method, atom), coef in self.parts.items():
             name = atom.target if atom.conservative else f"{method}({atom.target})"
             total[name] = total.get(name, 0) + coef

@@ -7,7 +7,7 @@ atoms. Whatever an atom takes from w (the v of log q_v, a point of expansion) is
 
 from collections.abc import Callable, Iterable
 from copy import copy
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,7 +25,8 @@ class Wants(NamedTuple):
     """What an expansion about older weights needs of a snapshot."""
 
     order: int = 1  # 2: the Hessian too
-    factor: bool = False  # q's factor at the time, and the sums that need it
+    factor: bool = False  # q's factor at the time, for a bound or a mean
+    mean: bool = False  # the parabola of means
 
 
 def wanted(atoms: "Iterable[Atom]") -> Wants | None:
@@ -48,13 +49,20 @@ class Atom:
     advice: str = ""  # what to write instead where there is no closed form
     on_data: bool = False  # does f see data?
     whole: bool = False  # does f see all data, whatever a draw subsamples?
-    of_eta: bool = False  # does f see of z only eta = x.z? Then it is an `atoms.OfEta`
+    of_eta: bool = False  # does f see of z only eta = x.z?
     wants: Wants | None = None  # of a snapshot, if f is expanded about older weights
 
-    value: Callable | None = None  # (draw, where) -> f, (..., M)
-    bend: Callable | None = None  # (draw, where) -> what w has of (grad^2 f) L, (..., M, D - d)
-    along: Callable | None = None  # (draw, where, v) -> (grad^2 f) v at one point, (..., M, d)
-    function: Callable | None = None  # (draw, extra) -> f as a function of z, for autograd
+    value: Any = None  # (draw, where) -> f, (..., M)
+    bend: Any = None  # (draw, where) -> what w has of (grad^2 f) L, (..., M, D - d)
+    along: Any = None  # (draw, where, v) -> (grad^2 f) v at one point, (..., M, d)
+    function: Any = None  # (draw, extra) -> f as a function of z, for autograd
+
+    # Of an f of eta alone, psi(eta) (`atoms.OfEta` makes all else of the first two)
+    rows: Any = None  # (draw) -> the data points that f sees, `rows.Rows`
+    derivatives: Any = None  # (draw, where, order) -> [psi', psi''][:order] at the points, (..., M)
+    averaged: Any = None  # (draw) -> what stands for psi' and psi'' in RB
+    integrated: Any = None  # (draw) -> E psi' and E psi''
+    from_derivatives: Any = None  # (draw, d1, d2) -> [sum d1 x, sum d2 x x^T L], (..., M, D)
 
     def __init__(self, name: str, model: Model | None, q: Family | None, target: str = ""):
         self.name = self.bare = name  # as it is written; bare: without .over_all_data()

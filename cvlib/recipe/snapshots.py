@@ -10,11 +10,14 @@ import numpy as np
 
 from ..models.own import Model
 
+SUMS = "value", "slope", "hessian"
+
 
 class Snapshot(NamedTuple):
     """log p(x | z) about mu: value + slope.(z - mu) + (z - mu)^T hessian (z - mu) / 2.
 
-    The same for its quadratic lower bound, if the snapshot knows the factor of q at the time.
+    The same for its quadratic lower bound and for the parabola of means, if the snapshot knows the
+    factor of q at the time.
     """
 
     mu: np.ndarray  # (..., d)
@@ -25,12 +28,16 @@ class Snapshot(NamedTuple):
     bound_value: np.ndarray | None = None
     bound_slope: np.ndarray | None = None
     bound_hessian: np.ndarray | None = None
+    mean_value: np.ndarray | None = None
+    mean_slope: np.ndarray | None = None
+    mean_hessian: np.ndarray | None = None
     checksum: int = 0  # of the model's data
 
     def of_run(self, k) -> "Snapshot":
         """That of run k alone."""
-        arrays = (None if x is None else np.asarray(x)[k] for x in self[:-1])
-        return Snapshot(*arrays, self.checksum)
+        arrays = {name: x for name, x in self._asdict().items() if name != "checksum"}
+        own = {name: None if x is None else np.asarray(x)[k] for name, x in arrays.items()}
+        return self._replace(**own)
 
     def check(self, model: Model) -> None:
         """A ValueError if it is one of other data: variates from it would not have mean zero."""
@@ -41,23 +48,32 @@ class Snapshot(NamedTuple):
 
 
 def snapshot(
-    model: Model, mu: np.ndarray, order: int = 2, factor: np.ndarray | None = None
+    model: Model,
+    mu: np.ndarray,
+    order: int = 2,
+    factor: np.ndarray | None = None,
+    mean: bool = False,
 ) -> Snapshot:
     """The `Snapshot` of a model at mu (..., d): one pass over the data, part by part.
 
     With order=1 without the Hessian, for expansions of that order. With the factor of a Gaussian q,
-    L or sigma, also of the likelihood's quadratic bound.
+    L or sigma, also of the likelihood's quadratic bound; with mean=True also of the parabola of
+    means, which takes a quadrature for every data point.
     """
     mu = np.asarray(mu, float)
     if mu.shape[-1:] != (model.dim,) or not np.isfinite(mu).all():
         raise ValueError(f"mu must be finite numbers (..., {model.dim}); got {mu.shape}")
     if order not in (1, 2):
         raise ValueError(f"order={order!r}: a snapshot has order 1 or 2")
-    if factor is None:
-        sums = model.totals(mu, order)
-        return Snapshot(mu, *sums, checksum=model.checksum)
-    if getattr(model.likelihood, "bound", None) is None:
+    bounded = getattr(model.likelihood, "bound", None) is not None
+    if factor is not None and not (bounded or mean):
         raise ValueError(f"factor= is for a quadratic bound, and {model!r} has none: leave it out")
-    found = model.totals(mu, order, factor)
-    sums, bounds = found[: order + 1], found[order + 1 :]
-    return Snapshot(mu, *sums, *[None] * (2 - order), factor, *bounds, model.checksum)
+    if mean and (factor is None or model.likelihood is None):
+        raise ValueError("mean=True needs a generalised linear model, and the factor of q")
+    kinds = ["", *["bound_"] * (bounded and factor is not None), *["mean_"] * mean]
+    names = [
+        f"{kind}{name}" for kind in kinds for name in SUMS if kind or name in SUMS[: order + 1]
+    ]
+    found = model.totals(mu, order, factor, mean)
+    sums = dict(zip(names, found, strict=True))
+    return Snapshot(mu=mu, factor=factor, checksum=model.checksum, **sums)

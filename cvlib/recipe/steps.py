@@ -24,8 +24,23 @@ class Part(NamedTuple):
     atom: "Atom"
 
 
+class Step:
+    """What a step must say, and what follows from it."""
+
+    order: ClassVar[int]  # steps with a row a sample come first
+
+    def add(self, draw: "Draw", parts: list[Part], G: np.ndarray, first: bool) -> None:
+        raise NotImplementedError(f"{type(self).__name__} has no add")
+
+    def mean(self, draw: "Draw", parts: list[Part]) -> np.ndarray:
+        """The mean of the rows over the samples, (..., D)."""
+        rows = np.empty((*draw.w.shape[:-1], draw.M, draw.q.D))
+        self.add(draw, parts, rows, True)
+        return rows.mean(-2)
+
+
 @dataclass(frozen=True)
-class Pull:
+class Pull(Step):
     """grad f at a point, pulled back to w: by the family, or by a pull that the word brings."""
 
     at: str  # the family's name of the point
@@ -36,9 +51,15 @@ class Pull:
         slope = _sum(parts, lambda p: p.atom.slope(draw, self.at))  # (..., M, d)
         self.pull(draw, slope, G, add=not first)
 
+    def mean(self, draw, parts):
+        at_once = getattr(self.pull, "mean", None)  # some pulls know it without their rows
+        if at_once is None:
+            return super().mean(draw, parts)
+        return at_once(draw, _sum(parts, lambda p: p.atom.slope(draw, self.at)))
+
 
 @dataclass(frozen=True)
-class InEta:
+class InEta(Step):
     """Expectations by hand of an f of eta, for the drawn data points: sum [d1 x, d2 x x^T L]."""
 
     order: ClassVar[int] = 1
@@ -49,7 +70,7 @@ class InEta:
 
 
 @dataclass(frozen=True)
-class ByHand:
+class ByHand(Step):
     """A gradient that the atom knows, (..., M or 1, D)."""
 
     word: "Method"
@@ -62,9 +83,13 @@ class ByHand:
         else:
             _add(G, 1, _sum(parts, known), first)
 
+    def mean(self, draw, parts):
+        known = lambda p: draw.once((p.atom.key, self.word), self.word.gradient, p.atom)
+        return _sum(parts, known).mean(-2)  # no copies of what is the same for all samples
+
 
 @dataclass(frozen=True)
-class Score:
+class Score(Step):
     """f at a point times a score of the family, or what else a word makes of the two."""
 
     at: str  # the family's names of the point and of the score
@@ -90,12 +115,11 @@ def _add(G: np.ndarray, coef: float, part: np.ndarray, first: bool) -> None:
 
 def _sum(parts: list[Part], array: Callable[[Part], np.ndarray]) -> np.ndarray:
     """The sum of coef * array(part), without products by 1."""
-    total = None
-    for part in parts:
+    first, *others = parts
+    total = array(first) if first.coef == 1 else first.coef * array(first)
+    for part in others:
         new = array(part)
-        if total is None:
-            total = new if part.coef == 1 else part.coef * new
-        elif part.coef == -1:
+        if part.coef == -1:
             total = total - new
         else:
             total = total + (new if part.coef == 1 else part.coef * new)

@@ -7,6 +7,7 @@ where it is used, so that the order of writing does not matter.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -31,8 +32,8 @@ class Method:
 
     name: str
     doc: str
-    by_hand: Callable[[Draw, Atom], np.ndarray] | None = None
-    in_eta: Callable[[Draw, Atom], tuple] | None = None
+    by_hand: Any = None  # (draw, atom)
+    in_eta: Any = None  # (draw, atom)
     refuses: Callable[[Atom], str | None] = lambda atom: None
     why: str = "no such transformation of a fixed base sample"  # a family lacks this word
     samples: bool = True  # does it look at the sample of q?
@@ -106,7 +107,8 @@ def _no_closed_form(atom):
     if atom.quadratic and atom.q is not None and not atom.q.quadratics:
         return (
             f"CF needs a closed form of E_q[f]; {atom.q!r} has none for the quadratic "
-            f"'{atom.name}', as its coordinates depend on each other: try SF({atom.name})"
+            f"'{atom.name}': its coordinates depend on each other, or it does not say its moments. "
+            f"Try SF({atom.name})"
         )
 
 

@@ -1,0 +1,261 @@
+"""Ascent rules: what a step makes of a gradient."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..arguments import number, whole
+from ..families.base import Family
+from ..recipe.draws import Draw
+
+Rate = float | np.ndarray  # of one step, a number or (..., 1)
+
+
+class Ascent:
+    """What becomes of w. A rule of one's own is a subclass with `start` and `step`.
+
+    A rule that looks at samples of a Gaussian q and not at a gradient sets `on_scores`, and has
+    `match` in place of `step`.
+    """
+
+    on_scores: bool = False
+    in_units_of_q: bool = False  # does it measure gradients by Fisher's matrix?
+
+    def start(self, q: Family, w: np.ndarray) -> tuple:
+        """The memory before the first step, at w (..., D)."""
+        return ()
+
+    def step(
+        self, memory: tuple, w: np.ndarray, g: np.ndarray, rate: Rate, q: Family, N: int
+    ) -> tuple[np.ndarray, tuple]:
+        """The next w (..., D) and the next memory.
+
+        g (..., D) estimates the gradient of ELBO / N at w, so N g is that of the ELBO. `rate` is
+        a number, or (..., 1) with one a run. Arrays that come in are not to be changed.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no step")
+
+    def match(
+        self, memory: tuple, w: np.ndarray, draw: Draw, scores: np.ndarray, rate: Rate, q: Family
+    ) -> tuple[np.ndarray, tuple]:
+        """The next w and memory from the samples of a draw, in the coordinates of q.
+
+        scores (..., M, d) are L^T grad_z log p(x, z) at z = mu + L draw.eps, the data that a sample
+        sees standing for all. In a run that is thrown out they are zero.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no match")
+
+    def looks_at_scores(self, memory: tuple) -> bool:
+        """Is the next step one of `match`?"""
+        return self.on_scores
+
+    def average(self, mean: np.ndarray, w: np.ndarray, count: int, q: Family) -> np.ndarray:
+        """The mean of the last `count` weights, from that of all but the newest, w."""
+        return mean + (w - mean) / count
+
+
+@dataclass(frozen=True)
+class plain(Ascent):
+    """w <- w + rate g."""
+
+    def step(self, memory, w, g, rate, q, N):
+        return w + rate * g, memory
+
+
+@dataclass(frozen=True)
+class momentum(Ascent):
+    """v <- beta v + (1 - beta) g, w <- w + rate v: the rule of the paper, from v = 0."""
+
+    beta: float = 0.9
+
+    def __post_init__(self):
+        number("momentum", self.beta, 0, 1)
+
+    def start(self, q, w):
+        return (np.zeros_like(w),)
+
+    def step(self, memory, w, g, rate, q, N):
+        (v,) = memory
+        v = self.beta * v + (1 - self.beta) * g
+        return w + rate * v, (v,)
+
+
+@dataclass(frozen=True)
+class adam(Ascent):
+    """w <- w + rate m / (sqrt(s) + eps), with m and s moving means of g and g^2 (Kingma and Ba).
+
+    Both means start at 0; divided by 1 - b1^t and 1 - b2^t after t steps they have no pull to it.
+    """
+
+    b1: float = 0.9
+    b2: float = 0.999
+    eps: float = 1e-8
+
+    def __post_init__(self):
+        number("b1", self.b1, 0, 1)
+        number("b2", self.b2, 0, 1)
+        number("eps", self.eps, 0, above=True)
+
+    def start(self, q, w):
+        return np.zeros_like(w), np.zeros_like(w), 1.0, 1.0  # m, s, b1^t, b2^t
+
+    def step(self, memory, w, g, rate, q, N):
+        m, s, b1_t, b2_t = memory
+        b1_t, b2_t = self.b1 * b1_t, self.b2 * b2_t
+        m = self.b1 * m + (1 - self.b1) * g
+        s = self.b2 * s + (1 - self.b2) * g**2
+        move = m / (1 - b1_t) / (np.sqrt(s / (1 - b2_t)) + self.eps)
+        return w + rate * move, (m, s, b1_t, b2_t)
+
+
+@dataclass(frozen=True)
+class natural(Ascent):
+    """The natural gradient of a Gaussian q; the rate is rho, of which 1 is a full Newton step.
+
+    Sigma^-1 <- L^-T S L^-1, mu <- mu + rho Sigma grad_mu ELBO with the new Sigma. With P the
+    curvature in q's own coordinates, S = (I + (I + rho (P - I))^2) / 2, which is positive definite
+    whatever noise P has (Lin, Schmidt and Khan 2020). positive=False takes S = I + rho (P - I)
+    (variational online Newton, Khan and Rue 2023): a run where noise makes it indefinite diverges.
+
+    A step in mu of more than `reach` sqrt(d) standard deviations of q is cut to that length: it
+    would leave the region where q has looked at the curvature. The memory counts such steps.
+
+    With noise and a fixed rho the ELBO rests rho / 4 tr(F^-1 Var g) below its best, F the Fisher
+    matrix. There the mean of Sigma is right to first order in rho (positive=False: that of
+    Sigma^-1). `average` takes the mean of w, which for a log-concave model is never worse than the
+    mean of the ELBOs: the signs of L's diagonal stay, and the ELBO is concave in (mu, L).
+    """
+
+    positive: bool = True
+    reach: float = 3.0
+    in_units_of_q = True
+
+    def __post_init__(self):
+        number("reach", self.reach, 0, above=True)
+
+    def start(self, q, w):
+        if not q.gaussian:
+            raise ValueError(
+                f"rules.natural needs a Gaussian family, not {q!r}: only there is the natural "
+                "gradient a function of the ordinary one; take rules.adam() or rules.momentum()"
+            )
+        return (np.zeros(w.shape[:-1], int),)
+
+    def step(self, memory, w, g, rate, q, N):
+        (cut,) = memory
+        factor, d = q.unpack(w)[1], q.dim
+        c = N * q.times_t(factor, g[..., None, :d])[..., 0, :]
+        A = q.curvature(factor, N * g[..., d:])
+        w, too_long = newton(q, w, c, A, np.asarray(rate), self.reach, self.positive)
+        return w, (cut + too_long,)
+
+
+def newton(
+    q: Family, w: np.ndarray, c: np.ndarray, A: np.ndarray, rho: Rate, reach: float = 3.0,
+    positive: bool = True,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """The next w, and was its step in mu cut? From the ELBO's gradient in q's own coordinates.
+
+    c = L^T grad_mu (..., d), and A = I - P, P the curvature (..., d, d), or (..., d) if q is
+    diagonal; rho is a number, or (..., 1).
+    """
+    mu, factor = q.unpack(w)
+    K = q.change(A, rho, positive)
+    factor = q.compose(factor, K)
+    v = rho * q.times_t(K, c[..., None, :])[..., 0, :]  # the step in units of q
+    before = q.times(K, v[..., None, :])[..., 0, :]  # in units of the q before it
+    length = np.sqrt(np.vecdot(before, before)) / (reach * np.sqrt(q.dim))
+    mu = mu + q.times(factor, (v / np.maximum(length, 1.0)[..., None])[..., None, :])[..., 0, :]
+    return q.joined(mu, factor), length > 1
+
+
+@dataclass(frozen=True, eq=False)
+class stretched(Ascent):
+    """Another rule in the coordinates u of z = S u, S (d, d) lower triangular or (d,) diagonal.
+
+    mu and L of q in z are S times those in u, so a gradient goes there by S^T and a step comes back
+    by S: neither the model nor the recipe notices. For rules that add a step whatever w is, such as
+    `adam`, and a Gaussian q; a diagonal q takes a diagonal S.
+    """
+
+    rule: Ascent
+    S: np.ndarray
+
+    def start(self, q, w):
+        return self.rule.start(q, w)
+
+    def step(self, memory, w, g, rate, q, N):
+        g_mu, G = q.unpack(g)
+        S_t = np.swapaxes(self.S, -1, -2) if q.full else self.S
+        g = q.joined(q.times_t(self.S, g_mu[..., None, :])[..., 0, :], q.compose(S_t, G))
+        move, memory = self.rule.step(memory, np.zeros_like(w), g, rate, q, N)
+        mu, factor = q.unpack(move)
+        mu = q.times(self.S, mu[..., None, :])[..., 0, :]
+        return w + q.joined(mu, q.compose(self.S, factor)), memory
+
+
+@dataclass(frozen=True)
+class first(Ascent):
+    """One rule for the first `moves` steps, then another. Both remember from the start."""
+
+    moves: int
+    rule: Ascent
+    then: Ascent
+
+    def __post_init__(self):
+        whole("moves", self.moves)
+        for rule in (self.rule, self.then):
+            if not isinstance(rule, Ascent):
+                raise TypeError(f"{rule!r} is no ascent rule such as rules.adam()")
+
+    @property
+    def on_scores(self):
+        return self.rule.on_scores or self.then.on_scores
+
+    @property
+    def in_units_of_q(self):
+        return self.then.in_units_of_q
+
+    def start(self, q, w):
+        begin, rest = self.rule.start(q, w), self.then.start(q, w)
+        return 0, len(begin), *begin, *rest  # steps taken, and where the second memory begins
+
+    def looks_at_scores(self, memory):
+        rule, own, _ = self._present(memory)
+        return rule.looks_at_scores(own)
+
+    def step(self, memory, w, g, rate, q, N):
+        rule, own, after = self._present(memory)
+        w, own = rule.step(own, w, g, rate, q, N)
+        return w, after(own)
+
+    def match(self, memory, w, draw, scores, rate, q):
+        rule, own, after = self._present(memory)
+        w, own = rule.match(own, w, draw, scores, rate, q)
+        return w, after(own)
+
+    def average(self, mean, w, count, q):
+        return self.then.average(mean, w, count, q)
+
+    def _present(self, memory):
+        """The rule in force, its memory, and what makes of its next memory that of both."""
+        t, n, *both = memory
+        begin, rest = tuple(both[: int(n)]), tuple(both[int(n) :])
+        if t < self.moves:
+            return self.rule, begin, lambda own: (t + 1, n, *own, *rest)
+        return self.then, rest, lambda own: (t + 1, n, *begin, *own)
+
+
+@dataclass(frozen=True)
+class falling:
+    """A rate that falls: `first` up to the step `after`, then first (after / t)^power.
+
+    `first` is a number, or an array with one a run.
+    """
+
+    first: float | np.ndarray
+    after: int
+    power: float = 1.0
+
+    def __call__(self, t: int) -> float | np.ndarray:
+        return self.first * min(1.0, (self.after / t) ** self.power)

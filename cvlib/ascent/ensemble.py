@@ -1,0 +1,97 @@
+"""Steps on the ensemble of all quadratics: batch and match for the first moves, then natural steps.
+
+Both look at the same things, base draws e and scores G = L^T grad log p(x, z) in q's own
+coordinates; `combining.regression` has the mathematics. No rate is to be chosen.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..arguments import number, whole
+from ..combining import regression
+from ..combining.regression import Move
+from ..families.base import Family
+from ..recipe.draws import Draw
+from .ascents import Ascent, newton
+
+
+@dataclass(frozen=True)
+class matching(Ascent):
+    """Batch and match (Cai et al. 2024): the q whose scores are nearest to p's at the draws.
+
+    Positive definite by construction, and quick from far away. It minimises another divergence
+    than the ELBO: take a few moves, and go on with another rule. The pull towards the present q
+    has weight t / (M d) in step t; the rate is not looked at.
+    """
+
+    on_scores = True
+
+    def start(self, q: Family, w: np.ndarray) -> tuple:
+        return (np.zeros(w.shape[:-1]),)
+
+    def match(self, memory, w, draw: Draw, scores, rate, q):
+        t = memory[0] + 1
+        return _moved(q, w, _matched(draw, scores, t)), (t,)
+
+
+@dataclass(frozen=True)
+class quadratics(Ascent):
+    """First moves by `matching`, then natural steps on the regression, whose end is the ELBO's.
+
+    A run is handed over when the gauge, the squared length of G + e that a better Gaussian would
+    remove, has fallen to `near` times the dimension, or after `most` moves. From there on step s
+    has rho = rate / s, which makes the run an average over all steps since. The slopes of
+    data + prior - variational are regressed on the draws, for each draw on the others, with the
+    ridge that the gauge of the step before asks for, so that the gradient is unbiased. A diagonal
+    q makes no first moves, and no step of more than half.
+    """
+
+    near: float = 0.1
+    most: int = 12
+    reach: float = 3.0
+    on_scores = True
+    in_units_of_q = True
+
+    def __post_init__(self):
+        number("near", self.near, 0, above=True)
+        number("reach", self.reach, 0, above=True)
+        whole("most", self.most, 0)
+
+    def start(self, q: Family, w: np.ndarray) -> tuple:
+        runs = w.shape[:-1]
+        return np.zeros(runs), np.zeros(runs), np.full(runs, first_ridge(q))  # moves, steps, ridge
+
+    def match(self, memory, w, draw: Draw, scores, rate, q):
+        moves, steps, ridge = memory
+        seen = regression.gauge(draw.eps, scores, first_ridge(q), draw.group, not q.full)
+        far = (steps == 0) & (moves < self.most) & (seen.removable > self.near * q.dim)
+        far &= q.full
+        moves, steps, moved = moves + far, steps + ~far, w
+        if far.any():
+            moved = _moved(q, w, _matched(draw, scores, np.maximum(moves, 1)))
+        if not far.all():
+            rho = (rate if np.ndim(rate) == 0 else rate[..., 0]) / np.maximum(steps, 1)
+            rho = rho if q.full else np.minimum(rho, 0.5)
+            regress = regression.regress if q.full else regression.diagonal(regression.regress)
+            c, A = regress(draw.eps, scores + draw.eps, ridge, group=draw.group)
+            near = newton(q, w, c, A, rho[..., None], self.reach)[0]
+            moved = np.where(far[..., None], moved, near)
+        return moved, (moves, steps, regression.shrinkage(seen, q.dim if q.full else 1))
+
+
+def first_ridge(q: Family) -> float:
+    """The ridge while no gauge was seen: a tenth of the number of slopes."""
+    return (q.dim if q.full else 1) / 10
+
+
+def _matched(draw, scores, t):
+    """The first moves' step number t, (...)."""
+    f = regression.match if draw.q.full else regression.diagonal(regression.match)
+    return f(draw.eps, scores, draw.M * draw.q.dim / t)
+
+
+def _moved(q, w, move: Move):
+    mu, factor = q.unpack(w)
+    mu = mu + q.times(factor, move.shift[..., None, :])[..., 0, :]
+    return q.joined(mu, q.compose(factor, move.K))

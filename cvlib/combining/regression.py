@@ -1,0 +1,290 @@
+"""The ensemble of all quadratics: regress the slope of f on the draw that made it. NumPy alone.
+
+Letters: z_m = mu + L e_m with base draws e (..., B, d), slopes in q's own coordinates
+G_m = L^T grad f(z_m), (..., B, d). Leading axes are runs. A quadratic f~ whose slope is c + A e
+has E[G~] = c and E[G~ e^T] = A without sampling, because E[e] = 0 and E[e e^T] = I. So for *every*
+vector c and matrix A
+
+    G - (c + A e) + c           has the mean of G       (L^-T of it: the gradient in mu),
+    (G - (c + A e)) e^T + A     has that of G e^T       (lower(L^-T of it): the gradient in L):
+
+with A symmetric, d (d + 3) / 2 control variates CF(f~) - RP1(f~). Their best weights are those of
+least squares, G on X = [1, e]. With a ridge on A (none on c) and K = (X^T X + ridge diag(0, I))^-1,
+
+    [c; A^T] = K X^T G.
+
+All of it is linear in G: whatever may be said of one term's slopes may be said of a sum's. The
+slope of -log q is e. So for f = data + prior - variational the slopes are G + e and the ridge
+shrinks towards sticking the landing; to shrink towards slopes A0 e known beforehand, give
+G - A0 e and add A0.
+
+Draws come in groups that lean on each other, m, m + B / group, m + 2 B / group, ...: group = 1 for
+independent draws, 2 for antithetic pairs. Groups are independent.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Quadratic(NamedTuple):
+    """Estimates of E[G], c (..., d), and of E[G e^T] = L^T E[grad^2 f] L, A (..., d, d) symmetric.
+
+    A diagonal q has A (..., d), the diagonal. Rows, one a draw, have an axis B behind the runs.
+    """
+
+    c: np.ndarray
+    A: np.ndarray
+
+
+class Gauge(NamedTuple):
+    """mean |G + e|^2 in two parts, (...): what a better Gaussian removes, and what none can."""
+
+    removable: np.ndarray
+    residual: np.ndarray
+
+
+# The regression ------------------------------------------------------------------------------
+
+
+def regress(e, G, ridge, others=True, group=1):
+    """The `Quadratic` of slopes G on draws e, both (..., B, d).
+
+    others=True: the mean of `rows`, exactly unbiased for every ridge chosen beforehand.
+    others=False: c and A of the fit to all draws, biased by an amount of order 1 / B.
+    """
+    if not others:
+        A = sym((_design(e, G, ridge, 0, group)[1] @ G)[..., 1:, :])
+        return Quadratic(G.mean(-2) - (A @ e.mean(-2)[..., None])[..., 0], A)
+    X, W, beta, _, Q = _fit(e, G, ridge, group)
+    R = _symmetrised(e, W, beta, Q, group)
+    # the mean over m of beta_- + x_m R_m^T, where each group's part of beta_- stands `group` times
+    mean = beta + (X.mT @ R - group * (W @ Q)) / e.shape[-2]
+    return Quadratic(mean[..., 0, :], sym(mean[..., 1:, :]))
+
+
+def rows(e, G, ridge, group=1):
+    """Row m is draw m with the quadratic fitted without its group: c (..., B, d), A (..., B, d, d).
+
+    c_m = G_m - A_- e_m and A_m = sym((G_m - c_- - A_- e_m) e_m^T + A_-), where c_- and the
+    symmetric A_- know nothing of draw m: every row has the means E[G] and E[G e^T].
+    """
+    X, W, beta, _, Q = _fit(e, G, ridge, group)
+    R = _symmetrised(e, W, beta, Q, group)
+    each = _without(W, beta, Q, group) + X[..., :, None] * R[..., None, :]
+    return Quadratic(each[..., 0, :], sym(each[..., 1:, :]))
+
+
+def _fit(e, G, ridge, group):
+    """X, W, beta = [c; A^T] = W G, the residuals r = G - X beta, and the left-out ones Q."""
+    X, W = _design(e, G, ridge, group, group)
+    beta = W @ G
+    r = G - X @ beta
+    return X, W, beta, r, _left_out(X, W, r, group)
+
+
+def _without(W, beta, Q, group):
+    """beta_- = beta - sum_{j in g} K x_j Q_j^T, the fit without the group of draw m, for each m."""
+    own = _grouped(W.mT, group).mT @ _grouped(Q, group)  # (..., B / group, d + 1, k)
+    return beta[..., None, :, :] - np.concatenate([own] * group, -3)
+
+
+def _symmetrised(e, W, beta, Q, group):
+    """R_m = G_m - c_- - sym(A_-) e_m: only a symmetric A is the slope of a quadratic.
+
+    Q_m has A_- as it was fitted, so R_m = Q_m + (A_- - A_-^T) e_m / 2. With the group's own
+    part, A_- = A - sum_j Q_j k_j^T, k_j the slopes' part of K x_j, no A_- need be written down.
+    """
+    A = beta[..., 1:, :].mT
+    e_g, k, Q_g = (_grouped(x, group) for x in (e, W[..., 1:, :].mT, Q))
+    turn = e_g @ k.mT @ Q_g - e_g @ Q_g.mT @ k  # sum_j Q_j (k_j.e_m) - k_j (Q_j.e_m)
+    return Q + (e @ (A.mT - A) - _apart(turn, Q.shape)) / 2
+
+
+def _design(e, G, ridge, out, group):
+    """X = [1, e], (..., B, d + 1), and W = K X^T, (..., d + 1, B), for fits without `out` draws."""
+    B, d = e.shape[-2:]
+    if G.shape[:-1] != e.shape[:-1]:
+        raise ValueError(f"e (..., B, d) and G (..., B, k) need one B; got {e.shape}, {G.shape}")
+    if not (np.isfinite(ridge) & (np.asarray(ridge) >= 0)).all():
+        raise ValueError(f"ridge must be zero or positive, and finite; got {ridge}")
+    if B % group or B == out:
+        raise ValueError(
+            f"no draw is independent of the one left out: {B} draws in groups of {group} that "
+            "lean on each other; draw more, independently or in pairs"
+        )
+    left = (B - out) // group
+    if np.any(np.asarray(ridge) == 0) and left < d + (group == 1):
+        raise ValueError(
+            f"{left} independent draws cannot tell {d} slopes and a constant: give a ridge > 0"
+        )
+    ones = np.ones((*e.shape[:-1], 1))
+    X, lam = np.concatenate([ones, e], -1), np.asarray(ridge, float)[..., None, None]
+    if B > d:
+        penalty = np.diag(np.append(0.0, np.ones(d)))
+        return X, np.linalg.solve(X.mT @ X + lam * penalty, X.mT)
+    # B <= d: through N = e e^T + ridge I, B x B. The fit is A^T = e^T N^-1 (G - 1 c^T) with
+    # c^T = n^T G / (n^T 1), n = N^-1 1.
+    N_inv_X = np.linalg.solve(e @ e.mT + lam * np.eye(B), X)  # [n, N^-1 e]
+    n, N_inv_e = N_inv_X[..., :1], N_inv_X[..., 1:]
+    c = (n / n.sum(-2, keepdims=True)).mT  # (..., 1, B)
+    return X, np.concatenate([c, N_inv_e.mT - N_inv_e.mT @ ones @ c], -2)
+
+
+def _left_out(X, W, r, group):
+    """Q (..., B, k): residuals of each draw under the fit without its group, from those r with it.
+
+    r_g = G_g - X_g beta and beta_- = beta - K X_g^T Q_g give Q_g = r_g + H_gg Q_g with the block
+    H_gg = X_g K X_g^T of the hat matrix: a small solve for each group, a division for group = 1.
+    """
+    if group == 1:
+        return r / (1 - (X * W.mT).sum(-1, keepdims=True))
+    H = _grouped(X, group) @ _grouped(W.mT, group).mT  # (..., B / group, group, group)
+    Q = np.linalg.solve(np.eye(group) - H, _grouped(r, group))
+    return _apart(Q, r.shape)
+
+
+def _grouped(x, group):
+    """(..., B, k) -> (..., B / group, group, k): draws m, m + B / group, ... stand together."""
+    return np.swapaxes(x.reshape(*x.shape[:-2], group, -1, x.shape[-1]), -3, -2)
+
+
+def _apart(x, shape):
+    """Back from `_grouped` to (..., B, k)."""
+    return np.swapaxes(x, -3, -2).reshape(shape)
+
+
+def gauge(e, G, ridge, group=1, diagonal=False):
+    """mean |G + e|^2, zero only where q is the posterior, in its two parts (`Gauge`).
+
+    G + e = c + (A + I) e + r: a better Gaussian removes c and A + I, no Gaussian removes r. The
+    fit's own residuals are too small, those of the left-out draws too large; their product r Q
+    has mean |r|^2 for least squares (E[r_m^2] = (1 - h_m) Var r). The removable part is the rest:
+    about |c|^2 + |A + I|^2, near zero at the optimum, where noise may make it negative.
+    diagonal=True is for a diagonal q, coordinate by coordinate.
+    """
+    if diagonal:
+        parts = gauge(*_coordinates(e, G), np.asarray(ridge)[..., None], group)
+        return Gauge(*(part.sum(-1) for part in parts))
+    _, _, _, r, Q = _fit(e, G + e, ridge, group)
+    residual = (r * Q).sum(-1).mean(-1)
+    return Gauge(((G + e) ** 2).sum(-1).mean(-1) - residual, residual)
+
+
+def shrinkage(seen, d):
+    """The ridge that `seen`, the `Gauge` of a step before, asks for, (...); d = 1 if q is diagonal.
+
+    A Gaussian prior on A + I with variance t^2 an entry, beside noise of variance s^2 an entry of
+    r, makes the posterior mean a ridge of s^2 / t^2 towards the landing. The gauge knows both:
+    residual = d s^2 and removable = d^2 t^2, but for c. Far from the posterior this is little,
+    at the optimum nearly the landing itself. Kept between d / 100 and 100 d.
+    """
+    signal = np.maximum(seen.removable, seen.residual / 100 + 1e-300)
+    return d * np.maximum(seen.residual / signal, 0.01)
+
+
+def sym(A):
+    """(A + A^T) / 2: E[G e^T] is symmetric, so its antisymmetric part is noise."""
+    return (A + A.mT) / 2
+
+
+def symmetric(L, e, u):
+    """RP1's gradient in L with all rotations as variates, (..., d, d), from u = grad f(z).
+
+    lower(L^-T sym(mean G e^T)) with G = L^T u. The antisymmetric part of G e^T has mean zero:
+    d (d - 1) / 2 variates at weight one. Row m is half of lower(u_m e_m^T + (L^-T e_m) G_m^T).
+    """
+    G_e = L.mT @ u.mT @ e / e.shape[-2]  # mean G e^T
+    return np.tril(np.linalg.solve(L.mT, sym(G_e)))
+
+
+# A diagonal q: every coordinate is a regression of its own, with d = 1 ------------------------
+
+
+def _coordinates(*arrays):
+    return [x.mT[..., None] for x in arrays]  # (..., B, d) -> (..., d, B, 1)
+
+
+def diagonal(f):
+    """`regress`, `rows` or `match` for a diagonal q: 2 d quadratics instead of d (d + 3) / 2.
+
+    diagonal(f)(e, G, ...) returns c and A, or shift and K, as (..., d), `rows` as (..., B, d).
+    """
+
+    def each(e, G, strength, *args, **kwargs):
+        got = f(*_coordinates(e, G), np.asarray(strength)[..., None], *args, **kwargs)
+        c, A = got[0][..., 0], got[1][..., 0, 0]
+        return type(got)(c, A) if c.ndim < e.ndim else type(got)(c.mT, A.mT)
+
+    return each
+
+
+# Families with a score: values on scores -----------------------------------------------------
+
+
+def baseline(S, f, F, ridge, group=1):
+    """One row a sample, (..., M, D), of mean grad_w E[f] = E[f S]: score function, linear baseline.
+
+    S (..., M, D) = grad_w log q_w(z), f (..., M) the values, F = Var S, (..., D, D) or its
+    diagonal (..., D). The value is regressed on [1, S] without sample m: f~ = b0 + b.S has
+    E[f~ S] = F b, so row m is (f_m - b0 - b.S_m) S_m + F b. The penalty is ridge b^T F b, the
+    same in all parameters w; for ridge -> infinity only b0 is left, the leave-one-out baseline.
+    b estimates the natural gradient F^-1 E[f S]. Parameters that q does not feel (F singular, a
+    softmax) get none.
+    """
+    if not np.all(np.asarray(ridge) > 0):
+        raise ValueError(f"ridge={ridge}: repeated values of z leave [1, S] singular; give one > 0")
+    # With F = V diag(l) V^T and e = l^-1/2 V^T S, which has mean 0 and covariance I, this is the
+    # regression above with f for G: E[f S] = V l^1/2 E[f e].
+    whole = F.ndim == S.ndim
+    l, V = np.linalg.eigh(F) if whole else (F, None)
+    root = np.sqrt(np.maximum(l, 0))[..., None, :]  # (..., 1, D)
+    felt = root > 1e-7 * root.max(-1, keepdims=True)
+    e = np.where(felt, S @ V if whole else S, 0) / np.where(felt, root, 1)
+    _, W, beta, _, Q = _fit(e, f[..., None], ridge, group)  # Q (..., M, 1)
+    each = _without(W, beta, Q, group)[..., 1:, 0] + Q * e  # (..., M, D)
+    each = np.where(felt, each * root, 0)
+    return each @ V.mT if whole else each
+
+
+# Batch and match -----------------------------------------------------------------------------
+
+
+class Move(NamedTuple):
+    """The next q in coordinates of this one: mu <- mu + L shift, L <- L K, K lower triangular."""
+
+    shift: np.ndarray
+    K: np.ndarray
+
+
+def match(e, G, lam):
+    """One step of batch and match (Cai et al. 2024) from G_m = L^T grad log p(x, z_m).
+
+    It matches the scores of q to those of p at the draws, with a pull of weight 1 / lam to the
+    present q, here N(0, I). With the means and covariances of draws and slopes, weight
+    k = lam / (1 + lam),
+
+        U = lam Cov G + k gbar gbar^T,   V = I + lam Cov e + k ebar ebar^T,
+
+    the new covariance solves S U S + S = V, and the shift is k (S gbar + ebar). Another q's
+    coordinates change U to L^-T U L^-1, V to L V L^T and S to L S L^T: the same equation. For
+    lam -> infinity S is the geometric mean of Cov e and (Cov G)^-1.
+    """
+    lam, d = np.asarray(lam, float)[..., None, None], e.shape[-1]
+    k = lam / (1 + lam)
+    ebar, gbar = (x.mean(-2)[..., None] for x in (e, G))  # (..., d, 1)
+    U = lam * _covariance(G) + k * gbar @ gbar.mT
+    V = np.eye(d) + lam * _covariance(e) + k * ebar @ ebar.mT
+    # V = R R^T, R^T U R = Y diag(l) Y^T, S = R Y diag(s) Y^T R^T: l s^2 + s = 1 for each l
+    R = np.linalg.cholesky(V)
+    l, Y = np.linalg.eigh(R.mT @ U @ R)
+    s = 2 / (1 + np.sqrt(1 + 4 * np.maximum(l, 0)))
+    T = R @ Y * np.sqrt(s)[..., None, :]  # S = T T^T, positive definite whatever the draws
+    K = np.linalg.qr(T.mT, mode="r").mT
+    K = K * np.sign(np.diagonal(K, axis1=-2, axis2=-1))[..., None, :]
+    return Move((k * (T @ (T.mT @ gbar) + ebar))[..., 0], K)
+
+
+def _covariance(x):
+    x = x - x.mean(-2, keepdims=True)
+    return x.mT @ x / x.shape[-2]

@@ -1,0 +1,137 @@
+"""Large ensembles as words: all quadratics, all rotations, all linear baselines.
+
+A pull carries slopes back to w. RP1's does it sample by sample; these pulls look at all samples of
+a draw together, and so use every control variate of a kind at once. They are linear in the slopes,
+as every pull is, so the words add and subtract like the others. `combining.regression` has the
+mathematics, in q's own coordinates.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..arguments import number
+from ..combining import regression
+from .draws import Draw
+from .words import GAUSSIAN, Method
+
+
+@dataclass(frozen=True)
+class Regressed:
+    """RP1's pull with every quadratic of q's shape as a control variate.
+
+    The slopes are regressed on the draws, with a ridge on the curvature; by default a tenth of the
+    number of slopes. others=True fits for every sample on the samples outside its own group, so
+    that each row is unbiased; others=False on all of them, and every row is the estimate.
+    """
+
+    ridge: float | None = None
+    others: bool = True
+
+    def __call__(self, draw: Draw, u: np.ndarray, out: np.ndarray, add: bool = False) -> None:
+        """Slopes u (..., M, d) into out (..., M, D), a row a sample."""
+        if self.others:
+            rows = self._shaped(draw, regression.rows)(*self._own(draw, u), group=draw.group)
+            row = draw.q.from_own(draw.factor, *rows)
+        else:
+            row = self.mean(draw, u)[..., None, :]
+        out[...] = out + row if add else row
+
+    def mean(self, draw: Draw, u: np.ndarray) -> np.ndarray:
+        """The mean of the rows, (..., D), without making them."""
+        found = self._shaped(draw, regression.regress)(
+            *self._own(draw, u), others=self.others, group=draw.group
+        )
+        c, A = (x[..., None, :] if x.ndim == draw.mu.ndim else x[..., None, :, :] for x in found)
+        return draw.q.from_own(draw.factor, c, A)[..., 0, :]
+
+    def _own(self, draw, u):
+        """Draws and slopes in q's own coordinates, and the ridge."""
+        slopes = draw.q.dim if draw.q.full else 1
+        ridge = slopes / 10 if self.ridge is None else self.ridge
+        return draw.eps, draw.q.times_t(draw.factor, u), ridge
+
+    @staticmethod
+    def _shaped(draw, f):
+        return f if draw.q.full else regression.diagonal(f)
+
+
+def all_quadratics(ridge: float | None = None, others: bool = True) -> Method:
+    """The word `AQ` with another ridge, or with weights from the same samples (others=False).
+
+    A ridge of zero needs more samples than dimensions; a large one shrinks to RP1, and with
+    f = data + prior - variational to sticking the landing.
+    """
+    how = []
+    if ridge is not None:
+        how.append(f"ridge={number('ridge', ridge, 0):g}")
+    if not others:
+        how.append("others=False")
+    name = f"AQ[{', '.join(how)}]" if how else "AQ"
+    doc = """RP1 with all quadratics of q's shape as control variates, (..., M, D).
+
+    The slopes of f are regressed on the draws, for every sample on the others, with a ridge: one
+    least-squares fit gives the best weights of d (d + 3) / 2 variates CF(f~) - RP1(f~), or of 2 d
+    for a diagonal q. Write AQ(data + prior - variational): the ridge then shrinks towards sticking
+    the landing.
+    """
+    return Method(name, doc, pull=Regressed(ridge, others), route="AQ", why=GAUSSIAN)
+
+
+AQ = all_quadratics()
+
+
+def _symmetrised(draw, u, out, add=False):
+    """[u, lower(L^-T sym(L^T u eps^T))], a row a sample."""
+    q = draw.q
+    if not q.full:  # numbers have no antisymmetric part
+        return q.pull1(draw, u, out, add)
+    # L^-T (G e^T + e G^T) / 2 = (u e^T + (L^-T e) G^T) / 2, with G = L^T u
+    G, away = q.times_t(draw.factor, u), draw.of("whitened")
+    lower = 0.5 * (q.outer(u, draw.eps) + q.outer(away, G))
+    row = np.concatenate([u, lower], -1)
+    out[...] = out + row if add else row
+
+
+RPS = Method(
+    "RPS",
+    """RP1 with all rotations as control variates: the gradient in L symmetrised, (..., M, D).
+
+    z = mu + L R eps with any rotation R(w) is another reparameterisation; differences of these,
+    RP1 - RP2 among them, are the antisymmetric part of the slope times the draw, in q's own
+    coordinates, and have mean zero. At weight one they all go.
+    """,
+    pull=_symmetrised,
+    why=GAUSSIAN,
+)
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """Values times score, less a baseline that is linear in the score, fitted on other samples."""
+
+    ridge: float = 0.5
+
+    def __call__(self, draw: Draw, f: np.ndarray, score: np.ndarray) -> np.ndarray:
+        F = draw.q.fisher(draw.w)  # (..., D, D), or its diagonal (..., D)
+        return regression.baseline(score, f, F, self.ridge, draw.group)
+
+
+def linear_baseline(ridge: float = 0.5) -> Method:
+    """The word `LB` with another ridge; a large one is `LOO`."""
+    number("ridge", ridge, 0, above=True)
+    doc = """(f - b0 - b.S) S + F b with S = grad_w log q_w(Z) and F = Var S, (..., M, D).
+
+    The score function with a baseline linear in the score, fitted for every sample on the others
+    by ridge regression: LOO is its constant, and b estimates the natural gradient.
+    """
+    name = "LB" if ridge == 0.5 else f"LB[ridge={ridge:g}]"
+    return Method(name, doc, rows=Baseline(ridge), route="SF", refuses=_no_fisher)
+
+
+def _no_fisher(atom):
+    if atom.q is not None and atom.q.fisher is None:
+        return f"LB needs the Fisher matrix of the family, and {atom.q!r} does not say it: try LOO"
+
+
+LB = linear_baseline()

@@ -1,0 +1,429 @@
+"""What a family has from its base: score, pull-back, moments and entropy by autograd; its name.
+
+The hand-written forms of every family are held to the base's, and the base's to autograd through w
+one sample at a time, to scipy's densities and to quadrature. The checks take the package, so that
+they can be run on copies with a bug (tests/harness.py).
+"""
+
+import json
+import pickle
+from copy import deepcopy
+
+import autograd.numpy as anp
+import numpy as np
+import pytest
+from autograd import grad
+from autograd.scipy.special import gammaln
+from harness import checks_in, on_the_package
+from numpy.testing import assert_allclose
+from scipy import special, stats
+
+import cvlib
+
+
+def log_t(t, nu):
+    """log density of Student's t, for autograd."""
+    constant = gammaln((nu + 1) / 2) - gammaln(nu / 2) - 0.5 * np.log(nu * np.pi)
+    return constant - (nu + 1) / 2 * anp.log(1 + t**2 / nu)
+
+
+def student_of(cv):
+    """Student's family on this copy of the package, as a reader would write it."""
+
+    class Student(cv.families.Family):
+        parts = "m", "r"
+        quadratics = True
+
+        def __init__(self, dim, nu=4.0):
+            super().__init__(dim)
+            self.nu = nu
+
+        def noise(self, rng, w, M):
+            return rng.standard_t(self.nu, (*w.shape[:-1], M, self.dim))
+
+        def transform(self, w, eps):
+            m, r = self.unpack(w)
+            return m + anp.exp(r) * eps
+
+        def log_density(self, w, z):
+            m, r = self.unpack(w)
+            return anp.sum(log_t((z - m) * anp.exp(-r), self.nu) - r, -1)
+
+        def moments(self, w):
+            m, r = self.unpack(w)
+            return m, np.sqrt(self.nu / (self.nu - 2)) * anp.exp(r)
+
+    return Student
+
+
+MIX = np.array([[1.0, 0.4], [-0.3, 2.0]])
+
+
+def mixed_of(cv):
+    """z = m + MIX (e^r eps), coordinates that lean on each other; nothing in closed form."""
+
+    class Mixed(cv.families.Family):
+        parts = "m", "r"
+
+        def noise(self, rng, w, M):
+            return rng.logistic(size=(*w.shape[:-1], M, self.dim))
+
+        def transform(self, w, eps):
+            m, r = self.unpack(w)
+            return m + anp.dot(anp.exp(r) * eps, MIX.T)
+
+        def log_density(self, w, z):
+            m, r = self.unpack(w)
+            eps = anp.exp(-r) * anp.dot(z - m, np.linalg.inv(MIX).T)
+            law = -eps - 2 * anp.logaddexp(0, -eps) - r
+            return anp.sum(law, -1) - np.log(abs(np.linalg.det(MIX)))
+
+    return Mixed
+
+
+Student = student_of(cvlib)
+Student.__qualname__ = "Student"  # a name of this module, as it would be in a reader's file
+
+
+def own_model(cv, dim, prior=lambda z: -0.5 * anp.sum(z**2, -1)):
+    c = np.arange(1.0, dim + 1)
+    lik = lambda z, row: anp.sin(anp.sum(c * z, -1) + row[0]) - 0.1 * anp.sum(z**2, -1)
+    return cv.models.Model(lik, prior, np.array([0.1, 0.9]), dim)
+
+
+def draws(cv, q, seed=0, M=3):
+    """A draw with two runs, at weights of no special value."""
+    rng = np.random.default_rng(seed)
+    w = q.start((2,)) + rng.uniform(-0.7, 0.7, (2, q.D))
+    if q.gaussian:
+        w[1, q.diag[0]] *= -1  # a factor of the same covariance
+    return cv.draw(own_model(cv, q.dim), q, w, M=M, rng=rng, subsample=False)
+
+
+def package_families(cv):
+    f = cv.families
+    return [
+        f.Gaussian(3), f.DiagonalGaussian(3), f.Gamma(2), f.Beta(2), f.Bernoulli(3),
+        f.Categorical(2, 3),
+    ]  # fmt: skip
+
+
+def pulled(pull, draw, u):
+    """What a pull makes of slopes, filled in and added."""
+    out = np.full((*u.shape[:-1], draw.q.D), 7.0)
+    pull(draw, u, out)
+    again = out.copy()
+    pull(draw, 2 * u, again, add=True)
+    assert_allclose(again, 3 * out, rtol=1e-9, atol=1e-12)
+    return out
+
+
+def check_base_is_autograd_sample_by_sample(cv):
+    """score and pull1 of the base against one reverse pass for every run and sample."""
+    for q in (student_of(cv)(2, nu=3.0), mixed_of(cv)(2)):
+        draw = draws(cv, q, M=4)
+        u = np.random.default_rng(1).standard_normal(draw.z.shape)
+        score, back = draw.score, pulled(q.pull1, draw, u)
+        assert score.shape == back.shape == (2, 4, q.D)
+        for r, m in np.ndindex(2, 4):
+            w, eps, z = draw.w[r], draw.eps[r, m], draw.z[r, m]
+            assert_allclose(z, q.transform(w, eps), rtol=1e-12)
+            assert_allclose(score[r, m], grad(lambda w: q.log_density(w, z))(w), rtol=1e-9)
+            path = grad(lambda w: anp.sum(u[r, m] * q.transform(w, eps)))(w)
+            assert_allclose(back[r, m], path, rtol=1e-9, atol=1e-12)
+        data = cv.terms(draw.model, q)[0]
+        assert_allclose(cv.GR(data)(draw), cv.RP1(data)(draw), rtol=0)  # the base does not move
+
+
+def check_hand_written_forms_are_the_base_s(cv):
+    """Every family that writes its own score, pull or sample, against what the base would give."""
+    Base = cv.families.Family
+    for q in package_families(cv):
+        draw = draws(cv, q)
+        assert_allclose(q.z1(draw), Base.z1(q, draw), rtol=1e-10)
+        assert_allclose(q.score(draw), Base.score(q, draw), rtol=1e-8, atol=1e-10)
+        assert_allclose(q.log_q(draw.w, draw.z), Base.log_q(q, draw.w, draw.z), rtol=1e-10)
+        if q.smooth == "z":
+            u = np.random.default_rng(2).standard_normal(draw.z.shape)
+            base = lambda draw, u, out, add=False: Base.pull1(q, draw, u, out, add)
+            by_hand = pulled(q.pull1, draw, u)
+            assert_allclose(by_hand, pulled(base, draw, u), rtol=1e-8, atol=1e-10)
+    for q in (cv.families.Gamma(2), cv.families.Beta(2)):
+        draw = draws(cv, q)
+        for got, want in zip(q.moments_grad(draw), Base.moments_grad(q, draw)):
+            assert_allclose(got, want, rtol=1e-8, atol=1e-10)
+        v = draw.w[::-1] / 2
+        assert_allclose(
+            q.cross_grad(draw.w, v), Base.cross_grad(q, draw.w, v), rtol=1e-8, atol=1e-12
+        )
+        assert_allclose(q.entropy_grad(draw.w), -q.cross_grad(draw.w, draw.w), rtol=1e-12)
+    q = cv.families.Gaussian(3)
+    draw = draws(cv, q)  # the entropy's gradient is known to the base as well
+    assert_allclose(q.cross_grad(draw.w, draw.w), -q.entropy_grad(draw.w), rtol=1e-12)
+
+
+def check_discrete_forms(cv):
+    """What autograd cannot see in the package, against formulas written anew."""
+
+    def probabilities(q, w):
+        if hasattr(q, "classes"):
+            rows = anp.exp(anp.reshape(w, (-1, q.classes)))
+            return anp.reshape(rows / anp.sum(rows, -1, keepdims=True), (-1,))
+        return 1 / (1 + anp.exp(-w))
+
+    for q in (cv.families.Bernoulli(3), cv.families.Categorical(2, 3)):
+        draw = draws(cv, q)
+        u = np.random.default_rng(3).standard_normal(draw.z.shape)
+        back = pulled(q.pull_zeta, draw, u)
+        one_hot = hasattr(q, "classes")
+        for r, m in np.ndindex(2, 3):
+            w, eps = draw.w[r], draw.eps[r, m, : q.dim]
+            zeta = lambda w: (anp.log(probabilities(q, w)) if one_hot else w) + eps
+            assert_allclose(q.zeta(draw)[r, m], zeta(w), rtol=1e-10)
+            path = grad(lambda w: anp.sum(u[r, m] * zeta(w)))(w)
+            assert_allclose(back[r, m], path, rtol=1e-9, atol=1e-12)
+        w, v = draw.w[0], draw.w[1]
+
+        def cross(w):
+            p, log_p = probabilities(q, w), np.log(probabilities(q, v))
+            rest = 0 if one_hot else (1 - p) * np.log1p(-probabilities(q, v))
+            return anp.sum(p * log_p + rest)
+
+        assert_allclose(q.cross(w, v), cross(w), rtol=1e-10)
+        assert_allclose(q.cross_grad(w, v), grad(cross)(w), rtol=1e-9, atol=1e-12)
+    q = cv.families.Bernoulli(3)
+    draw = draws(cv, q)
+    sd = lambda w: anp.sqrt(probabilities(q, w) * (1 - probabilities(q, w)))
+    for r in range(2):
+        each = [
+            grad(lambda w: anp.sum(f(w)))(draw.w[r]) for f in (lambda w: probabilities(q, w), sd)
+        ]
+        for got, want in zip(q.moments_grad(draw), each):
+            assert_allclose(got[r, 0], want, rtol=1e-9)
+
+
+def check_densities_are_scipy_s(cv):
+    rng = np.random.default_rng(4)
+    for nu in (3.0, 30.0):
+        q = student_of(cv)(3, nu)
+        m, r = rng.standard_normal((2, 3))
+        z = rng.standard_normal((5, 3))
+        law = stats.t(nu, m, np.exp(r))
+        assert_allclose(q.log_q(q.pack(m, r), z), law.logpdf(z).sum(-1), rtol=1e-10)
+        assert_allclose(q.sd(q.pack(m, r)), law.std(), rtol=1e-10)
+        assert_allclose(q.mean(q.pack(m, r)), m)
+    for q in (cv.families.Gaussian(3), cv.families.DiagonalGaussian(3)):
+        draw = draws(cv, q)
+        for w, mu, factor, z in zip(draw.w, draw.mu, draw.factor, draw.z):
+            L = factor if q.full else np.diag(factor)
+            law = stats.multivariate_normal(mu, L @ L.T)
+            assert_allclose(q.log_density(w, z), law.logpdf(z), rtol=1e-9)
+            assert_allclose(q.log_density(w[None], z), law.logpdf(z), rtol=1e-9)
+            assert_allclose(q.transform(w, np.eye(3)), mu + L.T, rtol=1e-12, atol=1e-14)
+
+
+def check_means_by_quadrature(cv):
+    """SF, RP1 and CF of a Student q in one dimension have one mean, that of the integral."""
+    q, w = student_of(cv)(1, nu=5.0), np.array([0.3, -0.5])
+    model = own_model(cv, 1)
+    u, p = np.polynomial.legendre.leggauss(800)
+    t = special.stdtrit(5.0, (u + 1) / 2)  # equal steps of probability
+    p = p / 2
+    draw = cv.draw(model, q, w, eps=t[:, None], subsample=False)
+    f = lambda z: sum(np.sin(z + y) - 0.1 * z**2 for y in (0.1, 0.9))
+    mean = lambda w: p @ f(w[0] + np.exp(w[1]) * t)
+    exact = [(mean(w + e) - mean(w - e)) / 2e-5 for e in 1e-5 * np.eye(2)]
+    data = cv.terms(model, q)[0]
+    for word in (cv.SF, cv.RP1, cv.GR):
+        assert_allclose(p @ word(data)(draw), exact, atol=2e-3)
+    T, m, s = cv.taylor_z(data), w[0], np.exp(w[1]) * np.sqrt(5 / 3)
+    slope = sum(np.cos(m + y) - 0.2 * m for y in (0.1, 0.9))
+    bend = sum(-np.sin(m + y) - 0.2 for y in (0.1, 0.9))
+    assert_allclose(cv.CF(T)(draw)[0], [slope, bend * s**2], rtol=1e-9)
+
+
+def check_closed_forms_are_given_or_refused(cv):
+    """By `entropy`, by `cross`, or not at all; SF and RP1 stay."""
+    Mixed, Student = mixed_of(cv), student_of(cv)
+
+    class Known(Student):
+        def entropy(self, w):
+            return anp.sum(self.unpack(w)[1], -1) + self.dim * stats.t(self.nu).entropy()
+
+    class Crossed(cv.families.Family):
+        """z = w + standard normal noise: E_w log q_v is known for every v."""
+
+        parts = ("w",)
+        transform = lambda self, w, eps: w + eps
+        noise = lambda self, rng, w, M: rng.standard_normal((*w.shape[:-1], M, self.dim))
+        log_density = lambda self, w, z: -0.5 * anp.sum((z - w) ** 2 + np.log(2 * np.pi), -1)
+
+        def cross(self, w, v):
+            return -0.5 * anp.sum((w - v) ** 2 + 1 + np.log(2 * np.pi), -1)
+
+    assert [kind(2).closed_entropy for kind in (Mixed, Student, Known, Crossed)] == [0, 0, 1, 1]
+    assert all(q.closed_entropy for q in package_families(cv))
+    for kind in (Mixed, Student):
+        q = kind(2)
+        draw = draws(cv, q)
+        variational = cv.terms(draw.model, q)[2]
+        assert np.isfinite(cv.SF(variational)(draw) + cv.RP1(variational)(draw)).all()
+        with pytest.raises(ValueError, match="CF needs a closed form"):
+            cv.CF(variational)(draw)
+        with pytest.raises(ValueError, match=r"has none for log q: write SF or RP1, or give"):
+            q.entropy(draw.w)
+    q = Known(2, nu=3.0)
+    draw = draws(cv, q)
+    assert_allclose(cv.CF(cv.terms(draw.model, q)[2])(draw), [[[0, 0, -1, -1]] * 3] * 2, atol=1e-12)
+    with pytest.raises(ValueError, match="closed form"):  # of a prior with other parameters
+        q.cross_grad(draw.w, draw.w + 1)
+    q = Crossed(2)
+    v = np.array([0.4, -1.0])
+    model = own_model(cv, 2, q.prior(v))
+    w = np.array([[0.1, 0.2], [3.0, -1.0]])
+    draw = cv.draw(model, q, w, M=3, rng=np.random.default_rng(0), subsample=False)
+    _, prior, variational = cv.terms(model, q)
+    assert_allclose(cv.CF(prior)(draw), np.repeat((v - w)[:, None], 3, 1), rtol=1e-12)
+    assert_allclose(cv.CF(variational)(draw), 0, atol=1e-12)
+    assert_allclose(q.entropy(w), 2 * stats.norm.entropy(), rtol=1e-12)
+    assert_allclose(q.entropy_grad(w), 0, atol=1e-12)
+    assert_allclose(model.log_prior(draw.z), stats.norm.logpdf(draw.z - v).sum(-1), rtol=1e-12)
+
+
+def check_moments_are_given_or_refused(cv):
+    q = mixed_of(cv)(2)
+    draw = draws(cv, q)
+    said = r"Mixed\(2\) does not say its mean and spread: give it `moments`"
+    data = cv.terms(draw.model, q)[0]
+    for ask in (lambda: q.mean(q.start()), lambda: q.sd(q.start()), lambda: draw.at("mu")):
+        with pytest.raises(ValueError, match=said):
+            ask()
+    with pytest.raises(ValueError, match="does not say its mean"):
+        cv.taylor_z(data)
+    old = cv.draw(
+        draw.model, q, draw.w, eps=draw.eps, subsample=False,
+        snapshot=cv.snapshot(draw.model, np.zeros(2)),
+    )  # fmt: skip
+    f = cv.taylor_z(data, at="snapshot")
+    assert np.isfinite(cv.RP1(f)(old)).all()  # needs no mean of q
+
+
+def check_weights(cv):
+    """Parts of w: where they stand, packed and unpacked; what is refused."""
+    q = student_of(cv)(2)
+    assert q.D == 4 and q.blocks == (slice(0, 2), slice(2, 4))
+    assert cv.families.Gaussian(3).blocks == (slice(0, 3), slice(3, 9))
+    assert cv.families.Categorical(2, 3).blocks == (slice(0, 6),)
+    assert_allclose(q.pack([1, 2], 3), [1, 2, 3, 3])
+    m, r = np.arange(6.0).reshape(3, 2), np.ones((3, 2))
+    for got, want in zip(q.unpack(q.pack(m, r)), (m, r)):
+        assert_allclose(got, want)
+    assert_allclose(cv.families.Bernoulli(2).unpack([0.1, 0.2]), [0.1, 0.2])
+    for wrong in ([m], [m, r, r], [m, np.ones((3, 3))], [m, r[0]]):
+        with pytest.raises(ValueError, match=r"m, r must be \(..., 2\); got"):
+            q.pack(*wrong)
+    assert_allclose(q.check([1e5, -1e5, 0, 0]), [1e5, -1e5, 0, 0])
+    for bad in (np.nan, np.inf, -np.inf):
+        for one in [q, *package_families(cv)]:
+            w = one.start((2,)) + 0.1
+            w[1, 2] = bad
+            with pytest.raises(ValueError, match=r"w is not finite at \[1, 2\]"):
+                one.check(w)
+    for one in package_families(cv)[2:]:
+        for big in (300.5, -300.5):
+            assert one.check(np.full(one.D, big / 301)).shape == (one.D,)
+            with pytest.raises(ValueError, match=r"\[0\]: it holds logarithms .* smaller step"):
+                one.check(np.full(one.D, big))
+        assert one.far == 300
+
+
+def check_families_are_told_apart_by_all_arguments(cv):
+    """C3: a variate written for nu = 3 had a mean on draws of nu = 30."""
+    Student = student_of(cv)
+    three, thirty = Student(2, 3.0), Student(2, nu=30.0)
+    assert (
+        three != thirty and three == Student(2, nu=3) and len({three, thirty, Student(2, 3)}) == 2
+    )
+    assert Student(2) == Student(2, 4.0) and Student(2) != Student(3)
+    assert repr(Student(2, nu=5)) == "Student(2, nu=5)" and repr(Student(2)) == "Student(2, nu=4.0)"
+    assert Student(2, nu=np.array([3.0, 4])) == Student(2, nu=[3, 4])
+    assert three.key == (Student, 2, 3.0)
+    model, rng = own_model(cv, 2), np.random.default_rng(0)
+    data = cv.terms(model, three)[0]
+    line = cv.SF(data) - cv.RP1(data)
+    line(cv.draw(model, Student(2, nu=3), three.start(), M=2, rng=rng))
+    with pytest.raises(ValueError, match="different models or families"):
+        line(cv.draw(model, thirty, three.start(), M=2, rng=rng))
+    with pytest.raises(ValueError, match="mixes terms of two"):
+        line - cv.RP1(cv.terms(model, thirty)[0])
+
+    class Forgetful(Student):
+        def __init__(self, dim, df):
+            super().__init__(dim, df)
+
+    with pytest.raises(TypeError, match=r"Forgetful must keep its argument 'df' as self\.df"):
+        cv.terms(model, Forgetful(2, 3.0))
+
+    class Named(Student):
+        def __init__(self, dim, *, nu):
+            super().__init__(dim, nu)
+
+    assert Named.find.__doc__ and Named(2, nu=3.0).spec[1] == {"dim": 2, "nu": 3.0}
+
+
+def check_families_are_found_again(cv):
+    for q in package_families(cv):
+        where, arguments = json.loads(json.dumps(q.spec))
+        assert where == f"{type(q).__module__}:{type(q).__name__}"
+        assert cv.families.Family.find(where, arguments) == q
+    find = cv.families.Family.find
+    for where in ("no_such_module:Student", "test_own_families:Nobody", "json:a.b"):
+        with pytest.raises(ValueError, match=f"no family {where}: define it"):
+            find(where, {"dim": 2})
+    for where in ("os:getcwd", "json:JSONDecoder"):
+        with pytest.raises(ValueError, match=f"{where} is no family"):
+            find(where, {})
+
+
+def check_a_prior_and_a_q_of_two_kinds_are_refused(cv):
+    f = cv.families
+    normal = cv.models.logistic_regression(np.eye(2), np.array([1.0, -1.0]))
+    coins, rates = (own_model(cv, 2, q.prior(*p)) for q, p in
+                    [(f.Bernoulli(2), [0.3]), (f.Gamma(2), [1.0, 2.0])])  # fmt: skip
+    wrong = [(normal, f.Bernoulli(2), "continuous"), (normal, f.Categorical(1, 2), "continuous"),
+             (rates, f.Bernoulli(2), "continuous"), (coins, f.Gaussian(2), "discrete"),
+             (coins, f.Gamma(2), "discrete")]  # fmt: skip
+    for model, q, kind in wrong:
+        with pytest.raises(ValueError, match=f"is a law of {kind} z, .*they have no ELBO"):
+            cv.terms(model, q)
+    for model, q in [(normal, f.Gamma(2)), (rates, f.Gaussian(2)), (rates, f.Beta(2)),
+                     (coins, f.Categorical(1, 2)), (own_model(cv, 2), f.Bernoulli(2))]:  # fmt: skip
+        cv.terms(model, q)
+
+
+PROPERTIES = checks_in(globals())
+test_check = on_the_package(PROPERTIES)
+
+
+def test_a_family_of_a_reader_s_file_is_pickled_and_found():
+    q = Student(3, nu=3.5)
+    assert q.spec == ("test_own_families:Student", {"dim": 3, "nu": 3.5})
+    for again in (cvlib.families.Family.find(*q.spec), pickle.loads(pickle.dumps(q)), deepcopy(q)):
+        assert again == q and hash(again) == hash(q) and type(again) is Student
+        rng = np.random.default_rng
+        assert np.array_equal(again.sample(q.start(), 3, rng(0)), q.sample(q.start(), 3, rng(0)))
+
+
+def test_sgd_with_a_family_of_one_s_own_finds_a_gaussian_posterior():
+    """Linear regression: where q is Student's, the best centre is the posterior mean."""
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((20, 2))
+    model = cvlib.models.linear_regression(X, X @ [1.0, -0.5] + rng.standard_normal(20))
+    q = Student(2, nu=10.0)
+    data, prior, variational = cvlib.terms(model, q)
+    found = cvlib.optimize.sgd(
+        model, q, cvlib.RP1(data + prior - variational), lr=0.5, steps=400, M=10, rng=rng,
+        subsample=False,
+    )  # fmt: skip
+    mean = np.linalg.solve(X.T @ X + np.eye(2), X.T @ model.y)
+    assert_allclose(q.mean(found.path[-200:].mean(0)), mean, atol=0.05)
