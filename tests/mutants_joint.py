@@ -17,5 +17,14 @@ MUTANTS = [
     ("svrg with curvature", TASKS, 'at="snapshot", order=1)', 'at="snapshot", order=2)'),
     ("worn means every step", TASKS, 'rules.worn() if renew == "worn"', '1 if renew == "worn"'),
     ("the drawn point alone", TASKS, "like(old) - CF(old.over_all_data())", "like(old) - CF(old)"),
-    ("a weight of its own", TASKS, 'SURE if cvs == "fixed" else None', "None"),
+    (
+        "a weight of its own",
+        TASKS,
+        'SURE if cvs in ("fixed", "means", "gradient") else None',
+        "None",
+    ),
+    ("Taylor's parabola for the means", TASKS, '"means": parabola(f, at="snapshot")', '"mean": f'),
+    ("the gradient of today", TASKS, "w = q.pack(old.mu, old.factor)", "w = draw.w"),
+    ("a batch of one", TASKS, "runs, renew, weights, batch)", "runs, renew, weights)"),
+    ("no batch is drawn", PLANS, "batch=BATCH,", "batch=1,"),
 ]
