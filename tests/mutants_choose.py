@@ -1,4 +1,4 @@
-"""Plausible bugs of reports and choices: (name, file, what stands there once, what it becomes)."""
+"""Plausible bugs of reports and choices; harness.py says what the entries are."""
 
 # fmt: off
 MUTANTS = [
@@ -7,10 +7,8 @@ MUTANTS = [
     ("covariances divided by n", "Pilot._look", "X @ np.swapaxes(X, -1, -2) * (n / (n - 1))",
      "X @ np.swapaxes(X, -1, -2)", "noise_of_every_subset"),
     ("samples of one batch taken for independent", "Pilot.__init__",
-     "at.sampling.shared or any(w is LOO for c in self.lines for w, _ in c.parts)",
-     "any(w is LOO for c in self.lines for w, _ in c.parts)", "squared_length_of_a_step"),
-    ("leaving one out taken for independent", "Pilot.__init__",
-     "at.sampling.shared or any(w is LOO for c in self.lines for w, _ in c.parts)",
+     "at.sampling.shared or together", "together", "squared_length_of_a_step"),
+    ("leaving one out taken for independent", "Pilot.__init__", "at.sampling.shared or together",
      "at.sampling.shared", "leaving_one_out_makes_a_step_one_unit"),
     ("partners taken for independent", "Pilot.__init__", "at.sampling.group(at.q, at.M)",
      '{"sobol": at.M}.get(at.sampling.noise, 1)', "squared_length_of_a_step"),
@@ -91,4 +89,10 @@ MUTANTS = [
      "noise / pilot.at.M", "seconds_times_squared_length"),
     ("another choice along natural steps", "rechoose", "natural=plan.rule.in_units_of_q", "",
      "along_natural_steps"),
+    ("words on all samples taken for independent", "Pilot.__init__", "word.rows or word.pull",
+     "word.rows", "leaving_one_out_makes_a_step_one_unit"),
+    ("any snapshot serves the parabola of means", "_serves", "old.mean_slope is not None", "True",
+     "a_poor_snapshot_is_not_taken"),
+    ("any snapshot serves a bound", "_serves", "old.factor is not None", "True",
+     "a_poor_snapshot_is_not_taken"),
 ]

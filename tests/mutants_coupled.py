@@ -1,4 +1,4 @@
-"""Plausible bugs of leaning draws: (name, file, what stands there once, what it becomes)."""
+"""Plausible bugs of leaning draws; harness.py says what the entries are."""
 
 # fmt: off
 MUTANTS = [

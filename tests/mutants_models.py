@@ -1,8 +1,5 @@
-"""Plausible bugs of models, their checks, exact references and special functions.
-
-(name, file, what stands in it exactly once, what the bug makes of it); properties_models.py
-catches them all.
-"""
+"""Plausible bugs of models, their checks, exact references and special functions; harness.py says what the
+entries are."""
 
 # fmt: off
 MUTANTS = [

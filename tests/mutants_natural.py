@@ -1,4 +1,4 @@
-"""Plausible bugs of natural steps: (name, file, what stands there once, what it becomes)."""
+"""Plausible bugs of natural steps; harness.py says what the entries are."""
 
 # fmt: off
 MUTANTS = [

@@ -1,7 +1,4 @@
-"""Plausible bugs of the loop and its rules; a property of properties_optimize.py sees each.
-
-(name, file, what stands in its source exactly once, what the bug makes of it)
-"""
+"""Plausible bugs of the loop and its rules; harness.py says what the entries are."""
 
 # fmt: off
 MUTANTS = [
@@ -103,4 +100,53 @@ MUTANTS = [
      "an interrupt loses nothing"),
     ("divergence to minus infinity unseen", "optimize.step",
      "np.abs(moved).max(-1)", "moved.max(-1)", "a run may leave on either side"),
+    # the state in a file
+    ("the rule's memory not saved", "State.save", "dict(enumerate(self.memory))",
+     "dict(enumerate(0 * np.asarray(x) for x in self.memory))",
+     "a run resumed from a file gives the same bytes"),
+    ("notes not saved", "State.save", "self.notes", "{}",
+     "a single run with a snapshot goes on from its file"),
+    ("when a snapshot is worn is forgotten", "state._state", 'renewal=found.get("renewal")',
+     "renewal=None", "a single run with a snapshot goes on from its file"),
+    ("sums come back as numbers", "state._state",
+     'Snapshot(**old | {"checksum": int(old["checksum"])})',
+     "Snapshot(**{k: x if x.ndim else x.item() for k, x in old.items()})",
+     "a single run with a snapshot goes on from its file"),
+    ("a snapshot of any data", "state._state", 'int(old["checksum"])', "0",
+     "a single run with a snapshot goes on from its file"),
+    ("snapshots of other data are taken", "draw", "snapshot.check(model)", "",
+     "a single run with a snapshot goes on from its file"),
+    # plans: gradients, scores and rules that take turns
+    ("scores in z, not in q's coordinates", "Noisy._scores", "self.q.times_t(d.factor, slope)",
+     "slope", "scores are slopes in the units of q"),
+    ("scores of the likelihood alone", "Noisy._scores", "(data + prior).parts.items()",
+     "data.parts.items()", "scores are slopes in the units of q"),
+    ("scores that are no numbers are handed on", "Noisy._scores",
+     "np.where(right[..., None, None], scores, 0.0), right", "scores, right",
+     "a run whose scores are no numbers stays"),
+    ("a broken score is no reason to stop", "Noisy._scores",
+     "np.where(right[..., None, None], scores, 0.0), right",
+     "np.where(right[..., None, None], scores, 0.0), right | True",
+     "a run whose scores are no numbers stays"),
+    ("a run comes back", "optimize.step",
+     "new.finite & (diverged < 0) & (np.abs(moved).max(-1) < q.far)",
+     "new.finite & (np.abs(moved).max(-1) < q.far)",
+     "a run that was thrown out does not come back"),
+    ("scores of a family that has none", "Plan.__post_init__", "self.draws and self.q.gaussian",
+     "self.draws", "rules on scores are refused where there are none"),
+    ("the scatter of one sample", "Noisy._check_renewal",
+     'self.M == 1 or self.sampling.shared or self.sampling.noise != "plain"',
+     'self.sampling.shared or self.sampling.noise != "plain"',
+     "noise is measured where samples scatter"),
+    ("the scatter of one batch", "Noisy._check_renewal",
+     'self.M == 1 or self.sampling.shared or self.sampling.noise != "plain"',
+     'self.M == 1 or self.sampling.noise != "plain"', "noise is measured where samples scatter"),
+    ("the first rule a step too long", "first._present", "t < self.moves", "t <= self.moves",
+     "one rule comes first and then another"),
+    ("the second rule never", "first._present", "(t + 1, n, *own, *rest)", "(t, n, *own, *rest)",
+     "one rule comes first and then another"),
+    ("gamma is not read", "optimize._options", "rules.bayes(v0, gamma)", "rules.bayes(v0)",
+     "short forms are the rules"),
+    ("v0 is not read", "optimize._options", "rules.bayes(v0, gamma)", "rules.bayes(gamma=gamma)",
+     "short forms are the rules"),
 ]

@@ -1,7 +1,4 @@
-"""Plausible bugs of snapshots, their renewal and passes; properties_snapshots.py sees each.
-
-(name, file, what stands in its source exactly once, what the bug makes of it)
-"""
+"""Plausible bugs of snapshots, their renewal and passes; harness.py says what the entries are."""
 
 # fmt: off
 MUTANTS = [
@@ -67,4 +64,31 @@ MUTANTS = [
     ("a cluster that is never left", "passes.on",
      "try:\n    yield\nfinally:\n    _cluster.reset(token)", "yield\n_cluster.reset(token)",
      "the cluster is left"),
+    # what is wanted of a snapshot, and the parabola of means
+    ("what the first line wants", "wanted", "Wants(*map(max, zip(*each)))", "each[0]", "wants"),
+    ("what the least of lines wants", "wanted", "map(max, zip(*each))", "map(min, zip(*each))",
+     "wants"),
+    ("a factor for all", "taken", "factor if wants.factor else None", "factor", "wants"),
+    ("the parabola wants no mean", "Parabola.wants", "Wants(2, True, True)", "Wants(2, True)",
+     "wants"),
+    ("the bound wants no factor", "Bound.wants", "Wants(2, True)", "Wants(2)", "wants"),
+    ("an order for all", "TaylorZ.wants", "Wants(self.order)", "Wants(2)", "wants"),
+    ("a renewal that is not noted", "Noisy.refreshed", "renewal=rule.start()",
+     "renewal=state.renewal", "every"),
+    ("the bound's sums for the mean", "KINDS", '"mean_"', '"bound_"', "lines"),
+    ("parabola of an older q with today's width", "Parabola._means",
+     "r.variance(draw, self.centre)", "r.variance(draw)", "mean zero"),
+    ("parabola of an older q with today's mean", "Parabola._means", "r.eta(draw, self.centre)",
+     'r.eta(draw, "mu")', "mean zero"),
+    ("parabola over all data about today's q", "Parabola.of", "_parabola(f, self.centre)",
+     '_parabola(f, "mu")', "lines"),
+    ("sums of the mean: no expectation", "glm._totals", "quadrature.slopes(likelihood, eta, v, y)",
+     "likelihood.derivatives(eta, y, 2)", "sums"),
+    ("sums of the mean: the mean is the height at m", "glm._totals",
+     "quadrature.value(likelihood, eta, v, y) - 0.5 * d2 * v",
+     "quadrature.value(likelihood, eta, v, y)", "sums"),
+    ("sums of the mean: of order one", "glm._totals", "_sums(X, at_mean, d1, d2)",
+     "_sums(X, at_mean, d1, 0 * d2)", "sums"),
+    ("run k alone: all but the factor", "Snapshot.of_run", "np.asarray(x)[k]",
+     'np.asarray(x)[k if name != "factor" else ...]', "wants"),
 ]

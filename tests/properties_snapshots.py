@@ -24,7 +24,7 @@ SHAPES = {  # how a draw may see data
     "a batch for each": {"batch": 3, "each": True},
     "all": {"subsample": False},
 }
-KINDS = 1, 2, "bound"
+KINDS = 1, 2, "bound", "mean"
 
 
 def setting(cv, name, family, runs=(3,), d=2, N=7):
@@ -37,36 +37,28 @@ def setting(cv, name, family, runs=(3,), d=2, N=7):
 def expansions(cv, data):
     """The expansions about a snapshot that this data term has, by kind."""
     found = {order: cv.taylor_z(data, at="snapshot", order=order) for order in (1, 2)}
-    try:
-        found["bound"] = cv.bound(data, at="snapshot")
-    except ValueError:
-        pass
+    for kind, approximate in {"bound": cv.bound, "mean": cv.parabola}.items():
+        try:
+            found[kind] = approximate(data, at="snapshot")
+        except ValueError:
+            pass
     return found
 
 
 def kept(cv, model, q, w, kind):
     """A snapshot at weights w, with what this kind of expansion needs."""
     mu, factor = q.moments(w)
-    extra = {"factor": factor} if kind == "bound" else {"order": kind}
+    extra = {"factor": factor, "mean": kind == "mean"} if isinstance(kind, str) else {"order": kind}
     return cv.snapshot(model, mu, **extra)
 
 
 def functions(p, q, w0, kind):
     """z (d,) -> the expansion of each data point about the weights w0, (N,): written afresh."""
     mu, factor = q.moments(w0)
-    if kind == "bound":
-        X, offset = p.X, getattr(p, "offset", None)
-        offset = np.zeros(p.N) if offset is None else offset
+    if isinstance(kind, str):
         cov = factor @ factor.T if factor.ndim == 2 else np.diag(factor**2)
-        m, v = X @ mu + offset, np.einsum("nd,de,ne->n", X, cov, X)
-        xi = np.sqrt(m**2 + v)
-        lam = np.tanh(xi / 2) / (4 * xi)
-
-        def f(z):
-            t = p.y * (anp.dot(X, z) + offset)
-            return -np.log1p(np.exp(-xi)) + (t - xi) / 2 - lam * (t**2 - xi**2)
-
-        return f
+        m, v = p.X @ mu + p.offset, np.einsum("nd,de,ne->n", p.X, cov, p.X)
+        return (lower_bound if kind == "bound" else of_means)(p, m, v)
     each = [lambda z, i=i: p.rows(z)[i] for i in range(p.N)]
     a = np.array([f(mu) for f in each])
     b = np.array([grad(f)(mu) for f in each])
@@ -75,6 +67,31 @@ def functions(p, q, w0, kind):
     def f(z):
         away = z - mu
         return a + anp.dot(b, away) + 0.5 * anp.dot(anp.dot(H, away), away)
+
+    return f
+
+
+def lower_bound(p, m, v):
+    """The inequality of Jaakkola and Jordan at xi^2 = E eta^2."""
+    xi = np.sqrt(m**2 + v)
+    lam = np.tanh(xi / 2) / (4 * xi)
+
+    def f(z):
+        t = p.y * (anp.dot(p.X, z) + p.offset)
+        return -np.log1p(np.exp(-xi)) + (t - xi) / 2 - lam * (t**2 - xi**2)
+
+    return f
+
+
+def of_means(p, m, v):
+    """The parabola whose value, slope and curvature have the means of phi's under N(m, v)."""
+    kind = "logistic" if p.name == "offset" else p.name
+    each = [oracles.adaptive_moments(kind, *row) for row in zip(m, v, p.y)]
+    value, slope, bend = np.array(each).T
+
+    def f(z):
+        away = anp.dot(p.X, z) + p.offset - m
+        return value + slope * away + 0.5 * bend * (away**2 - v)
 
     return f
 
@@ -110,7 +127,7 @@ def check_sums(cv, name="logistic", family="Gaussian", kinds=KINDS):
     p, model, q, w, _ = setting(cv, name, family)
     whole = cv.passes.CHUNK
     for kind in set(kinds) & set(expansions(cv, cv.terms(model, q)[0])):
-        prefix = "bound_" if kind == "bound" else ""
+        prefix = f"{kind}_" if isinstance(kind, str) else ""
         for chunk in (2**20, 9 * p.d):
             try:
                 cv.passes.CHUNK = chunk
@@ -200,7 +217,7 @@ def joint(cv, expansion="taylor_z", **how):
 
 def renewals(cv, model, q, h, cvs, renew, steps=40, **options):
     """The steps before which a snapshot was taken, what it was asked for, and the path."""
-    plans, seen, found = part(cv, "plans"), [], []
+    plans, seen, found = part(cv, "ascent.plans"), [], []
     original = plans.snapshot
 
     def watched(model, mu, **wanted):
@@ -233,6 +250,31 @@ def check_every(cv):
         assert (path.state.snapshot.hessian is not None) == (how == {})
 
 
+def check_wants(cv):
+    """A plan takes of a snapshot what any of its lines wants, and no more."""
+    model, q, h, _ = joint(cv)
+    data, plans = cv.terms(model, q)[0], part(cv, "ascent.plans")
+    line = lambda f: cv.PR(f) - cv.CF(f.over_all_data())
+    first = line(cv.taylor_z(data, at="snapshot", order=1))
+    for f, wants in (
+        (cv.taylor_z(data, at="snapshot"), (2, False, False)),
+        (cv.bound(data, at="snapshot"), (2, True, False)),
+        (cv.parabola(data, at="snapshot"), (2, True, True)),
+    ):
+        for cvs, right in (([first], (1, False, False)), ([line(f), first], wants),
+                           ([first, line(f)], wants)):  # fmt: skip
+            plan = cv.optimize.Noisy(model, q, h, cvs, lr=0.1, M=4, renew=5)
+            assert plan.wants == right
+            old = plans.taken(model, q, q.start((2,)), plan.wants)
+            sums = old.slope, old.hessian, old.factor, old.bound_hessian, old.mean_hessian
+            has = [x is not None for x in sums]
+            assert has == [True, right[0] == 2, right[1], right[1], right[2]]
+        w = q.start((2,)) + 0.1 * np.arange(2)[:, None]
+        both, alone = (plans.taken(model, q, x, plan.wants) for x in (w, w[1]))
+        for x, y in zip(both.of_run(1), alone):  # that of one run of several
+            assert y is None if x is None else np.allclose(x, y) and np.shape(x) == np.shape(y)
+
+
 def check_worn(cv):
     """The rule's memory by hand; what the loop measures, by a loop over runs and samples."""
     rule = cv.rules.worn(factor=2.0, fresh=2)
@@ -254,7 +296,7 @@ def check_worn(cv):
     rng = np.random.default_rng(3)
     a, G = rng.standard_normal((3, 1)), rng.standard_normal((3, 2, 4, q.D))
     before = plan.renew.start()
-    got = plan.seen(before, part(cv, "plans").Gradient(None, None, (), a, G))
+    got = plan.seen(before, part(cv, "ascent.plans").Gradient(None, None, (), a, G))
     over = under = 0.0
     for r in range(3):
         g = G[r, 0] + a[r, 0] * G[r, 1]
@@ -386,6 +428,7 @@ def check_take(cv):
 
 PROPERTIES = {
     "every": check_every,
+    "wants": check_wants,
     "worn": check_worn,
     "renewed": check_renewed,
     "take": check_take,
