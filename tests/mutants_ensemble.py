@@ -90,17 +90,6 @@ MUTANTS = [
      "polygamma(1, b)", "fisher_of_gamma_and_beta"),
     ("Fisher in pairs: one half lost", "_pairs", "[between, second]", "[0 * between, second]",
      "fisher_of_gamma_and_beta"),
-    # the parabola of means
-    ("parabola: no expectation of the value", "Parabola._means",
-     "quadrature.value(likelihood, m, v, r.y, tolerance=1e-9)", "likelihood.phi(m, r.y)",
-     "the_parabola_of_means"),
-    ("parabola: the mean is the height at m", "Parabola._means",
-     "quadrature.value(likelihood, m, v, r.y, tolerance=1e-9) - 0.5 * d2 * v",
-     "quadrature.value(likelihood, m, v, r.y, tolerance=1e-9)", "the_parabola_of_means"),
-    ("parabola: its value loses 1/2", "Parabola.psi", "0.5 * d2", "d2", "the_parabola_of_means"),
-    ("parabola: slope and curvature at the mean of eta", "Parabola.at_centre",
-     "draw.once((self.key, 'means'), self._means)[:2]",
-     "self.f.derivatives(draw, self.centre, 2)[:2]", "the_parabola_of_means"),
     # batch and match, and natural steps after it
     ("matching: always the first step", "matching.match",
      "_moved(q, w, _matched(draw, scores, t)), (t,)",

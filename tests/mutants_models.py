@@ -1,5 +1,7 @@
-"""Plausible bugs of models, their checks, exact references and special functions; harness.py says what the
-entries are."""
+"""Plausible bugs of models, their checks, exact references and special functions.
+
+harness.py says what the entries are.
+"""
 
 # fmt: off
 MUTANTS = [

@@ -13,7 +13,6 @@ from types import SimpleNamespace
 from unittest import mock
 
 import numpy as np
-import properties_snapshots
 from harness import checks_in, on_the_package, part
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import integrate, linalg
@@ -288,27 +287,6 @@ def check_fisher_of_gamma_and_beta(cv):
                     g = lambda z: S(z)[j] * S(z)[k] * np.exp(log_q(z))
                     right[i + 2 * j, i + 2 * k] = integrate.quad(g, -60, 60, points=[0, 3])[0]
             assert_allclose(q.fisher(w)[r], right, atol=1e-7)
-
-
-# The parabola of means ----------------------------------------------------------------------------
-
-
-def check_the_parabola_of_means(cv):
-    """SF, RP1, PR and CF of it about mu, held fixed, by autograd; CF of it is QD of the term."""
-    for name, family in ("logistic", "Gaussian"), ("offset", "DiagonalGaussian"):
-        p, model, q, w, rng = properties_snapshots.setting(cv, name, family, runs=(2,), N=4)
-        data, index = cv.terms(model, q)[0], rng.integers(p.N, size=(2, 3))
-        draw = cv.draw(model, q, w, M=3, rng=rng, index=index)
-        f = cv.parabola(data)
-        got = cv.evaluate([cv.SF(f), cv.RP1(f), cv.PR(f), cv.CF(f)], draw)
-        for r, m in np.ndindex(2, 3):
-            each = properties_snapshots.functions(p, q, w[r], "mean")
-            own = lambda z: p.N * each(z)[index[r, m]]
-            right = properties_snapshots.by_autograd(q, family, own, w[r], draw.eps[r, m])
-            assert_allclose(got[r, :, m], right, atol=1e-7)
-        for g in data, data.over_all_data():
-            assert_allclose(cv.CF(cv.parabola(g))(draw), cv.QD(g)(draw), rtol=1e-9, atol=1e-9)
-        assert repr(cv.parabola(f)) == repr(f)  # quadratic already
 
 
 # Rules --------------------------------------------------------------------------------------------

@@ -35,6 +35,7 @@ import test_experiments_store
 import test_families
 import test_nongaussian
 import test_own_families
+import test_parabola
 import test_plotting
 import test_prices
 import test_regression
@@ -50,6 +51,7 @@ AREAS = {  # for each list mutants_NAME.py the checks that must see its bugs
     "optimize": properties_optimize.PROPERTIES,
     "natural": properties_natural.PROPERTIES,
     "snapshots": properties_snapshots.PROPERTIES,
+    "parabola": test_parabola.CHECKS,
     "natural_runs": test_experiments_natural.CHECKS,
     "joint": test_experiments_joint.CHECKS,
     "combine": test_combine.CHECKS,
