@@ -11,7 +11,7 @@ from .ascent import training as quadratics
 from .combining import combine
 from .fitting.front import Distrust, Fit, fit
 from .models import passes, transforms
-from .recipe import relaxations
+from .recipe import definitions, relaxations
 from .recipe.approximations import bound, parabola, tangent, taylor_x, taylor_x_slope, taylor_z
 from .recipe.atoms import one, terms
 from .recipe.draws import draw
@@ -28,8 +28,8 @@ __version__ = "0.5.0"
 __all__ = [
     "AQ", "CF", "DisARM", "Distrust", "Fit", "GR", "LB", "LOO", "PR", "QD", "RB", "RP1", "RP2",
     "RPS", "SF", "Sampling", "all_quadratics", "bound", "candidates", "choose", "combine",
-    "datasets", "draw", "elbo", "evaluate", "exact", "families", "fit", "linear_baseline",
-    "models", "one", "optimize", "parabola", "passes", "quadratic", "quadratics", "rechoose",
-    "relax", "relaxations", "report", "rules", "snapshot", "surrogate", "tangent", "taylor_x",
-    "taylor_x_slope", "taylor_z", "terms", "transforms", "zoo",
+    "datasets", "definitions", "draw", "elbo", "evaluate", "exact", "families", "fit",
+    "linear_baseline", "models", "one", "optimize", "parabola", "passes", "quadratic",
+    "quadratics", "rechoose", "relax", "relaxations", "report", "rules", "snapshot", "surrogate",
+    "tangent", "taylor_x", "taylor_x_slope", "taylor_z", "terms", "transforms", "zoo",
 ]  # fmt: skip

@@ -91,10 +91,10 @@ def noise_free(rng, *, data, lr, steps):
     return {"steps": path.steps.tolist(), "elbo": _round(elbo, 3)}
 
 
-def optimum(rng, *, data):
+def optimum(rng, *, data, decimals=3):
     """The best ELBO of the family; `rng` is not used."""
     model, q, _ = problem(data)
-    return {"elbo": _round(exact.elbo(model, q, exact.optimum(model, q)), 3), "N": model.N}
+    return {"elbo": _round(exact.elbo(model, q, exact.optimum(model, q)), decimals), "N": model.N}
 
 
 def variance(rng, *, data, lr, v0, gamma, M, steps, replicas, samples):
@@ -282,7 +282,7 @@ def cost(task, *, data="toy", runs=1, steps=1, cvs="S7", replicas=0, samples=0, 
     if task in ("rung", "joint"):
         task, share = "sgd", 0.1 if cvs == "none" else 0.25
     if task == "natural":
-        return 0.5 + scale * share * runs * steps
+        return 0.5 + scale * (1.0 if cvs == "S7" else 0.25) * runs * steps
     if task in ("sgd", "slopes"):
         return 0.1 + scale * share * runs * steps * M / 10
     if task == "variance":
@@ -297,7 +297,7 @@ def cost(task, *, data="toy", runs=1, steps=1, cvs="S7", replicas=0, samples=0, 
 RENEW = 5  # steps from one snapshot to the next
 
 
-def natural(rng, *, data, base, cvs, whole, rho, after, M, steps, runs):
+def natural(rng, *, data, base, cvs, whole, rho, after, M, steps, runs, decimals=3):
     """Natural steps, some runs side by side: exact ELBO at the recorded steps.
 
     rho falls like 1 / t from step `after` on, or not at all with after=0; with `whole` every draw
@@ -316,24 +316,34 @@ def natural(rng, *, data, base, cvs, whole, rho, after, M, steps, runs):
     lost = (path.diverged >= 0) & (np.array(kept)[:, None] >= path.diverged)
     return {
         "steps": kept,
-        "elbo": _round(np.where(lost, np.nan, elbo).T, 3),
+        "elbo": _round(np.where(lost, np.nan, elbo).T, decimals),
         "diverged": path.diverged.tolist(),
         "cut": path.state.memory[0].tolist(),
     }
 
 
 def natural_line(data, base, cvs):
-    """What `optimize.sgd` needs for one line: h, variates, and how the variates are weighed.
+    """What `optimize.sgd` needs for one line: h, variates, how they are weighed, and the noise.
 
-    The base is a word for the data term, prior and entropy are in closed form; "snapshot" takes
-    the place of the sum over all data, at weight -1.
+    The base is a word for the data term, prior and entropy are in closed form; "landing" takes the
+    same word for all three. "parabola" is the expansion about mu, at weight -1. "snapshot" takes
+    the place of the sum over all data, at weight -1; "joint" does so by the base's own word, and
+    removes the noise of z as well. "pairs" draws eps and -eps.
     """
     model, q, z = problem(data)
     f, prior, variational = terms(model, q)
-    word, far = {"RP1": RP1, "PR": PR, "QD": QD}[base], taylor_z(f, at="snapshot")
+    word = {"RP1": RP1, "PR": PR, "QD": QD}[base]
     h = word(f) + CF(prior) - CF(variational)
-    if cvs != "snapshot":
+    if cvs == "landing":
+        return {"h": word(f) + word(prior) - word(variational)}
+    if cvs == "pairs":
+        return {"h": h, "noise": "pairs"}
+    if cvs == "parabola":
+        near = word(taylor_z(f)) - CF(taylor_z(f))
+        return {"h": h, "cvs": [near], "weights": SURE}
+    if cvs not in ("snapshot", "joint"):
         return {"h": h, "cvs": variates(z, cvs)}
-    like = RP1 if base == "RP1" else CF  # only RP1 has noise that the expansion shares
-    joint = like(far) - CF(far.over_all_data())
-    return {"h": h, "cvs": [joint], "weights": rules.fixed(-1.0), "renew": RENEW}
+    far = taylor_z(f, at="snapshot")
+    like = word if base == "RP1" or cvs == "joint" else CF
+    both = like(far) - CF(far.over_all_data())
+    return {"h": h, "cvs": [both], "weights": SURE, "renew": RENEW}

@@ -19,7 +19,6 @@ from ..recipe.estimators import Estimator, evaluate
 from ..recipe.integrands import Wants, wanted
 from ..recipe.sampling import Sampling
 from ..recipe.snapshots import Snapshot
-from ..recipe.words import LOO
 from .candidates import Table
 from .evidence import CHUNK
 
@@ -66,10 +65,10 @@ class Setting:
 class Pilot:
     """Products of the lines' gradients, unit by unit: all that any set with any weights needs.
 
-    A unit leans on no other: a sample, a pair, or all of a step with one batch or LOO. K (n, P, P)
-    are products of the distances of P lines from their means, scaled so that their mean over the n
-    units is the covariance; `shares` (n, 2, P, P) what of it is due to q alone and the data alone.
-    Units of one half try the weights that the other half fits.
+    A unit leans on no other: a sample, a pair, or all of a step with one batch, with LOO or AQ.
+    K (n, P, P) are products of the distances of P lines from their means, scaled so that their mean
+    over the n units is the covariance; `shares` (n, 2, P, P) what of it is due to q alone and the
+    data alone. Units of one half try the weights that the other half fits.
     """
 
     def __init__(
@@ -79,7 +78,9 @@ class Pilot:
         self.at, self.natural = at, natural
         self.names = {base: list(cvs) for base, (_, cvs) in table.items()}
         self.lines, self.place = _placed(table)
-        leaning = at.sampling.shared or any(w is LOO for c in self.lines for w, _ in c.parts)
+        # a word with rows or a pull of its own may look at all samples together, as LOO does
+        together = any(word.rows or word.pull for line in self.lines for word, _ in line.parts)
+        leaning = at.sampling.shared or together
         self.size = at.M if leaning else at.sampling.group(at.q, at.M)  # samples in a unit
         self.units = at.M // self.size  # a step averages so many
         most = CHUNK // (len(self.lines) * at.M * at.q.D)
@@ -191,8 +192,10 @@ def piloted(
 
 def _serves(old: Snapshot | None, wants: Wants):
     """Does a snapshot have what is wanted of it?"""
-    enough = old is not None and (wants.order == 1 or old.hessian is not None)
-    return enough and not (wants.factor and old.factor is None)
+    if old is None:
+        return False
+    has = Wants(1 + (old.hessian is not None), old.factor is not None, old.mean_slope is not None)
+    return all(have >= want for have, want in zip(has, wants))
 
 
 def _placed(table: Table) -> tuple[list[Estimator], dict[str, list[int]]]:
