@@ -1,4 +1,4 @@
-"""log p(x, z), its slope and its curvature as a fit looks at them: in bounded memory, never failing."""
+"""log p(x, z), its slope and its curvature as a fit sees them: in bounded memory, never failing."""
 
 import numpy as np
 from autograd import make_vjp

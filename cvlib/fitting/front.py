@@ -6,7 +6,6 @@ has settled, and says in words what it did and what to distrust.
 
 import warnings
 from collections.abc import Callable
-from contextlib import nullcontext
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from ..models import Model
 from . import starts
 from .result import Fit
 from .run import KEYBOARD, Clock, Run
-from .starts import FULL, Start
+from .starts import FULL
 from .ways import affordable, planned
 
 
@@ -64,9 +63,10 @@ def fit(
         scale = begin.S if kind == "adam" and begin else None
         plan = planned(kind, model, q, scale, M, batch, **given)
         state = optimize.init(plan, np.random.default_rng(seed), w=w)
+        why = KEYBOARD if begin and begin.stopped else ""
         says = f"began at {begin.says}" if begin else f"began at the usual start of {q!r}"
         run = Run(plan, kind, state, w, scale, given, begin.trouble if begin else "", (says,))
-        return _told(run.go(clock, bar, _asked(run, callback), _stopped(begin)))
+        return _told(run.go(clock, bar, _asked(run, callback), why))
 
 
 def went(run: Run, seconds, steps, progress, callback) -> Fit:
@@ -102,24 +102,21 @@ def _given(start, model, q):
     mean, spread = start if isinstance(start, tuple) else (start, None)
     mean = np.asarray(mean, float)
     if mean.shape != (model.dim,) or not np.isfinite(mean).all():
-        raise ValueError(f"start= needs {model.dim} finite numbers, a point or a mean; got {mean!r}")
+        raise ValueError(
+            f"start= needs {model.dim} finite numbers, a point or a mean; got {mean!r}"
+        )
     if spread is None:
         return mean, None
     spread = np.asarray(spread, float)
     if spread.shape not in [(model.dim,), (model.dim, model.dim)]:
         raise ValueError(f"start= has a spread of shape {spread.shape}: a covariance or sds (d,)")
-    if spread.ndim == 1:
-        return mean, np.diag(spread) if q.full else spread
-    return mean, np.linalg.cholesky(spread) if q.full else np.sqrt(np.diag(spread))
+    cov = np.diag(spread**2) if spread.ndim == 1 else spread
+    return mean, np.linalg.cholesky(cov) if q.full else np.sqrt(np.diag(cov))
 
 
 def _asked(run, callback):
     """What the callback says of the fit so far."""
     return None if callback is None else lambda: callback(Fit.of(run))
-
-
-def _stopped(begin: Start | None) -> str:
-    return KEYBOARD if begin is not None and begin.stopped else ""
 
 
 def _told(run):
@@ -130,22 +127,7 @@ def _told(run):
     return found
 
 
-class _Silent(nullcontext):
-    """A bar that shows nothing."""
-
-    def __enter__(self):
-        return self
-
-    def update(self):
-        pass
-
-    def set_postfix_str(self, text):
-        pass
-
-
 def _bar(progress):
-    if not progress:
-        return _Silent()
     from tqdm import tqdm  # takes a third of the time of import cvlib
 
-    return tqdm(leave=False, desc="fit", unit=" steps")
+    return tqdm(leave=False, desc="fit", unit=" steps", disable=not progress)

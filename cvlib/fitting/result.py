@@ -52,8 +52,8 @@ class Fit:
             doubts = tuple(run.doubts(found, k))
         return cls(
             model, q, w, *map(float, found.elbo), found.effective, k,
-            np.array(run.looks).reshape(-1, 3), run.settled, run.state.t, run.seconds, words, doubts,
-            replace(run),
+            np.array(run.looks).reshape(-1, 3), run.settled, run.state.t, run.seconds, words,
+            doubts, replace(run),
         )  # fmt: skip
 
     @property
@@ -148,7 +148,9 @@ class Fit:
             _, axes = plotting.plt.subplots(1, 2, figsize=(6.4, 3.0))
         t, elbo, error = self.looks.T
         axes[0].errorbar(t, elbo, 2 * error, color=plotting.BLUE, marker="o", ms=4)
-        axes[0].set(xlabel="step", ylabel="ELBO", xscale="log" if t.min(initial=1) > 0 else "linear")
+        axes[0].set(
+            xlabel="step", ylabel="ELBO", xscale="log" if t.min(initial=1) > 0 else "linear"
+        )
         axes[0].set_xticks(t, [f"{k:.0f}" for k in t])
         axes[0].minorticks_off()
         k = np.arange(self.q.dim)
@@ -159,13 +161,13 @@ class Fit:
 
 def _said(run, found, k):
     """How the steps were made, and two numbers on the shape of q with what each means."""
-    how = {
-        "exact": "natural steps on the exact ELBO, by quadrature",
-        "natural": f"natural steps on the regression of {getattr(run.plan, 'M', 0)} slopes, all data",
-        "adam": f"Adam's steps with {getattr(run.plan, 'M', 0)} draws, "
-        + ("all data" if run.batch is None else f"batches of {run.batch}"),
-    }[run.kind]
-    yield how + (f", on {run.plan.h!r}" if run.kind == "adam" else "")
+    if run.kind == "exact":
+        yield "natural steps on the exact ELBO, by quadrature"
+    elif run.kind == "natural":
+        yield f"natural steps, {run.plan.M} slopes regressed on their draws in each, all data"
+    else:
+        seen = "all data" if run.batch is None else f"batches of {run.batch}"
+        yield f"Adam's steps with {run.plan.M} draws, {seen}, on {run.plan.h!r}"
     if run.q.gaussian:
         share, left = looks.explained(run.plan.model, run.q, run.best, run.state.t + 1)
         yield (
@@ -176,7 +178,7 @@ def _said(run, found, k):
         f"importance weights keep {found.effective:.0%} of {len(found.log)} draws: what the others "
         "are worth beside the largest"
     )
-    yield f"k-hat is {k:.2f}: above 0.7 the weights' tail is too heavy for that share to be believed"
+    yield f"k-hat is {k:.2f}: above 0.7 the tail of the weights is too heavy to believe that share"
 
 
 def _unpickled(content, model, given):

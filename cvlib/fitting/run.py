@@ -146,7 +146,7 @@ class Run:
         self.looks = (*self.looks, (self.state.t, *map(float, found.elbo)))
 
     def _renew(self):
-        """The rule's mean over its steps forgets most of the past, which was farther from the end."""
+        """The rule's mean over its steps forgets most of the past: it was farther from the end."""
         moves, steps, ridge = self.state.memory
         steps = np.maximum(steps // FORGET[self.q.full], np.minimum(steps, 2.0))
         self.state = self.state._replace(memory=(moves, steps, ridge))
@@ -176,9 +176,9 @@ class Run:
         if not (found.effective >= FAIR and k <= HEAVY):  # or NaN
             yield (
                 f"importance weights keep {found.effective:.0%} of {n} draws, with k-hat {k:.2f}: "
-                f"the posterior does not have the shape of q, {looks.worst(self.q, self.best, found)}. "
-                "No variate will help: write it in other coordinates, or take another q, or "
-                "compare with draws of another method"
+                "the posterior does not have the shape of q, "
+                f"{looks.worst(self.q, self.best, found)}. No variate will help: write it in other "
+                "coordinates, or take another q, or compare with draws of another method"
             )
         yield from looks.conflicts(self.plan.model, self.q.mean(self.best))
 
@@ -209,7 +209,9 @@ class Run:
         plan = planned(about["kind"], model, q, scale, about["M"], about["batch"], **lines)
         kept = {k: x for k, x in state.notes.items() if k not in notes}
         told = {k: tuple(about[k]) if isinstance(about[k], list) else about[k] for k in SAVED}
-        return cls(plan=plan, state=state._replace(notes=kept), best=best, scale=scale, given=lines, **told)
+        return cls(
+            plan=plan, state=state._replace(notes=kept), best=best, scale=scale, given=lines, **told
+        )
 
 
 def _check(path, about, model, z, lines):

@@ -1,4 +1,4 @@
-"""Where to begin: the mode by BFGS on the model's gradient, and the best of a few widths about it."""
+"""Where to begin: the mode by the model's gradient, and the best of a few widths about it."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -40,8 +40,9 @@ def start(
 ) -> Start:
     """A Gaussian to begin with: the one of several about the mode that has the best ELBO.
 
-    The search begins at zero, or at the mean that was given; where it finds no mode, once more at a
-    random point. Ctrl-C ends it.
+    The search begins at zero, or at the mean that was given. Where it finds no mode, and for a
+    diagonal q, another one begins at a random point, and its mode is taken if it lies d nats
+    higher. Ctrl-C ends the search.
     """
     rng, density = np.random.default_rng(seed), Density(model)
     few = Density.of_some(model, rng)
@@ -49,13 +50,15 @@ def start(
     found = list(_about(z, full, "z = 0" if given is None else "the point that was given"))
     if given is not None and given[1] is not None:
         found = [Start(*given, "the start that was given")]
+    near = found
     try:
         mode, trouble = _searched(few, z, late)
-        if trouble and given is None and not late():
+        if given is None and (trouble or not full) and not late():
             other, still = _searched(few, rng.standard_normal(model.dim) / 2, late)
-            mode, trouble = (mode, trouble) if still else (other, "")
-        found += _laplace(density, few, mode, full)
-        return _best(density, found, rng)._replace(trouble=trouble)
+            if not still and (trouble or other.value > mode.value + model.dim):
+                mode, trouble, near = other, "", []  # a width can be mended, a wrong place hardly
+        near = near + _laplace(density, few, mode, full)
+        return _best(density, near, rng)._replace(trouble=trouble)
     except KeyboardInterrupt:
         return found[0]._replace(stopped=True)
 
@@ -118,7 +121,10 @@ def _searched(density, z, late):
         z = near[worst]
     k = int(np.argmax(np.abs(near[worst] - mode.z)))
     how = "rises" if fall[worst] < -FALL else "stays flat"
-    return mode, f"no mode was found: log p(x, z) {how} along z[{k}], {mode.z[k]:.3g} where it ended"
+    return (
+        mode,
+        f"no mode was found: log p(x, z) {how} along z[{k}], {mode.z[k]:.3g} where it ended",
+    )
 
 
 # Widths ------------------------------------------------------------------------------------------
@@ -139,7 +145,7 @@ def _laplace(density, few, mode, full):
     return found + list(_about(mode.z, full, "the mode"))
 
 
-def _seen(density, z, width=0.03, pairs=16):
+def _seen(density, z, width=0.01, pairs=16):
     """Widths by the curvature -E[e_k (slope_k(z + width e) - slope_k(z - width e))] / 2 width."""
     e = np.random.default_rng(0).standard_normal((pairs, len(z)))
     up, down = (density.slope(z + sign * width * e)[1] for sign in (1, -1))

@@ -52,7 +52,15 @@ def affordable(model: Model, q: Family) -> bool:
 
 
 def planned(
-    kind: str, model: Model, q: Family, scale=None, M=None, batch=None, h=None, cvs=None, weights=None
+    kind: str,
+    model: Model,
+    q: Family,
+    scale=None,
+    M=None,
+    batch=None,
+    h=None,
+    cvs=None,
+    weights=None,
 ) -> plans.Plan:
     """The plan of one of three ways.
 
