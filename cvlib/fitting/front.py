@@ -63,8 +63,9 @@ def fit(
         scale = begin.S if kind == "adam" and begin else None
         plan = planned(kind, model, q, scale, M, batch, **given)
         state = optimize.init(plan, np.random.default_rng(seed), w=w)
+        says = f"began at {begin.says if begin else f'the usual start of {q!r}'}"
         why = KEYBOARD if begin and begin.stopped else ""
-        says = f"began at {begin.says}" if begin else f"began at the usual start of {q!r}"
+        says = f"the search for the mode was {why}; {says}" if why else says
         run = Run(plan, kind, state, w, scale, given, begin.trouble if begin else "", (says,))
         return _told(run.go(clock, bar, _asked(run, callback), why))
 

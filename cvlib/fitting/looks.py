@@ -107,10 +107,11 @@ def explained(model: Model, q: Family, w: np.ndarray, seed: int) -> tuple[float,
     The first is one minus residual / mean |G|^2, the second removable / d of the gauge
     (`regression.gauge`): zero at the best q.
     """
-    M = max(2 * q.dim, 20) if q.full else 20
+    density, least = Density(model), max(2 * q.dim, 20) if q.full else 20
+    M = int(np.clip(2**23 // density.size, least, max(least, 200)))
     draw = Draw(model, q, w, q.noise(np.random.default_rng([seed, M, 1]), w, M), None)
     with np.errstate(all="ignore"):
-        G = q.times_t(draw.factor, Density(model).slope(draw.z)[1])
+        G = q.times_t(draw.factor, density.slope(draw.z)[1])
     fine = np.isfinite(G).all(-1)
     if fine.sum() < M / 2:
         return np.nan, np.nan

@@ -134,7 +134,7 @@ class Run:
             self.best = w
         doubled = bool(self.looks) and t == 2 * self.looks[-1][0]
         self._seen(new)
-        if self.kind == "natural":
+        if self.kind == "natural" and np.log2(t / FIRST[self.kind]) % 1 == 0:  # no budget ended
             self._renew()
         if doubled and not worse and most < TOLERANCE:
             self.settled = True
@@ -173,7 +173,12 @@ class Run:
             )
         if not self.settled and lost < 0.1 and self.state.diverged < 0:
             yield "the ELBO had not settled: give more seconds or steps, fit.go_on(seconds=60)"
-        if not (found.effective >= FAIR and k <= HEAVY):  # or NaN
+        if found.effective >= FAIR and k > HEAVY:
+            yield (
+                f"importance weights keep {found.effective:.0%} of {n} draws, but k-hat is {k:.2f}:"
+                " the posterior's tail is heavier than that of q, and the share too hopeful"
+            )
+        if not found.effective >= FAIR:  # or NaN
             yield (
                 f"importance weights keep {found.effective:.0%} of {n} draws, with k-hat {k:.2f}: "
                 "the posterior does not have the shape of q, "

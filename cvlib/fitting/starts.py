@@ -14,6 +14,7 @@ DENSE = 200  # unknowns up to which the search is BFGS, which knows a whole inve
 NUMBERS = 2**26  # that a Hessian may make of the data
 STEPS = 300  # of one search
 WIDTHS = (1.0, 0.3, 0.1, 0.03, 0.01)  # to try where no curvature is known
+FAR = 1e8  # beyond it nothing is looked for
 FALL = 0.01  # of log p, one standard deviation off the mode: less is flat
 
 
@@ -57,7 +58,7 @@ def start(
             other, still = _searched(few, rng.standard_normal(model.dim) / 2, late)
             if not still and (trouble or other.value > mode.value + model.dim):
                 mode, trouble, near = other, "", []  # a width can be mended, a wrong place hardly
-        near = near + _laplace(density, few, mode, full)
+        near = near if trouble else near + _laplace(density, few, mode, full)
         return _best(density, near, rng)._replace(trouble=trouble)
     except KeyboardInterrupt:
         return found[0]._replace(stopped=True)
@@ -80,7 +81,7 @@ def climb(density: Density, z: np.ndarray, late: Callable = lambda: False) -> Mo
     def minus(z):
         nonlocal best
         (value,), (slope,) = density.slope(z[None])
-        if not (np.isfinite(value) and np.isfinite(slope).all()):
+        if not (np.isfinite(value) and np.isfinite(slope).all() and np.abs(z).max() < FAR):
             return 1e100, np.zeros_like(z)  # a step that is not taken
         if value > best.value:
             best = Mode(z.copy(), value, None)
@@ -91,10 +92,11 @@ def climb(density: Density, z: np.ndarray, late: Callable = lambda: False) -> Mo
             raise StopIteration
 
     dense = density.model.dim <= DENSE
-    found = scipy.optimize.minimize(
-        minus, z, jac=True, method="BFGS" if dense else "L-BFGS-B", callback=after,
-        options={"maxiter": STEPS} | ({} if dense else {"maxcor": 20, "ftol": 1e-10}),
-    )  # fmt: skip
+    with np.errstate(all="ignore"):
+        found = scipy.optimize.minimize(
+            minus, z, jac=True, method="BFGS" if dense else "L-BFGS-B", callback=after,
+            options={"maxiter": STEPS} | ({} if dense else {"maxcor": 20, "ftol": 1e-10}),
+        )  # fmt: skip
     inverse = found.hess_inv if dense else found.hess_inv.todense()
     return best._replace(inverse=inverse)
 
@@ -111,20 +113,31 @@ def _searched(density, z, late):
             return mode, "log p(x, z) is not finite where the search for its mode began"
         if late():
             return mode, ""
-        S = _factor(mode.inverse)
-        widest = np.argsort(-(S**2).sum(0))[: max(8, 2**24 // density.size)]
-        near = mode.z + np.concatenate([S[:, widest].T, -S[:, widest].T])
+        off = _axes(mode.inverse)[: max(8, 2**24 // density.size)]
+        near = mode.z + np.concatenate([off, -off])
         fall = mode.value - np.nan_to_num(density.value(near), nan=-np.inf)
         worst = int(np.argmin(fall))
         if fall[worst] > FALL:
             return mode, ""
         z = near[worst]
+        if fall[worst] >= -FALL or np.abs(z).max() > FAR / 100:
+            break
     k = int(np.argmax(np.abs(near[worst] - mode.z)))
     how = "rises" if fall[worst] < -FALL else "stays flat"
     return (
         mode,
         f"no mode was found: log p(x, z) {how} along z[{k}], {mode.z[k]:.3g} where it ended",
     )
+
+
+def _axes(C):
+    """Rows one standard deviation along the axes of C, or of its diagonal, the widest first."""
+    if len(C) > FULL or not np.isfinite(C).all():
+        C = np.diag(np.diag(np.nan_to_num(C, posinf=1.0)))
+        order = np.argsort(-np.diag(C))
+        return np.sqrt(C)[order]
+    l, axes = np.linalg.eigh((C + C.T) / 2)
+    return (axes * np.sqrt(np.maximum(l, 0))).T[::-1]
 
 
 # Widths ------------------------------------------------------------------------------------------
@@ -160,8 +173,11 @@ def _about(z, full, says):
 
 
 def _factor(C):
-    """Lower triangular S with S S^T = C."""
-    return np.linalg.cholesky((C + C.T) / 2)
+    """Lower triangular S with S S^T = C; I where there is none."""
+    try:
+        return np.linalg.cholesky((C + C.T) / 2)
+    except np.linalg.LinAlgError:
+        return np.eye(len(C))
 
 
 def _best(density, found, rng):

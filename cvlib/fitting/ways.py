@@ -35,8 +35,9 @@ class Scored(plans.Plan):
         eps = self.q.noise(state.rng, state.w, self.M)
         draw = Draw(self.model, self.q, state.w, eps, None)
         with np.errstate(all="ignore"):
-            scores = self.q.times_t(draw.factor, Density(self.model).slope(draw.z)[1])
-        fine = np.isfinite(scores).all(-1)
+            value, slope = Density(self.model).slope(draw.z)
+            scores = self.q.times_t(draw.factor, slope)
+        fine = np.isfinite(scores).all(-1) & np.isfinite(value)
         if not fine.all():
             draw = Draw(self.model, self.q, state.w, eps[fine], None)
         enough = np.asarray(fine.sum() > self.M / 2)
