@@ -423,10 +423,21 @@ JOINT = [
 ]
 ONCE = ("RP1", "svrg"), ("PR", "svrg"), ("PR", "data"), ("PR", "fixed"), ("QD", "bound")
 JOINT += [(*line, 50) for line in ONCE]
+JOINT += [("QD", "means", K) for K in RENEW[:-1]]
+JOINT += [
+    (base, cvs, 50) for base, cvs in [("PR", "means"), ("PR", "gradient"), ("QD", "gradient")]
+]
+BATCH = 100  # data points that one sample of a batch row sees
+BATCHES = "PR", "QD"
+CURVES = [("paper", "none", 0), ("PR", "none", 0), ("QD", "none", 0)]  # kept along the way
+CURVES += [("PR", "taylor", 50), ("QD", "taylor", 50), ("QD", "means", 50), ("QD", "gradient", 50)]
 
 
 def joint(size):
-    """Final ELBOs with one variate for both noises, from snapshots of several ages."""
+    """Final ELBOs with one variate for both noises, from snapshots of several ages.
+
+    Beside them batches without a variate. Of some lines ("curves") the ELBO at every recorded step.
+    """
     lines = [line for line in JOINT if line[2] in RENEW[-1 - size.halves :]]
     cells = {
         (data, cvs, LR[data], base, renew): _sgd(
@@ -440,6 +451,14 @@ def joint(size):
         for data in size.sets
     }
     cells = plain | cells
+    cells |= {
+        (data, "none", LR[data], base, 0): _sgd(
+            data, "none", LR[data], size, size.runs, task="joint", M=1, base=base, renew=0,
+            batch=BATCH,
+        )
+        for data in size.sets
+        for base in BATCHES
+    }  # fmt: skip
     paths = {(data, LR[data]): _noise_free(data, LR[data], size) for data in size.sets}
 
     def gather(results):
@@ -448,9 +467,27 @@ def joint(size):
             {"data": row.pop("data"), "base": base, "renew": renew} | row
             for row, (*_, base, renew) in zip(_finals(cells, results), cells)
         ]
-        return {"rows": _closed(rows, limits), "limits": limits}
+        return {
+            "rows": _closed(rows, limits),
+            "limits": limits,
+            "steps": _steps(paths.values(), results),
+            "curves": _curves(cells, paths, results),
+        }
 
     return [*sum(cells.values(), []), *paths.values()], gather
+
+
+def _curves(cells, paths, results):
+    """Order statistics over runs of the ELBO at the recorded steps, for the lines of CURVES."""
+    rows = []
+    for (data, cvs, _, base, renew), parts in cells.items():
+        if (base, cvs, renew) in CURVES:
+            elbo = sum((results[c.name]["elbo"] for c in parts), [])  # (runs, T)
+            name = {"data": data, "base": base, "cvs": cvs, "renew": renew}
+            rows.append(name | _quantiles(elbo))
+    for (data, _), c in paths.items():
+        rows.append({"data": data, "base": "exact", "median": results[c.name]["elbo"]})
+    return rows
 
 
 PLANS["joint"] = joint

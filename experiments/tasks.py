@@ -13,10 +13,11 @@ from cvlib import datasets, families, models
 from cvlib.advice import zoo
 from cvlib.ascent import exact, optimize, rules
 from cvlib.combining import combine
-from cvlib.recipe.approximations import bound, taylor_x_slope, taylor_z
+from cvlib.recipe.approximations import bound, parabola, taylor_x_slope, taylor_z
 from cvlib.recipe.atoms import terms
-from cvlib.recipe.draws import draw
+from cvlib.recipe.draws import Draw, draw
 from cvlib.recipe.estimators import evaluate
+from cvlib.recipe.integrands import Integrand, OnData, Wants
 from cvlib.recipe.words import CF, PR, QD, RB, RP1
 
 RECORDS = 20  # intervals between recorded steps
@@ -67,12 +68,14 @@ def slopes(rng, *, data, cvs, lr, v0, gamma, M, steps, first, runs):
     return _climb(rng, model, q, z.h, variates(z, cvs), lr, v0, gamma, M, steps, runs)
 
 
-def _climb(rng, model, q, h, cvs, lr, v0, gamma, M, steps, runs, renew=None, weights=None):
+def _climb(
+    rng, model, q, h, cvs, lr, v0, gamma, M, steps, runs, renew=None, weights=None, batch=None
+):  # fmt: skip
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optimize.Diverged)  # counted below
         path = optimize.sgd(
             model, q, h, cvs, lr=lr, steps=steps, M=M, rng=rng, runs=(runs,), renew=renew,
-            every=max(1, steps // RECORDS), weights=weights or rules.bayes(v0, gamma),
+            every=max(1, steps // RECORDS), weights=weights or rules.bayes(v0, gamma), batch=batch,
         )  # fmt: skip
     elbo = np.array([exact.elbo(model, q, w) for w in path.path])  # (T, runs)
     lost = (path.diverged >= 0) & (path.steps[:, None] >= path.diverged)
@@ -196,31 +199,67 @@ def ladder(data, base, cvs):
 SURE = rules.fixed(-1)  # the weight of a perfect variate
 
 
-def joint(rng, *, data, base, cvs, renew, lr, v0, gamma, M, steps, first, runs):
-    """As `sgd`, for a line of `both`; a snapshot every `renew` steps, or when it is "worn"."""
+def joint(rng, *, data, base, cvs, renew, lr, v0, gamma, M, steps, first, runs, batch=None):
+    """As `sgd`, for a line of `both`; a snapshot every `renew` steps, or when it is "worn".
+
+    With cvs="none" no variate, and `batch` data points for all M samples.
+    """
     model, q, _ = problem(data)
     h, c = both(data, base, cvs)
-    renew = rules.worn() if renew == "worn" else renew
-    weights = SURE if cvs == "fixed" else None
-    return _climb(rng, model, q, h, [c], lr, v0, gamma, M, steps, runs, renew, weights)
+    renew = rules.worn() if renew == "worn" else renew or None
+    weights = SURE if cvs in ("fixed", "means", "gradient") else None
+    cvs = [] if c is None else [c]
+    return _climb(rng, model, q, h, cvs, lr, v0, gamma, M, steps, runs, renew, weights, batch)
 
 
 def both(data, base, cvs):
-    """h with the data term by the word `base`, and one variate from an expansion at a snapshot.
+    """h with the data term by the word `base`, and one variate from a snapshot, or None.
 
     "taylor" and "bound" take the base's own word on the drawn point, which removes both noises;
     "fixed" is "taylor", for a weight of -1; "data" takes the closed form on the drawn point, and
-    "svrg" an expansion of first order.
+    "svrg" an expansion of first order. "means" is the parabola of means, and "gradient" the base's
+    own gradient at the snapshot's weights, with the same draws: SVRG. Both are for a weight of -1.
     """
     model, q, _ = problem(data)
     f, prior, variational = terms(model, q)
     word = WORDS[base]
     like = CF if cvs == "data" or base == "QD" else word  # QD has no noise from q
+    h = word(f) + CF(prior) - CF(variational)
+    if cvs == "none":
+        return h, None
+    if cvs == "gradient":
+        return h, older(word, f) - older(CF, parabola(f, at="snapshot").over_all_data())
     old = {
         "bound": bound(f, at="snapshot"),
         "svrg": taylor_z(f, at="snapshot", order=1),
+        "means": parabola(f, at="snapshot"),
     }.get(cvs, taylor_z(f, at="snapshot"))
-    return word(f) + CF(prior) - CF(variational), like(old) - CF(old.over_all_data())
+    return h, like(old) - CF(old.over_all_data())
+
+
+def older(word, f):
+    """word(f) on the same draw at the weights of its snapshot, as a line."""
+    return CF(Integrand({Older(word, f): 1.0}))
+
+
+class Older(OnData):
+    """What has word(f) at the snapshot's weights for its known gradient: today's w is not in it.
+
+    Two of them estimate the same there: data, and the parabola of means, whose mean is the data's.
+    """
+
+    closed_form = True
+    wants = Wants(2, True, True)
+
+    def __init__(self, word, f):
+        (atom,) = f.parts
+        super().__init__(f"older({word}, {atom.name})", atom.model, atom.q, "older data")
+        self.line = word(f)
+
+    def closed(self, draw):
+        old, q = draw.snapshot, draw.q
+        w = q.pack(old.mu, old.factor)
+        return self.line(Draw(draw.model, q, w, draw.eps, draw.index, old, draw.group))
 
 
 # Pieces --------------------------------------------------------------------------------------

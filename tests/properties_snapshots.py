@@ -200,7 +200,7 @@ def joint(cv, expansion="taylor_z", **how):
 
 def renewals(cv, model, q, h, cvs, renew, steps=40, **options):
     """The steps before which a snapshot was taken, what it was asked for, and the path."""
-    plans, seen, found = part(cv, "plans"), [], []
+    plans, seen, found = part(cv, "ascent.plans"), [], []
     original = plans.snapshot
 
     def watched(model, mu, **wanted):
@@ -254,7 +254,7 @@ def check_worn(cv):
     rng = np.random.default_rng(3)
     a, G = rng.standard_normal((3, 1)), rng.standard_normal((3, 2, 4, q.D))
     before = plan.renew.start()
-    got = plan.seen(before, part(cv, "plans").Gradient(None, None, (), a, G))
+    got = plan.seen(before, part(cv, "ascent.plans").Gradient(None, None, (), a, G))
     over = under = 0.0
     for r in range(3):
         g = G[r, 0] + a[r, 0] * G[r, 1]

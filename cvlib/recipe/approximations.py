@@ -271,21 +271,23 @@ class Parabola(TaylorEta):
         return Wants(2, True, True) if self.centre == "snapshot" else self.f.wants
 
     def at_centre(self, draw):
-        return draw.once((self.key, "means"), self._means)[:2]
+        return draw.once((self.key, "means"), self._means)
 
     def psi(self, draw, where):
-        d1, d2, value = draw.once((self.key, "means"), self._means)
-        away = self._away(draw, where)
-        return value + (d1 + 0.5 * d2 * away) * away
+        (d1, d2), away, (m, v, y) = self.at_centre(draw), self._away(draw, where), self._law(draw)
+        height = quadrature.value(self.model.likelihood, m, v, y, tolerance=1e-9) - 0.5 * d2 * v
+        return height + (d1 + 0.5 * d2 * away) * away
 
     def _means(self, draw):
-        """E psi', E psi'', and the height of the parabola at m, per data point."""
-        r, likelihood = self.rows(draw), self.model.likelihood
+        """E psi' and E psi'', per data point."""
+        return quadrature.slopes(self.model.likelihood, *self._law(draw), tolerance=1e-9)
+
+    def _law(self, draw):
+        """Mean and variance of each eta under the q of the expansion, and the labels."""
         if self.centre == "snapshot" and draw.at("snapshot") is not None:
             _needs_factor(self, draw)
-        m, v = r.eta(draw, self.centre), r.variance(draw, self.centre)
-        d1, d2 = quadrature.slopes(likelihood, m, v, r.y, tolerance=1e-9)
-        return d1, d2, quadrature.value(likelihood, m, v, r.y, tolerance=1e-9) - 0.5 * d2 * v
+        r = self.rows(draw)
+        return r.eta(draw, self.centre), r.variance(draw, self.centre), r.y
 
 
 class Bound(Expansion, OfEta):
