@@ -292,6 +292,9 @@ def check_no_mode(cv):
     rising = make(lambda z: normal(z[..., :1], 1.0) + z[..., 1])
     flat = make(lambda z: normal(z[..., :1], 1.0))
     assert "rises along z[1]" in starts.start(rising).trouble
+    for sign in (1, -1):  # falls on one side only
+        side = make(lambda z: normal(z[..., :1], 1.0) - anp.exp(sign * z[..., 1]))
+        assert "along z[1]" in starts.start(side).trouble
     assert "stays flat along z[1]" in starts.start(flat).trouble
     saddle = make(lambda z: z[..., 0] ** 2 - z[..., 0] ** 4 / 8 - 2 * z[..., 1] ** 2)
     begin = starts.start(saddle)  # zero has no slope; the modes are at z[0] = ±2
@@ -325,7 +328,7 @@ def check_a_third_of_the_time_is_for_the_mode(cv):
 def check_a_gaussian_posterior(cv):
     """Found to the last digits, with the evidence as its ELBO."""
     model, mean, cov, evidence = gaussian_case(cv)
-    fit = cv.fit(model, steps=40, progress=False)
+    fit = cv.fit(model, steps=100, progress=False)
     assert fit.settled and not fit.warnings, fit.warnings
     sd = np.sqrt(np.diag(cov))
     assert np.abs((fit.mean - mean) / sd).max() < 1e-3
@@ -408,6 +411,17 @@ def check_adam(cv):
     assert np.abs((fit.mean - mean) / sd).max() < 0.05 and abs(fit.elbo - evidence) < 0.1
     assert_allclose(fit.looks[:, 0], [200, 400, 800][: len(fit.looks)])
     assert not any("edge" in sentence for sentence in fit.warnings)
+    assert fit.run.plan.h is h and fit.run.plan.cvs == [stick]
+    assert_allclose(fit.run.plan.rule.S @ fit.run.plan.rule.S.T, cov, rtol=1e-3)
+
+
+def check_batches(cv):
+    """A step sees so many rows, and the mean is found all the same."""
+    model, mean, cov, _ = gaussian_case(cv)
+    fit = cv.fit(model, batch=10, steps=1600, progress=False)
+    draw = cv.draw(model, fit.q, fit.w, 2, np.random.default_rng(0), sampling=fit.run.plan.sampling)
+    assert draw.index.shape == (1, 10) and "batches of 10" in fit.report
+    assert np.abs((fit.mean - mean) / np.sqrt(np.diag(cov))).max() < 0.3
 
 
 def check_other_families(cv):
@@ -448,9 +462,10 @@ def check_many_rows(cv):
     with mock.patch.multiple(density, ROWS=300, EACH=5), mock.patch.object(ways, "EXACT", (0, 0)):
         few = density.Density.of_some(glm, rng)
         assert len(few.rows[0]) == 300 and few.scale == 10
-        fit = cv.fit(glm, steps=20, progress=False)
+        fit = cv.fit(glm, steps=8, progress=False)
+    assert fit.run.kind == "passes"
     best = cv.exact.optimum(glm, fit.q)
-    assert cv.exact.elbo(glm, fit.q, best) - cv.exact.elbo(glm, fit.q, fit.w) < 0.01
+    assert cv.exact.elbo(glm, fit.q, best) - cv.exact.elbo(glm, fit.q, fit.w) < 0.05
     assert density.Density.of_some(glm, rng).rows is None
 
 

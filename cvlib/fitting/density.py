@@ -25,8 +25,8 @@ class Density:
     @classmethod
     def of_some(cls, model: Model, rng: np.random.Generator) -> "Density":
         """Of a few random rows, where the model has many times as many; else of all."""
-        n = max(ROWS, EACH * model.dim)
-        return cls(model, np.sort(rng.choice(model.N, n, False)) if model.N > 4 * n else None)
+        n = enough(model)
+        return cls(model, np.sort(rng.choice(model.N, n, False)) if n < model.N else None)
 
     def value(self, z: np.ndarray) -> np.ndarray:
         """log p(x, z), (B,)."""
@@ -71,3 +71,9 @@ class Density:
         """Numbers that one point makes of the data."""
         rows = self.model.N if self.rows is None else len(self.rows[0])
         return rows * max(self.model.dim, *(a[0].size for a in self.model.data))
+
+
+def enough(model: Model) -> int:
+    """How many rows may stand for all in the search for the mode: all, unless they are many."""
+    n = max(ROWS, EACH * model.dim)
+    return n if model.N > 4 * n else model.N

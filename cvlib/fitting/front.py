@@ -15,6 +15,7 @@ from ..families import DiagonalGaussian, Family, Gaussian
 from ..families.base import check_fit
 from ..models import Model
 from . import starts
+from .density import enough
 from .result import Fit
 from .run import KEYBOARD, Clock, Run
 from .starts import FULL
@@ -87,7 +88,8 @@ def _begun(model, q, start, clock, adam, seed, bar):
     bar.set_postfix_str("")
     w = q.joined(begin.mu, begin.S)
     if adam or begin.stopped or not affordable(model, q):
-        return "adam" if adam else "natural", begin, w
+        kind = "natural" if enough(model) == model.N or not q.full else "passes"
+        return "adam" if adam else kind, begin, w
     try:
         return "exact", begin, exact.optimum(model, q, w)
     except RuntimeError:  # it was not reached

@@ -163,7 +163,7 @@ def _said(run, found, k):
     """How the steps were made, and two numbers on the shape of q with what each means."""
     if run.kind == "exact":
         yield "natural steps on the exact ELBO, by quadrature"
-    elif run.kind == "natural":
+    elif run.kind in ("natural", "passes"):
         yield f"natural steps, {run.plan.M} slopes regressed on their draws in each, all data"
     else:
         seen = "all data" if run.batch is None else f"batches of {run.batch}"

@@ -20,7 +20,11 @@ from .looks import FAIR, HEAVY, TOLERANCE, Weights
 from .ways import planned
 
 SECONDS = 60.0  # the budget where none is given
-FIRST = {"natural": 20, "adam": 200}  # steps to the first look at the ELBO; then twice as many ...
+FIRST = {
+    "natural": 20,
+    "passes": 4,
+    "adam": 200,
+}  # steps to the first look at the ELBO; then twice as many ...
 FORGET = {True: 8, False: 4}  # share of its steps that the rule's mean keeps at a look, by q.full
 KEYBOARD = "stopped from the keyboard"
 SAVED = ("kind", "words", "looks", "settled", "seconds", "trouble")
@@ -55,7 +59,7 @@ class Run:
     """Plan and state of the loop, and what was seen at the looks."""
 
     plan: Plan
-    kind: str  # "natural", "adam" or "exact"
+    kind: str  # "natural", "passes", "adam" or "exact"
     state: optimize.State
     best: np.ndarray  # (D,) w at the best look
     scale: np.ndarray | None = None  # of Adam's coordinates, S of the start

@@ -45,7 +45,7 @@ def start(
     diagonal q, another one begins at a random point, and its mode is taken if it lies d nats
     higher. Ctrl-C ends the search.
     """
-    rng, density = np.random.default_rng(seed), Density(model)
+    rng = np.random.default_rng(seed)
     few = Density.of_some(model, rng)
     z = np.zeros(model.dim) if given is None else given[0]
     found = list(_about(z, full, "z = 0" if given is None else "the point that was given"))
@@ -58,8 +58,8 @@ def start(
             other, still = _searched(few, rng.standard_normal(model.dim) / 2, late)
             if not still and (trouble or other.value > mode.value + model.dim):
                 mode, trouble, near = other, "", []  # a width can be mended, a wrong place hardly
-        near = near if trouble else near + _laplace(density, few, mode, full)
-        return _best(density, near, rng)._replace(trouble=trouble)
+        near = near if trouble else near + _laplace(few, mode, full)
+        return _best(few, near, rng)._replace(trouble=trouble)
     except KeyboardInterrupt:
         return found[0]._replace(stopped=True)
 
@@ -68,7 +68,7 @@ def laplace(model: Model, full: bool = True, late: Callable = lambda: False) -> 
     """The mode and its curvature: the Laplace approximation."""
     density = Density(model)
     mode, trouble = _searched(density, np.zeros(model.dim), late)
-    return _laplace(density, density, mode, full)[0]._replace(trouble=trouble)
+    return _laplace(density, mode, full)[0]._replace(trouble=trouble)
 
 
 # The mode ----------------------------------------------------------------------------------------
@@ -143,18 +143,18 @@ def _axes(C):
 # Widths ------------------------------------------------------------------------------------------
 
 
-def _laplace(density, few, mode, full):
+def _laplace(density, mode, full):
     """Gaussians about the mode, the one with the best known curvature first."""
     found = []
-    if density.model.dim <= FULL and few.size * density.model.dim <= NUMBERS:
-        precision = -few.hessian(mode.z)
+    if density.model.dim <= FULL and density.size * density.model.dim <= NUMBERS:
+        precision = -density.hessian(mode.z)
         if np.isfinite(precision).all() and np.linalg.eigvalsh(precision)[0] > 0:
             S = _factor(np.linalg.inv(precision)) if full else np.diag(precision) ** -0.5
             found.append(Start(mode.z, S, "the mode and its curvature"))
     if full and mode.inverse is not None:
         found.append(Start(mode.z, _factor(mode.inverse), "the mode and BFGS's curvature"))
     if not full:
-        found.append(Start(mode.z, _seen(few, mode.z), "the mode and its curvature in pairs"))
+        found.append(Start(mode.z, _seen(density, mode.z), "the mode and its curvature in pairs"))
     return found + list(_about(mode.z, full, "the mode"))
 
 

@@ -63,17 +63,19 @@ def planned(
     cvs=None,
     weights=None,
 ) -> plans.Plan:
-    """The plan of one of three ways.
+    """The plan of one of four ways.
 
     "exact": no noise. "natural": steps on the regression of slopes on draws, without a rate to
-    choose. "adam": Adam's steps on the line that was given, or on the family's best, in units of
-    `scale`.
+    choose. "passes": the same from the mode of some of many rows, whose curvature is right and
+    which lies many standard deviations off, without first moves. "adam": Adam's steps on the line
+    that was given, or on the family's best, in units of `scale`.
     """
     if kind == "exact":
         return plans.NoiseFree(model, q, lr=1.0, rule=rules.natural())
-    if kind == "natural":
+    if kind in ("natural", "passes"):
         M = M or (max(2 * q.dim, 20) if q.full else 10)
-        return Scored(model, q, lr=1.0, rule=rules.quadratics(), M=M)
+        rule = rules.quadratics() if kind == "natural" else rules.quadratics(most=0, reach=100.0)
+        return Scored(model, q, lr=1.0, rule=rule, M=M)
     rule = rules.adam() if scale is None else rules.stretched(rules.adam(), scale)
     seen = Sampling(subsample=False) if batch is None else Sampling(batch=batch)
     return plans.Noisy(
