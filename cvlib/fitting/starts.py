@@ -37,7 +37,11 @@ class Mode(NamedTuple):
 
 
 def start(
-    model: Model, full: bool = True, given=None, late: Callable = lambda: False, seed: int = 0
+    model: Model,
+    full: bool = True,
+    given: tuple | None = None,
+    late: Callable = lambda: False,
+    seed: int = 0,
 ) -> Start:
     """A Gaussian to begin with: the one of several about the mode that has the best ELBO.
 
