@@ -15,6 +15,7 @@ NUMBERS = 2**26  # that a Hessian may make of the data
 STEPS = 300  # of one search
 WIDTHS = (1.0, 0.3, 0.1, 0.03, 0.01)  # to try where no curvature is known
 FAR = 1e8  # beyond it nothing is looked for
+LEAST = 0.1  # distance from a mode at which to look
 FALL = 0.01  # of log p, one standard deviation off the mode: less is flat
 
 
@@ -118,6 +119,8 @@ def _searched(density, z, late):
         if late():
             return mode, ""
         off = _axes(mode.inverse)[: max(8, 2**24 // density.size)]
+        length = np.linalg.norm(off, axis=1, keepdims=True)
+        off = off * np.maximum(1, LEAST / np.maximum(length, 1e-300))  # at a kink BFGS has no width
         near = mode.z + np.concatenate([off, -off])
         fall = mode.value - np.nan_to_num(density.value(near), nan=-np.inf)
         worst = int(np.argmin(fall))
