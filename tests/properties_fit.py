@@ -384,6 +384,12 @@ def check_kinks(cv):
     fit = cv.fit(model, steps=320, M=200, progress=False)
     assert abs(fit.mean[0] - best[0]) < 0.05 * np.exp(best[1])
     assert_allclose(fit.sd[0], np.exp(best[1]), rtol=0.05)
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 10))
+    y = X[:, 0] * 1.5 - X[:, 1] + rng.standard_normal(60)
+    lik = lambda z, b: -0.5 * (b[1] - anp.sum(b[0] * z, -1)) ** 2
+    lasso = cv.models.Model(lik, lambda z: -2 * anp.sum(anp.abs(z), -1), (X, y), 10)
+    assert not part(cv, "starts").start(lasso).trouble
 
 
 def check_draws_without_a_number(cv):

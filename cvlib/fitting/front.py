@@ -6,14 +6,17 @@ has settled, and says in words what it did and what to distrust.
 
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from ..arguments import whole
 from ..ascent import exact, optimize
+from ..ascent.rules import Weighting
 from ..families import DiagonalGaussian, Family, Gaussian
 from ..families.base import check_fit
 from ..models import Model
+from ..recipe.estimators import Estimator
 from . import starts
 from .density import enough
 from .result import Fit
@@ -28,8 +31,9 @@ class Distrust(UserWarning):
 
 def fit(
     model: Model, q: Family | None = None, *, seconds: float | None = None,
-    steps: int | None = None, seed: int = 0, start=None, progress: bool = True,
-    callback: Callable[[Fit], bool] | None = None, h=None, cvs=None, weights=None,
+    steps: int | None = None, seed: int = 0, start: Any = None, progress: bool = True,
+    callback: Callable[[Fit], bool] | None = None, h: Estimator | None = None,
+    cvs: list[Estimator] | None = None, weights: Weighting | None = None,
     M: int | None = None, batch: int | None = None,
 ) -> Fit:  # fmt: skip
     """The best q of a model, as a `Fit`: one call, nothing to tune.
@@ -71,7 +75,9 @@ def fit(
         return _told(run.go(clock, bar, _asked(run, callback), why))
 
 
-def went(run: Run, seconds, steps, progress, callback) -> Fit:
+def went(
+    run: Run, seconds: float | None, steps: int | None, progress: bool, callback: Callable | None
+) -> Fit:
     """The fit after more of a run."""
     with _bar(progress) as bar:
         return _told(run.go(Clock(seconds, steps, run.state.t), bar, _asked(run, callback)))

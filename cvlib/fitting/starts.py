@@ -15,6 +15,7 @@ NUMBERS = 2**26  # that a Hessian may make of the data
 STEPS = 300  # of one search
 WIDTHS = (1.0, 0.3, 0.1, 0.03, 0.01)  # to try where no curvature is known
 FAR = 1e8  # beyond it nothing is looked for
+LEAST = 0.1  # distance from a mode at which to look
 FALL = 0.01  # of log p, one standard deviation off the mode: less is flat
 
 
@@ -37,7 +38,11 @@ class Mode(NamedTuple):
 
 
 def start(
-    model: Model, full: bool = True, given=None, late: Callable = lambda: False, seed: int = 0
+    model: Model,
+    full: bool = True,
+    given: tuple | None = None,
+    late: Callable = lambda: False,
+    seed: int = 0,
 ) -> Start:
     """A Gaussian to begin with: the one of several about the mode that has the best ELBO.
 
@@ -114,6 +119,8 @@ def _searched(density, z, late):
         if late():
             return mode, ""
         off = _axes(mode.inverse)[: max(8, 2**24 // density.size)]
+        length = np.linalg.norm(off, axis=1, keepdims=True)
+        off = off * np.maximum(1, LEAST / np.maximum(length, 1e-300))  # at a kink BFGS has no width
         near = mode.z + np.concatenate([off, -off])
         fall = mode.value - np.nan_to_num(density.value(near), nan=-np.inf)
         worst = int(np.argmin(fall))

@@ -10,6 +10,7 @@ from ..models import Model
 from ..recipe.atoms import terms
 from ..recipe.draws import Draw
 from ..recipe.ensemble import LB
+from ..recipe.estimators import Estimator
 from ..recipe.integrands import Illegal
 from ..recipe.sampling import Sampling
 from ..recipe.words import GR, LOO, RP1, SF
@@ -53,16 +54,10 @@ def affordable(model: Model, q: Family) -> bool:
 
 
 def planned(
-    kind: str,
-    model: Model,
-    q: Family,
-    scale=None,
-    M=None,
-    batch=None,
-    h=None,
-    cvs=None,
-    weights=None,
-) -> plans.Plan:
+    kind: str, model: Model, q: Family, scale: np.ndarray | None = None, M: int | None = None,
+    batch: int | None = None, h: Estimator | None = None, cvs: list[Estimator] | None = None,
+    weights: rules.Weighting | None = None,
+) -> plans.Plan:  # fmt: skip
     """The plan of one of four ways.
 
     "exact": no noise. "natural": steps on the regression of slopes on draws, without a rate to
@@ -85,7 +80,7 @@ def planned(
     )  # fmt: skip
 
 
-def best_line(model: Model, q: Family):
+def best_line(model: Model, q: Family) -> Estimator:
     """One estimator of the whole gradient, so that its noise vanishes where q is the posterior."""
     data, prior, variational = terms(model, q)
     for word in (RP1, GR, LB, LOO, SF):
