@@ -9,11 +9,10 @@ from functools import cache
 
 import numpy as np
 
-from cvlib import datasets, families, models
+from cvlib import bound, datasets, families, models, parabola, taylor_x_slope, taylor_z
 from cvlib.advice import zoo
 from cvlib.ascent import exact, optimize, rules
 from cvlib.combining import combine
-from cvlib.recipe.approximations import bound, parabola, taylor_x_slope, taylor_z
 from cvlib.recipe.atoms import terms
 from cvlib.recipe.draws import Draw, draw
 from cvlib.recipe.estimators import evaluate
