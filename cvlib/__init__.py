@@ -12,11 +12,12 @@ from .combining import combine
 from .fitting.front import Distrust, Fit, fit
 from .models import passes, transforms
 from .recipe import definitions, relaxations
-from .recipe.approximations import bound, parabola, tangent, taylor_x, taylor_x_slope, taylor_z
+from .recipe.approximations import bound, parabola, tangent, taylor_z
 from .recipe.atoms import one, terms
 from .recipe.draws import draw
 from .recipe.ensemble import AQ, LB, RPS, all_quadratics, linear_baseline
 from .recipe.estimators import evaluate
+from .recipe.in_data import taylor_x, taylor_x_slope
 from .recipe.quadratics import quadratic
 from .recipe.relaxations import relax, surrogate
 from .recipe.sampling import Sampling

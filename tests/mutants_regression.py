@@ -118,6 +118,7 @@ MUTANTS = [
     ("match with signs left to chance", "match",
      "np.sign(np.diagonal(K, axis1=-2, axis2=-1))[..., None, :]", "1.0",
      "match_stays_positive_definite"),
-    ("match returns a root that is not triangular", "match", "np.linalg.qr(T.mT, mode='r').mT", "T",
+    ("match returns a root that is not triangular", "match",
+     "np.swapaxes(np.linalg.qr(T.mT, mode='r'), -1, -2)", "T",
      "match_rests_at_a_gaussian_posterior_and_finds_it_at_once"),
 ]

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -178,7 +178,7 @@ class Pilot:
 
 def piloted(
     table: Table, at: Setting, steps: int, rng: np.random.Generator, *,
-    snapshot: Snapshot | None = None, **how,
+    snapshot: Snapshot | None = None, **how: Any,
 ) -> Pilot:  # fmt: skip
     """The `Pilot` of a table; with a new snapshot where lines want more than the old one has."""
     if not isinstance(rng, np.random.Generator):
@@ -190,7 +190,7 @@ def piloted(
     return Pilot(table, at, whole("pilot", steps, 2), rng, snapshot=snapshot, **how)
 
 
-def _serves(old: Snapshot | None, wants: Wants):
+def _serves(old: Snapshot | None, wants: Wants) -> bool:
     """Does a snapshot have what is wanted of it?"""
     if old is None:
         return False
@@ -200,7 +200,7 @@ def _serves(old: Snapshot | None, wants: Wants):
 
 def _placed(table: Table) -> tuple[list[Estimator], dict[str, list[int]]]:
     """All lines of a table, each once, and {base: where it and its variates stand among them}."""
-    lines = {}
+    lines: dict[frozenset, tuple[int, Estimator]] = {}
     place = lambda line: lines.setdefault(frozenset(line.parts.items()), (len(lines), line))[0]
     places = {b: [place(h), *map(place, cvs.values())] for b, (h, cvs) in table.items()}
     return [line for _, line in lines.values()], places
@@ -283,7 +283,7 @@ def timed(
     ways, extra, past = {}, set(), "a snapshot of all data"
     for s in sets:
         h, cvs = table[s.base]
-        how = {"lr": 1e-3, "M": at.M, "sampling": at.sampling, "renew": renew}
+        how: dict[str, Any] = {"lr": 1e-3, "M": at.M, "sampling": at.sampling, "renew": renew}
         plan = Noisy(at.model, at.q, h, [cvs[c] for c in s.cvs], **how)
         state = init(plan, np.random.default_rng(0), w=at.w)
         if plan.wants:
