@@ -13,10 +13,11 @@ from cvlib import datasets, families, models
 from cvlib.advice import zoo
 from cvlib.ascent import exact, optimize, rules
 from cvlib.combining import combine
-from cvlib.recipe.approximations import bound, parabola, taylor_x_slope, taylor_z
+from cvlib.recipe.approximations import bound, parabola, taylor_z
 from cvlib.recipe.atoms import terms
 from cvlib.recipe.draws import Draw, draw
 from cvlib.recipe.estimators import evaluate
+from cvlib.recipe.in_data import taylor_x_slope
 from cvlib.recipe.integrands import Integrand, OnData, Wants
 from cvlib.recipe.words import CF, PR, QD, RB, RP1
 
