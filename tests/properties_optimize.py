@@ -500,16 +500,18 @@ def a_single_run_with_a_snapshot_goes_on_from_its_file(cv):
     """Its sums over all data are arrays (): as arrays they come back, with the data's checksum."""
     model, q, zoo = logistic(cv)
     data, _, _ = cv.terms(model, q)
-    all_data = cv.taylor_z(data, at="snapshot").over_all_data()
-    cvs = [cv.SF(all_data) - cv.CF(all_data)]
-    for renew in 4, cv.rules.worn():
-        how = dict(lr=0.05, M=4, renew=renew)
+    note = lambda state, plan: (state._replace(notes={"at 5": state.w}), plan)
+    for renew, expansion in (4, cv.taylor_z), (cv.rules.worn(), cv.parabola):
+        all_data = expansion(data, at="snapshot").over_all_data()
+        cvs = [cv.SF(all_data) - cv.CF(all_data)]
+        how = dict(lr=0.05, M=4, renew=renew, hooks={5: note})
         go = lambda steps, **more: cv.optimize.sgd(model, q, zoo.h, cvs, steps=steps, **how, **more)
         whole, half = (go(n, rng=np.random.default_rng(0)) for n in (9, 6))
         with tempfile.TemporaryDirectory() as folder:
             half.state.save(Path(folder) / "state")
             state = cv.optimize.load(Path(folder) / "state")
-        assert state.notes == half.state.notes == {}
+        assert [*state.notes] == ["at 5"]
+        assert_array_equal(state.notes["at 5"], half.path[5])
         assert isinstance(state.snapshot.value, np.ndarray) and state.snapshot.value.ndim == 0
         assert state.snapshot.checksum == model.checksum
         for x, y in zip(state.snapshot, half.state.snapshot):

@@ -800,17 +800,19 @@ def check_a_poor_snapshot_is_not_taken(cv):
         for s in (old, away, None)
     )
     assert own == near < 0.95 * far  # one that serves is used
-    old = cv.bound(data, at="snapshot")
-    table = {"h": (z.h, {"svrg": cv.PR(old) - cv.CF(old.over_all_data())})}
-    both = (cv.snapshot(model, q.mean(w)), None)  # the first does not know the factor of q
-    try:
-        near, own = (
-            pilots.piloted(table, at, 40, np.random.default_rng(0), snapshot=s).noise(sets)[0]
-            for s in both
-        )
-    except ValueError:
-        near, own = 0.0, 1.0
-    assert near == own
+    mu, factor = q.moments(w)
+    poor = cv.snapshot(model, mu), cv.snapshot(model, mu, factor=factor)  # no factor, no mean
+    for expansion, old in zip((cv.bound, cv.parabola), poor):
+        far = expansion(data, at="snapshot")
+        table = {"h": (z.h, {"svrg": cv.PR(far) - cv.CF(far.over_all_data())})}
+        try:
+            near, own = (
+                pilots.piloted(table, at, 40, np.random.default_rng(0), snapshot=s).noise(sets)[0]
+                for s in (old, None)
+            )
+        except ValueError:
+            near, own = 0.0, 1.0
+        assert near == own
 
 
 def check_options_are_handed_on(cv):

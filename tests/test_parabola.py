@@ -133,7 +133,7 @@ def seen(each, p, draw, run, m, whole):
 def check_closed_form_is_the_quadrature(cv, names=NAMES):
     """CF(parabola(f)) is QD(f), and grad_w E_q f; at a snapshot, that of the snapshot's weights."""
     for name, family in itertools.product(names, FAMILIES):
-        p, model, q, w, _, _ = problem(cv, name, family, runs=())
+        p, model, q, w, old, _ = problem(cv, name, family, runs=())
         data = cv.terms(model, q)[0]
         rows = {"eps": np.zeros((p.N, p.d)), "index": np.arange(p.N)}
         right = p.N * mean_gradients(p, family, w)
@@ -147,6 +147,11 @@ def check_closed_form_is_the_quadrature(cv, names=NAMES):
             assert_allclose(closed, right, atol=2e-8 * scale, err_msg=f"{name}, {family}, {at}")
             assert_allclose(closed, quadrature, atol=1e-12 * scale)
             assert_allclose(mean, np.tile(right.mean(0), (p.N, 1)), atol=2e-8 * scale)
+        draw = lambda: cv.draw(model, q, w, **rows, snapshot=kept(cv, model, q, old))
+        together = draw()
+        for at in "mu", "snapshot":  # side by side they do not mix
+            line = cv.CF(cv.parabola(data, at=at))
+            assert_allclose(line(together), line(draw()), rtol=1e-12)
 
 
 def check_no_parabola_has_a_nearer_slope(cv, names=NAMES):

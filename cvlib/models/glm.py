@@ -214,6 +214,8 @@ def _totals(rows, z, likelihood, order, factor, mean):
     """Value, slope and Hessian at z, summed over some data points; of the bound, of the mean."""
     X, y, *offset = rows
     eta = z @ X.T + (offset[0] if offset else 0.0)  # (..., n)
+    if order == 0:
+        return (likelihood.phi(eta, y).sum(-1),)
     found = _sums(X, likelihood.phi(eta, y), *likelihood.derivatives(eta, y, order))
     if factor is None:
         return found

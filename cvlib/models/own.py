@@ -8,7 +8,7 @@ from zlib import crc32
 
 import autograd.numpy as anp
 import numpy as np
-from autograd import elementwise_grad
+from autograd import make_vjp
 
 from ..special import LOG_2PI, hess_times
 from . import checks, passes
@@ -131,7 +131,7 @@ class Model:
     def totals(
         self, z: np.ndarray, order: int, factor: np.ndarray | None = None, mean: bool = False
     ) -> tuple:
-        """log p(x | z) over all data, its slope and (order 2) Hessian at z (..., d): one pass.
+        """log p(x | z) over all data, slope (order 1) and Hessian (2) at z (..., d): one pass.
 
         A generalised linear model, told q's factor, adds those of its bound and of the mean.
         """
@@ -152,7 +152,10 @@ class Model:
 def _totals(rows, z, log_lik, order):
     """Value, slope and Hessian of the log-likelihood, summed over some rows, by autograd."""
     f = lambda z: anp.sum(log_lik(z[..., None, :], rows), -1)
-    value_and_slope = np.asarray(f(z)), elementwise_grad(f)(z)
+    if order == 0:
+        return (np.asarray(f(z)),)
+    back, value = make_vjp(f)(z)
+    value_and_slope = value, back(np.ones_like(value))
     if order == 1:
         return value_and_slope
     points, columns = np.broadcast_arrays(z[..., None, :], np.eye(z.shape[-1]))  # (..., d, d)
