@@ -1,6 +1,8 @@
 """The shape of the package: which folder may know which, how long things are, what has types."""
 
 import ast
+import inspect
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -69,6 +71,31 @@ def test_a_file_is_short_says_what_it_is_and_has_types(path):
 def public(tree):
     """The functions of a module whose names do not begin with an underscore."""
     return [n for n in tree.body if isinstance(n, ast.FunctionDef) and not n.name.startswith("_")]
+
+
+def methods(kind):
+    """(name, function) of the public methods and properties that a class defines itself."""
+    for name, value in vars(kind).items():
+        parts = (getattr(value, part, None) for part in ("__func__", "fget", "func"))
+        f = next(filter(None, parts), value)  # of a class method, a property, a cached property
+        if not name.startswith("_") and getattr(f, "__name__", "") == name:  # no other's alias
+            yield name, f
+
+
+@pytest.mark.parametrize("folder", [f for f in FOLDERS if f != "fitting"])
+def test_methods_say_what_they_return_or_stand_for_one_that_does(folder):
+    paths = [p for p in (PACKAGE / folder).glob("*.py") if p.stem != "__init__"]
+    for module in (import_module(f"cvlib.{folder}.{path.stem}") for path in paths):
+        for name, kind in inspect.getmembers(module, inspect.isclass):
+            if kind.__module__ != module.__name__ or name.startswith("_"):
+                continue
+            typed = {n for base in kind.__mro__ for n, f in methods(base) if _returns(f)}
+            untyped = [n for n, _ in methods(kind) if n not in typed]
+            assert not untyped, f"{module.__name__}.{name}: {untyped}"
+
+
+def _returns(f):
+    return "return" in getattr(f, "__annotations__", {})
 
 
 def test_functions_shadow_no_module():

@@ -21,7 +21,9 @@ from ..recipe.estimators import Estimator
 from ..recipe.sampling import Sampling
 from . import rules
 from .plans import NoiseFree, Noisy, Plan
-from .state import State, bits, load  # noqa: F401  `load` is part of the loop's doors
+from .state import State as State
+from .state import bits
+from .state import load as load  # doors of the loop, both
 
 RECORD = 100e6  # bytes that a record may have before it is thinned
 SAMPLING = tuple(field.name for field in fields(Sampling))
