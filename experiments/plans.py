@@ -480,25 +480,30 @@ def quadratics(size):
     }
 
     def gather(results):
-        return {
-            "rows": [
-                {"data": data} | dict(zip(names, way)) | _climbed(results[c.name])
-                for (data, way), c in cells.items()
-            ]
-        }
+        one = {data: c for (data, way), c in cells.items() if way[0] == "exact"}
+        dim = {data: results[c.name]["gradients"][1] for data, c in one.items()}  # a Hessian
+        rows = [
+            {"data": data} | dict(zip(names, way)) | _climbed(results[c.name], 60 * dim[data])
+            for (data, way), c in cells.items()
+        ]
+        return {"dim": dim, "rows": rows}
 
     return [*cells.values()], gather
 
 
-def _climbed(result):
-    """Median, the run at 10 and that at 90 % at each step, and for each run the gradients that
-    come within 1 and 0.1 nats, and the gap at the end; None: never, or diverged."""
+def _climbed(result, budget):
+    """Median, the runs at 10 and at 90 % and the worst at each step. For each run the gradients
+    that come within 1 and 0.1 nats, and the gap after `budget` gradients, or at the end if that
+    is sooner: between two recorded steps on a line in logarithms. None: never, or diverged.
+    """
     gap = -_none_last(-np.array(result["gap"], float))  # (runs, T), a lost run infinitely far
     first = lambda near: [
         result["gradients"][int(np.argmax(g < near))] if (g < near).any() else None for g in gap
     ]
     ranked = np.sort(gap, axis=0)
     pick = lambda p: _few(ranked[round(p * (len(gap) - 1))], 4)
+    used = np.array(result["gradients"])
+    place = lambda g: np.exp(np.interp(budget, used, np.log(np.maximum(g, 1e-9))))
     return {
         "steps": result["steps"],
         "gradients": result["gradients"],
@@ -508,7 +513,7 @@ def _climbed(result):
         "worst": _few(ranked[-1], 4),
         "to_1": first(1.0),
         "to_0.1": first(0.1),
-        "gap": _few(gap[:, -1], 4),
+        "gap": _few([place(g) for g in gap], 4),
         "diverged": [t for t in result["diverged"] if t >= 0],
     }
 

@@ -452,8 +452,8 @@ def rival(data, way):
 class weighed(rules.quadratics):
     """`rules.quadratics` with the quadratic from other draws than "the others of this step".
 
-    "same": fitted to the draws that it meets; "before": to those of the step before, and from the
-    draws' point of view fixed. The ridge is the same in all of them.
+    "same": fitted to the draws that it meets, with a ridge of d / 10, for the gauge's would pull
+    it to "nothing is to be done"; "before": to those of the step before, with the gauge's ridge.
     """
 
     kind: str = "same"
@@ -467,6 +467,7 @@ class weighed(rules.quadratics):
     def match(self, memory, w, draw, scores, rate, q):
         moved, (moves, steps, next_ridge) = super().match(memory[:3], w, draw, scores, rate, q)
         ridge, e, (mu, L) = memory[2], draw.eps, q.unpack(w)
+        ridge = q.dim / 10 if self.kind == "same" else ridge
         fit = regression.regress(e, scores + e, ridge, others=False)
         found = fit if self.kind == "same" else _with_old(e, scores, mu, L, *memory[3:])
         rho = rate / np.maximum(steps, 1)
