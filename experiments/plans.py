@@ -491,3 +491,78 @@ def _curves(cells, paths, results):
 
 
 PLANS["joint"] = joint
+
+
+# All quadratics ------------------------------------------------------------------------------
+
+DRAWS = ("8d", "4d", "1.1d", "2d")  # of a step; the quick size takes the last ones
+WEIGHTS = ("others", "pairs", "same", "before")  # where the quadratic comes from
+SCHEDULES = ((0.2, 20), (1.0, 4), (0.4, 10))  # rho = min(first, 4 / t)
+RIVALS = [("RP1", "2d"), ("landing", "2d"), ("c7", "2d"), ("PR", "10"), ("PR3", "10")]
+RIVALS += [("PR pairs", "10"), ("PR pairs", "2"), ("QD", "10")]
+MOVES = 12  # at most, before natural steps
+
+
+def quadratics(size):
+    """Nats against gradients: the regression in all its forms, and what it is compared with.
+
+    Twenty runs each. The regression has weights of four kinds, with first moves and without them;
+    the others have three schedules of rho, and the best of them first moves as well.
+    """
+    runs, most = min(size.runs, 20), min(size.steps, 60)
+    ways = [
+        (way, draws, moves, *SCHEDULES[-1])
+        for draws in DRAWS[-1 - size.halves :]
+        for way in WEIGHTS
+        for moves in (MOVES, 0)
+    ]
+    ways += [("matching", "2d", MOVES, *SCHEDULES[-1]), ("exact", "0", 0, 1.0, 1)]
+    ways += [(*rival, 0, *rate) for rival in RIVALS for rate in SCHEDULES[-size.halves :]]
+    ways += [("PR pairs", "2", 4, *SCHEDULES[-1])]
+    names = "way", "draws", "moves", "rho", "after"
+    cells = {
+        (data, way): cell("quadratics", data=data, **dict(zip(names, way)), most=most, runs=runs)
+        for data in size.sets
+        for way in ways
+    }
+
+    def gather(results):
+        one = {data: c for (data, way), c in cells.items() if way[0] == "exact"}
+        dim = {data: results[c.name]["gradients"][1] for data, c in one.items()}  # a Hessian
+        rows = [
+            {"data": data} | dict(zip(names, way)) | _climbed(results[c.name], 60 * dim[data])
+            for (data, way), c in cells.items()
+        ]
+        return {"dim": dim, "rows": rows}
+
+    return [*cells.values()], gather
+
+
+def _climbed(result, budget):
+    """Median, the runs at 10 and at 90 % and the worst at each step. For each run the gradients
+    that come within 1 and 0.1 nats, and the gap after `budget` gradients, or at the end if that
+    is sooner: between two recorded steps on a line in logarithms. None: never, or diverged.
+    """
+    gap = -_none_last(-np.array(result["gap"], float))  # (runs, T), a lost run infinitely far
+    first = lambda near: [
+        result["gradients"][int(np.argmax(g < near))] if (g < near).any() else None for g in gap
+    ]
+    ranked = np.sort(gap, axis=0)
+    pick = lambda p: _few(ranked[round(p * (len(gap) - 1))], 4)
+    used = np.array(result["gradients"])
+    place = lambda g: np.exp(np.interp(budget, used, np.log(np.maximum(g, 1e-9))))
+    return {
+        "steps": result["steps"],
+        "gradients": result["gradients"],
+        "median": _few(np.median(gap, axis=0), 4),
+        "low": pick(0.1),
+        "high": pick(0.9),
+        "worst": _few(ranked[-1], 4),
+        "to_1": first(1.0),
+        "to_0.1": first(0.1),
+        "gap": _few([place(g) for g in gap], 4),
+        "diverged": [t for t in result["diverged"] if t >= 0],
+    }
+
+
+PLANS["quadratics"] = quadratics

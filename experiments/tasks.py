@@ -5,19 +5,19 @@ Gradients are those of ELBO / N, as in the loop; stored ELBOs are those of the w
 
 import hashlib
 import warnings
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 
-from cvlib import datasets, families, models
+from cvlib import bound, datasets, families, models, parabola, taylor_x_slope, taylor_z
 from cvlib.advice import zoo
 from cvlib.ascent import exact, optimize, rules
-from cvlib.combining import combine
-from cvlib.recipe.approximations import bound, parabola, taylor_z
+from cvlib.ascent.ascents import newton
+from cvlib.combining import combine, regression
 from cvlib.recipe.atoms import terms
 from cvlib.recipe.draws import Draw, draw
 from cvlib.recipe.estimators import evaluate
-from cvlib.recipe.in_data import taylor_x_slope
 from cvlib.recipe.integrands import Integrand, OnData, Wants
 from cvlib.recipe.words import CF, PR, QD, RB, RP1
 
@@ -321,6 +321,8 @@ def cost(task, *, data="toy", runs=1, steps=1, cvs="S7", replicas=0, samples=0, 
     share = {"none": 0.1, "c5": 0.2, "c7": 0.25, "S4": 0.6, "S5": 0.8, "S6": 0.9}.get(cvs, 1.0)
     if task in ("rung", "joint"):
         task, share = "sgd", 0.1 if cvs == "none" else 0.25
+    if task == "quadratics":
+        return 3000 * scale
     if task == "natural":
         return 0.5 + scale * (1.0 if cvs == "S7" else 0.25) * runs * steps
     if task in ("sgd", "slopes"):
@@ -387,3 +389,156 @@ def natural_line(data, base, cvs):
     like = word if base == "RP1" or cvs == "joint" else CF
     both = like(far) - CF(far.over_all_data())
     return {"h": h, "cvs": [both], "weights": SURE, "renew": RENEW}
+
+
+# All quadratics ------------------------------------------------------------------------------
+
+
+def quadratics(rng, *, data, way, draws, moves, rho, after, most, runs):
+    """Nats missing along the climb, some runs side by side, and the gradients it has taken.
+
+    `way` is one of `CLIMBS` or of `rival`; `draws` is a number such as "10", or a multiple of the
+    dimension such as "2d". Up to `moves` first moves by batch and match, then natural steps: with
+    rho = 1 / s in step s since then if there were any, with min(rho, rho after / t) if not.
+    """
+    model, q, _ = problem(data)
+    d, M = q.dim, count(draws, q.dim)
+    steps = affordable(way, M, d, most)
+    how = {"runs": (runs,), "subsample": False, "every": 1, "rng": rng}
+    f, prior, variational = terms(model, q)
+    landing = RP1(f) + RP1(prior) - RP1(variational)  # not asked for by rules that look at scores
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optimize.Diverged)  # counted below
+        if way == "exact":
+            path = optimize.noise_free(model, q, lr=rho, steps=steps, rule=rules.natural())
+            weights, lost = path.path[:, None, :], np.full(1, -1)
+        elif way in CLIMBS:
+            rate = 1.0 if moves else lambda t: t * rules.falling(rho, after)(t)
+            how |= {"noise": "pairs"} if way == "pairs" else {}
+            path = optimize.sgd(
+                model, q, landing, rule=CLIMBS[way](moves), lr=rate, M=M, steps=steps, **how
+            )
+            weights, lost = path.path, path.diverged
+        else:
+            weights = q.start((runs,))[None]
+            if moves:
+                weights = optimize.sgd(
+                    model, q, landing, rule=rules.matching(), lr=1.0, M=2 * d, steps=moves, **how
+                ).path
+            rate = rules.falling(1.0, 1) if moves else rules.falling(rho, after)
+            path = optimize.sgd(
+                model, q, lr=rate, rule=rules.natural(), M=M, steps=steps,
+                **how | rival(data, way) | {"w": weights[-1], "runs": ()},
+            )  # fmt: skip
+            weights, lost = np.concatenate([weights[:-1], path.path]), path.diverged
+            lost = np.where(lost >= 0, lost + moves, lost)
+    last = len(weights) - 1
+    kept = [t for t in range(last + 1) if t <= 20 or t % 5 == 0 or t == last]
+    best = exact.elbo(model, q, exact.optimum(model, q))
+    gap = best - np.array([exact.elbo(model, q, weights[t], 1e-8) for t in kept])  # (T, runs)
+    gone = (lost >= 0) & (np.array(kept)[:, None] >= lost)
+    used = gradients_used(way, M, d, model.N, moves, last)
+    return {
+        "steps": kept,
+        "gradients": _digits(used[kept], 5),
+        "gap": _digits(np.where(gone, np.nan, gap).T, 4),
+        "diverged": lost.tolist(),
+    }
+
+
+def count(draws, d):
+    """Draws of a step: "10" is ten, "1.1d" is 1.1 times the dimension, rounded up to be even."""
+    if not draws.endswith("d"):
+        return int(draws)
+    return 2 * int(np.ceil(float(draws[:-1]) * d / 2))
+
+
+def affordable(way, M, d, most):
+    """Steps: as many as 120 d gradients pay for, but not fewer than 24, nor more than `most`."""
+    if way in ("exact", "QD"):
+        return min(most, 12) if way == "exact" else 5 * most // 2
+    a_step = gradients_used(way, M, d, 1, 0, 1)[-1]
+    return int(min(most, max(24, 120 * d / a_step)))
+
+
+def gradients_used(way, M, d, N, moves, steps):
+    """Gradients of all data after each step, (1 + steps,), where a Hessian counts d of them.
+
+    The exact gradient does the arithmetic of one Hessian. QD does that of a Hessian for its ten of
+    N points, and for all of them at each snapshot.
+    """
+    t = np.arange(steps + 1)
+    if way == "exact":
+        return d * t
+    if way == "QD":
+        renewed = [s == 0 or rules.every(RENEW).due(s, ()) for s in range(steps)]
+        return M * d / N * t + d * np.append(0, np.cumsum(renewed))
+    each = {"PR": M * (d + 1), "PR3": M * (d + 1), "PR pairs": M * (d + 1), "c7": M + d}.get(way, M)
+    first = 0 if way in CLIMBS else moves
+    return 2 * d * np.minimum(t, first) + each * np.maximum(t - first, 0)
+
+
+def rival(data, way):
+    """What `optimize.sgd` needs for one of the ways that the regression is compared with."""
+    model, q, _ = problem(data)
+    f, prior, variational = terms(model, q)
+    rest, parabola = CF(prior) - CF(variational), taylor_z(f)
+    return {
+        "RP1": {"h": RP1(f) + rest},
+        "landing": {"h": RP1(f) + RP1(prior) - RP1(variational)},
+        "c7": {
+            "h": RP1(f) + rest, "cvs": [CF(parabola) - RP1(parabola)], "weights": rules.fixed(1.0),
+        },
+        "PR": {"h": PR(f) + rest},
+        "PR3": {"h": PR(f) + PR(prior) - PR(variational)},
+        "PR pairs": {"h": PR(f) + rest, "noise": "pairs"},
+        "QD": natural_line(data, "QD", "snapshot") | {"subsample": True},
+    }[way]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class weighed(rules.quadratics):
+    """`rules.quadratics` with the quadratic from other draws than "the others of this step".
+
+    "same": fitted to the draws that it meets, with a ridge of d / 10, for the gauge's would pull
+    it to "nothing is to be done"; "before": to those of the step before, with the gauge's ridge.
+    """
+
+    kind: str = "same"
+
+    def start(self, q, w):
+        mu, L = q.unpack(w)
+        there = np.linalg.inv(L)
+        # the quadratic of log q, until there is another: slope and Hessian at mu
+        return *super().start(q, w), mu, np.zeros_like(mu), -there.mT @ there
+
+    def match(self, memory, w, draw, scores, rate, q):
+        moved, (moves, steps, next_ridge) = super().match(memory[:3], w, draw, scores, rate, q)
+        ridge, e, (mu, L) = memory[2], draw.eps, q.unpack(w)
+        ridge = q.dim / 10 if self.kind == "same" else ridge
+        fit = regression.regress(e, scores + e, ridge, others=False)
+        found = fit if self.kind == "same" else _with_old(e, scores, mu, L, *memory[3:])
+        rho = rate / np.maximum(steps, 1)
+        near = newton(q, w, *found, rho[..., None], self.reach)[0]
+        back = np.linalg.inv(L)
+        kept = mu, np.vecmat(fit.c, back), back.mT @ (fit.A - np.eye(q.dim)) @ back
+        moved = np.where((steps > 0)[..., None], near, moved)
+        return moved, (moves, steps, next_ridge, *kept)
+
+
+def _with_old(e, scores, mu, L, mu0, slope, hessian):
+    """c and A of data + prior - variational, with a quadratic of the log joint known before."""
+    A = L.mT @ hessian @ L
+    c = np.vecmat(slope + np.vecmat(mu - mu0, hessian), L)
+    left = scores - e @ A
+    curved = regression.sym((left - c[..., None, :]).mT @ e / e.shape[-2])
+    return left.mean(-2), curved + A + np.eye(e.shape[-1])
+
+
+CLIMBS = {
+    "others": lambda moves: rules.quadratics(most=moves),
+    "pairs": lambda moves: rules.quadratics(most=moves),
+    "same": lambda moves: weighed(most=moves, kind="same"),
+    "before": lambda moves: weighed(most=moves, kind="before"),
+    "matching": lambda moves: rules.matching(),
+}

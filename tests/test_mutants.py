@@ -219,7 +219,7 @@ def test_code_beside_the_package_is_copied_with_it(tmp_path, monkeypatch):
     inner = tmp_path / "beside" / "inner"
     inner.mkdir(parents=True)
     (inner.parent / "__init__.py").write_text("import cvlib\nfrom cvlib import rules as r")
-    (inner / "__init__.py").write_text("import cvlib.rules as rules\nfrom beside import r")
+    (inner / "__init__.py").write_text("import cvlib.ascent.rules as rules\nfrom beside import r")
     (inner / "numbers.py").write_text("from .. import cvlib, inner\ndef two(): return 2")
     monkeypatch.setattr(harness, "ROOTS", (PACKAGE, tmp_path / "beside"))
 
