@@ -33,7 +33,7 @@ MUTANTS = [
     ("the worst start taken", "_best", "np.argmax", "np.argmin", "the_best_start"),
     ("starts without their entropy", "_best", "value + scale", "value", "the_best_start"),
     ("the start that was given left out", "starts.start",
-     "[Start(*given, 'the start that was given')]", "found", "the_best_start"),
+     "[Start(given[0], given[1], 'the start that was given')]", "found", "the_best_start"),
     ("the search from zero whatever was given", "starts.start",
      "np.zeros(model.dim) if given is None else given[0]", "np.zeros(model.dim)",
      "the_best_start"),

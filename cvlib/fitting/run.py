@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -77,7 +78,7 @@ class Run:
     @property
     def batch(self) -> int | None:
         """Data points that a step sees; None: all of them."""
-        return self.plan.sampling.batch if self.kind == "adam" else None
+        return self.plan.sampling.batch if isinstance(self.plan, optimize.Noisy) else None
 
     def go(self, clock: Clock, bar, told: Callable | None = None, why: str = "") -> "Run":
         """Steps until settled or out of budget, none if there is a reason."""
@@ -85,7 +86,9 @@ class Run:
         try:
             with np.errstate(all="ignore"):
                 while not why:
-                    why = self._block(clock, bar) or (told and told() and "stopped by the callback")
+                    why = self._block(clock, bar)
+                    if not why and told is not None and told():
+                        why = "stopped by the callback"
         except KeyboardInterrupt:
             why = KEYBOARD
         self.seconds = before + clock.passed
@@ -217,7 +220,8 @@ class Run:
         scale = notes.get("fit scale")
         plan = planned(about["kind"], model, q, scale, about["M"], about["batch"], **lines)
         kept = {k: x for k, x in state.notes.items() if k not in notes}
-        told = {k: tuple(about[k]) if isinstance(about[k], list) else about[k] for k in SAVED}
+        told: dict[str, Any] = {name: about[name] for name in SAVED}
+        told = {name: tuple(x) if isinstance(x, list) else x for name, x in told.items()}
         return cls(
             plan=plan, state=state._replace(notes=kept), best=best, scale=scale, given=lines, **told
         )

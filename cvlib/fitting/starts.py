@@ -55,7 +55,7 @@ def start(
     z = np.zeros(model.dim) if given is None else given[0]
     found = list(_about(z, full, "z = 0" if given is None else "the point that was given"))
     if given is not None and given[1] is not None:
-        found = [Start(*given, "the start that was given")]
+        found = [Start(given[0], given[1], "the start that was given")]
     near = found
     try:
         mode, trouble = _searched(few, z, late)

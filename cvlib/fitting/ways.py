@@ -69,8 +69,8 @@ def planned(
         return plans.NoiseFree(model, q, lr=1.0, rule=rules.natural())
     if kind in ("natural", "passes"):
         M = M or (max(2 * q.dim, 20) if q.full else 10)
-        rule = rules.quadratics() if kind == "natural" else rules.quadratics(most=0, reach=100.0)
-        return Scored(model, q, lr=1.0, rule=rule, M=M)
+        moves = rules.quadratics() if kind == "natural" else rules.quadratics(most=0, reach=100.0)
+        return Scored(model, q, lr=1.0, rule=moves, M=M)
     rule = rules.adam() if scale is None else rules.stretched(rules.adam(), scale)
     seen = Sampling(subsample=False) if batch is None else Sampling(batch=batch)
     return plans.Noisy(
