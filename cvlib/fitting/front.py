@@ -61,7 +61,7 @@ def fit(
     M, batch = (x if x is None else whole(n, x) for n, x in (("M", M), ("batch", batch)))
     if h is None and cvs is not None:
         raise ValueError("cvs go with a base gradient: give h as well, or leave both out")
-    lines = {"h": h, "cvs": cvs, "weights": weights}
+    lines: dict[str, Any] = {"h": h, "cvs": cvs, "weights": weights}
     given = {name: line for name, line in lines.items() if line is not None}
     with _bar(progress) as bar:
         kind, begin, w = _begun(model, q, start, clock, given or batch, seed, bar)

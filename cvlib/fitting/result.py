@@ -50,8 +50,9 @@ class Fit:
             k = looks.k_hat(found.log[found.fine])
             words = (*run.words, *_said(run, found, k))
             doubts = tuple(run.doubts(found, k))
+        elbo, error = found.elbo
         return cls(
-            model, q, w, *map(float, found.elbo), found.effective, k,
+            model, q, w, float(elbo), float(error), found.effective, k,
             np.array(run.looks).reshape(-1, 3), run.settled, run.state.t, run.seconds, words,
             doubts, replace(run),
         )  # fmt: skip
