@@ -15,7 +15,7 @@ help:
 	@echo "make book       build the book into $(SITE), warnings are errors"
 	@echo "make pdf        build it, and print all of it into $(SITE)/cvbook.pdf (needs chromium)"
 	@echo "make serve      serve the built book on http://localhost:$(PORT)"
-	@echo "make lint       ruff's checks and format, the first part of make test"
+	@echo "make lint       ruff's checks and format, mypy's types: the first part of make test"
 	@echo "make test       lint, unit tests, every chapter executed and compared with its stored outputs"
 	@echo "make site-test  open every page of the built book, and a chapter in Jupyter Lab, in a browser;"
 	@echo "                print the book; install and run what it offers for download (needs chromium)"
@@ -61,6 +61,8 @@ serve: $(READY)
 lint: $(READY)
 	@$(BIN)/ruff check --output-format concise . && $(BIN)/ruff format --check . || { \
 	  echo "Lint FAILED: mend the lines above (ruff format does most); for a chapter, in its .md, then make notebooks"; exit 1; }
+	@$(BIN)/mypy --no-error-summary || { \
+	  echo "Types FAILED: mend the lines above; what the checker asks for stands in pyproject.toml under tool.mypy"; exit 1; }
 
 test: lint
 	@start=$$(date +%s); \
@@ -111,7 +113,7 @@ lock: $(READY)
 	@echo "requirements.txt holds $$(grep -c == requirements.txt) pins; run make test before you commit them"
 
 clean:
-	rm -rf _build .pytest_cache .ruff_cache book/.ruff_cache .hypothesis
+	rm -rf _build .pytest_cache .mypy_cache .ruff_cache book/.ruff_cache .hypothesis
 
 distclean: clean
 	rm -rf $(VENV) *.egg-info

@@ -32,7 +32,8 @@ import cvlib as cv
 from benchmarks import peers
 from cvlib.advice.pilots import Set, Setting, piloted, timed
 from cvlib.ascent.optimize import Noisy, init, step
-from cvlib.fitting.starts import log_joint, start, tried
+from cvlib.fitting.density import Density
+from cvlib.fitting.starts import laplace
 from experiments import posteriors
 
 RESULTS = Path(__file__).with_name("race.json")
@@ -369,15 +370,15 @@ def seven(problem, rng):
 
 
 def mode(model, q):
-    """The start of `cv.fit`, (D,)."""
-    begin = start(model, q.full)
+    """The mode and its curvature, the Laplace approximation, (D,)."""
+    begin = laplace(model, q.full)
     return q.joined(begin.mu, begin.S)
 
 
 def chosen(problem, rng):
     """From the mode, with what is chosen there, and ordinary steps in its coordinates."""
     model, q = problem.model, problem.q
-    begin = start(model, q.full)
+    begin = laplace(model, q.full)
     w = q.joined(begin.mu, begin.S)
     rule = cv.rules.stretched(ADAM, begin.S)
     return w, pilot_choice(model, q, w, False, rng).line | {"rule": rule}
@@ -489,7 +490,7 @@ def posterior(name, budget=1.5, draws=512):
     def elbo(w):
         mu, L = q.unpack(w)
         with np.errstate(all="ignore"):
-            return np.mean(tried(log_joint, model, mu + eps() @ L.T)) + q.entropy(w)
+            return np.mean(Density(model).value(mu + eps() @ L.T)) + q.entropy(w)
 
     def best():
         with warnings.catch_warnings():

@@ -1,33 +1,38 @@
 """Time of one step: cvlib beside JAX, autograd through w, and the products RP2 cannot avoid.
 
 A step draws its noise and data points, makes the per-sample gradients, combines them with weights
-from the step before, and updates the moments. JAX's own noise is slow in double precision, so JAX
-is also timed with the same noise given every time, held where it computes: its best case. Before
-anything is timed, all ways are given the same noise and must agree to 1e-8. `make bench` runs it;
-speed claims are ratios within one run.
+from the step before, and updates the moments. JAX is there twice: "jax" takes the Jacobian through
+w, sample by sample; "jax, by hand" differentiates in z and has the pull-back to w written out, as
+cvlib has. JAX's own noise is slow in double precision, so both are also timed with the same noise
+given every time, held where it computes: their best case. Before anything is timed, all ways are
+given the same noise and must agree to 1e-10. `make bench` runs it; speed claims are ratios within
+one run.
+
+    python -m benchmarks.steps --only steps --save    one part alone, the others stay as stored
 """
 
 import argparse
 import json
 import os
-import platform
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
+from typing import NamedTuple
 
 import autograd
 import autograd.numpy as anp
 import numpy as np
 
 import cvlib as cv
-from benchmarks import own
-from benchmarks.reference import make_lines
+from benchmarks import own, stored
+from benchmarks.reference import make_lines, make_pulled
 from cvlib import combine
 
 M, V0, GAMMA = 10, 1e-3, 0.02
 RESULTS = Path(__file__).with_name("results.json")
+DATA = ("australian", "ionosphere", "sonar")
 S7 = ["c2", "c1", "c3", "c4", "c6", "c5", "c7"]
 SETS = {"base": ["h"], "c7": ["h", "c7"], "S7": ["h", *S7]}
 
@@ -93,19 +98,27 @@ def cvlib_way(p):
     return lambda: step(cv.draw(p.model, p.q, p.w, p.samples, p.rng)), lambda: step(p.given())
 
 
-def jax_way(p):
-    """The plain formulas under vmap and jit, in double precision, batched over runs as well."""
+class JaxWay(NamedTuple):
+    step: Callable  # with noise of its own
+    given: Callable  # on the given noise
+    operations: Callable  # () -> floating-point operations that JAX counts in a step
+
+
+def jax_way(p, by_hand=False):
+    """The formulas under vmap and jit, in double precision, batched over runs as well.
+
+    The Jacobian of the plain formulas through w; by_hand=True: slopes in z, pulled back by hand.
+    """
     import jax
     import jax.numpy as jnp
 
     jax.config.update("jax_enable_x64", True)
     X, y = jnp.array(p.model.X), jnp.array(p.model.y)
-    lines = make_lines(jnp, X, y, p.names)
-    per_sample = jax.vmap(jax.jacrev(lines), (None, None, 0, 0, 0, 0))
+    per_sample = _by_hand(jax, X, y, p.names) if by_hand else _through_w(jax, X, y, p.names)
     L = len(p.names) - 1
 
     def gradient(w, eps, x, label, k, CC, Ch, seen):
-        G = jnp.swapaxes(per_sample(w, w, eps, x, label, k), 0, 1)  # (lines, M, D)
+        G = jnp.swapaxes(per_sample(w, eps, x, label, k), 0, 1)  # (lines, M, D)
         h, C = G[0], G[1:]
         if not L:
             return h.mean(0), G
@@ -138,7 +151,22 @@ def jax_way(p):
     def on_given():
         return jax.block_until_ready(gradient(w, *given, CC, Ch, p.state.M))
 
-    return step, on_given
+    def operations():
+        found = gradient.lower(w, *given, CC, Ch, p.state.M).compile().cost_analysis()
+        return int(found["flops"])
+
+    return JaxWay(step, on_given, operations)
+
+
+def _through_w(jax, X, y, names):
+    jacobian = jax.vmap(jax.jacrev(make_lines(jax.numpy, X, y, names)), (None, None, 0, 0, 0, 0))
+    return lambda w, *drawn: jacobian(w, w, *drawn)  # (M, lines, D)
+
+
+def _by_hand(jax, X, y, names):
+    shared, pulled = make_pulled(jax.numpy, jax.grad, X, y, names)
+    rows = jax.vmap(pulled, (None, 0, 0, 0, 0))
+    return lambda w, *drawn: rows(shared(w), *drawn)  # (M, lines, D)
 
 
 def autograd_way(p):
@@ -173,20 +201,21 @@ def floor(p, lines):
 def check_agreement(p, ours, theirs):
     for mine, other in zip(ours, theirs, strict=True):
         gap = np.abs(mine - np.asarray(other)).max() / np.abs(mine).max()
-        if not gap < 1e-8:
+        if not gap < 1e-10:
             sys.exit(f"the ways disagree by {gap:.1e} for {p.names} on {p.model!r}")
 
 
 def compare():
     """Rows of the table, printed as they come."""
-    print(f"{'':>26}{'milliseconds a step':^49}{'how many times faster, slower':^40}".rstrip())
+    print(f"{'':>26}{'milliseconds a step':^49}{'how many times faster, slower':^56}".rstrip())
     print(
         f"{'data':<11}{'d':>3}{'runs':>5}  {'set':<5}"
         f"{'cvlib':>9}{'JAX':>9}{'given noise: cvlib':>20}{'JAX':>8}{'autograd':>10}{'floor':>7}"
-        f"{'JAX':>8}{'JAX given':>10}{'autograd':>9}{'/floor':>8}{'/base':>7}"
+        f"{'JAX':>8}{'JAX given':>10}{'by hand':>9}{'given':>7}{'autograd':>9}"
+        f"{'/floor':>8}{'/base':>7}"
     )
     rows = []
-    for name in ("australian", "ionosphere", "sonar"):
+    for name in DATA:
         model = cv.models.logistic_regression(*cv.datasets.load(name))
         for runs in ((), (8,)):
             for label, names in SETS.items():
@@ -198,9 +227,12 @@ def compare():
 
 
 def compare_one(name, p, label):
-    (ours, ours_given), (jaxs, jaxs_given) = cvlib_way(p), jax_way(p)
-    check_agreement(p, ours_given()[:2], jaxs_given()[:2])
-    ways = {"cvlib": ours, "cvlib, given": ours_given, "jax": jaxs, "jax, given": jaxs_given}
+    ours, ours_given = cvlib_way(p)
+    ways = {"cvlib": ours, "cvlib, given": ours_given}
+    for jaxs, by_hand in ("jax", False), ("jax, by hand", True):
+        way = jax_way(p, by_hand)
+        check_agreement(p, ours_given()[:2], way.given()[:2])
+        ways |= {jaxs: way.step, f"{jaxs}, given": way.given}
     if not p.runs:
         ways["autograd"] = autograd_way(p)
         check_agreement(p, ours_given()[1:2], [ways["autograd"]()])
@@ -224,6 +256,8 @@ def print_row(row):
         + cell(1e3 * row.get("floor", 0), 7, 2)
         + cell(ratio("jax", "cvlib"), 8, 2)
         + cell(ratio("jax, given", "cvlib, given"), 10, 2)
+        + cell(ratio("jax, by hand", "cvlib"), 9, 2)
+        + cell(ratio("jax, by hand, given", "cvlib, given"), 7, 2)
         + cell(ratio("autograd", "cvlib, given"), 9, 0)
         + cell(ratio("cvlib", "floor"), 8, 2)
         + cell(row["over base"], 7, 2),
@@ -267,25 +301,112 @@ def own_models():
     return found
 
 
+def operations():
+    """Floating-point operations that JAX counts in one step, through w and by hand: no clock.
+
+    Calls of LAPACK, here one decomposition a step, are not among them.
+    """
+    rows = []
+    for name in DATA:
+        model = cv.models.logistic_regression(*cv.datasets.load(name))
+        for label, names in SETS.items():
+            p = Problem(model, names)
+            found = {"through w": jax_way(p), "by hand": jax_way(p, by_hand=True)}
+            for way in found.values():
+                check_agreement(p, cvlib_way(p)[1]()[:2], way.given()[:2])
+            row = {"data": name, "d": p.q.dim, "set": label}
+            rows.append(row | {key: way.operations() for key, way in found.items()})
+            ratio = rows[-1]["through w"] / rows[-1]["by hand"]
+            print(f"{name:<11}{label:<5}through w over by hand {ratio:6.2f}", flush=True)
+    return rows
+
+
+# Rows of the ensemble of all quadratics ---------------------------------------------------------
+
+
+def ensembles():
+    """{case: (model, q, draws)}: a full q twice, and a diagonal one in many dimensions."""
+
+    def simulated(d, N=1000):
+        rng = np.random.default_rng(0)
+        X = rng.standard_normal((N, d)) / np.sqrt(d)
+        y = np.where(rng.random(N) < 1 / (1 + np.exp(-2 * X.sum(1))), 1.0, -1.0)
+        return cv.models.logistic_regression(X, y)
+
+    sonar = cv.models.logistic_regression(*cv.datasets.load("sonar"))
+    return {
+        "sonar": (sonar, cv.families.Gaussian(61), 122),
+        "d = 200, full": (simulated(200), cv.families.Gaussian(200), 400),
+        "d = 2000, diagonal": (simulated(2000), cv.families.DiagonalGaussian(2000), 10),
+    }
+
+
+def ensemble_way(model, q, B):
+    """What a step of `rules.quadratics` is made of: gradients of all data, and its arithmetic.
+
+    The arithmetic is that of a natural step, or for a full q that of a first move.
+    """
+    rule, w = cv.rules.quadratics(), q.start()
+    eps = np.random.default_rng(0).standard_normal((B, q.dim))
+    data, prior, _ = cv.terms(model, q)
+
+    def fresh():
+        return cv.draw(model, q, w, eps=eps, subsample=False)
+
+    def gradients():
+        draw = fresh()
+        slope = sum(c * atom.slope(draw, "z1") for atom, c in (data + prior).parts.items())
+        return q.times_t(draw.factor, slope)
+
+    draw, scores, memory = fresh(), gradients(), rule.start(q, w)
+    moves, steps, ridge = memory
+    match = partial(rule.match, w=w, draw=draw, scores=scores, rate=0.4, q=q)
+    found = {"gradients": gradients, "natural step": lambda: match((moves, steps + 1, ridge))}
+    return found | ({"first move": lambda: match(memory)} if q.full else {})
+
+
+def quadratics():
+    """Time of the arithmetic of a step on all quadratics, beside that of its gradients."""
+    rows = []
+    for name, (model, q, B) in ensembles().items():
+        times = best_times(ensemble_way(model, q, B), 0.5)
+        rows.append({"case": name, "d": q.dim, "B": B, "N": model.N} | times)
+        ratios = [f"{k} {t / times['gradients']:.2f}" for k, t in times.items()]
+        print(f"{name:<20}B = {B:<4}in units of the gradients: {', '.join(ratios[1:])}", flush=True)
+    return rows
+
+
+PARTS = {
+    "steps": compare, "growth": growth, "own": own_models, "operations": operations,
+    "quadratics": quadratics,
+}  # fmt: skip
+WITH_JAX = {"steps", "operations"}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name} for the book")
+    parser.add_argument("--only", choices=PARTS, help="this part alone; the others stay as stored")
     options = parser.parse_args()
+    parts = [options.only] if options.only else list(PARTS)
     # With a thread a core JAX 0.10 hangs now and then in its batched eigh. One more costs it a few
     # percent there.
     os.environ.setdefault("NPROC", str(os.cpu_count() + 1))
-    try:
-        import jax  # noqa: F401
-    except ImportError:
-        sys.exit("JAX is missing: run `make bench`, or pip install -e '.[bench]'")
-    versions = {name: version(name) for name in ("numpy", "jax", "autograd")}
-    versions |= {"python": platform.python_version(), "cores": os.cpu_count()}
+    packages = ["numpy", "autograd"]
+    if WITH_JAX & {*parts}:
+        try:
+            import jax  # noqa: F401
+        except ImportError:
+            sys.exit("JAX is missing: run `make bench`, or pip install -e '.[bench]'")
+        packages.insert(1, "jax")
+    versions = stored.versions(*packages)
     print("  ".join(f"{k} {v}" for k, v in versions.items()) + f"  M = {M}")
-    results = {
-        "versions": versions, "steps": compare(), "growth": growth(), "own": own_models(),
-    }  # fmt: skip
+    results = {part: PARTS[part]() for part in parts}
     if options.save:
-        RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+        old = json.loads(RESULTS.read_text()) if options.only else {"versions": versions}
+        if options.only == "steps":
+            old["versions"] = versions  # those the page prints beside these times
+        RESULTS.write_text(json.dumps(old | results, indent=1) + "\n")
         print(f"written to {RESULTS}")
 
 

@@ -11,25 +11,26 @@ from .ascent import training as quadratics
 from .combining import combine
 from .fitting.front import Distrust, Fit, fit
 from .models import passes, transforms
-from .recipe import relaxations
-from .recipe.approximations import bound, parabola, tangent, taylor_x, taylor_x_slope, taylor_z
+from .recipe import definitions, relaxations
+from .recipe.approximations import bound, parabola, tangent, taylor_z
 from .recipe.atoms import one, terms
 from .recipe.draws import draw
 from .recipe.ensemble import AQ, LB, RPS, all_quadratics, linear_baseline
 from .recipe.estimators import evaluate
+from .recipe.in_data import taylor_x, taylor_x_slope
 from .recipe.quadratics import quadratic
 from .recipe.relaxations import relax, surrogate
 from .recipe.sampling import Sampling
 from .recipe.snapshots import snapshot
 from .recipe.words import CF, GR, LOO, PR, QD, RB, RP1, RP2, SF, DisARM
 
-__version__ = "0.5.0"
+__version__ = "0.6.0"
 
 __all__ = [
     "AQ", "CF", "DisARM", "Distrust", "Fit", "GR", "LB", "LOO", "PR", "QD", "RB", "RP1", "RP2",
     "RPS", "SF", "Sampling", "all_quadratics", "bound", "candidates", "choose", "combine",
-    "datasets", "draw", "elbo", "evaluate", "exact", "families", "fit", "linear_baseline",
-    "models", "one", "optimize", "parabola", "passes", "quadratic", "quadratics", "rechoose",
-    "relax", "relaxations", "report", "rules", "snapshot", "surrogate", "tangent", "taylor_x",
-    "taylor_x_slope", "taylor_z", "terms", "transforms", "zoo",
+    "datasets", "definitions", "draw", "elbo", "evaluate", "exact", "families", "fit",
+    "linear_baseline", "models", "one", "optimize", "parabola", "passes", "quadratic",
+    "quadratics", "rechoose", "relax", "relaxations", "report", "rules", "snapshot", "surrogate",
+    "tangent", "taylor_x", "taylor_x_slope", "taylor_z", "terms", "transforms", "zoo",
 ]  # fmt: skip

@@ -1,11 +1,12 @@
 """Numbers that a reader gives: taken, or refused in a sentence that says what would be right."""
 
 from operator import index
+from typing import Any
 
 import numpy as np
 
 
-def whole(name, value, least=1):
+def whole(name: str, value: Any, least: int = 1) -> int:
     """A whole number from `least` on, as an int."""
     try:
         value = index(value)
@@ -17,14 +18,18 @@ def whole(name, value, least=1):
     return value
 
 
-def number(name, value, low=-np.inf, high=np.inf, above=False):
+def number(
+    name: str, value: Any, low: float = -np.inf, high: float = np.inf, above: bool = False
+) -> float:
     """One number in [low, high), or in (low, high) if above, as a float."""
     if np.ndim(value):
         raise ValueError(f"{name}={value}: one number, not {np.shape(value)} of them")
-    return numbers(name, value, low, high, above)
+    return float(numbers(name, value, low, high, above))
 
 
-def numbers(name, value, low=-np.inf, high=np.inf, above=False):
+def numbers(
+    name: str, value: Any, low: float = -np.inf, high: float = np.inf, above: bool = False
+) -> float | np.ndarray:
     """One or many numbers in the same interval, as a float or an array of floats."""
     array = np.asarray(value)
     if array.dtype.kind not in "fiu":

@@ -2,6 +2,7 @@
 
 import hashlib
 from importlib import resources
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +13,7 @@ SHA256 = {
 }
 
 
-def load(name, features="scaled", rows=None):
+def load(name: str, features: str = "scaled", rows: Any = None) -> tuple[np.ndarray, np.ndarray]:
     """Features (N, d) with a last column of ones, and labels (N,) in {-1, +1}.
 
     `features` is "scaled" (each column to [-1, 1], a constant column to 0), "standardised"
@@ -37,7 +38,7 @@ def load(name, features="scaled", rows=None):
     return np.column_stack([X, np.ones(len(X))]), np.where(table[:, -1] == 1, 1.0, -1.0)
 
 
-def toy(N=60, seed=0):
+def toy(N: int = 60, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """A 2-D logistic set from a seed: two overlapping clouds; X (N, 2), y (N,) in {-1, +1}."""
     rng = np.random.default_rng(seed)
     y = np.where(np.arange(N) % 2 == 0, 1.0, -1.0)

@@ -6,13 +6,18 @@ Importing this module sets the style. It needs matplotlib, which the rest of the
 import base64
 import html
 import io
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
 try:
     import matplotlib.pyplot as plt
+    from matplotlib.axes import Axes
     from matplotlib.colors import to_rgb
-    from matplotlib.patches import Ellipse
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Ellipse, Patch
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
         f"cvlib.plotting draws with matplotlib, and there is no module {error.name!r} here: "
@@ -44,7 +49,8 @@ COLORS = {
     "data": BLUE, "prior": ORANGE, "variational": GREEN,
 }  # fmt: skip
 
-STYLE = {
+Numbers = Sequence[float] | np.ndarray
+STYLE: dict[Any, Any] = {
     "figure.figsize": (6.4, 3.4),
     "figure.dpi": 200,  # about twice the width of a text column: sharp on dense screens
     "savefig.dpi": "figure",
@@ -67,19 +73,19 @@ STYLE = {
 }
 
 
-def use():
+def use() -> None:
     """Set the style of the book. Done on import; call it again after changing rcParams."""
     plt.rcParams.update(STYLE)
 
 
-def color(name):
+def color(name: str) -> str:
     """The colour of an estimator, a control variate, a set or a term, such as 'RP1' or 'c7'."""
     if name not in COLORS:
         raise ValueError(f"no colour for {name!r}; there are {', '.join(COLORS)}")
     return COLORS[name]
 
 
-def ink(ground):
+def ink(ground: Any) -> str:
     """Black or white, whichever is easier to read on a ground of this colour."""
     rgb = np.array(to_rgb(ground))
     linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
@@ -87,7 +93,10 @@ def ink(ground):
     return "white" if 1.05 * 0.05 > (luminance + 0.05) ** 2 else "black"
 
 
-def line(ax, x, y, name, *, label=None, dx=4, dy=0, **kwargs):
+def line(
+    ax: Axes, x: Numbers, y: Numbers, name: str, *, label: str | None = None, dx: float = 4,
+    dy: float = 0, **kwargs: Any,
+) -> Line2D:  # fmt: skip
     """Draw y against x in the colour of `name` and write its label at the line's right end.
 
     dx, dy shift the label, in points; `label` is `name` unless given. Returns the line.
@@ -98,7 +107,9 @@ def line(ax, x, y, name, *, label=None, dx=4, dy=0, **kwargs):
     return drawn
 
 
-def label_end(ax, x, y, text, color, *, dx=4, dy=0):
+def label_end(
+    ax: Axes, x: Numbers, y: Numbers, text: str, color: Any, *, dx: float = 4, dy: float = 0
+) -> None:
     """Write `text` beside the last point of the curve (x, y), in place of a legend."""
     ax.annotate(
         text, (x[-1], y[-1]), (dx, dy), textcoords="offset points",
@@ -106,7 +117,11 @@ def label_end(ax, x, y, text, color, *, dx=4, dy=0):
     )  # fmt: skip
 
 
-def band(ax, x, runs, name, *, quantiles=(0.1, 0.9), label=None, dx=4, dy=0, **kwargs):
+def band(
+    ax: Axes, x: Numbers, runs: np.ndarray, name: str, *,
+    quantiles: tuple[float, float] = (0.1, 0.9), label: str | None = None, dx: float = 4,
+    dy: float = 0, **kwargs: Any,
+) -> Line2D:  # fmt: skip
     """Median over runs (R, T) as a labelled line, with a band between two quantiles."""
     low, high = np.quantile(runs, quantiles, axis=0)
     drawn = line(ax, x, np.median(runs, axis=0), name, label=label, dx=dx, dy=dy, **kwargs)
@@ -114,7 +129,10 @@ def band(ax, x, runs, name, *, quantiles=(0.1, 0.9), label=None, dx=4, dy=0, **k
     return drawn
 
 
-def error_band(ax, x, mean, error, name, *, label=None, dx=4, dy=0, **kwargs):
+def error_band(
+    ax: Axes, x: Numbers, mean: Numbers, error: Numbers, name: str, *,
+    label: str | None = None, dx: float = 4, dy: float = 0, **kwargs: Any,
+) -> Line2D:  # fmt: skip
     """`mean` against x as a labelled line, with a band of two standard errors each side."""
     mean, error = np.asarray(mean), np.asarray(error)
     drawn = line(ax, x, mean, name, label=label, dx=dx, dy=dy, **kwargs)
@@ -122,7 +140,9 @@ def error_band(ax, x, mean, error, name, *, label=None, dx=4, dy=0, **kwargs):
     return drawn
 
 
-def ellipse(ax, mean, cov, color, *, sd=2, **kwargs):
+def ellipse(
+    ax: Axes, mean: Any, cov: Numbers, color: Any, *, sd: float = 2, **kwargs: Any
+) -> Patch:
     """The contour `sd` standard deviations from `mean` (2,) of a Gaussian with `cov` (2, 2)."""
     s2, U = np.linalg.eigh(cov)
     s = np.sqrt(np.maximum(s2, 0))
@@ -132,7 +152,10 @@ def ellipse(ax, mean, cov, color, *, sd=2, **kwargs):
     return ax.add_patch(patch)
 
 
-def slider(figures, values, *, label, alts, start=0, dpi=120, colors=32):
+def slider(
+    figures: Iterable[Figure], values: Sequence, *, label: str, alts: Sequence[str], start: int = 0,
+    dpi: int = 120, colors: int = 32,
+) -> "Html":  # fmt: skip
     """Figures as one picture with a slider: HTML that needs neither a kernel nor a network.
 
     figures  iterable of figures, drawn one at a time, so a generator keeps few of them alive
@@ -165,7 +188,7 @@ def slider(figures, values, *, label, alts, start=0, dpi=120, colors=32):
 class Html:
     """A piece of HTML that a notebook shows as it is."""
 
-    def __init__(self, text):
+    def __init__(self, text: str) -> None:
         self.text = text
 
     def _repr_html_(self):

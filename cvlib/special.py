@@ -4,6 +4,8 @@
 scipy.special at the first call, which takes longer than the rest of the package together.
 """
 
+from collections.abc import Callable
+
 import autograd.numpy as anp
 import numpy as np
 import scipy
@@ -15,37 +17,37 @@ LOG_2PI = np.log(2 * np.pi)
 
 
 @primitive
-def gammaln(x):
+def gammaln(x: np.ndarray) -> np.ndarray:
     """log |Gamma(x)|, of the shape of x."""
     return scipy.special.gammaln(x)
 
 
 @primitive
-def psi(x):
+def psi(x: np.ndarray) -> np.ndarray:
     """The derivative of gammaln."""
     return scipy.special.psi(x)
 
 
 @primitive
-def polygamma(n, x):
+def polygamma(n: int, x: np.ndarray) -> np.ndarray:
     """The n-th derivative of psi, n = 0, 1, 2, ..."""
     return scipy.special.polygamma(n, x)
 
 
 @primitive
-def betaln(a, b):
+def betaln(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """log Beta(a, b) = gammaln(a) + gammaln(b) - gammaln(a + b); a and b broadcast."""
     return scipy.special.betaln(a, b)
 
 
 @primitive
-def log_ndtr(x):
+def log_ndtr(x: np.ndarray) -> np.ndarray:
     """log of the standard normal distribution function, of the shape of x."""
     return scipy.special.log_ndtr(x)
 
 
 @primitive
-def at(x, index):
+def at(x: np.ndarray, index: np.ndarray) -> np.ndarray:
     """x[index] for x (n,) and whole numbers of any shape. Its slope is a sum, in one pass."""
     return np.take(x, index)
 
@@ -56,12 +58,14 @@ def _summed(g, index, n):
     return np.bincount(np.ravel(index), np.ravel(g), minlength=n)
 
 
-def expit(x):
+def expit(x: np.ndarray) -> np.ndarray:
     """1 / (1 + exp(-x)), for numbers alone: autograd does not see it."""
     return scipy.special.expit(x)
 
 
-def logsumexp(x, axis=None, keepdims=False):
+def logsumexp(
+    x: np.ndarray, axis: int | tuple[int, ...] | None = None, keepdims: bool = False
+) -> np.ndarray:
     """log sum exp x over an axis, several as a tuple, or all."""
     kept = _logsumexp(x, axis)
     return kept if keepdims else anp.squeeze(kept, axis)
@@ -87,7 +91,7 @@ defvjp(
 defvjp(_logsumexp, lambda ans, x, axis: lambda g: g * anp.exp(x - ans))
 
 
-def hess_times(f, z, v):
+def hess_times(f: Callable, z: np.ndarray, v: np.ndarray) -> np.ndarray:
     """grad^2 f(z) v for rows z and v (..., d) of an f that autograd differentiates row by row."""
     slope = elementwise_grad(f)
     # + 0 z: autograd warns of a slope that does not depend on z, as that of a linear f

@@ -349,10 +349,13 @@ def _few(x, digits):
 # Natural steps -------------------------------------------------------------------------------
 
 RHOS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
-FALLS = (0.1, 0.2, 0.4)  # rho = min(first, 4 / t)
+FALLS = ((0.1, 40), (0.2, 20), (0.4, 10), (1.0, 10))  # rho = first min(1, after / t)
 NATURAL = [("RP1", cvs, True) for cvs in ("none", "c7", "S7")] + [("PR", "none", True)]
 NATURAL += [("RP1", cvs, False) for cvs in ("none", "c7", "S7", "snapshot")]
 NATURAL += [(base, cvs, False) for base in ("PR", "QD") for cvs in ("none", "snapshot")]
+QUIET = [("RP1", "landing", True), ("PR", "landing", True), ("PR", "parabola", True)]
+QUIET += [("PR", "pairs", True), ("PR", "joint", False)]  # their ELBOs need more decimals
+NATURAL += QUIET
 
 
 def natural(size):
@@ -361,30 +364,37 @@ def natural(size):
     Twenty runs of 150 steps for every line and schedule of rho; fewer of all at the quick size.
     """
     runs, steps = min(size.runs, 20), min(size.steps, 150)
-    rates = [(rho, 0) for rho in RHOS[-1 - size.halves :]]
-    rates += [(rho, round(4 / rho)) for rho in FALLS[-size.halves :]]
+    rates = [(rho, 0) for rho in RHOS[-1 - size.halves :]] + [*FALLS[-size.halves :]]
     cells = {
         (data, line, rate): cell(
             "natural", data=data, base=line[0], cvs=line[1], whole=line[2], rho=rate[0],
-            after=rate[1], M=LOOP["M"], steps=steps, runs=runs,
+            after=rate[1], M=LOOP["M"], steps=steps, runs=runs, **_decimals(line),
         )
         for data in size.sets
         for line in NATURAL
         for rate in rates
     }  # fmt: skip
-    best = {data: cell("optimum", data=data) for data in size.sets}
+    best = {
+        (data, line): cell("optimum", data=data, **_decimals(line))
+        for data in size.sets
+        for line in NATURAL
+    }
 
     def gather(results):
-        optimum = {data: results[c.name]["elbo"] for data, c in best.items()}
+        optimum = {key: results[c.name]["elbo"] for key, c in best.items()}
         rows = [
             {"data": data} | dict(zip(("base", "cvs", "whole"), line))
-            | dict(zip(("rho", "after"), rate)) | _reached(results[c.name], optimum[data])
+            | dict(zip(("rho", "after"), rate)) | _reached(results[c.name], optimum[data, line])
             for (data, line, rate), c in cells.items()
         ]  # fmt: skip
-        limits = [{"data": data, "optimum": elbo} for data, elbo in optimum.items()]
+        limits = [{"data": data, "optimum": optimum[data, NATURAL[0]]} for data in size.sets]
         return {"steps": steps, "rows": rows, "limits": limits}
 
-    return [*cells.values(), *best.values()], gather
+    return [*cells.values(), *{c.name: c for c in best.values()}.values()], gather
+
+
+def _decimals(line):
+    return {"decimals": 6} if line in QUIET else {}
 
 
 def _reached(result, optimum):
@@ -413,10 +423,21 @@ JOINT = [
 ]
 ONCE = ("RP1", "svrg"), ("PR", "svrg"), ("PR", "data"), ("PR", "fixed"), ("QD", "bound")
 JOINT += [(*line, 50) for line in ONCE]
+JOINT += [("QD", "means", K) for K in RENEW[:-1]]
+JOINT += [
+    (base, cvs, 50) for base, cvs in [("PR", "means"), ("PR", "gradient"), ("QD", "gradient")]
+]
+BATCH = 100  # data points that one sample of a batch row sees
+BATCHES = "PR", "QD"
+CURVES = [("paper", "none", 0), ("PR", "none", 0), ("QD", "none", 0)]  # kept along the way
+CURVES += [("PR", "taylor", 50), ("QD", "taylor", 50), ("QD", "means", 50), ("QD", "gradient", 50)]
 
 
 def joint(size):
-    """Final ELBOs with one variate for both noises, from snapshots of several ages."""
+    """Final ELBOs with one variate for both noises, from snapshots of several ages.
+
+    Beside them batches without a variate. Of some lines ("curves") the ELBO at every recorded step.
+    """
     lines = [line for line in JOINT if line[2] in RENEW[-1 - size.halves :]]
     cells = {
         (data, cvs, LR[data], base, renew): _sgd(
@@ -430,6 +451,14 @@ def joint(size):
         for data in size.sets
     }
     cells = plain | cells
+    cells |= {
+        (data, "none", LR[data], base, 0): _sgd(
+            data, "none", LR[data], size, size.runs, task="joint", M=1, base=base, renew=0,
+            batch=BATCH,
+        )
+        for data in size.sets
+        for base in BATCHES
+    }  # fmt: skip
     paths = {(data, LR[data]): _noise_free(data, LR[data], size) for data in size.sets}
 
     def gather(results):
@@ -438,9 +467,27 @@ def joint(size):
             {"data": row.pop("data"), "base": base, "renew": renew} | row
             for row, (*_, base, renew) in zip(_finals(cells, results), cells)
         ]
-        return {"rows": _closed(rows, limits), "limits": limits}
+        return {
+            "rows": _closed(rows, limits),
+            "limits": limits,
+            "steps": _steps(paths.values(), results),
+            "curves": _curves(cells, paths, results),
+        }
 
     return [*sum(cells.values(), []), *paths.values()], gather
+
+
+def _curves(cells, paths, results):
+    """Order statistics over runs of the ELBO at the recorded steps, for the lines of CURVES."""
+    rows = []
+    for (data, cvs, _, base, renew), parts in cells.items():
+        if (base, cvs, renew) in CURVES:
+            elbo = sum((results[c.name]["elbo"] for c in parts), [])  # (runs, T)
+            name = {"data": data, "base": base, "cvs": cvs, "renew": renew}
+            rows.append(name | _quantiles(elbo))
+    for (data, _), c in paths.items():
+        rows.append({"data": data, "base": "exact", "median": results[c.name]["elbo"]})
+    return rows
 
 
 PLANS["joint"] = joint

@@ -10,15 +10,15 @@ from functools import cache
 
 import numpy as np
 
-from cvlib import datasets, families, models
+from cvlib import bound, datasets, families, models, parabola, taylor_x_slope, taylor_z
 from cvlib.advice import zoo
 from cvlib.ascent import exact, optimize, rules
 from cvlib.ascent.ascents import newton
 from cvlib.combining import combine, regression
-from cvlib.recipe.approximations import bound, taylor_x_slope, taylor_z
 from cvlib.recipe.atoms import terms
-from cvlib.recipe.draws import draw
+from cvlib.recipe.draws import Draw, draw
 from cvlib.recipe.estimators import evaluate
+from cvlib.recipe.integrands import Integrand, OnData, Wants
 from cvlib.recipe.words import CF, PR, QD, RB, RP1
 
 RECORDS = 20  # intervals between recorded steps
@@ -69,12 +69,14 @@ def slopes(rng, *, data, cvs, lr, v0, gamma, M, steps, first, runs):
     return _climb(rng, model, q, z.h, variates(z, cvs), lr, v0, gamma, M, steps, runs)
 
 
-def _climb(rng, model, q, h, cvs, lr, v0, gamma, M, steps, runs, renew=None, weights=None):
+def _climb(
+    rng, model, q, h, cvs, lr, v0, gamma, M, steps, runs, renew=None, weights=None, batch=None
+):  # fmt: skip
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optimize.Diverged)  # counted below
         path = optimize.sgd(
             model, q, h, cvs, lr=lr, steps=steps, M=M, rng=rng, runs=(runs,), renew=renew,
-            every=max(1, steps // RECORDS), weights=weights or rules.bayes(v0, gamma),
+            every=max(1, steps // RECORDS), weights=weights or rules.bayes(v0, gamma), batch=batch,
         )  # fmt: skip
     elbo = np.array([exact.elbo(model, q, w) for w in path.path])  # (T, runs)
     lost = (path.diverged >= 0) & (path.steps[:, None] >= path.diverged)
@@ -93,10 +95,10 @@ def noise_free(rng, *, data, lr, steps):
     return {"steps": path.steps.tolist(), "elbo": _round(elbo, 3)}
 
 
-def optimum(rng, *, data):
+def optimum(rng, *, data, decimals=3):
     """The best ELBO of the family; `rng` is not used."""
     model, q, _ = problem(data)
-    return {"elbo": _round(exact.elbo(model, q, exact.optimum(model, q)), 3), "N": model.N}
+    return {"elbo": _round(exact.elbo(model, q, exact.optimum(model, q)), decimals), "N": model.N}
 
 
 def variance(rng, *, data, lr, v0, gamma, M, steps, replicas, samples):
@@ -198,31 +200,67 @@ def ladder(data, base, cvs):
 SURE = rules.fixed(-1)  # the weight of a perfect variate
 
 
-def joint(rng, *, data, base, cvs, renew, lr, v0, gamma, M, steps, first, runs):
-    """As `sgd`, for a line of `both`; a snapshot every `renew` steps, or when it is "worn"."""
+def joint(rng, *, data, base, cvs, renew, lr, v0, gamma, M, steps, first, runs, batch=None):
+    """As `sgd`, for a line of `both`; a snapshot every `renew` steps, or when it is "worn".
+
+    With cvs="none" no variate, and `batch` data points for all M samples.
+    """
     model, q, _ = problem(data)
     h, c = both(data, base, cvs)
-    renew = rules.worn() if renew == "worn" else renew
-    weights = SURE if cvs == "fixed" else None
-    return _climb(rng, model, q, h, [c], lr, v0, gamma, M, steps, runs, renew, weights)
+    renew = rules.worn() if renew == "worn" else renew or None
+    weights = SURE if cvs in ("fixed", "means", "gradient") else None
+    cvs = [] if c is None else [c]
+    return _climb(rng, model, q, h, cvs, lr, v0, gamma, M, steps, runs, renew, weights, batch)
 
 
 def both(data, base, cvs):
-    """h with the data term by the word `base`, and one variate from an expansion at a snapshot.
+    """h with the data term by the word `base`, and one variate from a snapshot, or None.
 
     "taylor" and "bound" take the base's own word on the drawn point, which removes both noises;
     "fixed" is "taylor", for a weight of -1; "data" takes the closed form on the drawn point, and
-    "svrg" an expansion of first order.
+    "svrg" an expansion of first order. "means" is the parabola of means, and "gradient" the base's
+    own gradient at the snapshot's weights, with the same draws: SVRG. Both are for a weight of -1.
     """
     model, q, _ = problem(data)
     f, prior, variational = terms(model, q)
     word = WORDS[base]
     like = CF if cvs == "data" or base == "QD" else word  # QD has no noise from q
+    h = word(f) + CF(prior) - CF(variational)
+    if cvs == "none":
+        return h, None
+    if cvs == "gradient":
+        return h, older(word, f) - older(CF, parabola(f, at="snapshot").over_all_data())
     old = {
         "bound": bound(f, at="snapshot"),
         "svrg": taylor_z(f, at="snapshot", order=1),
+        "means": parabola(f, at="snapshot"),
     }.get(cvs, taylor_z(f, at="snapshot"))
-    return word(f) + CF(prior) - CF(variational), like(old) - CF(old.over_all_data())
+    return h, like(old) - CF(old.over_all_data())
+
+
+def older(word, f):
+    """word(f) on the same draw at the weights of its snapshot, as a line."""
+    return CF(Integrand({Older(word, f): 1.0}))
+
+
+class Older(OnData):
+    """What has word(f) at the snapshot's weights for its known gradient: today's w is not in it.
+
+    Two of them estimate the same there: data, and the parabola of means, whose mean is the data's.
+    """
+
+    closed_form = True
+    wants = Wants(2, True, True)
+
+    def __init__(self, word, f):
+        (atom,) = f.parts
+        super().__init__(f"older({word}, {atom.name})", atom.model, atom.q, "older data")
+        self.line = word(f)
+
+    def closed(self, draw):
+        old, q = draw.snapshot, draw.q
+        w = q.pack(old.mu, old.factor)
+        return self.line(Draw(draw.model, q, w, draw.eps, draw.index, old, draw.group))
 
 
 # Pieces --------------------------------------------------------------------------------------
@@ -286,7 +324,7 @@ def cost(task, *, data="toy", runs=1, steps=1, cvs="S7", replicas=0, samples=0, 
     if task == "quadratics":
         return 3000 * scale
     if task == "natural":
-        return 0.5 + scale * share * runs * steps
+        return 0.5 + scale * (1.0 if cvs == "S7" else 0.25) * runs * steps
     if task in ("sgd", "slopes"):
         return 0.1 + scale * share * runs * steps * M / 10
     if task == "variance":
@@ -301,7 +339,7 @@ def cost(task, *, data="toy", runs=1, steps=1, cvs="S7", replicas=0, samples=0, 
 RENEW = 5  # steps from one snapshot to the next
 
 
-def natural(rng, *, data, base, cvs, whole, rho, after, M, steps, runs):
+def natural(rng, *, data, base, cvs, whole, rho, after, M, steps, runs, decimals=3):
     """Natural steps, some runs side by side: exact ELBO at the recorded steps.
 
     rho falls like 1 / t from step `after` on, or not at all with after=0; with `whole` every draw
@@ -320,27 +358,37 @@ def natural(rng, *, data, base, cvs, whole, rho, after, M, steps, runs):
     lost = (path.diverged >= 0) & (np.array(kept)[:, None] >= path.diverged)
     return {
         "steps": kept,
-        "elbo": _round(np.where(lost, np.nan, elbo).T, 3),
+        "elbo": _round(np.where(lost, np.nan, elbo).T, decimals),
         "diverged": path.diverged.tolist(),
         "cut": path.state.memory[0].tolist(),
     }
 
 
 def natural_line(data, base, cvs):
-    """What `optimize.sgd` needs for one line: h, variates, and how the variates are weighed.
+    """What `optimize.sgd` needs for one line: h, variates, how they are weighed, and the noise.
 
-    The base is a word for the data term, prior and entropy are in closed form; "snapshot" takes
-    the place of the sum over all data, at weight -1.
+    The base is a word for the data term, prior and entropy are in closed form; "landing" takes the
+    same word for all three. "parabola" is the expansion about mu, at weight -1. "snapshot" takes
+    the place of the sum over all data, at weight -1; "joint" does so by the base's own word, and
+    removes the noise of z as well. "pairs" draws eps and -eps.
     """
     model, q, z = problem(data)
     f, prior, variational = terms(model, q)
-    word, far = {"RP1": RP1, "PR": PR, "QD": QD}[base], taylor_z(f, at="snapshot")
+    word = {"RP1": RP1, "PR": PR, "QD": QD}[base]
     h = word(f) + CF(prior) - CF(variational)
-    if cvs != "snapshot":
+    if cvs == "landing":
+        return {"h": word(f) + word(prior) - word(variational)}
+    if cvs == "pairs":
+        return {"h": h, "noise": "pairs"}
+    if cvs == "parabola":
+        near = word(taylor_z(f)) - CF(taylor_z(f))
+        return {"h": h, "cvs": [near], "weights": SURE}
+    if cvs not in ("snapshot", "joint"):
         return {"h": h, "cvs": variates(z, cvs)}
-    like = RP1 if base == "RP1" else CF  # only RP1 has noise that the expansion shares
-    joint = like(far) - CF(far.over_all_data())
-    return {"h": h, "cvs": [joint], "weights": rules.fixed(-1.0), "renew": RENEW}
+    far = taylor_z(f, at="snapshot")
+    like = word if base == "RP1" or cvs == "joint" else CF
+    both = like(far) - CF(far.over_all_data())
+    return {"h": h, "cvs": [both], "weights": SURE, "renew": RENEW}
 
 
 # All quadratics ------------------------------------------------------------------------------

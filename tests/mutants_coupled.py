@@ -1,4 +1,4 @@
-"""Plausible bugs of leaning draws: (name, file, what stands there once, what it becomes)."""
+"""Plausible bugs of leaning draws; harness.py says what the entries are."""
 
 # fmt: off
 MUTANTS = [
@@ -25,17 +25,18 @@ MUTANTS = [
      "x.mean(-2, keepdims=True) + 0 * x", "leave_one_out_for_classes"),
     ("M for M - 1 in the baseline", "Draw.others", "(x.sum(-2, keepdims=True) - x) / free",
      "(x.sum(-2, keepdims=True) - x) / self.M", "vargrad"),
-    ("a baseline that is added", "LOO", "f - draw.others(f[..., None])[..., 0]",
-     "f + draw.others(f[..., None])[..., 0]", "vargrad"),
-    ("DisARM without its half", "DisARM", "(f - np.roll(f, draw.M // 2, -1)) / 2",
-     "f - np.roll(f, draw.M // 2, -1)", "means_over_pairs_of_switches"),
+    ("a baseline that is added", "LOO", "f[..., None] - draw.others(f[..., None])",
+     "f[..., None] + draw.others(f[..., None])", "vargrad"),
+    ("DisARM without its half", "DisARM",
+     "(f - np.roll(f, draw.M // 2, -1))[..., None] / 2 * score",
+     "(f - np.roll(f, draw.M // 2, -1))[..., None] * score", "means_over_pairs_of_switches"),
     ("a neighbour for the opposite", "DisARM", "draw.M // 2", "1", "means_over_pairs_of_switches"),
     ("sigma of w, not of its size", "Bernoulli.paired_score", "np.abs(draw.w)", "draw.w",
      "means_over_pairs_of_switches"),
     ("the opposite's sign", "Bernoulli.paired_score", "draw.z - partner", "partner - draw.z",
      "means_over_pairs_of_switches"),
-    ("half of a switch's base not turned", "Bernoulli.mirror", "1 - eps[..., self.dim :]",
-     "eps[..., self.dim :]", "partners_have_the_law_and_the_opposite_place"),
+    ("half of a switch's base not turned", "Bernoulli.mirror", "1 - second", "second",
+     "partners_have_the_law_and_the_opposite_place"),
     ("a clock's time inverted", "_turned",
      "-np.where(t < 0.7, np.log(-np.expm1(-t)), np.log1p(-np.exp(-t)))", "1 / t",
      "partners_have_the_law_and_the_opposite_place"),
@@ -58,8 +59,8 @@ MUTANTS = [
      'self.f.slope(draw, "z1")', "leave_one_pair_out"),
     ("a tangent about zero", "Tangent.value", 'draw.at(where) - draw.at("mu")', "draw.at(where)",
      "leave_one_pair_out"),
-    ("plain draws from another stream", "draw", "q.noise(rng, w, M // group)",
-     "q.quantile(w, rng.random((*runs, M // group, q.noise_dim)))",
+    ("plain draws from another stream", "draws._base", "q.noise(rng, w, whole('M', M) // group)",
+     "q.quantile(w, rng.random((*w.shape[:-1], M // group, q.noise_dim)))",
      "plain_draws_are_what_they_were"),
     ("pairs in the moments of h alone", "Noisy.gradient", "combine.replicates(C, d.group)",
      "C[..., : base.shape[-2] // d.group, :]", "weights_count_what_is_independent"),

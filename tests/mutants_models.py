@@ -1,7 +1,6 @@
 """Plausible bugs of models, their checks, exact references and special functions.
 
-(name, file, what stands in it exactly once, what the bug makes of it); properties_models.py
-catches them all.
+harness.py says what the entries are.
 """
 
 # fmt: off
@@ -22,8 +21,8 @@ MUTANTS = [
      "offset and prior of a GLM"),
     ("offset subtracted in the rows", "LinearRows.__call__", "eta + offset[0]", "eta - offset[0]",
      "offset and prior of a GLM"),
-    ("offset forgotten in the data", "GLM.__init__", "(X, y, self.offset)", "(X, y)",
-     "conjugate optimum"),
+    ("offset forgotten in the data", "GLM.__init__", "(X, y) if offset is None else (X, y, offset)",
+     "(X, y)", "conjugate optimum"),
     ("shortcut forgets the prior's mean", "poisson_regression",
      "GLM(X, y, POISSON, prior_sd, prior_mean=prior_mean, offset=offset)",
      "GLM(X, y, POISSON, prior_sd, offset=offset)", "offset and prior of a GLM"),

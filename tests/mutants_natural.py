@@ -1,4 +1,4 @@
-"""Plausible bugs of natural steps: (name, file, what stands there once, what it becomes)."""
+"""Plausible bugs of natural steps; harness.py says what the entries are."""
 
 # fmt: off
 MUTANTS = [
@@ -38,27 +38,24 @@ MUTANTS = [
     ("indefinite and yet finite", "DiagonalGaussian.change", "np.where(B > 0, B, np.nan)",
      "np.abs(B)",
      "Without the square an indefinite S gives no weights at all, in its own run alone."),
-    ("the old factor in the step of mu", "natural.step",
-     "factor = q.compose(factor, K)\n"
-     "v = rho * q.times_t(factor, g_mu[..., None, :])[..., 0, :]",
-     "old, factor = (factor, q.compose(factor, K))\n"
-     "v = rho * q.times_t(old, g_mu[..., None, :])[..., 0, :]",
-     "Runs side by side, each with a rate of its own, against one after the other."),
-    ("mu moves without rho", "natural.step",
-     "rho * q.times_t(factor, g_mu[..., None, :])[..., 0, :]",
-     "q.times_t(factor, g_mu[..., None, :])[..., 0, :]",
+    ("the old factor in the step of mu", "newton", "rho * q.times_t(K, c[..., None, :])[..., 0, :]",
+     "rho * c", "Runs side by side, each with a rate of its own, against one after the other."),
+    ("mu moves without rho", "newton", "rho * q.times_t(K, c[..., None, :])[..., 0, :]",
+     "q.times_t(K, c[..., None, :])[..., 0, :]",
      "Sigma^-1 and mu after a step, from dense matrices; signs on the diagonal of L stay."),
-    ("gradient of ELBO / N for that of the ELBO", "natural.step", "N * g[..., :d]", "g[..., :d]",
+    ("gradient of ELBO / N for that of the ELBO", "natural.step",
+     "N * q.times_t(factor, g[..., None, :d])[..., 0, :]",
+     "q.times_t(factor, g[..., None, :d])[..., 0, :]",
      "At the best q a step with the exact gradient stays; from afar it gets there."),
     ("curvature of ELBO / N", "natural.step", "N * g[..., d:]", "g[..., d:]",
      "Runs side by side, each with a rate of its own, against one after the other."),
-    ("reach in units of the new q", "natural.step", "q.times(K, v[..., None, :])[..., 0, :]", "v",
+    ("reach in units of the new q", "newton", "q.times(K, v[..., None, :])[..., 0, :]", "v",
      "A step in mu longer than reach sqrt(d) standard deviations of q is cut to that length."),
-    ("reach without the dimension", "natural.step", "self.reach * np.sqrt(d)", "self.reach",
+    ("reach without the dimension", "newton", "reach * np.sqrt(q.dim)", "reach",
      "A step in mu longer than reach sqrt(d) standard deviations of q is cut to that length."),
-    ("short steps made long", "natural.step", "np.maximum(length, 1.0)", "length",
+    ("short steps made long", "newton", "np.maximum(length, 1.0)", "length",
      "Without the square an indefinite S gives no weights at all, in its own run alone."),
-    ("cut steps not counted", "natural.step", "cut + (length > 1)", "cut",
+    ("cut steps not counted", "natural.step", "cut + too_long", "cut",
      "A step in mu longer than reach sqrt(d) standard deviations of q is cut to that length."),
     ("a rate that never falls", "falling.__call__", "min(1.0, (self.after / t) ** self.power)",
      "max(1.0, (self.after / t) ** self.power)",

@@ -1,7 +1,4 @@
-"""Plausible bugs of snapshots, their renewal and passes; properties_snapshots.py sees each.
-
-(name, file, what stands in its source exactly once, what the bug makes of it)
-"""
+"""Plausible bugs of snapshots, their renewal and passes; harness.py says what the entries are."""
 
 # fmt: off
 MUTANTS = [
@@ -22,24 +19,25 @@ MUTANTS = [
     ("rows in another order", "Mapped.take", "index.ravel()", "index.T.ravel()", "take"),
     ("large files are mapped", "files", "a.nbytes > SMALL", "a.nbytes < 0", "take"),
     # sums
-    ("bound: touches at mu", "_glm", "eta**2 + v", "eta**2", "mean zero"),
-    ("bound: sigma for its square", "_glm", "factor**2", "factor", "sums, diagonal"),
-    ("bound: L^T for L", "_glm", "X @ factor", "X @ factor.mT", "mean zero"),
-    ("bound: slope at zero", "_glm", "b + c * eta", "b", "mean zero"),
-    ("offset forgotten", "_glm", "offset[0] if offset else 0.0", "0.0", "sums with an offset"),
-    ("own model: one Hessian column", "_own", "np.eye(mu.shape[-1])", "np.ones(mu.shape[-1])",
+    ("bound: touches at mu", "glm._totals", "eta**2 + v", "eta**2", "mean zero"),
+    ("bound: sigma for its square", "glm._totals", "factor**2", "factor", "sums, diagonal"),
+    ("bound: L^T for L", "glm._totals", "X @ factor", "X @ factor.mT", "mean zero"),
+    ("bound: slope at zero", "glm._totals", "b + c * eta", "b", "mean zero"),
+    ("offset forgotten", "glm._totals", "offset[0] if offset else 0.0", "0.0",
+     "sums with an offset"),
+    ("own model: one Hessian column", "own._totals", "np.eye(z.shape[-1])", "np.ones(z.shape[-1])",
      "own sums"),
     # expansions
     ("first order with a curvature", "TaylorEta.at_centre", "d2 if self.order == 2 else 0 * d2",
      "d2", "mean zero"),
-    ("first order with a curvature, own model", "TaylorZ.grad",
-     "self.f.along(draw, self.centre, away) if self.order == 2 else 0 * away",
-     "self.f.along(draw, self.centre, away)", "own lines"),
+    ("first order with a curvature, own model", "TaylorZ.along",
+     "self.f.along(draw, self.centre, v) if self.order == 2 else np.zeros_like(v)",
+     "self.f.along(draw, self.centre, v)", "own lines"),
     ("bound of an older q with today's width", "Bound._coefficients",
      "r.variance(draw, self.centre)", "r.variance(draw)", "mean zero"),
     ("bound of an older q with today's mean", "Bound._coefficients", "r.eta(draw, self.centre)",
      'r.eta(draw, "mu")', "mean zero"),
-    ("Taylor's sums for the bound", "Stored.sums", 'self.word == "taylor_z"', "True", "mean zero"),
+    ("Taylor's sums for the bound", "Stored.sums", "KINDS[self.word] + name", "name", "mean zero"),
     # renewals
     ("seldom at first", "every.due", "t % self.K == 0 or (t < self.K and _power_of_two(t))",
      "t % self.K == 0", "every"),
@@ -49,13 +47,14 @@ MUTANTS = [
     ("worn: the last step alone", "worn.seen", "(left - now) / min(n + 1, self.fresh)",
      "left - now", "worn"),
     ("worn: the mean of all steps", "worn.seen", "min(n + 1, self.fresh)", "n + 1", "worn"),
-    ("worn: length for scatter", "Noisy.noted", "g - g.mean(-2, keepdims=True)", "g", "worn"),
-    ("worn: the noise of the base", "Noisy.noted", "combine.combine(h, C, a)",
-     "combine.combine(h, C, 0 * a)", "worn"),
-    ("never renewed", "Noisy.refreshed", "not (memory is None or rule.due(state.t, memory))",
-     "memory is not None", "every"),
-    ("of second order, whatever is asked", "Noisy.refreshed",
-     "max((atom.order for atom in self.expansions), default=2)", "2", "every"),
+    ("worn: length for scatter", "Noisy.seen", "g - g.mean(-2, keepdims=True)", "g", "worn"),
+    ("worn: the noise of the base", "Noisy.seen", "combine.combine(h, C, new.a)",
+     "combine.combine(h, C, 0 * new.a)", "worn"),
+    ("never renewed", "Noisy.refreshed",
+     "not (state.renewal is None or rule.due(state.t, state.renewal))", "state.renewal is not None",
+     "every"),
+    ("of second order, whatever is asked", "Noisy.refreshed", "self.wants or Wants(2)",
+     "(self.wants or Wants())._replace(order=2)", "every"),
     # sums over parts, and what a mapped array may look like
     ("numbers keep the first part alone", "passes.total",
      "tuple(a + b for a, b in zip(found, new))",
@@ -65,4 +64,17 @@ MUTANTS = [
     ("a cluster that is never left", "passes.on",
      "try:\n    yield\nfinally:\n    _cluster.reset(token)", "yield\n_cluster.reset(token)",
      "the cluster is left"),
+    # what is wanted of a snapshot, and the parabola of means
+    ("what the first line wants", "wanted", "Wants(*map(max, zip(*each)))", "each[0]", "wants"),
+    ("what the least of lines wants", "wanted", "map(max, zip(*each))", "map(min, zip(*each))",
+     "wants"),
+    ("a factor for all", "taken", "factor if wants.factor else None", "factor", "wants"),
+    ("the parabola wants no mean", "Parabola.wants", "Wants(2, True, True)", "Wants(2, True)",
+     "wants"),
+    ("the bound wants no factor", "Bound.wants", "Wants(2, True)", "Wants(2)", "wants"),
+    ("an order for all", "TaylorZ.wants", "Wants(self.order)", "Wants(2)", "wants"),
+    ("a renewal that is not noted", "Noisy.refreshed", "renewal=rule.start()",
+     "renewal=state.renewal", "every"),
+    ("run k alone: all but the factor", "Snapshot.of_run", "np.asarray(x)[k]",
+     'np.asarray(x)[k if name != "factor" else ...]', "wants"),
 ]

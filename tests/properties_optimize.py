@@ -11,6 +11,7 @@ from pathlib import Path
 
 import autograd.numpy as anp
 import numpy as np
+import pytest
 from autograd import elementwise_grad
 from autograd.misc import optimizers
 from numpy.testing import assert_allclose, assert_array_equal
@@ -130,8 +131,8 @@ def straight_line(cv):
         def start(self, q, w):
             return (np.zeros(w.shape[:-1], int),)
 
-        def match(self, memory, w, eps, scores, rate, q):
-            moved = np.empty_like(w)
+        def match(self, memory, w, draw, scores, rate, q):
+            moved, eps = np.empty_like(w), draw.eps
             for k in np.ndindex(w.shape[:-1]):
                 mu, L = q.unpack(w[k])
                 L = L if q.full else np.diag(L)
@@ -157,7 +158,7 @@ def a_rule_on_scores_finds_a_gaussian_posterior_in_one_step(cv):
         path = cv.optimize.sgd(model, q, h, [c7], w=w, rng=np.random.default_rng(0), **how)
         assert_allclose(path.path[1:], np.broadcast_to(right, path.path[1:].shape), rtol=1e-8)
         assert (path.state.memory[0] == 2).all()
-    assert path.state.moments.M > 0 and path.a.any()  # the weights of the variates learn beside it
+    assert path.state.moments.M == 0 and not path.a.any()  # the lines are not asked
 
 
 def curved(cv, seen=lambda z: z):
@@ -180,7 +181,7 @@ def scores_are_slopes_in_the_units_of_q(cv):
             plan = cv.optimize.Noisy(model, q, h, lr=1.0, M=4, rule=rule, sampling=sampling)
             found = plan.gradient(cv.optimize.init(plan, np.random.default_rng(3), w=w))
             d = cv.draw(model, q, w, 4, np.random.default_rng(3), **see)
-            assert_array_equal(found.eps, d.eps)
+            assert_array_equal(found.draw.eps, d.eps)
             index = np.tile(np.arange(7), (4, 1)) if d.index is None else d.index
             mu, L = q.unpack(w)
             L = L if q.full else np.diag(L)
@@ -195,8 +196,8 @@ def scores_are_slopes_in_the_units_of_q(cv):
                 assert_allclose(found.scores[m], L.T @ slope, rtol=1e-10)
 
 
-def scores_cost_no_gradient_that_a_line_has(cv):
-    """As many looks at the likelihood with a rule on scores as without one, beside RP1."""
+def scores_cost_one_gradient_a_sample(cv):
+    """Where the lines are not asked: as many looks as RP1 takes, not those of Price's Hessians."""
     looks = []
 
     def seen(z):
@@ -204,16 +205,19 @@ def scores_cost_no_gradient_that_a_line_has(cv):
         return z
 
     model, _ = curved(cv, seen)
-    q = cv.families.Gaussian(2)
+    q, counts = cv.families.Gaussian(2), []
     data, prior, variational = cv.terms(model, q)
-    h, counts = cv.RP1(data) + cv.RP1(prior) - cv.CF(variational), []
-    for rule in cv.rules.plain(), straight_line(cv):
+    line = lambda word: word(data) + word(prior) - cv.CF(variational)
+    for h, rule in (
+        (line(cv.RP1), cv.rules.plain()), (line(cv.PR), straight_line(cv)),
+        (line(cv.PR), cv.rules.plain()),
+    ):  # fmt: skip
         plan = cv.optimize.Noisy(model, q, h, lr=1.0, M=4, rule=rule)
         state = cv.optimize.init(plan, np.random.default_rng(0))
         looks.clear()
         plan.gradient(state)
         counts.append(len(looks))
-    assert counts[0] == counts[1] > 0
+    assert 0 < counts[0] == counts[1] < counts[2]
 
 
 def a_run_whose_scores_are_no_numbers_stays(cv):
@@ -227,7 +231,7 @@ def a_run_whose_scores_are_no_numbers_stays(cv):
     class Uphill(cv.rules.Ascent):
         on_scores = True
 
-        def match(self, memory, w, eps, scores, rate, q):
+        def match(self, memory, w, draw, scores, rate, q):
             assert np.isfinite(scores).all()
             return w + rate * scores.mean((-2, -1))[..., None], memory
 
@@ -272,23 +276,29 @@ def one_rule_comes_first_and_then_another(cv):
     assert asked == [True, False, False]  # and no longer than they are needed
 
 
-def a_run_is_stopped_on_either_side(cv):
-    """q.far bounds the size of w: towards plus and towards minus infinity."""
+def rules_on_scores_are_refused_where_there_are_none(cv):
     model, q, _, _ = regression(cv)
+    rule, rules = straight_line(cv), cv.rules
+    with pytest.raises(ValueError, match="by draws of a Gaussian q and their scores; NoiseFree"):
+        cv.optimize.noise_free(model, q, lr=0.1, steps=1, rule=rule)
+    q = cv.families.Gamma(3)
+    data, prior, variational = cv.terms(model, q)
+    h = cv.GR(data) + cv.GR(prior) - cv.CF(variational)
+    for own in rule, rules.first(2, rule, rules.adam()), rules.first(2, rules.adam(), rule):
+        with pytest.raises(ValueError, match="Noisy with Gamma.* has none: take rules.adam"):
+            cv.optimize.Noisy(model, q, h, lr=0.1, M=4, rule=own)
 
-    class Jump(cv.rules.Ascent):
-        def __init__(self, way):
-            self.way = way
 
-        def step(self, memory, w, g, rate, q, N):
-            return w + self.way * q.far, memory
-
-    for way in 2, -2:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            path = cv.optimize.noise_free(model, q, lr=1.0, steps=2, rule=Jump(way))
-        assert path.diverged == 1
-        assert_array_equal(path.w, q.start())
+def noise_is_measured_where_samples_scatter(cv):
+    """Not with one sample, one batch for all, or samples that lean on each other."""
+    model, q, zoo = logistic(cv)
+    plan = lambda M, **see: cv.optimize.Noisy(
+        model, q, zoo.h, [zoo.c7], lr=0.1, M=M, renew=cv.rules.worn(), sampling=cv.Sampling(**see)
+    )
+    for M, see in (1, {}), (4, {"batch": 3}), (4, {"noise": "pairs"}), (4, {"noise": "sobol"}):
+        with pytest.raises(ValueError, match="measures noise by the scatter of a step's samples"):
+            plan(M, **see)
+    plan(4), plan(4, batch=3, each=True), plan(4, subsample=False)
 
 
 def the_average_is_the_mean_of_the_last_weights(cv):
@@ -486,6 +496,34 @@ def a_run_resumed_from_a_file_gives_the_same_bytes(cv):
         assert [*first.steps, *rest.steps[1:]] == unbroken.steps.tolist()
 
 
+def a_single_run_with_a_snapshot_goes_on_from_its_file(cv):
+    """Its sums over all data are arrays (): as arrays they come back, with the data's checksum."""
+    model, q, zoo = logistic(cv)
+    data, _, _ = cv.terms(model, q)
+    note = lambda state, plan: (state._replace(notes={"at 5": state.w}), plan)
+    for renew, expansion in (4, cv.taylor_z), (cv.rules.worn(), cv.parabola):
+        all_data = expansion(data, at="snapshot").over_all_data()
+        cvs = [cv.SF(all_data) - cv.CF(all_data)]
+        how = dict(lr=0.05, M=4, renew=renew, hooks={5: note})
+        go = lambda steps, **more: cv.optimize.sgd(model, q, zoo.h, cvs, steps=steps, **how, **more)
+        whole, half = (go(n, rng=np.random.default_rng(0)) for n in (9, 6))
+        with tempfile.TemporaryDirectory() as folder:
+            half.state.save(Path(folder) / "state")
+            state = cv.optimize.load(Path(folder) / "state")
+        assert [*state.notes] == ["at 5"]
+        assert_array_equal(state.notes["at 5"], half.path[5])
+        assert isinstance(state.snapshot.value, np.ndarray) and state.snapshot.value.ndim == 0
+        assert state.snapshot.checksum == model.checksum
+        for x, y in zip(state.snapshot, half.state.snapshot):
+            assert x is y if y is None else np.array_equal(x, y)
+        assert_array_equal(state.renewal, half.state.renewal)
+        assert_array_equal(go(9, state=state).w, whole.w)
+    other = cv.models.logistic_regression(2 * model.X, model.y)
+    z = cv.zoo.paper(other, q)
+    with pytest.raises(ValueError, match="snapshot is not one of the data of"):
+        cv.optimize.sgd(other, q, z.h, [z.c7], lr=0.1, steps=9, M=4, state=state)
+
+
 def steps_are_the_loop(cv):
     """init and step, written by hand, are sgd; a hook sees the same states."""
     model, q, zoo = logistic(cv)
@@ -559,24 +597,17 @@ def interrupted(cv, every):
     return path, cv.optimize.sgd(model, stops, z.h, z.S7, state=path.state, **settings)
 
 
-def an_interrupt_between_recorded_steps_loses_nothing_either(cv):
-    model, q, zoo = logistic(cv)
-    looks = []
-
-    def stop(state, plan):
-        looks.append(state.t)
-        if state.t == 8:
-            raise KeyboardInterrupt
-
-    unbroken = run(cv, steps=12)
-    try:
-        run(cv, steps=12, every=100, hooks={1: stop})
-        raise AssertionError("it was not interrupted")
-    except cv.optimize.Interrupted as stopped:
-        path = stopped.path
-    assert path.steps.tolist() == [0, 7]
-    assert_array_equal(path.path, unbroken.path[[0, 7]])
-    assert_array_equal(run(cv, steps=12, state=path.state).w, unbroken.w)
+def short_forms_are_the_rules(cv):
+    rules = cv.rules
+    for short, long in (
+        ({}, {"rule": rules.momentum(0.9), "weights": rules.bayes(1e-3, 0.02)}),
+        ({"momentum": 0.5}, {"rule": rules.momentum(0.5)}),
+        ({"v0": 0.1}, {"weights": rules.bayes(0.1)}),
+        ({"gamma": 0.3}, {"weights": rules.bayes(gamma=0.3)}),
+    ):
+        assert_array_equal(run(cv, steps=5, **short).path, run(cv, steps=5, **long).path)
+        if short:
+            assert not np.array_equal(run(cv, steps=5, **short).w, run(cv, steps=5).w)
 
 
 def every_way_to_say_what_samples_see(cv):
@@ -604,6 +635,16 @@ def a_run_that_leaves_stays_where_it_was(cv):
     assert warning.filename == __file__
     fine = run(cv, steps=6)  # the same noise: the others must not notice
     assert_array_equal(path.path[:, [0, 2]], fine.path[:, [0, 2]])
+
+
+def a_run_that_was_thrown_out_does_not_come_back(cv):
+    """A rate of 1e9 in the first step alone: at its start for good."""
+    rates = lambda t: np.array([0.3, 1e9 if t == 1 else 0.3, 0.3])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        path = run(cv, steps=5, lr=rates)
+    assert path.diverged.tolist() == [-1, 1, -1]
+    assert_array_equal(path.path[:, 1], np.broadcast_to(path.path[0, 1], path.path[:, 1].shape))
 
 
 def a_run_may_leave_on_either_side(cv):
@@ -657,6 +698,55 @@ def records_are_thinned_to_a_hundred_megabytes(cv):
     assert cv.optimize.thinning(500, 8 * 10 * 1952) == 1
 
 
+# Quadratics of one's own --------------------------------------------------------------------------
+
+
+def parabola(cv, family):
+    """A model, a family, and a quadratic that stands for the data term."""
+    model, rng = logistic(cv)[0], np.random.default_rng(0)
+    q = getattr(cv.families, family)(2)
+    data, _, _ = cv.terms(model, q)
+    S = np.array([[0.7, 0.0], [0.3, 1.2]]) if q.full else np.array([0.7, 1.2])
+    curve = cv.quadratics.Curve(S, *rng.standard_normal((2, 2)), rng.standard_normal((2, 1)))
+    return model, q, cv.quadratic(data, curve)
+
+
+def a_quadratic_knows_its_curvature_along_a_direction(cv):
+    """The difference of two slopes; and of second order it is its own expansion."""
+    for family in "Gaussian", "DiagonalGaussian":
+        model, q, f = parabola(cv, family)
+        (atom,) = f.parts
+        eps = np.random.default_rng(1).standard_normal((3, 2))
+        draw = lambda eps: cv.draw(model, q, q.start(), eps=eps, subsample=False)
+        here, there = draw(eps), draw(eps + 0.5)
+        right = atom.grad(there, "z1") - atom.grad(here, "z1")
+        assert_allclose(atom.along(here, "mu", there.z - here.z), right, rtol=1e-9)
+        assert cv.taylor_z(f).parts == f.parts
+        line = cv.RP1(cv.taylor_z(f, order=1))(here)
+        assert_allclose(line[:, :2], np.tile(atom.grad(here, "mu"), (3, 1)), rtol=1e-12)
+
+
+def training_leaves_the_state_it_was_given(cv):
+    """Also with samples in pairs, which it does not need: it draws its own, one by one."""
+    model, q, zoo = logistic(cv)
+    data, _, _ = cv.terms(model, q)
+    hook, w = cv.quadratics.train(data, M=3), q.start()
+    begin, how = [cv.quadratics.fitted(data, q, w)], {"sampling": cv.Sampling(noise="pairs")}
+    plan = cv.optimize.Noisy(model, q, zoo.h, begin, lr=0.1, M=4, **how)
+    state = cv.optimize.init(plan, np.random.default_rng(0), w=w)
+    for _ in range(2):
+        state, plan = hook(state, plan)
+    kept, ends = {name: x.copy() for name, x in state.notes.items()}, []
+    for _ in range(2):
+        ends.append(hook(state._replace(rng=np.random.default_rng(1)), plan)[0].notes)
+        assert state.notes.keys() == kept.keys()
+        for name, x in kept.items():
+            assert_array_equal(state.notes[name], x)
+    for name, x in ends[0].items():
+        assert_array_equal(x, ends[1][name])
+    assert not np.array_equal(ends[0]["curve b"], kept["curve b"])
+
+
 PROPERTIES = {
     check.__name__.replace("_", " "): check
     for check in (
@@ -667,10 +757,11 @@ PROPERTIES = {
         a_rate_may_belong_to_a_run_or_to_a_step,
         a_rule_on_scores_finds_a_gaussian_posterior_in_one_step,
         scores_are_slopes_in_the_units_of_q,
-        scores_cost_no_gradient_that_a_line_has,
+        scores_cost_one_gradient_a_sample,
         a_run_whose_scores_are_no_numbers_stays,
         one_rule_comes_first_and_then_another,
-        a_run_is_stopped_on_either_side,
+        rules_on_scores_are_refused_where_there_are_none,
+        noise_is_measured_where_samples_scatter,
         the_average_is_the_mean_of_the_last_weights,
         coordinates_of_a_run_share_its_v0,
         block_weights_are_least_squares_in_each_block,
@@ -683,8 +774,12 @@ PROPERTIES = {
         a_run_resumed_from_a_file_gives_the_same_bytes,
         a_hook_can_change_the_plan_and_the_state,
         an_interrupt_loses_nothing,
-        an_interrupt_between_recorded_steps_loses_nothing_either,
+        a_single_run_with_a_snapshot_goes_on_from_its_file,
+        short_forms_are_the_rules,
         every_way_to_say_what_samples_see,
+        a_run_that_was_thrown_out_does_not_come_back,
+        a_quadratic_knows_its_curvature_along_a_direction,
+        training_leaves_the_state_it_was_given,
         a_run_that_leaves_stays_where_it_was,
         a_run_may_leave_on_either_side,
         a_biased_line_is_refused,

@@ -200,7 +200,7 @@ def joint(cv, expansion="taylor_z", **how):
 
 def renewals(cv, model, q, h, cvs, renew, steps=40, **options):
     """The steps before which a snapshot was taken, what it was asked for, and the path."""
-    plans, seen, found = part(cv, "plans"), [], []
+    plans, seen, found = part(cv, "ascent.plans"), [], []
     original = plans.snapshot
 
     def watched(model, mu, **wanted):
@@ -233,6 +233,31 @@ def check_every(cv):
         assert (path.state.snapshot.hessian is not None) == (how == {})
 
 
+def check_wants(cv):
+    """A plan takes of a snapshot what any of its lines wants, and no more."""
+    model, q, h, _ = joint(cv)
+    data, plans = cv.terms(model, q)[0], part(cv, "ascent.plans")
+    line = lambda f: cv.PR(f) - cv.CF(f.over_all_data())
+    first = line(cv.taylor_z(data, at="snapshot", order=1))
+    for f, wants in (
+        (cv.taylor_z(data, at="snapshot"), (2, False, False)),
+        (cv.bound(data, at="snapshot"), (2, True, False)),
+        (cv.parabola(data, at="snapshot"), (2, True, True)),
+    ):
+        for cvs, right in (([first], (1, False, False)), ([line(f), first], wants),
+                           ([first, line(f)], wants)):  # fmt: skip
+            plan = cv.optimize.Noisy(model, q, h, cvs, lr=0.1, M=4, renew=5)
+            assert plan.wants == right
+            old = plans.taken(model, q, q.start((2,)), plan.wants)
+            sums = old.slope, old.hessian, old.factor, old.bound_hessian, old.mean_hessian
+            has = [x is not None for x in sums]
+            assert has == [True, right[0] == 2, right[1], right[1], right[2]]
+        w = q.start((2,)) + 0.1 * np.arange(2)[:, None]
+        both, alone = (plans.taken(model, q, x, plan.wants) for x in (w, w[1]))
+        for x, y in zip(both.of_run(1), alone):  # that of one run of several
+            assert y is None if x is None else np.allclose(x, y) and np.shape(x) == np.shape(y)
+
+
 def check_worn(cv):
     """The rule's memory by hand; what the loop measures, by a loop over runs and samples."""
     rule = cv.rules.worn(factor=2.0, fresh=2)
@@ -254,7 +279,7 @@ def check_worn(cv):
     rng = np.random.default_rng(3)
     a, G = rng.standard_normal((3, 1)), rng.standard_normal((3, 2, 4, q.D))
     before = plan.renew.start()
-    got = plan.seen(before, part(cv, "plans").Gradient(None, None, (), a, G))
+    got = plan.seen(before, part(cv, "ascent.plans").Gradient(None, None, (), a, G))
     over = under = 0.0
     for r in range(3):
         g = G[r, 0] + a[r, 0] * G[r, 1]
@@ -386,6 +411,7 @@ def check_take(cv):
 
 PROPERTIES = {
     "every": check_every,
+    "wants": check_wants,
     "worn": check_worn,
     "renewed": check_renewed,
     "take": check_take,

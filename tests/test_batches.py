@@ -7,6 +7,7 @@ import oracles
 import properties
 import pytest
 from autograd import grad, hessian
+from harness import checks_in, on_the_package
 from numpy.testing import assert_allclose
 
 import cvlib as cv
@@ -18,7 +19,7 @@ problems = pytest.mark.parametrize(
 )
 
 
-def setting(name, family, runs=(3,), d=2, N=7):
+def setting(name, family, runs=(3,), d=2, N=7, cv=cv):
     rng = np.random.default_rng(0)
     p = oracles.problem(name, d, N)
     model, q = oracles.build(cv, p), getattr(cv.families, family)(d)
@@ -56,18 +57,50 @@ def test_a_batch_is_the_mean_of_its_points(name, family, each):
     assert_allclose(got, right, rtol=1e-9, atol=1e-10 * (1 + np.abs(right).max()))
 
 
-def test_shapes_of_batches():
-    _, model, q, w, _ = setting("logistic", "Gaussian")
+def check_shapes_of_batches(cv):
+    _, model, q, w, _ = setting("logistic", "Gaussian", cv=cv)
     draw = lambda **kind: cv.draw(model, q, w, M=4, rng=np.random.default_rng(1), **kind)
     assert draw(batch=5).index.shape == (3, 1, 5)
     assert draw(batch=5, each=True).index.shape == (3, 4, 5)
     assert draw(batch=5).shares_batch and not draw(batch=5, each=True).shares_batch
     plain, one = draw(), draw(batch=1, each=True)  # a batch of one is today's draw, to the bit
     assert np.array_equal(plain.index, one.index) and one.index.shape == (3, 4)
-    line = PR(cv.terms(model, q)[0])
+    line = cv.PR(cv.terms(model, q)[0])
     assert np.array_equal(line(plain), line(one))
     given = np.arange(15).reshape(3, 5) % 7
     assert np.array_equal(draw(batch=5, index=given).index[:, 0], given)
+    assert draw(subsample=False).index is None
+
+
+def check_sampling_is_one_value(cv):
+    """Said once or by keywords, checked once, in words."""
+    S, (_, model, q, w, _) = cv.Sampling, setting("logistic", "Gaussian", cv=cv)
+    assert [(how.shared, str(how)) for how in (S(), S(batch=5), S(batch=5, each=True))] == [
+        (False, "a data point each"),
+        (True, "batches of 5, one for all samples"),
+        (False, "batches of 5, one for each"),
+    ]
+    assert str(S(subsample=False, noise="pairs")) == "all data, in pairs"
+    assert [S(noise=noise).group(q, 6) for noise in ("plain", "pairs", "sobol")] == [1, 2, 6]
+    draw = lambda **how: cv.draw(model, q, w, M=4, rng=np.random.default_rng(1), **how)
+    one, other = draw(sampling=S(batch=3, noise="pairs")), draw(batch=3, noise="pairs")
+    assert np.array_equal(one.eps, other.eps) and np.array_equal(one.index, other.index)
+    first, second, third = draw(noise="sobol").eps  # runs are independent
+    assert len({first[0, 0], second[0, 0], third[0, 0]}) == 3
+    for wrong, said in (
+        ({"noise": "odd"}, 'write "plain", "pairs" or "sobol"'),
+        ({"each": True}, "say batch=B too"),
+        ({"subsample": False, "batch": 3}, "leave batch out"),
+        ({"sampling": S(), "batch": 3}, "sampling= says it all: leave batch out"),
+        ({"M": 5, "noise": "pairs"}, "needs an even number of samples, not M=5"),
+        ({"subsample": False, "index": np.zeros((3, 4), int)}, "leave index out"),
+        ({"index": np.full((3, 4), 7)}, r"index must lie in 0\.\.6"),
+        ({"index": np.full((3, 4), -1)}, r"index must lie in 0\.\.6"),
+        ({"eps": np.full((3, 4, 2), np.nan)}, "eps is not finite at"),
+        ({"eps": np.zeros((3, 5, 2))}, "M=4, but eps has 5 samples"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            draw(**wrong) if "M" not in wrong else cv.draw(model, q, w, rng=None, **wrong)
 
 
 @pytest.mark.parametrize(
@@ -176,3 +209,7 @@ def test_what_is_wrong_with_a_snapshot_is_said():
     assert repr(CF(T) - CF(T.over_all_data())) == (
         "CF(taylor_z(data, at='snapshot')) - CF(taylor_z(data, at='snapshot').over_all_data())"
     )
+
+
+CHECKS = checks_in(globals())
+test_check = on_the_package(CHECKS)

@@ -1,10 +1,12 @@
 """The benchmarks' own models and files: each row takes a step, variates have mean zero."""
 
+import autograd
+import autograd.numpy as anp
 import numpy as np
 import pytest
 
 import cvlib as cv
-from benchmarks import coupled, own, scale
+from benchmarks import coupled, own, reference, scale, steps
 from cvlib import CF, RP1, taylor_z
 
 
@@ -63,3 +65,27 @@ def test_the_file_holds_what_the_model_says(tmp_path):
     assert model.N == 20_000 and cv.passes.is_mapped(model.X)
     s = cv.snapshot(model, z)
     assert np.abs(np.linalg.solve(np.linalg.cholesky(-s.hessian), s.slope)).max() < 4.5
+
+
+def test_the_pull_back_by_hand_is_the_jacobian_through_w():
+    """Both ways of `reference`, in autograd here, JAX's in the benchmark, and the package's own."""
+    X, y = cv.datasets.load("australian")
+    p = steps.Problem(cv.models.logistic_regression(X, y), steps.SETS["S7"], samples=3)
+    shared, pulled = reference.make_pulled(anp, autograd.grad, X, y, p.names)
+    at = shared(p.w)
+    sees = zip(p.eps, X[p.index], y[p.index], (y[p.index] > 0).astype(int), strict=True)
+    rows = np.stack([pulled(at, *one) for one in sees], 1)  # (lines, M, D)
+    np.testing.assert_allclose(rows, steps.autograd_way(p)(), rtol=1e-9, atol=1e-8)
+    np.testing.assert_allclose(rows, cv.evaluate(p.lines, p.given()), rtol=1e-9, atol=1e-8)
+
+
+def test_a_step_on_all_quadratics_is_the_rule_s():
+    model, q, B = steps.ensembles()["sonar"]
+    ways = steps.ensemble_way(model, q, B)
+    z = q.start()[: q.dim] + np.random.default_rng(0).standard_normal((B, q.dim))  # L = I
+    slopes = np.stack([autograd.grad(model.log_joint)(row) for row in z[:3]])
+    np.testing.assert_allclose(ways["gradients"]()[:3], slopes, rtol=1e-9)
+    for name in "natural step", "first move":
+        w, (moves, natural, _) = ways[name]()
+        assert w.shape == (q.D,) and np.isfinite(w).all()
+        assert (moves, natural) == ((0, 2) if name == "natural step" else (1, 0))

@@ -1,7 +1,5 @@
 """The exact references against adaptive quadrature, Monte Carlo and conjugate formulas."""
 
-from unittest import mock
-
 import numpy as np
 import oracles
 import properties
@@ -129,21 +127,6 @@ def test_optimum_of_a_logistic_model_is_one():
     rng = np.random.default_rng(0)
     near = w + 0.05 * rng.standard_normal((30, q.D))
     assert np.all(cv.exact.elbo(model, q, near) < best)
-
-
-def test_where_natural_steps_do_not_settle_the_search_begins_anew():
-    """Not where they broke off, which may be nowhere."""
-    model, q = oracles.build(cv, oracles.problem("logistic")), cv.families.Gaussian(2)
-    begun = []
-
-    def search(model, q, w, tolerance):
-        begun.append(w)
-        return w
-
-    with mock.patch.multiple(cv.exact, SETTLED=0.0, _by_lbfgs=search):
-        for w in None, q.start() + 0.1:
-            cv.exact.optimum(model, q, w)
-    assert_allclose(begun, [q.start(), q.start() + 0.1])
 
 
 def test_models_without_a_quadrature_are_refused():

@@ -11,13 +11,19 @@ SWEPT = ("RP1", "taylor"), ("PR", "taylor"), ("PR", "bound"), ("QD", "taylor")
 ONCE = ("RP1", "svrg"), ("PR", "svrg"), ("PR", "data"), ("PR", "fixed"), ("QD", "bound")
 LINES = [(*line, K) for line in SWEPT for K in (1, 5, 20, 50, 200, "worn")]
 LINES += [(*line, 50) for line in ONCE]
+LINES += [("QD", "means", K) for K in (1, 5, 20, 50, 200)]
+LINES += [("PR", "means", 50), ("PR", "gradient", 50), ("QD", "gradient", 50)]
+BATCHES = [("PR", "none", 0), ("QD", "none", 0)]  # a hundred data points for one sample
 
 
 # The checks take the package, so that they can be run on copies with a bug (tests/harness.py).
 
 
 def check_cells(cv):
-    """Every line at every age, in blocks of ten runs, beside the plain gradient and no noise."""
+    """Every line at every age, in blocks of ten runs, beside the plain gradient and no noise.
+
+    Batches without a variate come last.
+    """
     plans = part(cv, "experiments.plans")
     cells, _ = plans.joint(plans.Size(sets=("sonar",), runs=12))
     loop = "v0=0.001 gamma=0.02 M=10"
@@ -25,6 +31,11 @@ def check_cells(cv):
     names += [
         f"joint data=sonar cvs={cvs} lr=0.2 {loop} base={base} renew={K} steps=500"
         for base, cvs, K in LINES
+    ]
+    names += [
+        f"joint data=sonar cvs=none lr=0.2 v0=0.001 gamma=0.02 M=1 base={base} renew=0 batch=100 "
+        "steps=500"
+        for base in ("PR", "QD")
     ]
     names = [f"{name} {runs}" for name in names for runs in ("first=0 runs=10", "first=10 runs=2")]
     assert [c.name for c in cells] == [*names, "noise_free data=sonar lr=0.2 steps=500"]
@@ -38,25 +49,33 @@ def check_rows(cv):
     for k, c in enumerate(cells):
         runs = dict(c.settings).get("runs", 0)
         results[c.name] = {"elbo": [[0.0, -100.0 + k]] * runs, "diverged": [-1] * runs}
-    results[cells[-1].name] = {"elbo": [0.0, -20.0]}
+    results[cells[-1].name] = {"elbo": [0.0, -20.0], "steps": [0, 500]}
     found = gather(results)
+    lines = [("paper", "none", 0), *LINES, *BATCHES]
     assert found["limits"] == [{"data": "sonar", "lr": 0.2, "noise_free": -20.0}]
-    assert len(found["rows"]) == 1 + len(LINES)
-    for k, (row, line) in enumerate(zip(found["rows"], [("paper", "none", 0), *LINES])):
+    assert len(found["rows"]) == len(lines) and found["steps"] == [0, 500]
+    for k, (row, line) in enumerate(zip(found["rows"], lines)):
         assert (row["base"], row["cvs"], row["renew"]) == line
         assert row["elbo"] == [-100.0 + 2 * k] * 10 + [-99.0 + 2 * k] * 2
         assert row["closed"][0] == pytest.approx(2 * k / 80, abs=1e-5)
+    *curves, exact = found["curves"]
+    assert exact == {"data": "sonar", "base": "exact", "median": [0.0, -20.0]}
+    names = [(row["base"], row["cvs"], row["renew"]) for row in curves]
+    assert names == [line for line in lines if line in plans.CURVES] and len(names) == 7
+    for row, k in zip(curves, map(lines.index, names)):  # ten of twelve runs have the lower value
+        assert row["median"] == row["low"] == [0.0, -100.0 + 2 * k]
 
 
 def check_a_cell_is_the_loop_with_that_seed(cv):
     """Stored ELBOs are those of the public loop, with the line written out."""
-    taylor_z, bound = cv.taylor_z, cv.bound
+    taylor_z, bound, sure = cv.taylor_z, cv.bound, ("fixed", "means")
     model = cv.models.logistic_regression(*cv.datasets.toy())
     q = cv.families.Gaussian(model.dim)
     f, prior, variational = cv.terms(model, q)
     rest = cv.CF(prior) - cv.CF(variational)
     T, T1 = (taylor_z(f, at="snapshot", order=order) for order in (2, 1))
     B, all_of = bound(f, at="snapshot"), lambda old: cv.CF(old.over_all_data())
+    P = cv.parabola(f, at="snapshot")
     lines = {
         ("RP1", "taylor", 3): (cv.RP1(f), cv.RP1(T) - all_of(T)),
         ("PR", "taylor", "worn"): (cv.PR(f), cv.PR(T) - all_of(T)),
@@ -65,6 +84,8 @@ def check_a_cell_is_the_loop_with_that_seed(cv):
         ("PR", "fixed", 4): (cv.PR(f), cv.PR(T) - all_of(T)),
         ("RP1", "svrg", 2): (cv.RP1(f), cv.RP1(T1) - all_of(T1)),
         ("QD", "bound", 2): (cv.QD(f), cv.CF(B) - all_of(B)),
+        ("QD", "means", 3): (cv.QD(f), cv.CF(P) - all_of(P)),
+        ("PR", "means", 2): (cv.PR(f), cv.PR(P) - all_of(P)),
     }
     for (base, cvs, renew), (h, c) in lines.items():
         found = part(cv, "experiments.tasks").joint(
@@ -73,11 +94,51 @@ def check_a_cell_is_the_loop_with_that_seed(cv):
         )  # fmt: skip
         path = cv.optimize.sgd(
             model, q, h + rest, [c], lr=0.3, steps=9, M=3, rng=np.random.default_rng(3), runs=(2,),
-            weights=cv.rules.fixed(-1.0) if cvs == "fixed" else cv.rules.bayes(1e-3, 0.1),
+            weights=cv.rules.fixed(-1.0) if cvs in sure else cv.rules.bayes(1e-3, 0.1),
             renew=cv.rules.worn() if renew == "worn" else renew,
         )  # fmt: skip
         elbo = np.array([cv.exact.elbo(model, q, w) for w in path.path]).T
         assert np.abs(np.array(found["elbo"]) - elbo).max() < 6e-4, (base, cvs)
+
+
+def check_a_batch_for_one_sample(cv):
+    """No variate, and no snapshot."""
+    found = part(cv, "experiments.tasks").joint(
+        np.random.default_rng(3), data="toy", base="PR", cvs="none", renew=0, batch=4, lr=0.3,
+        v0=1e-3, gamma=0.1, M=1, steps=9, first=0, runs=2,
+    )  # fmt: skip
+    model = cv.models.logistic_regression(*cv.datasets.toy())
+    q = cv.families.Gaussian(model.dim)
+    f, prior, variational = cv.terms(model, q)
+    path = cv.optimize.sgd(
+        model, q, cv.PR(f) + cv.CF(prior) - cv.CF(variational), lr=0.3, steps=9, M=1,
+        rng=np.random.default_rng(3), runs=(2,), batch=4,
+    )  # fmt: skip
+    elbo = np.array([cv.exact.elbo(model, q, w) for w in path.path]).T
+    assert np.abs(np.array(found["elbo"]) - elbo).max() < 6e-4
+
+
+def check_svrg_is_the_gradient_at_the_older_weights(cv):
+    """With the same draws, and minus its mean over q and the data, by cvlib.exact."""
+    tasks, rng = part(cv, "experiments.tasks"), np.random.default_rng(5)
+    model, q, _ = tasks.problem("toy")
+    w, old = q.start() + 0.1 * rng.standard_normal((2, q.D))
+    mu, factor = q.moments(old)
+    kept = cv.snapshot(model, mu, factor=factor, mean=True)
+    draw = cv.draw(model, q, w, M=5, rng=rng, snapshot=kept)
+    then = cv.draw(model, q, old, eps=draw.eps, index=draw.index)
+    mean = cv.exact.term_gradients(model, q, old)["data"]
+    data = cv.terms(model, q)[0]
+    for base in "RP1", "PR", "QD":
+        _, c = tasks.both("toy", base, "gradient")
+        right = getattr(cv, base)(data)(then) - mean
+        assert np.allclose(c(draw), right, atol=1e-7 * np.abs(right).max()), base
+    cells = tasks.joint(
+        np.random.default_rng(3), data="toy", base="QD", cvs="gradient", renew=1, lr=0.3, v0=1e-3,
+        gamma=0.1, M=3, steps=9, first=0, runs=2,
+    )  # fmt: skip
+    exact = cv.optimize.noise_free(model, q, lr=0.3, steps=9).w  # renewed in every step: no noise
+    assert np.abs(np.array(cells["elbo"])[:, -1] - cv.exact.elbo(model, q, exact)).max() < 6e-4
 
 
 CHECKS = checks_in(globals())
@@ -94,7 +155,7 @@ def stored():
 
 
 def test_every_line_has_all_its_runs(stored):
-    lines = [("paper", "none", 0), *LINES]
+    lines = [("paper", "none", 0), *LINES, *BATCHES]
     assert set(stored) == {(data, *line) for data in SETS for line in lines}
     assert all(len(r["elbo"]) == 50 and not r["diverged"] for r in stored.values())
 
@@ -109,6 +170,16 @@ def test_both_noises_are_gone(stored, data):
         assert left[0] > 3 * left[1]
     fresh, old = (stored[data, "PR", "taylor", K]["closed"] for K in (1, 200))
     assert abs(fresh[0] - old[0]) < 0.0005 + 4 * np.hypot(fresh[1], old[1])
+
+
+@pytest.mark.parametrize("data", SETS)
+def test_the_parabola_of_means_leaves_least(stored, data):
+    """QD with it is the run without noise, at any age; no other line is nearer."""
+    left = {line: abs(1 - stored[data, *line]["closed"][0]) for line in LINES + BATCHES}
+    for K in (1, 5, 20, 50, 200):
+        assert left["QD", "means", K] < 1e-4
+    rivals = [v for (_, cvs, _), v in left.items() if cvs != "means"]
+    assert left["QD", "means", 50] <= min(rivals) + 1e-5
 
 
 def test_a_slice_is_computed_again(stored):

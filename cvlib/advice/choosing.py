@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import combinations
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
@@ -73,7 +74,7 @@ def choose(
     among: dict | None = None, pilot: int = 40, costs: dict[str, float] | None = None,
     seconds: float = 1.0, clock: Callable[[], float] = perf_counter,
     snapshot: Snapshot | None = None, renew: int = 50, natural: bool = False,
-    resamples: int = 200, sampling: Sampling | None = None, **keywords,
+    resamples: int = 200, sampling: Sampling | None = None, **keywords: Any,
 ) -> Choice:  # fmt: skip
     """The `Choice` of base and variates with the least cost x E||g||^2 at w (D,).
 
@@ -115,7 +116,7 @@ class _Contest:
         self.bases = [Set(name) for name in table]
         self.full = [Set(name, tuple(cvs)) for name, (_, cvs) in table.items()]
         alone = [s for f in self.full for s in (Set(f.base), *singles(f))]
-        self.costs = costs if self.known else Costs(time(alone, 0.6))
+        self.costs = Costs(time(alone, 0.6)) if costs is None else costs
         self.slope2 = pilot.slope2(self.bases + self.full)
 
     def score(self, sets, K=None):
@@ -144,7 +145,8 @@ class _Contest:
         """The sets whose costs are known for sure, best first, and all that come close."""
         tried = _once(s for f in self.full for s in search(f, self.score))
         ranked = lambda: [tried[t] for t in np.argsort(self.score(tried), kind="stable")]
-        last, order = [], ranked()
+        last: list[Set] = []
+        order = ranked()
         for _ in range(TRIES):  # a set that was predicted too cheap is found out and makes room
             last = _once([*self.bases, *last, *order[:FINALISTS]])
             if not self.known:
@@ -191,7 +193,9 @@ def _loss(full, score, times=5):
 # Along a run -------------------------------------------------------------------------------------
 
 
-def rechoose(share: float = 0.05, *, clock: Callable[[], float] = perf_counter, **options) -> Hook:
+def rechoose(
+    share: float = 0.05, *, clock: Callable[[], float] = perf_counter, **options: Any
+) -> Hook:
     """A hook for sgd: choose anew along the run, in at most this share of its time.
 
     sgd(..., hooks={50: rechoose()}) asks after every 50 steps. It chooses at the first call, and
@@ -199,7 +203,8 @@ def rechoose(share: float = 0.05, *, clock: Callable[[], float] = perf_counter, 
     first decides for all. `options` are those of `choose`; `hook.choices` has (step, Choice).
     """
     number("share", share, 0, 1, above=True)
-    began, spent, choices = clock(), [], []
+    began, choices = clock(), []
+    spent: list[float] = []
 
     def hook(state, plan):
         start, first, old = clock(), (0,) * (state.w.ndim - 1), state.snapshot
@@ -216,7 +221,7 @@ def rechoose(share: float = 0.05, *, clock: Callable[[], float] = perf_counter, 
         spent.append(clock() - start)
         return answer
 
-    hook.choices = choices
+    hook.choices = choices  # type: ignore[attr-defined]
     return hook
 
 

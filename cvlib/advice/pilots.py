@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from ..recipe.estimators import Estimator, evaluate
 from ..recipe.integrands import Wants, wanted
 from ..recipe.sampling import Sampling
 from ..recipe.snapshots import Snapshot
-from ..recipe.words import LOO
 from .candidates import Table
 from .evidence import CHUNK
 
@@ -66,10 +65,10 @@ class Setting:
 class Pilot:
     """Products of the lines' gradients, unit by unit: all that any set with any weights needs.
 
-    A unit leans on no other: a sample, a pair, or all of a step with one batch or LOO. K (n, P, P)
-    are products of the distances of P lines from their means, scaled so that their mean over the n
-    units is the covariance; `shares` (n, 2, P, P) what of it is due to q alone and the data alone.
-    Units of one half try the weights that the other half fits.
+    A unit leans on no other: a sample, a pair, or all of a step with one batch, with LOO or AQ.
+    K (n, P, P) are products of the distances of P lines from their means, scaled so that their mean
+    over the n units is the covariance; `shares` (n, 2, P, P) what of it is due to q alone and the
+    data alone. Units of one half try the weights that the other half fits.
     """
 
     def __init__(
@@ -79,7 +78,9 @@ class Pilot:
         self.at, self.natural = at, natural
         self.names = {base: list(cvs) for base, (_, cvs) in table.items()}
         self.lines, self.place = _placed(table)
-        leaning = at.sampling.shared or any(w is LOO for c in self.lines for w, _ in c.parts)
+        # a word with rows or a pull of its own may look at all samples together, as LOO does
+        together = any(word.rows or word.pull for line in self.lines for word, _ in line.parts)
+        leaning = at.sampling.shared or together
         self.size = at.M if leaning else at.sampling.group(at.q, at.M)  # samples in a unit
         self.units = at.M // self.size  # a step averages so many
         most = CHUNK // (len(self.lines) * at.M * at.q.D)
@@ -177,7 +178,7 @@ class Pilot:
 
 def piloted(
     table: Table, at: Setting, steps: int, rng: np.random.Generator, *,
-    snapshot: Snapshot | None = None, **how,
+    snapshot: Snapshot | None = None, **how: Any,
 ) -> Pilot:  # fmt: skip
     """The `Pilot` of a table; with a new snapshot where lines want more than the old one has."""
     if not isinstance(rng, np.random.Generator):
@@ -189,15 +190,17 @@ def piloted(
     return Pilot(table, at, whole("pilot", steps, 2), rng, snapshot=snapshot, **how)
 
 
-def _serves(old: Snapshot | None, wants: Wants):
+def _serves(old: Snapshot | None, wants: Wants) -> bool:
     """Does a snapshot have what is wanted of it?"""
-    enough = old is not None and (wants.order == 1 or old.hessian is not None)
-    return enough and not (wants.factor and old.factor is None)
+    if old is None:
+        return False
+    has = Wants(1 + (old.hessian is not None), old.factor is not None, old.mean_slope is not None)
+    return all(have >= want for have, want in zip(has, wants))
 
 
 def _placed(table: Table) -> tuple[list[Estimator], dict[str, list[int]]]:
     """All lines of a table, each once, and {base: where it and its variates stand among them}."""
-    lines = {}
+    lines: dict[frozenset, tuple[int, Estimator]] = {}
     place = lambda line: lines.setdefault(frozenset(line.parts.items()), (len(lines), line))[0]
     places = {b: [place(h), *map(place, cvs.values())] for b, (h, cvs) in table.items()}
     return [line for _, line in lines.values()], places
@@ -280,7 +283,7 @@ def timed(
     ways, extra, past = {}, set(), "a snapshot of all data"
     for s in sets:
         h, cvs = table[s.base]
-        how = {"lr": 1e-3, "M": at.M, "sampling": at.sampling, "renew": renew}
+        how: dict[str, Any] = {"lr": 1e-3, "M": at.M, "sampling": at.sampling, "renew": renew}
         plan = Noisy(at.model, at.q, h, [cvs[c] for c in s.cvs], **how)
         state = init(plan, np.random.default_rng(0), w=at.w)
         if plan.wants:

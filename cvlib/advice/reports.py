@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
 from time import perf_counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -74,13 +74,13 @@ class Report:
 
     def frontier(self) -> list[Row]:
         """The rows than which none is both cheaper and quieter, from cheap to dear."""
-        kept = []
+        kept: list[Row] = []
         for r in sorted(self.rows, key=lambda r: (r.cost, r.left)):
             if not kept or r.left < kept[-1].left:
                 kept.append(r)
         return kept
 
-    def plot(self, ax=None):
+    def plot(self, ax: Any = None) -> Any:
         """Noise left against cost of a step, with the frontier and its names."""
         from .. import plotting
 
@@ -133,7 +133,7 @@ def report(
     M: int = 10, rng: np.random.Generator, pilot: int = 100,
     costs: dict[str, float] | None = None, seconds: float = 1.0,
     clock: Callable[[], float] = perf_counter, snapshot: Snapshot | None = None,
-    renew: int = 50, natural: bool = False, sampling: Sampling | None = None, **keywords,
+    renew: int = 50, natural: bool = False, sampling: Sampling | None = None, **keywords: Any,
 ) -> Report:  # fmt: skip
     """What lines leave of the noise and cost, as a `Report`; any model, any family, w (D,).
 
@@ -157,7 +157,7 @@ def report(
     table = {name: (h, cvs if name == first else {}) for name, h in bases.items()}
     table = checked(table, model, q)
     known = costs if costs is None else Costs.given(costs)
-    how = {"snapshot": snapshot, "natural": natural, "shares": True}
+    how: dict[str, Any] = {"snapshot": snapshot, "natural": natural, "shares": True}
     found = piloted(table, at, pilot, rng, **how)
     full = Set(first, tuple(cvs))
     sets = [*map(Set, bases), *singles(full), *[full] * (len(cvs) > 1)]

@@ -8,18 +8,22 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import combinations
 from types import SimpleNamespace
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ..families.base import Family
 from ..models.own import Model
-from ..recipe.approximations import TaylorX, bound, taylor_x, taylor_x_slope, taylor_z
+from ..recipe.approximations import bound, taylor_z
 from ..recipe.atoms import one, terms
 from ..recipe.draws import draw
 from ..recipe.estimators import Estimator, evaluate
-from ..recipe.integrands import Illegal, Integrand
+from ..recipe.in_data import TaylorX, taylor_x, taylor_x_slope
+from ..recipe.integrands import Atom, Illegal, Integrand
 from ..recipe.relaxations import relax
 from ..recipe.words import CF, GR, PR, QD, RB, RP1, RP2, SF
+
+T = TypeVar("T")
 
 # Variates with a name ------------------------------------------------------------------------
 
@@ -69,7 +73,7 @@ def published(model: Model, q: Family) -> dict[str, Estimator]:
     return {name: line for name, line in found.items() if line is not None}
 
 
-def written(write: Callable, *args):
+def written(write: Callable[..., T], *args: Any) -> T | None:
     """write(*args), or None where it may not be written."""
     try:
         return write(*args)
@@ -120,7 +124,7 @@ class Variate:
     line: Estimator
     term: str  # "data + prior"
     approximation: str  # "taylor_z", or "" for none
-    pair: tuple  # ("RP1", "CF"); "RP1 all" is RP1 on the whole data set
+    pair: tuple[str, str]  # ("RP1", "CF"); "RP1 all" is RP1 on the whole data set
     name: str = ""
     published: str = ""
     same_as: str = ""
@@ -136,7 +140,9 @@ class Variate:
         Given the data point, all methods have the same mean; given eps, drawn and whole data have.
         A share is there if the coefficients do not cancel then.
         """
-        given_i, given_eps, both = {}, {}, False
+        given_i: dict[Atom, float] = {}
+        given_eps: dict[tuple, float] = {}
+        both = False
         for (method, atom), coef in self.line.parts.items():
             whole = atom.over_all_data()
             given_i[atom] = given_i.get(atom, 0) + coef
@@ -168,7 +174,7 @@ def legal(
         `Illegal` where they have nothing to say.
     """
     known = {_unsigned(line): name for name, line in published(model, q).items()}
-    found = {}
+    found: dict[frozenset, Variate] = {}
     for term, f in _sums(*terms(model, q)).items():
         for approximation, approximate in (APPROXIMATIONS | (more or {})).items():
             ways = _ways(written(approximate, f), q, subsample)
@@ -219,11 +225,12 @@ def _without_copies(variates, model, q, subsample, M=6):
     parts, A = spanned([c.line for c in variates])
     T = evaluate(parts, draw(model, q, w, M=M, rng=rng, subsample=subsample))
     # lengths and angles are all that counts: a rotation makes the vectors short, (parts, parts)
-    T = np.linalg.qr(T.reshape(len(parts), -1).T, mode="r").T
+    T = np.transpose(np.linalg.qr(T.reshape(len(parts), -1).T, mode="r"))
     values = A @ T
     scale = np.abs(A) @ np.linalg.norm(T, axis=1)
     size = np.linalg.norm(values, axis=1)
-    kept, directions = [], []
+    kept: list[Variate] = []
+    directions: list[np.ndarray] = []
     for c, value, zero in zip(variates, values, size <= 1e-9 * scale):
         if zero:
             continue

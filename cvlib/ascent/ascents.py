@@ -209,11 +209,11 @@ class first(Ascent):
                 raise TypeError(f"{rule!r} is no ascent rule such as rules.adam()")
 
     @property
-    def on_scores(self):
+    def on_scores(self) -> bool:  # type: ignore[override]  # it is read, and never set
         return self.rule.on_scores or self.then.on_scores
 
     @property
-    def in_units_of_q(self):
+    def in_units_of_q(self) -> bool:  # type: ignore[override]
         return self.then.in_units_of_q
 
     def start(self, q, w):

@@ -12,7 +12,6 @@ from ..arguments import number, whole
 from ..combining import regression
 from ..combining.regression import Move
 from ..families.base import Family
-from ..recipe.draws import Draw
 from .ascents import Ascent, newton
 
 
@@ -30,7 +29,7 @@ class matching(Ascent):
     def start(self, q: Family, w: np.ndarray) -> tuple:
         return (np.zeros(w.shape[:-1]),)
 
-    def match(self, memory, w, draw: Draw, scores, rate, q):
+    def match(self, memory, w, draw, scores, rate, q):
         t = memory[0] + 1
         return _moved(q, w, _matched(draw, scores, t)), (t,)
 
@@ -62,7 +61,7 @@ class quadratics(Ascent):
         runs = w.shape[:-1]
         return np.zeros(runs), np.zeros(runs), np.full(runs, first_ridge(q))  # moves, steps, ridge
 
-    def match(self, memory, w, draw: Draw, scores, rate, q):
+    def match(self, memory, w, draw, scores, rate, q):
         moves, steps, ridge = memory
         seen = regression.gauge(draw.eps, scores, first_ridge(q), draw.group, not q.full)
         far = (steps == 0) & (moves < self.most) & (seen.removable > self.near * q.dim)
@@ -91,7 +90,7 @@ def _matched(draw, scores, t):
     return f(draw.eps, scores, draw.M * draw.q.dim / t)
 
 
-def _moved(q, w, move: Move):
+def _moved(q: Family, w: np.ndarray, move: Move) -> np.ndarray:
     mu, factor = q.unpack(w)
     mu = mu + q.times(factor, move.shift[..., None, :])[..., 0, :]
     return q.joined(mu, q.compose(factor, move.K))

@@ -111,7 +111,7 @@ def _slopes(rows, likelihood, q, w, tolerance):
     return d1 @ X, q.gram(d2[..., None, :], X[None], q.unpack(w)[1])[..., 0, :]
 
 
-def _marginals(rows, q, w):
+def _marginals(rows: tuple, q: Family, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean and variance of each x_i.z + offset_i, (..., n) both."""
     X, _, *offset = rows
     mu, factor = q.unpack(w)

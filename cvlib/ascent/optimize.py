@@ -8,9 +8,9 @@ variates get are values of `rules`.
 import math
 import warnings
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import fields
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,9 @@ from ..recipe.estimators import Estimator
 from ..recipe.sampling import Sampling
 from . import rules
 from .plans import NoiseFree, Noisy, Plan
-from .state import State, bits, load  # noqa: F401  `load` is part of the loop's doors
+from .state import State as State
+from .state import bits
+from .state import load as load  # doors of the loop, both
 
 RECORD = 100e6  # bytes that a record may have before it is thinned
 SAMPLING = tuple(field.name for field in fields(Sampling))
@@ -117,10 +119,10 @@ class Path(NamedTuple):
 
 
 def sgd(
-    model: Model, q: Family, h: Estimator, cvs: Sequence[Estimator] = (), *, steps: int,
-    rng: np.random.Generator | None = None, w: np.ndarray | None = None, runs: tuple = (),
-    every: int | None = None, progress: bool = False, hooks: dict[int, Hook] | None = None,
-    state: State | None = None, **plan,
+    model: Model, q: Family, h: Estimator, cvs: list[Estimator] | tuple[Estimator, ...] = (), *,
+    steps: int, rng: np.random.Generator | None = None, w: np.ndarray | None = None,
+    runs: tuple = (), every: int | None = None, progress: bool = False,
+    hooks: dict[int, Hook] | None = None, state: State | None = None, **plan: Any,
 ) -> Path:  # fmt: skip
     """Momentum ascent on ELBO / N: v <- momentum v + (1 - momentum) g, w <- w + lr v.
 
@@ -144,27 +146,27 @@ def sgd(
       momentum=b, and of weights=bayes(v0, gamma) v0= and gamma=: 0.9, 1e-3, 0.02 if none is given.
       v0 is in units of the gradient of ELBO / N.
     """
-    plan = Noisy(model, q, h, cvs, **_options(sgd, Noisy, plan))
+    noisy = Noisy(model, q, h, cvs, **_options(sgd, Noisy, plan))
     if state is None:
         if not isinstance(rng, np.random.Generator):
             seed = 0 if rng is None else rng
             raise ValueError(f"rng={rng!r}: give a generator, rng=np.random.default_rng({seed!r})")
-        state = init(plan, rng, w=w, runs=runs)
+        state = init(noisy, rng, w=w, runs=runs)
     elif not (rng is None and w is None and runs == ()):
         raise ValueError("the state has its own w, runs and rng: leave them out")
-    return _ascend(state, plan, steps, every, hooks, progress)
+    return _ascend(state, noisy, steps, every, hooks, progress)
 
 
 def noise_free(
     model: Model, q: Family, *, steps: int, w: np.ndarray | None = None,
-    every: int | None = None, hooks: dict[int, Hook] | None = None, **plan,
+    every: int | None = None, hooks: dict[int, Hook] | None = None, **plan: Any,
 ) -> Path:  # fmt: skip
     """The same ascent with the exact gradient: what no control variate can beat.
 
     `plan` is lr, rule (or momentum) and average, as in `sgd`.
     """
-    plan = NoiseFree(model, q, **_options(noise_free, NoiseFree, plan))
-    return _ascend(init(plan, w=w), plan, steps, every, hooks, progress=False)
+    exact = NoiseFree(model, q, **_options(noise_free, NoiseFree, plan))
+    return _ascend(init(exact, w=w), exact, steps, every, hooks, progress=False)
 
 
 def thinning(steps: int, nbytes: int) -> int:

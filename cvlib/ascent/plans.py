@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,12 +27,12 @@ Rate = float | np.ndarray | Callable[[int], float | np.ndarray]
 class Gradient(NamedTuple):
     """What a plan finds at a state."""
 
-    g: np.ndarray | None  # (..., D) of ELBO / N; None where a rule looks at scores instead
+    g: Any  # (..., D) of ELBO / N; None where a rule looks at scores instead
     finite: np.ndarray  # (...) is it?
     moments: tuple  # the new memory of the weight rule
     a: np.ndarray  # (..., L) or (..., L, D)
     G: np.ndarray | None  # (..., 1 + L, M, D)
-    draw: Draw | None = None  # the samples, for ascent rules on scores
+    draw: Any = None  # a Draw, the samples, for ascent rules on scores
     scores: np.ndarray | None = None  # (..., M, d) L^T grad_z log p(x, z) at these samples
 
 
@@ -145,9 +145,10 @@ class Noisy(Plan):
         if not isinstance(self.renew, rules.Renewal | None):
             object.__setattr__(self, "renew", rules.every(self.renew))
         alike = self.M == 1 or self.sampling.shared or self.sampling.noise != "plain"
-        if self.renew and self.renew.measures and self.cvs and alike:
+        rule: Any = self.renew
+        if rule and rule.measures and self.cvs and alike:
             raise ValueError(
-                f"{self.renew!r} measures noise by the scatter of a step's samples, which must be "
+                f"{rule!r} measures noise by the scatter of a step's samples, which must be "
                 "two at least, drawn apart, and see data of their own: take M=2 or more, each=True "
                 'and noise="plain", or renew=K'
             )
@@ -170,19 +171,20 @@ class Noisy(Plan):
         return self.weighting.start(self.q, L, runs), np.zeros((*runs, L))
 
     def refreshed(self, state):
-        rule = self.renew
+        rule: Any = self.renew
         if rule is None or not (state.renewal is None or rule.due(state.t, state.renewal)):
             return state
         new = taken(self.model, self.q, state.w, self.wants or Wants(2))
         return state._replace(snapshot=new, renewal=rule.start())
 
     def seen(self, renewal, new):
-        if not (self.renew and self.renew.measures) or new.G is None:
+        rule: Any = self.renew
+        if not (rule and rule.measures) or new.G is None:
             return renewal
         scatter = lambda g: np.sum((g - g.mean(-2, keepdims=True)) ** 2)
         h, C = new.G[..., 0, :, :], new.G[..., 1:, :, :]
         left = scatter(combine.combine(h, C, new.a)) / max(scatter(h), 1e-300)
-        return self.renew.seen(renewal, left)
+        return rule.seen(renewal, left)
 
     def gradient(self, state):
         q, N, weighting = self.q, self.model.N, self.weighting
@@ -207,14 +209,14 @@ class Noisy(Plan):
         """Is the base alone, and does a part of it know the mean of its rows at once?"""
         return not self.cvs and any(hasattr(word.pull, "mean") for word, _ in self.h.parts)
 
-    def _pooled(self, d: Draw):
+    def _pooled(self, d: Draw) -> tuple[np.ndarray, np.ndarray]:
         """The mean of the base's rows, (..., D), and which runs are finite."""
         with np.errstate(over="ignore", invalid="ignore"):
             g = self.h.mean(d)
         finite = np.vecdot(g, g) < HUGE
         return np.where(finite[..., None], g, 0.0), finite
 
-    def _evaluated(self, d: Draw, G):
+    def _evaluated(self, d: Draw, G: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """h and variates (..., 1 + L, M, D), into G if it fits, and which runs are finite (...)."""
         runs = d.w.shape[:-1]
         shape = (*runs, len(self.lines), self.M, self.q.D)
@@ -227,7 +229,7 @@ class Noisy(Plan):
             G[~finite] = 0.0  # a broken run must not break the moments of the others
         return G, finite
 
-    def _scores(self, d: Draw):
+    def _scores(self, d: Draw) -> tuple[np.ndarray, np.ndarray]:
         """L^T grad_z log p(x, z), (..., M, d), zero in runs where it is not finite; which are."""
         data, prior, _ = terms(self.model, self.q)
         with np.errstate(over="ignore", invalid="ignore"):

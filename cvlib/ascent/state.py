@@ -2,8 +2,9 @@
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path as File
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,7 +24,7 @@ class State(NamedTuple):
     a: np.ndarray  # (..., L) or (..., L, D), weights of the control variates at step t
     diverged: np.ndarray  # (...) step at which a run left the finite world, -1 if it did not
     mean: np.ndarray  # (..., D) mean of w since step `plan.average`
-    count: int  # number of steps in it
+    count: int  # type: ignore[assignment]  # number of steps in it (it hides tuple.count)
     rng: np.random.Generator | None
     G: np.ndarray | None  # (..., 1 + L, M, D), h and variates at step t; the next writes over it
     snapshot: Snapshot | None  # of the data term, for expansions about older weights
@@ -33,7 +34,7 @@ class State(NamedTuple):
     def save(self, path: str | File) -> None:
         """All but G into one file, whole or not at all; `load` reads it."""
         old = {} if self.snapshot is None else self.snapshot._asdict()
-        groups = {
+        groups: dict[str, dict] = {
             "memory": dict(enumerate(self.memory)),
             "moments": dict(enumerate(self.moments)),
             "snapshot": {name: x for name, x in old.items() if x is not None},
@@ -62,7 +63,7 @@ def load(path: str | File) -> State:
         raise ValueError(f"{path} holds no state that was saved whole: {error!r}") from error
 
 
-def bits(rng: np.random.Generator | None) -> dict | None:
+def bits(rng: np.random.Generator | None) -> Mapping[str, Any] | None:
     """The generator's state, from which it can be made again."""
     return None if rng is None else rng.bit_generator.state
 

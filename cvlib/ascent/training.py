@@ -4,6 +4,7 @@ CF(f~) - RP1(f~) has mean zero whatever the quadratic f~ is, so also while it is
 """
 
 from dataclasses import replace
+from typing import Any
 
 import autograd.numpy as anp
 import numpy as np
@@ -24,7 +25,7 @@ SLOW = 16  # dimensions beyond which U learns more slowly
 
 
 def fitted(
-    f: Integrand, q: Family, w: np.ndarray | None = None, rank: int = 5, *,
+    f: Integrand, q: Family, w: Any = None, rank: int = 5, *,
     state: State | None = None,
 ) -> Estimator:  # fmt: skip
     """The variate CF(f~) - RP1(f~) to begin with: b = 0, B of this rank and almost 0.
@@ -55,7 +56,8 @@ def train(f: Integrand, rate: float = 0.05, M: int = 2) -> Hook:
         at = [k for k, c in enumerate(plan.cvs) if curve_of(c) is not None]
         if len(at) != 1:
             raise ValueError(f"train needs one fitted quadratic among the variates, not {len(at)}")
-        q, runs, curve = plan.q, state.w.reshape(-1, plan.q.D), curve_of(plan.cvs[at[0]])
+        q, runs = plan.q, state.w.reshape(-1, plan.q.D)
+        curve: Any = curve_of(plan.cvs[at[0]])
         w = runs[len(runs) // 2]
         d = draw(plan.model, q, w, M, state.rng, sampling=replace(plan.sampling, noise="plain"))
         h = evaluate([plan.h], d, check=False)[0]  # (M, D)
@@ -73,7 +75,8 @@ def train(f: Integrand, rate: float = 0.05, M: int = 2) -> Hook:
 def _stepped(curve, slopes, rate, notes, q):
     """The curve after a step of Adam downhill, and the notes with what is to be remembered."""
     rates = {"b": rate, "s": rate, "U": rate * min(1, SLOW / q.dim)}
-    new, kept = {"S": curve.S}, {}
+    new = {"S": curve.S}
+    kept: dict[str, np.ndarray] = {}
     for (name, own), slope in zip(rates.items(), slopes):
         v = getattr(curve, name)
         begin = enumerate(rules.adam().start(q, v))

@@ -4,9 +4,11 @@ Shapes throughout: base gradients h (..., M, D), variates C (..., L, M, D), weig
 leading axes are independent runs. As mathematics, one sample is h_m in R^D and C_m in R^{D x L}.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 
 class Moments(NamedTuple):
@@ -17,7 +19,7 @@ class Moments(NamedTuple):
     M: float
 
 
-def moments(h, C):
+def moments(h: ArrayLike, C: ArrayLike) -> Moments:
     """Means over the M samples of C_m^T C_m and C_m^T h_m, as `Moments`."""
     h, C = _checked(h, C)
     M, D = h.shape[-2:]
@@ -33,7 +35,7 @@ def moments(h, C):
     return Moments(CC, Ch, M)
 
 
-def replicates(x, group):
+def replicates(x: ArrayLike, group: int) -> np.ndarray:
     """Samples that lean on each other taken together, (..., M, D) -> (..., M / group, D).
 
     Samples m, m + M / group, m + 2 M / group ... form a group, as in `Draw`. Groups are independent
@@ -48,7 +50,7 @@ def replicates(x, group):
 # Weights for the whole set -------------------------------------------------------------------
 
 
-def best_weights(CC, Ch):
+def best_weights(CC: ArrayLike, Ch: ArrayLike) -> np.ndarray:
     """a = -CC^-1 Ch, the shortest h + C a in mean square when E[C^T C] and E[C^T h] are known.
 
     Where CC is singular (a repeated or an all-zero variate) a is the solution of least norm, the
@@ -61,12 +63,12 @@ def best_weights(CC, Ch):
     return _solve(CC, Ch)
 
 
-def empirical_weights(moments):
+def empirical_weights(moments: Moments) -> np.ndarray:
     """The best weights of the sample itself, as if its moments were the true ones: v0 = 0."""
     return best_weights(moments.CC, moments.Ch)
 
 
-def bayes_weights(moments, v0, D):
+def bayes_weights(moments: Moments, v0: ArrayLike, D: int) -> np.ndarray:
     """a = -(D v0 / M I + CC)^-1 Ch, the Bayesian rule; D is the length of one gradient.
 
     `v0` may be an array that broadcasts against the runs. With M = 0 samples all weights are zero.
@@ -79,7 +81,7 @@ def bayes_weights(moments, v0, D):
     return best_weights(ridge + M * CC, M * Ch)  # times M: no division when M = 0
 
 
-def posterior_moments(moments, T_cc, T_hc, n0):
+def posterior_moments(moments: Moments, T_cc: ArrayLike, T_hc: ArrayLike, n0: float) -> Moments:
     """E[C^T C] and E[C^T h] given the sample, for a Normal-Wishart prior worth n0 > 0 samples.
 
     T_cc (..., L, L) and T_hc (..., L) are the traces of the blocks of V0, where V0 / n0 is the
@@ -97,7 +99,7 @@ def posterior_moments(moments, T_cc, T_hc, n0):
     return Moments((T_cc + M * CC) / (n0 + M), (T_hc + M * Ch) / (n0 + M), n0 + M)
 
 
-def general_weights(moments, T_cc, T_hc):
+def general_weights(moments: Moments, T_cc: ArrayLike, T_hc: ArrayLike) -> np.ndarray:
     """a = -(T_cc / M + CC)^-1 (T_hc / M + Ch), the Bayesian rule for any V0, from its traces.
 
     The best weights of `posterior_moments`: n0 scales both alike, so it cancels. To say instead
@@ -106,7 +108,7 @@ def general_weights(moments, T_cc, T_hc):
     return empirical_weights(posterior_moments(moments, T_cc, T_hc, n0=1))
 
 
-def by_block(h, C, blocks):
+def by_block(h: ArrayLike, C: ArrayLike, blocks: Sequence[slice]) -> Moments:
     """`moments` of each block of coordinates: one more axis behind the runs, (..., K, L, L).
 
     `blocks` are K slices that cut the D coordinates into consecutive pieces. The squared length of
@@ -121,7 +123,7 @@ def by_block(h, C, blocks):
     return Moments(CC, Ch, each[0].M)
 
 
-def block_weights(moments, v0, blocks):
+def block_weights(moments: Moments, v0: ArrayLike, blocks: Sequence[slice]) -> np.ndarray:
     """The Bayesian rule in each block, from `by_block`: (..., L, D), constant within a block.
 
     D in the ridge is the length of the block: a sample of it has that many coordinates.
@@ -132,14 +134,14 @@ def block_weights(moments, v0, blocks):
     return np.repeat(a.mT, lengths, axis=-1)
 
 
-def scalar_weight(moments):
+def scalar_weight(moments: Moments) -> np.ndarray:
     """The best single weight for the sum of all variates, repeated: (..., L)."""
     CC = moments.CC.sum((-2, -1))[..., None, None]
     Ch = moments.Ch.sum(-1, keepdims=True)
     return np.broadcast_to(best_weights(CC, Ch), moments.Ch.shape)
 
 
-def coordinate_weights(h, C, v0=0.0):
+def coordinate_weights(h: ArrayLike, C: ArrayLike, v0: ArrayLike = 0.0) -> np.ndarray:
     """Weights of their own for every coordinate of the gradient, (..., L, D), with ridge v0 / M.
 
     `v0` is a number, or an array that broadcasts against the runs.
@@ -150,7 +152,9 @@ def coordinate_weights(h, C, v0=0.0):
     return np.moveaxis(bayes_weights(one_coordinate, v0, D=1), -2, -1)
 
 
-def ridge_weights(h, C, penalties=None, folds=5):
+def ridge_weights(
+    h: ArrayLike, C: ArrayLike, penalties: ArrayLike | None = None, folds: int = 5
+) -> tuple[np.ndarray, np.ndarray]:
     """a = -(p t I + CC)^-1 Ch with t = tr(CC) / L, and p of `penalties` chosen by cross-validation.
 
     Each run picks its own p, by the squared length of h + C a on the samples left out. Returns
@@ -181,17 +185,17 @@ def ridge_weights(h, C, penalties=None, folds=5):
 # Averages over iterations --------------------------------------------------------------------
 
 
-def start(L, runs=()):
+def start(L: int, runs: tuple[int, ...] = ()) -> Moments:
     """Moving moments before the first step: nothing seen, M = 0, hence zero weights."""
     return Moments(np.zeros((*runs, L, L)), np.zeros((*runs, L)), 0.0)
 
 
-def update(state, h, C, gamma):
+def update(state: Moments, h: ArrayLike, C: ArrayLike, gamma: float) -> Moments:
     """Moving moments after one more step of B samples, h and C: state in, state out."""
     return follow(state, moments(h, C), gamma)
 
 
-def follow(state, new, gamma):
+def follow(state: Moments, new: Moments, gamma: float) -> Moments:
     """Moving moments after one more step whose own moments are `new`: state in, state out.
 
     A sample of age k steps counts (1 - gamma)^k, and the means are taken with these counts, so
@@ -215,7 +219,7 @@ def follow(state, new, gamma):
 # The combined gradient -----------------------------------------------------------------------
 
 
-def combine(h, C, a):
+def combine(h: ArrayLike, C: ArrayLike, a: ArrayLike) -> np.ndarray:
     """g_m = h_m + C_m a, one gradient a sample, (..., M, D); its mean over M is the estimate.
 
     Weights are (..., L), or (..., L, D) with one for every coordinate; `...` are the runs of C.
@@ -235,7 +239,7 @@ def combine(h, C, a):
     return h + g.reshape(*g.shape[:-2], M, D)
 
 
-def mean(h, C, a):
+def mean(h: ArrayLike, C: ArrayLike, a: ArrayLike) -> np.ndarray:
     """The mean over m of `combine`, (..., D), without a combined gradient for every sample."""
     h, C = _checked(h, C)
     share = np.full(h.shape[-2], 1 / h.shape[-2])  # as a product: faster than h.mean(-2)
@@ -267,7 +271,7 @@ def _solve(S, b):
     return -scale * np.matvec(U, y)
 
 
-def _checked(h, C):
+def _checked(h: ArrayLike, C: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """h and C as arrays, or an error that names the axis at fault."""
     h, C = np.asarray(h, float), np.asarray(C, float)
     if h.ndim < 2 or C.ndim < 3 or C.shape[:-3] + C.shape[-2:] != h.shape:

@@ -22,6 +22,7 @@ Draws come in groups that lean on each other, m, m + B / group, m + 2 B / group,
 independent draws, 2 for antithetic pairs. Groups are independent.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -47,7 +48,9 @@ class Gauge(NamedTuple):
 # The regression ------------------------------------------------------------------------------
 
 
-def regress(e, G, ridge, others=True, group=1):
+def regress(
+    e: np.ndarray, G: np.ndarray, ridge: float | np.ndarray, others: bool = True, group: int = 1
+) -> Quadratic:
     """The `Quadratic` of slopes G on draws e, both (..., B, d).
 
     others=True: the mean of `rows`, exactly unbiased for every ridge chosen beforehand.
@@ -63,7 +66,7 @@ def regress(e, G, ridge, others=True, group=1):
     return Quadratic(mean[..., 0, :], sym(mean[..., 1:, :]))
 
 
-def rows(e, G, ridge, group=1):
+def rows(e: np.ndarray, G: np.ndarray, ridge: float | np.ndarray, group: int = 1) -> Quadratic:
     """Row m is draw m with the quadratic fitted without its group: c (..., B, d), A (..., B, d, d).
 
     c_m = G_m - A_- e_m and A_m = sym((G_m - c_- - A_- e_m) e_m^T + A_-), where c_- and the
@@ -154,7 +157,9 @@ def _apart(x, shape):
     return np.swapaxes(x, -3, -2).reshape(shape)
 
 
-def gauge(e, G, ridge, group=1, diagonal=False):
+def gauge(
+    e: np.ndarray, G: np.ndarray, ridge: float | np.ndarray, group: int = 1, diagonal: bool = False
+) -> Gauge:
     """mean |G + e|^2, zero only where q is the posterior, in its two parts (`Gauge`).
 
     G + e = c + (A + I) e + r: a better Gaussian removes c and A + I, no Gaussian removes r. The
@@ -171,7 +176,7 @@ def gauge(e, G, ridge, group=1, diagonal=False):
     return Gauge(((G + e) ** 2).sum(-1).mean(-1) - residual, residual)
 
 
-def shrinkage(seen, d):
+def shrinkage(seen: Gauge, d: int) -> np.ndarray:
     """The ridge that `seen`, the `Gauge` of a step before, asks for, (...); d = 1 if q is diagonal.
 
     A Gaussian prior on A + I with variance t^2 an entry, beside noise of variance s^2 an entry of
@@ -183,12 +188,12 @@ def shrinkage(seen, d):
     return d * np.maximum(seen.residual / signal, 0.01)
 
 
-def sym(A):
+def sym(A: np.ndarray) -> np.ndarray:
     """(A + A^T) / 2: E[G e^T] is symmetric, so its antisymmetric part is noise."""
     return (A + A.mT) / 2
 
 
-def symmetric(L, e, u):
+def symmetric(L: np.ndarray, e: np.ndarray, u: np.ndarray) -> np.ndarray:
     """RP1's gradient in L with all rotations as variates, (..., d, d), from u = grad f(z).
 
     lower(L^-T sym(mean G e^T)) with G = L^T u. The antisymmetric part of G e^T has mean zero:
@@ -201,11 +206,11 @@ def symmetric(L, e, u):
 # A diagonal q: every coordinate is a regression of its own, with d = 1 ------------------------
 
 
-def _coordinates(*arrays):
-    return [x.mT[..., None] for x in arrays]  # (..., B, d) -> (..., d, B, 1)
+def _coordinates(e: np.ndarray, G: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return e.mT[..., None], G.mT[..., None]  # (..., B, d) -> (..., d, B, 1)
 
 
-def diagonal(f):
+def diagonal(f: Callable) -> Callable:
     """`regress`, `rows` or `match` for a diagonal q: 2 d quadratics instead of d (d + 3) / 2.
 
     diagonal(f)(e, G, ...) returns c and A, or shift and K, as (..., d), `rows` as (..., B, d).
@@ -222,7 +227,9 @@ def diagonal(f):
 # Families with a score: values on scores -----------------------------------------------------
 
 
-def baseline(S, f, F, ridge, group=1):
+def baseline(
+    S: np.ndarray, f: np.ndarray, F: np.ndarray, ridge: float | np.ndarray, group: int = 1
+) -> np.ndarray:
     """One row a sample, (..., M, D), of mean grad_w E[f] = E[f S]: score function, linear baseline.
 
     S (..., M, D) = grad_w log q_w(z), f (..., M) the values, F = Var S, (..., D, D) or its
@@ -236,15 +243,14 @@ def baseline(S, f, F, ridge, group=1):
         raise ValueError(f"ridge={ridge}: repeated values of z leave [1, S] singular; give one > 0")
     # With F = V diag(l) V^T and e = l^-1/2 V^T S, which has mean 0 and covariance I, this is the
     # regression above with f for G: E[f S] = V l^1/2 E[f e].
-    whole = F.ndim == S.ndim
-    l, V = np.linalg.eigh(F) if whole else (F, None)
+    l, V = np.linalg.eigh(F) if F.ndim == S.ndim else (F, None)
     root = np.sqrt(np.maximum(l, 0))[..., None, :]  # (..., 1, D)
     felt = root > 1e-7 * root.max(-1, keepdims=True)
-    e = np.where(felt, S @ V if whole else S, 0) / np.where(felt, root, 1)
+    e = np.where(felt, S if V is None else S @ V, 0) / np.where(felt, root, 1)
     _, W, beta, _, Q = _fit(e, f[..., None], ridge, group)  # Q (..., M, 1)
     each = _without(W, beta, Q, group)[..., 1:, 0] + Q * e  # (..., M, D)
     each = np.where(felt, each * root, 0)
-    return each @ V.mT if whole else each
+    return each if V is None else each @ V.mT
 
 
 # Batch and match -----------------------------------------------------------------------------
@@ -257,7 +263,7 @@ class Move(NamedTuple):
     K: np.ndarray
 
 
-def match(e, G, lam):
+def match(e: np.ndarray, G: np.ndarray, lam: float | np.ndarray) -> Move:
     """One step of batch and match (Cai et al. 2024) from G_m = L^T grad log p(x, z_m).
 
     It matches the scores of q to those of p at the draws, with a pull of weight 1 / lam to the
@@ -280,7 +286,7 @@ def match(e, G, lam):
     l, Y = np.linalg.eigh(R.mT @ U @ R)
     s = 2 / (1 + np.sqrt(1 + 4 * np.maximum(l, 0)))
     T = R @ Y * np.sqrt(s)[..., None, :]  # S = T T^T, positive definite whatever the draws
-    K = np.linalg.qr(T.mT, mode="r").mT
+    K = np.swapaxes(np.linalg.qr(T.mT, mode="r"), -1, -2)
     K = K * np.sign(np.diagonal(K, axis1=-2, axis2=-1))[..., None, :]
     return Move((k * (T @ (T.mT @ gbar) + ebar))[..., 0], K)
 

@@ -74,6 +74,9 @@ class Family:
     }
     parts: tuple[str, ...] = ()
     noise = transform = log_density = cross = mirror = quantile = fisher = NOT_SAID
+    if TYPE_CHECKING:  # where `gaussian` is true: how its factor acts; where z is discrete: squash
+        own_factor = times = times_t = solve = solve_t = outer = by_row = gram = NOT_SAID
+        joined = compose = change = curvature = from_own = squash = NOT_SAID
     routes = {
         "z": {
             "SF": Route("z1", score="score"),

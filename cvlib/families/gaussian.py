@@ -16,7 +16,7 @@ import numpy as np
 import scipy  # scipy.linalg and scipy.special are loaded at their first use
 
 from ..special import LOG_2PI
-from .base import NOT_SAID, Array, ArrayLike, Draw, Family, Pair, Route
+from .base import Array, ArrayLike, Draw, Family, Pair, Route
 
 CACHED = 2**16  # numbers of a scratch array that stay in a processor's cache
 KEPT = 2**20  # numbers of a scratch array that is kept between calls
@@ -27,7 +27,6 @@ class _GaussianFamily(Family, base=True):
     """What both families share: w = [mu, factor], q_w = N(mu, L L^T), L built from the factor."""
 
     diag: Any  # where the diagonal of L stands in w
-    own_factor = times = solve = solve_t = outer = NOT_SAID  # by each of the two
     gaussian = quadratics = True
     by_hand = ("CF", "RB", "PR", "QD", "AQ", "RPS")
     routes = {

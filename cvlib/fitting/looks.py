@@ -1,71 +1,144 @@
 """A look at a fit: the ELBO on common draws, whether it has settled, and what to distrust."""
 
+from collections.abc import Iterator
+from typing import NamedTuple
+
 import numpy as np
 import scipy  # scipy.special is loaded at its first use
-from autograd import elementwise_grad
 
+from ..combining import regression
+from ..families.base import Family
+from ..models import GaussianPrior, Model
 from ..recipe.draws import Draw
-from ..special import hess_times
-from .starts import DENSE, log_joint, tried
+from .density import Density
 
-DRAWS = 4000  # for a look at the ELBO
+LOOK, LAST = 1000, 4000  # draws for a look at the ELBO, and for the last one
 TOLERANCE, CHANCE = 0.05, 0.05  # nats that may be left to gain, and the chance to be wrong there
+FAIR, HEAVY = 0.5, 0.7  # share of draws that weights should leave, k-hat that their tail may have
+FEW = 50  # draws left, from which nothing is said of single coordinates
 FAR = 6.0  # standard deviations of its prior that a coordinate may lie out
 
 
-def log_weights(model, q, w, seed, n=DRAWS, with_z=False):
-    """log p(x, z) - log q(z) at n draws of q_w, (n,): their mean estimates the ELBO.
+class Weights(NamedTuple):
+    """Draws z (n, d) of q_w and the logarithms of their importance weights p(x, z) / q(z), (n,)."""
 
-    The same seed gives the same base sample, whatever w is. Fewer draws where data are many.
-    """
-    n = max(64, min(n, 2**24 // (model.N * per_row(model))))
-    rng = np.random.default_rng([seed, n])
-    draw = Draw(model, q, w, q.noise(rng, w, n), None)
-    size = max(1, 2**21 // (model.N * per_row(model)))
-    lp = np.full(n, np.nan)
-    for k in range(0, n, size):
-        lp[k : k + size] = tried(log_joint, model, draw.z[k : k + size])
-    for k in np.flatnonzero(np.isnan(lp)):  # one of many, or each of them?
-        lp[k] = tried(log_joint, model, draw.z[k])
-    lw = lp - q.log_q(w, draw.z)
-    return (lw, draw.z) if with_z else lw
+    z: np.ndarray
+    log: np.ndarray
+
+    @property
+    def fine(self) -> np.ndarray:
+        """Which of them are numbers, (n,)."""
+        return np.isfinite(self.log)
+
+    @property
+    def elbo(self) -> tuple[float, float]:
+        """Mean and standard error of those that are numbers; NaN if none is."""
+        log = self.log[self.fine]
+        return (log.mean(), log.std() / np.sqrt(len(log))) if len(log) else (np.nan, np.nan)
+
+    @property
+    def share(self) -> np.ndarray:
+        """The weights, with sum one, (n,)."""
+        weight = np.where(self.fine, np.exp(self.log - self.log[self.fine].max(initial=-np.inf)), 0)
+        return weight / max(weight.sum(), 1e-300)
+
+    @property
+    def effective(self) -> float:
+        """The share of draws that the weights leave: effective sample size over number."""
+        squares = (self.share**2).sum()
+        return float(1 / squares / len(self.log)) if squares else 0.0
 
 
-def per_row(model):
-    """Numbers in a data point."""
-    return max(int(np.prod(a.shape[1:])) for a in model.data)
+def weighed(model: Model, q: Family, w: np.ndarray, seed: int, n: int = LAST) -> Weights:
+    """n draws of q_w, fewer where data are many. The same seed gives the same base sample."""
+    density = Density(model)
+    n = int(np.clip(2**25 // density.size, 64, n))
+    eps = q.noise(np.random.default_rng([seed, n]), w, n)
+    z = Draw(model, q, w, eps, None).z
+    with np.errstate(all="ignore"):
+        return Weights(z, density.value(z) - q.log_q(w, z))
 
 
-def at_most(gain, look):
+def at_most(gain: np.ndarray, look: int) -> float:
     """What the mean of gain (n,) is at most: wrong with chance CHANCE / 2^look, CHANCE in all."""
     doubt = -scipy.special.ndtri(CHANCE / 2**look) * gain.std(ddof=1) / np.sqrt(len(gain))
     return gain.mean() + doubt
 
 
-def worst(q, w, z, share):
-    """The coordinate whose mean or sd importance weights move most, and a clause on it."""
-    mean, sd = q.mean(w), q.sd(w)
+# The shape of q ----------------------------------------------------------------------------------
+
+
+def k_hat(log_weights: np.ndarray) -> float:
+    """The tail of importance weights: k of the Pareto law of the largest ones (Vehtari et al.).
+
+    Moments of order below 1 / k exist. As in PSIS the largest min(n / 5, 3 sqrt(n)) weights are
+    looked at, and ten observations of k = 1/2 are added.
+    """
+    n = len(log_weights)
+    m = int(min(n / 5, 3 * np.sqrt(n)))
+    if m < 5:
+        return np.nan
+    top = np.exp(np.sort(log_weights)[-m - 1 :] - log_weights.max())
+    excess = top[1:] - top[0]
+    if not excess[-1] > 1e-6:
+        return -np.inf  # all weights are alike
+    return (m * pareto_k(excess) + 5) / (m + 10)
+
+
+def pareto_k(x: np.ndarray) -> float:
+    """k of the generalised Pareto law of x > 0, sorted: survival (1 + k x / s)^(-1/k).
+
+    The posterior mean of b = -k / s on a grid (Zhang and Stephens 2009); for given b the best k is
+    the mean of log(1 - b x), and the likelihood is n (log(-b / k) - k - 1).
+    """
+    n, m = len(x), 30 + int(np.sqrt(len(x)))
+    quarter = x[int(n / 4 + 0.5) - 1]
+    b = 1 / x[-1] + (1 - np.sqrt(m / (np.arange(1, m + 1) - 0.5))) / (3 * quarter)
+    k = np.log1p(-b[:, None] * x).mean(1)
+    log_lik = n * (np.log(-b / k) - k - 1)
+    weight = np.exp(log_lik - log_lik.max())
+    mean = (b * weight).sum() / weight.sum()
+    return float(np.log1p(-mean * x).mean())
+
+
+def explained(model: Model, q: Family, w: np.ndarray, seed: int) -> tuple[float, float]:
+    """How much of the slope of log p a quadratic explains, and what a better Gaussian would remove.
+
+    The first is one minus residual / mean |G|^2, the second removable / d of the gauge
+    (`regression.gauge`): zero at the best q.
+    """
+    density, least = Density(model), max(2 * q.dim, 20) if q.full else 20
+    M = int(np.clip(2**23 // density.size, least, max(least, 200)))
+    draw = Draw(model, q, w, q.noise(np.random.default_rng([seed, M, 1]), w, M), None)
+    with np.errstate(all="ignore"):
+        G = q.times_t(draw.factor, density.slope(draw.z)[1])
+    fine = np.isfinite(G).all(-1)
+    if fine.sum() < M / 2:
+        return np.nan, np.nan
+    e, G = draw.eps[fine], G[fine]
+    seen = regression.gauge(e, G, (q.dim if q.full else 1) / 10, diagonal=not q.full)
+    total = (G**2).sum(-1).mean()
+    return float(1 - seen.residual / total), float(seen.removable / q.dim)
+
+
+def worst(q: Family, w: np.ndarray, found: Weights) -> str:
+    """A clause on the coordinate whose mean or sd importance weights move most."""
+    if found.effective * len(found.log) < FEW:
+        return "so few that they do not tell where"
+    mean, sd, share, z = q.mean(w), q.sd(w), found.share, found.z
     moved = (share @ z - mean) / sd
     ratio = np.sqrt(share @ (z - share @ z) ** 2) / sd
     k = int(np.argmax(np.maximum(np.abs(moved), np.abs(np.log(np.maximum(ratio, 1e-3))))))
-    return k, f"above all along z[{k}] (mean {moved[k]:+.1f} sd, sd times {ratio[k]:.1f})"
+    return f"above all along z[{k}] (mean {moved[k]:+.1f} sd, sd times {ratio[k]:.1f})"
 
 
-def conflicts(model, z):
-    """A sentence where z (d,) lies far out in its prior: the units of the data may be others."""
-    if model.dim > DENSE:
-        return
-    prior = lambda z: model.log_prior(z) + 0 * z[..., 0]
-    both = np.stack([z, 0 * z])[:, None]  # where it bends alike, the prior is Gaussian
-    with np.errstate(all="ignore"):
-        slope = elementwise_grad(prior)(z)
-        H = hess_times(prior, *np.broadcast_arrays(both, np.eye(len(z))))  # (2, d, d)
-        bend, at_0 = -np.diagonal(H, 0, 1, 2)
-        gaussian = (bend > 0) & (np.abs(bend - at_0) <= 0.01 * bend)
-        out = np.abs(slope) / np.sqrt(np.where(gaussian, bend, np.inf))
-    k = int(np.argmax(out))
-    if out[k] > FAR:
-        yield (
-            f"z[{k}] = {z[k]:.3g} lies {out[k]:.0f} standard deviations out in its prior: are the "
-            "data in the units that the prior was written for?"
-        )
+def conflicts(model: Model, z: np.ndarray) -> Iterator[str]:
+    """A sentence where z (d,) lies far out in a Gaussian prior: data may be in other units."""
+    if isinstance(prior := model.log_prior, GaussianPrior):
+        out = np.abs(z - prior.mean) / prior.sd
+        k = int(np.argmax(out))
+        if out[k] > FAR:
+            yield (
+                f"z[{k}] = {z[k]:.3g} lies {out[k]:.0f} standard deviations out in its prior: are "
+                "the data in the units that the prior was written for?"
+            )

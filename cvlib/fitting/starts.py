@@ -1,21 +1,22 @@
-"""Where to begin: the mode of the posterior and its curvature, or the best there is without one."""
+"""Where to begin: the mode by the model's gradient, and the best of a few widths about it."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
-import autograd.numpy as anp
 import numpy as np
 import scipy  # scipy.optimize is loaded at its first use
-from autograd import elementwise_grad
 
-from ..advice.candidates import DENSE
-from ..models import GLM, passes
-from ..recipe.snapshots import snapshot
-from ..special import hess_times
+from ..models import Model
+from .density import Density
 
-STEPS = 100  # of the search
-NARROW = 0.1  # of the curvature's width: there the search for a width begins
-FLAT = 1e-8  # curvature in the flattest direction, in units of the coordinates' own
-LATE = "no mode was found in time"
+FULL = 300  # unknowns up to which q has a full covariance
+DENSE = 200  # unknowns up to which the search is BFGS, which knows a whole inverse Hessian
+NUMBERS = 2**26  # that a Hessian may make of the data
+STEPS = 300  # of one search
+WIDTHS = (1.0, 0.3, 0.1, 0.03, 0.01)  # to try where no curvature is known
+FAR = 1e8  # beyond it nothing is looked for
+LEAST = 0.1  # distance from a mode at which to look
+FALL = 0.01  # of log p, one standard deviation off the mode: less is flat
 
 
 class Start(NamedTuple):
@@ -23,177 +24,175 @@ class Start(NamedTuple):
 
     mu: np.ndarray  # (d,)
     S: np.ndarray  # (d, d) lower triangular, or (d,) its diagonal
-    mode: bool  # was there a mode?
-    says: str  # one sentence
+    says: str  # where this is
+    trouble: str = ""  # what is wrong with log p, or ""
     stopped: bool = False  # from the keyboard
 
 
-def start(model, full=True, out_of_time=lambda: False):
-    """A Gaussian to begin with, in two moves; S is (d, d), or (d,) if not full.
+class Mode(NamedTuple):
+    """The highest point that a search found."""
 
-    The mode of log p(x, z) and its curvature say where the posterior is and in which coordinates it
-    is round. In these, q of independent coordinates is fitted on a few fixed draws: where the
-    posterior is skewed the mode lies off its mass, and its curvature is not that of the whole. A
-    GLM does without. Ctrl-C ends the search where it is.
+    z: np.ndarray  # (d,)
+    value: float
+    inverse: np.ndarray | None  # (d, d) BFGS's inverse Hessian
+
+
+def start(
+    model: Model,
+    full: bool = True,
+    given: tuple | None = None,
+    late: Callable = lambda: False,
+    seed: int = 0,
+) -> Start:
+    """A Gaussian to begin with: the one of several about the mode that has the best ELBO.
+
+    The search begins at zero, or at the mean that was given. Where it finds no mode, and for a
+    diagonal q, another one begins at a random point, and its mode is taken if it lies d nats
+    higher. Ctrl-C ends the search.
     """
-    here, stopped = None, False
-    mu, S = np.zeros(model.dim), np.eye(model.dim)
-    with np.errstate(all="ignore"):  # what overflows is a step that is not taken
-        try:
-            for here in _climb(model, out_of_time):  # noqa: B007  the last one counts
-                pass
-            trouble = _trouble(here)
-            if not trouble:
-                mu, S = here.mu, _scales(-here.hessian, full)
-            if not isinstance(model, GLM) or trouble:
-                mu, sd = _mean_field(model, mu, S, out_of_time)
-                S = S * sd
-        except KeyboardInterrupt:
-            stopped, trouble = True, ""
-            if here is not None and _trouble(here) in ("", LATE):
-                mu, S = here.mu, _scales(-here.hessian, full)
-    says = "began at the mode, in the coordinates of its curvature"
-    if trouble:
-        says = f"{trouble}; began at z = 0, in the coordinates as they are"
-    if stopped:
-        says = "the search for the mode was stopped from the keyboard; began where it was"
-    return Start(mu, S if full else np.diag(S), not trouble, says, stopped)
-
-
-def log_joint(model, z):
-    """log p(x, z) for z (..., d), part by part of the data, as (...)."""
-    parts = passes.slices(model.data, z.size)
-    return sum(_data(model, z, rows) for rows in parts) + model.log_prior(z)
-
-
-def tried(f, *args):
-    """f(*args), or NaN where a matrix of the model is singular."""
+    rng = np.random.default_rng(seed)
+    few = Density.of_some(model, rng)
+    z = np.zeros(model.dim) if given is None else given[0]
+    found = list(_about(z, full, "z = 0" if given is None else "the point that was given"))
+    if given is not None and given[1] is not None:
+        found = [Start(given[0], given[1], "the start that was given")]
+    near = found
     try:
-        return f(*args)
-    except np.linalg.LinAlgError:
-        return np.nan
+        mode, trouble = _searched(few, z, late)
+        if given is None and (trouble or not full) and not late():
+            other, still = _searched(few, rng.standard_normal(model.dim) / 2, late)
+            if not still and (trouble or other.value > mode.value + model.dim):
+                mode, trouble, near = other, "", []  # a width can be mended, a wrong place hardly
+        near = near if trouble else near + _laplace(few, mode, full)
+        return _best(few, near, rng)._replace(trouble=trouble)
+    except KeyboardInterrupt:
+        return found[0]._replace(stopped=True)
 
 
-def _data(model, z, rows):
-    """log p(x | z) of some rows, (...)."""
-    if isinstance(model, GLM):
-        eta = anp.dot(z, model.X[rows].T)
-        eta = eta if model.offset is None else eta + model.offset[rows]
-        return anp.sum(model.likelihood.phi(eta, model.y[rows]), -1)
-    return anp.sum(model.log_lik(z[..., None, :], tuple(a[rows] for a in model.data)), -1)
+def laplace(model: Model, full: bool = True, late: Callable = lambda: False) -> Start:
+    """The mode and its curvature: the Laplace approximation."""
+    density = Density(model)
+    mode, trouble = _searched(density, np.zeros(model.dim), late)
+    return _laplace(density, mode, full)[0]._replace(trouble=trouble)
 
 
-def _local(model, z):
-    """Value, slope and Hessian of the log joint at z (d,), as a `Snapshot`."""
-    data, prior = snapshot(model, z), model.log_prior
-    points = np.broadcast_to(z, (len(z), len(z)))
-    return data._replace(
-        value=data.value + prior(z),
-        slope=data.slope + elementwise_grad(lambda z: prior(z) + 0 * z[..., 0])(z),
-        hessian=data.hessian + hess_times(prior, points, np.eye(len(z))),
+# The mode ----------------------------------------------------------------------------------------
+
+
+def climb(density: Density, z: np.ndarray, late: Callable = lambda: False) -> Mode:
+    """Where BFGS gets from z, or L-BFGS in many dimensions; `late` is asked after every step."""
+    best = Mode(z, -np.inf, None)
+
+    def minus(z):
+        nonlocal best
+        (value,), (slope,) = density.slope(z[None])
+        if not (np.isfinite(value) and np.isfinite(slope).all() and np.abs(z).max() < FAR):
+            return 1e100, np.zeros_like(z)  # a step that is not taken
+        if value > best.value:
+            best = Mode(z.copy(), value, None)
+        return -value, -slope
+
+    def after(z):
+        if late():
+            raise StopIteration
+
+    dense = density.model.dim <= DENSE
+    with np.errstate(all="ignore"):
+        found = scipy.optimize.minimize(
+            minus, z, jac=True, method="BFGS" if dense else "L-BFGS-B", callback=after,
+            options={"maxiter": STEPS} | ({} if dense else {"maxcor": 20, "ftol": 1e-10}),
+        )  # fmt: skip
+    inverse = found.hess_inv if dense else found.hess_inv.todense()
+    return best._replace(inverse=inverse)
+
+
+def _searched(density, z, late):
+    """The mode, and what is wrong with it or "".
+
+    One standard deviation off a mode log p is lower, in every direction. Where it is higher the
+    search goes on: that was a saddle, or the search gave up. Where it stays, there is no mode.
+    """
+    for _ in range(3):
+        mode = climb(density, z, late)
+        if not np.isfinite(mode.value):
+            return mode, "log p(x, z) is not finite where the search for its mode began"
+        if late():
+            return mode, ""
+        off = _axes(mode.inverse)[: max(8, 2**24 // density.size)]
+        length = np.linalg.norm(off, axis=1, keepdims=True)
+        off = off * np.maximum(1, LEAST / np.maximum(length, 1e-300))  # at a kink BFGS has no width
+        near = mode.z + np.concatenate([off, -off])
+        fall = mode.value - np.nan_to_num(density.value(near), nan=-np.inf)
+        worst = int(np.argmin(fall))
+        if fall[worst] > FALL:
+            return mode, ""
+        z = near[worst]
+        if fall[worst] >= -FALL or np.abs(z).max() > FAR / 100:
+            break
+    k = int(np.argmax(np.abs(near[worst] - mode.z)))
+    how = "rises" if fall[worst] < -FALL else "stays flat"
+    return (
+        mode,
+        f"no mode was found: log p(x, z) {how} along z[{k}], {mode.z[k]:.3g} where it ended",
     )
 
 
-def _climb(model, out_of_time):
-    """The log joint about points that lie higher and higher, each a `Snapshot`.
-
-    Newton's steps with every curvature taken for a fall, shortened until they climb (Levenberg and
-    Marquardt's way), in units of the coordinates' own curvature. In many dimensions L-BFGS climbs.
-    """
-    z = np.zeros(model.dim)
-    if model.dim > DENSE:
-        z = _lbfgs(lambda z: log_joint(model, z), z, out_of_time)
-    here, damping = _local(model, z), 1e-3
-    yield here
-    for _ in range(STEPS):
-        if not np.isfinite(here.hessian).all():
-            return
-        fall, axes, unit = _curvature(here.hessian)
-        slope = axes.T @ (here.slope * unit)
-        gain = slope @ (slope / (np.abs(fall) + 1e-12))
-        if gain < 1e-4 and fall[0] > 0:
-            return
-        if fall[0] <= 0 and gain < 1e-4:
-            slope = slope + 0.1 * (fall < 0)  # a saddle: go down one of its sides
-        while damping < 1e12:
-            step = unit * (axes @ (slope / (np.abs(fall) + damping)))
-            value = tried(log_joint, model, here.mu + step)
-            if np.isfinite(value) and value > here.value:
-                break
-            damping *= 4
-        else:
-            return
-        damping = max(damping / 10, 1e-12)
-        here = _local(model, here.mu + step)
-        yield here
-        if out_of_time() or model.dim > DENSE:
-            return
+def _axes(C):
+    """Rows one standard deviation along the axes of C, or of its diagonal, the widest first."""
+    if len(C) > FULL or not np.isfinite(C).all():
+        C = np.diag(np.diag(np.nan_to_num(C, posinf=1.0)))
+        order = np.argsort(-np.diag(C))
+        return np.sqrt(C)[order]
+    l, axes = np.linalg.eigh((C + C.T) / 2)
+    return (axes * np.sqrt(np.maximum(l, 0))).T[::-1]
 
 
-def _trouble(here):
-    """What is wrong with the highest point found, or ""."""
-    if not np.isfinite(here.hessian).all():
-        return "the log joint has no finite curvature where its mode was looked for"
-    fall, axes, unit = _curvature(here.hessian)
-    if not fall[0] > FLAT:
-        steepest = int(np.argmax(np.abs(axes[:, 0])))
-        return f"the posterior has no proper mode: it is flat or rises along z[{steepest}]"
-    slope = axes.T @ (here.slope * unit)
-    return LATE if slope @ (slope / fall) > 1.0 else ""
+# Widths ------------------------------------------------------------------------------------------
 
 
-def _scales(P, full):
-    """S (d, d) with S S^T the inverse of P, or of its diagonal."""
-    return _factor(P) if full else np.diag(1 / np.sqrt(np.diag(P)))
+def _laplace(density, mode, full):
+    """Gaussians about the mode, the one with the best known curvature first."""
+    found = []
+    if density.model.dim <= FULL and density.size * density.model.dim <= NUMBERS:
+        precision = -density.hessian(mode.z)
+        if np.isfinite(precision).all() and np.linalg.eigvalsh(precision)[0] > 0:
+            S = _factor(np.linalg.inv(precision)) if full else np.diag(precision) ** -0.5
+            found.append(Start(mode.z, S, "the mode and its curvature"))
+    if full and mode.inverse is not None:
+        found.append(Start(mode.z, _factor(mode.inverse), "the mode and BFGS's curvature"))
+    if not full:
+        found.append(Start(mode.z, _seen(density, mode.z), "the mode and its curvature in pairs"))
+    return found + list(_about(mode.z, full, "the mode"))
 
 
-def _curvature(H):
-    """Eigenvalues (rising) and axes of -H in units of its own diagonal, and these units (d,)."""
-    unit = 1 / np.sqrt(np.maximum(np.abs(np.diag(H)), 1e-300))
-    unit = np.where(np.diag(H) == 0, 1.0, unit)
-    fall, axes = np.linalg.eigh(-H * unit * unit[:, None])
-    return fall, axes, unit
+def _seen(density, z, width=0.01, pairs=16):
+    """Widths by the curvature -E[e_k (slope_k(z + width e) - slope_k(z - width e))] / 2 width."""
+    e = np.random.default_rng(0).standard_normal((pairs, len(z)))
+    up, down = (density.slope(z + sign * width * e)[1] for sign in (1, -1))
+    curvature = np.abs((e * (up - down)).mean(0)) / (2 * width)
+    return 1 / np.sqrt(np.maximum(np.nan_to_num(curvature, nan=1e-4), 1e-4))
 
 
-def _factor(P):
-    """Lower triangular S with S S^T = P^-1."""
-    R = np.linalg.cholesky(P[::-1, ::-1])[::-1, ::-1]  # P = R R^T, R upper triangular
-    return np.linalg.inv(R).T
+def _about(z, full, says):
+    for width in WIDTHS:
+        S = np.full(len(z), width)
+        yield Start(z, np.diag(S) if full else S, f"{says}, with a width of {width:g}")
 
 
-def _mean_field(model, mu, S, out_of_time):
-    """The best q of independent coordinates u, z = mu + S u: its mean in z, its sd in u, (d,) each.
+def _factor(C):
+    """Lower triangular S with S S^T = C; I where there is none."""
+    try:
+        return np.linalg.cholesky((C + C.T) / 2)
+    except np.linalg.LinAlgError:
+        return np.eye(len(C))
 
-    On fixed draws the ELBO is an ordinary function, and L-BFGS climbs it (deterministic ADVI,
-    Giordano, Ingram and Broderick 2024).
-    """
-    d, n = model.dim, 16 if model.N * model.dim < 2**15 else 6  # pairs of draws
-    eps = np.random.default_rng(0).standard_normal((n, d))
+
+def _best(density, found, rng):
+    """The start with the best ELBO on common draws."""
+    n = int(np.clip(2**23 // (density.size * len(found)), 4, 32))
+    eps = rng.standard_normal((n, len(found[0].mu)))
     eps = np.concatenate([eps, -eps])
-
-    def elbo(v):
-        u = v[:d] + anp.exp(v[d:]) * eps  # (2 n, d)
-        return anp.mean(log_joint(model, mu + anp.dot(u, S.T))) + anp.sum(v[d:])
-
-    v = _lbfgs(elbo, np.repeat([0.0, np.log(NARROW)], d), out_of_time)
-    return mu + S @ v[:d], np.exp(v[d:])
-
-
-def _lbfgs(f, u, out_of_time):
-    """Where L-BFGS gets from u, climbing f."""
-    slope = elementwise_grad(lambda u: f(u) + 0 * u[0])
-    best = [u]
-
-    def minus(u):
-        value = tried(f, u)
-        g = tried(slope, u) if np.isfinite(value) else np.nan
-        return (-value, -g) if np.isfinite(g).all() else (1e100, np.zeros_like(u))
-
-    def after(u):
-        best[0] = u.copy()
-        if out_of_time():
-            raise StopIteration
-
-    options = {"maxiter": STEPS, "ftol": 1e-7}
-    scipy.optimize.minimize(minus, u, jac=True, method="L-BFGS-B", callback=after, options=options)
-    return best[0]
+    z = [s.mu + (eps @ s.S.T if s.S.ndim == 2 else eps * s.S) for s in found]
+    value = density.value(np.concatenate(z)).reshape(len(found), -1).mean(1)
+    scale = [np.log(np.diag(s.S) if s.S.ndim == 2 else s.S).sum() for s in found]
+    return found[np.argmax(np.nan_to_num(value + scale, nan=-np.inf))]

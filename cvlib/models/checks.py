@@ -5,12 +5,18 @@ one is named here, with what would be right, and not found later in a result.
 """
 
 import warnings
+from collections.abc import Callable
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from autograd import elementwise_grad
+from numpy.typing import ArrayLike
 
 from . import passes
+
+if TYPE_CHECKING:
+    from .likelihoods import Likelihood
 
 ETA = np.array([-1.3187, -0.2741, 0.5923, 1.6459])  # no round numbers: a kink may lie there
 LEVELS = np.array([[-0.1537], [0.0371], [0.1213]])  # of every coordinate of z, in any order
@@ -23,7 +29,7 @@ CURE = (
 # Numbers and data ---------------------------------------------------------------------------------
 
 
-def numbers(what, value):
+def numbers(what: str, value: ArrayLike) -> np.ndarray:
     """`value` as an array of floats; a mapped array of other numbers stays in its file."""
     array = _array(what, value)
     if array.dtype.kind not in "biuf":
@@ -31,7 +37,7 @@ def numbers(what, value):
     return array if passes.is_mapped(array) else array.astype(float, copy=False)
 
 
-def number_or_vector(what, value, d=None):
+def number_or_vector(what: str, value: ArrayLike, d: int | None = None) -> float | np.ndarray:
     """`value` as a float or an array (d,) of our own."""
     array = numbers(what, value).copy()
     if array.ndim > 1 or (array.ndim and d not in (None, len(array))):
@@ -43,13 +49,13 @@ def number_or_vector(what, value, d=None):
     return array if array.ndim else float(array)
 
 
-def positive(what, value):
+def positive(what: str, value: ArrayLike) -> None:
     """Above 0, all of them."""
     if not np.all(numbers(what, value) > 0):
         raise ValueError(f"{what} must be a positive number, not {value!r}")
 
 
-def data_arrays(data):
+def data_arrays(data: Any) -> tuple[np.ndarray, ...]:
     """`data` as a tuple of arrays, N rows each."""
     if data is None:
         raise ValueError(
@@ -137,7 +143,7 @@ def _array(what, value):
 # Functions of z -----------------------------------------------------------------------------------
 
 
-def rows(what, f, d, n, shapes):
+def rows(what: str, f: Callable, d: int, n: int, shapes: list[tuple[tuple, tuple]]) -> None:
     """f(z, j) for z (..., d) and row numbers j < n: each entry is of its own z and row alone.
 
     `shapes` has pairs of leading axes, those of z and of j, which must broadcast.
@@ -246,7 +252,7 @@ def _slope(what, f, z, step=1e-4):
 # Likelihoods --------------------------------------------------------------------------------------
 
 
-def likelihood(lik, y):
+def likelihood(lik: "Likelihood", y: np.ndarray) -> None:
     """The fields of a Likelihood against its phi, at a few eta and labels of y (N,)."""
     labels = np.unique(y)
     eta, y = (a.ravel() for a in np.meshgrid(ETA, labels[[0, len(labels) // 2, -1]]))  # (12,)

@@ -1,10 +1,12 @@
 """Generalised linear models: a likelihood of eta = x.z + offset, a normal prior, and data."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 import autograd.numpy as anp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from . import checks, passes, quadrature
 from .likelihoods import LOGISTIC, POISSON, Likelihood, gaussian_likelihood
@@ -19,7 +21,7 @@ class LinearRows:
 
     likelihood: Likelihood
 
-    def __call__(self, z, batch):
+    def __call__(self, z: np.ndarray, batch: tuple) -> np.ndarray:
         x, y, *offset = batch
         eta = anp.sum(x * z, -1)
         return self.likelihood.phi(eta + offset[0] if offset else eta, y)
@@ -31,7 +33,10 @@ class GLM(Model):
     The prior is N(prior_mean, diag(prior_sd^2)), each a number or (d,); `offset` is (N,) or None.
     """
 
-    def __init__(self, X, y, likelihood, prior_sd=1.0, *, prior_mean=0.0, offset=None):
+    def __init__(
+        self, X: ArrayLike, y: ArrayLike, likelihood: Likelihood, prior_sd: ArrayLike = 1.0, *,
+        prior_mean: ArrayLike = 0.0, offset: ArrayLike | None = None,
+    ) -> None:  # fmt: skip
         if not isinstance(likelihood, Likelihood):
             raise ValueError(
                 f"likelihood={likelihood!r}: give models.LOGISTIC, PROBIT, POISSON, one of "
@@ -66,23 +71,25 @@ class GLM(Model):
 
     row_size = 1  # a data point makes one number, its eta
 
-    def log_lik_of(self, z, rows):
+    def log_lik_of(self, z: np.ndarray, rows: slice) -> np.ndarray:
         eta = anp.dot(z, self.X[rows].T)
         eta = eta if self.offset is None else eta + self.offset[rows]
         return anp.sum(self.likelihood.phi(eta, self.y[rows]), -1)
 
-    def totals(self, z, order, factor=None, mean=False):
+    def totals(
+        self, z: np.ndarray, order: int, factor: np.ndarray | None = None, mean: bool = False
+    ) -> tuple:
         args = z, self.likelihood, order, factor, mean
         return passes.total(_totals, self.data, *args, width=z.size * (50 if mean else 1))
 
     @cached_property
-    def squares(self):
+    def squares(self) -> "Squares | None":
         """`Squares` of the data; None where they would not stay in a processor's cache."""
         size = self.N * self.dim * (self.dim + 1) // 2
         return Squares.of(self.X.astype(float, copy=False)) if size <= CACHED else None
 
     @cached_property
-    def groups(self):
+    def groups(self) -> "Groups":
         """Moments of the data, one group per class (or one in all), for expansions in x."""
         classes = None
         if self.likelihood.classes:
@@ -98,13 +105,13 @@ class Squares:
     table: np.ndarray  # (N, d (d + 1) / 2) their lower triangles
     where: np.ndarray  # (d, d) where an entry of a symmetric matrix stands in its lower triangle
 
-    def weighted(self, c):
+    def weighted(self, c: np.ndarray) -> np.ndarray:
         """sum_i c_i x_i x_i^T for c (..., N), as (..., d, d)."""
         total = c.reshape(-1, len(self.table)) @ self.table
         return total.take(self.where, -1).reshape(*c.shape[:-1], *self.where.shape)
 
     @classmethod
-    def of(cls, X):
+    def of(cls, X: np.ndarray) -> "Squares":
         j, k = np.tril_indices(X.shape[1])
         where = np.empty((X.shape[1], X.shape[1]), int)
         where[j, k] = where[k, j] = np.arange(len(j))
@@ -123,22 +130,22 @@ class Groups:
     xy: np.ndarray  # (K, d) covariances of x with y
     constant: np.ndarray  # (K,) mean phi(0, y_i) - phi(0, mean y): what phi has of y alone
 
-    def of_labels(self, y):
+    def of_labels(self, y: np.ndarray) -> np.ndarray:
         """Which group data points with these labels are in."""
         return _group(y, self.classes)
 
     @cached_property
-    def xx_beside(self):
+    def xx_beside(self) -> np.ndarray:
         """The covariances side by side, (d, K d): one product then does for all groups."""
         return np.concatenate(self.xx, -1)
 
     @cached_property
-    def n_xy(self):
+    def n_xy(self) -> np.ndarray:
         """Sum of n_k Cov(x, y), (d,)."""
         return self.n @ self.xy
 
     @classmethod
-    def of(cls, data, classes, phi):
+    def of(cls, data: tuple, classes: np.ndarray | None, phi: Callable) -> "Groups":
         """From two passes over the data (X, y)."""
         width = data[0][0].size
         n, x, y = passes.total(_means, data, classes, width=width)
@@ -178,17 +185,26 @@ def _spreads(rows, classes, x, mean_y, phi):
     return xx, xy, np.bincount(group, own, minlength=len(each))
 
 
-def logistic_regression(X, y, prior_sd=1.0, *, prior_mean=0.0, offset=None):
+def logistic_regression(
+    X: ArrayLike, y: ArrayLike, prior_sd: ArrayLike = 1.0, *, prior_mean: ArrayLike = 0.0,
+    offset: ArrayLike | None = None,
+) -> GLM:  # fmt: skip
     """log p(y | x, z) = log sigmoid(y (x.z + offset)), y in {-1, +1}; the prior as in `GLM`."""
     return GLM(X, y, LOGISTIC, prior_sd, prior_mean=prior_mean, offset=offset)
 
 
-def poisson_regression(X, y, prior_sd=1.0, *, prior_mean=0.0, offset=None):
+def poisson_regression(
+    X: ArrayLike, y: ArrayLike, prior_sd: ArrayLike = 1.0, *, prior_mean: ArrayLike = 0.0,
+    offset: ArrayLike | None = None,
+) -> GLM:  # fmt: skip
     """y ~ Poisson(exp(x.z + offset)), y in {0, 1, 2, ...}; the prior as in `GLM`."""
     return GLM(X, y, POISSON, prior_sd, prior_mean=prior_mean, offset=offset)
 
 
-def linear_regression(X, y, prior_sd=1.0, noise_sd=1.0, *, prior_mean=0.0, offset=None):
+def linear_regression(
+    X: ArrayLike, y: ArrayLike, prior_sd: ArrayLike = 1.0, noise_sd: float = 1.0, *,
+    prior_mean: ArrayLike = 0.0, offset: ArrayLike | None = None,
+) -> GLM:  # fmt: skip
     """y ~ N(x.z + offset, noise_sd^2), the prior as in `GLM`: conjugate, everything is exact."""
     likelihood = gaussian_likelihood(noise_sd)
     return GLM(X, y, likelihood, prior_sd, prior_mean=prior_mean, offset=offset)
@@ -198,6 +214,8 @@ def _totals(rows, z, likelihood, order, factor, mean):
     """Value, slope and Hessian at z, summed over some data points; of the bound, of the mean."""
     X, y, *offset = rows
     eta = z @ X.T + (offset[0] if offset else 0.0)  # (..., n)
+    if order == 0:
+        return (likelihood.phi(eta, y).sum(-1),)
     found = _sums(X, likelihood.phi(eta, y), *likelihood.derivatives(eta, y, order))
     if factor is None:
         return found

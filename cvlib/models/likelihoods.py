@@ -1,6 +1,6 @@
 """Likelihoods of one data point, phi(eta, y): the one scalar function that makes a GLM."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import autograd.numpy as anp
@@ -14,21 +14,23 @@ from . import checks, passes
 # Ready answers to `Likelihood.accepts`: None, or a sentence that says which labels are right.
 
 
-def anything(y):
+def anything(y: np.ndarray) -> None:
     """Every number is a label."""
 
 
-def signs(y):
+def signs(y: np.ndarray) -> str | None:
     """Labels are -1 and +1."""
     if not np.all(np.abs(y) == 1):
         found = np.unique(y)[:5]
         return f"must be -1 or +1, found {found.tolist()}: write y = np.where(label, 1.0, -1.0)"
+    return None
 
 
-def counts(y):
+def counts(y: np.ndarray) -> str | None:
     """Labels are 0, 1, 2, ..."""
     if np.any(y < 0) or np.any(y != np.round(y)):
         return f"must be whole numbers from 0, found {y[(y < 0) | (y != np.round(y))][:5].tolist()}"
+    return None
 
 
 @dataclass(frozen=True)
@@ -51,13 +53,13 @@ class Likelihood:
     quadratic: bool = False  # phi is quadratic in eta
     classes: bool = False  # labels are classes: taylor_x expands about each class mean
 
-    def derivatives(self, eta, y, order):
+    def derivatives(self, eta: np.ndarray, y: np.ndarray, order: int) -> Sequence[np.ndarray]:
         """[phi', phi'', ...] up to `order` (at most 3), each of the shape of eta."""
         if self.fast is not None:
             return self.fast(eta, y, order)
         return self.autograd_derivatives(eta, y, order)
 
-    def autograd_derivatives(self, eta, y, order):
+    def autograd_derivatives(self, eta: np.ndarray, y: np.ndarray, order: int) -> list[np.ndarray]:
         eta, y = np.broadcast_arrays(eta, y)
         f, out = self.phi, []
         for _ in range(order):
@@ -65,7 +67,7 @@ class Likelihood:
             out.append(f(eta, y))
         return out
 
-    def check(self, y):
+    def check(self, y: np.ndarray) -> None:
         """A ValueError unless y (N,) are labels for phi and the other fields agree with it."""
         for complaint, _ in (found := list(passes.each(_tried, (y,), self.accepts))):
             if complaint:
@@ -139,11 +141,11 @@ class _Normal:
         return value, self.precision * (y - m), -self.precision + 0 * m
 
 
-def gaussian_likelihood(noise_sd):
+def gaussian_likelihood(noise_sd: float) -> Likelihood:
     """phi(eta, y) = log N(y | eta, noise_sd^2)."""
     checks.positive("noise_sd", noise_sd)
     if np.ndim(noise_sd):
-        raise ValueError(f"noise_sd must be one number, not an array of shape {noise_sd.shape}")
+        raise ValueError(f"noise_sd must be one number, not an array of shape {np.shape(noise_sd)}")
     precision = 1 / noise_sd**2
     normal = _Normal(noise_sd, precision)
     return Likelihood(
@@ -165,7 +167,7 @@ class _StudentT:
         return size - half * anp.log1p(((y - eta) / self.scale) ** 2 / nu)
 
 
-def student_t_likelihood(df, scale=1.0):
+def student_t_likelihood(df: float, scale: float = 1.0) -> Likelihood:
     """phi(eta, y) = log t(y | df, eta, scale): a linear regression that forgives far points."""
     for name, value in ("df", df), ("scale", scale):
         checks.positive(name, value)
@@ -185,7 +187,7 @@ class _NegativeBinomial:
         return ways + y * (eta - np.log(r)) - (y + r) * anp.logaddexp(0.0, eta - np.log(r))
 
 
-def negative_binomial_likelihood(shape):
+def negative_binomial_likelihood(shape: float) -> Likelihood:
     """Counts of mean exp(eta) that scatter more than Poisson's: variance mean + mean^2 / shape."""
     checks.positive("shape", shape)
     nb = _NegativeBinomial(float(shape))

@@ -1,5 +1,6 @@
 """Models of the reader's own: two functions that autograd can differentiate, and data."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -7,7 +8,7 @@ from zlib import crc32
 
 import autograd.numpy as anp
 import numpy as np
-from autograd import elementwise_grad
+from autograd import make_vjp
 
 from ..special import LOG_2PI, hess_times
 from . import checks, passes
@@ -31,7 +32,7 @@ class GaussianPrior:
         if len({*self._lengths}) > 1:
             raise ValueError("the prior has {} sd's but {} means".format(*self._lengths))
 
-    def __call__(self, z):
+    def __call__(self, z: np.ndarray) -> np.ndarray:
         d = anp.shape(z)[-1]
         if self._lengths and self._lengths[0] != d:
             raise ValueError(f"the prior has {self._lengths[0]} coordinates, z has {d}")
@@ -41,7 +42,7 @@ class GaussianPrior:
     @property
     def _lengths(self):
         """Lengths of those of sd and mean that are vectors."""
-        return [len(a) for a in (self.sd, self.mean) if np.ndim(a)]
+        return [np.size(a) for a in (self.sd, self.mean) if np.ndim(a)]
 
     def _key(self):
         return tuple((np.shape(a), *np.ravel(a).tolist()) for a in (self.sd, self.mean))
@@ -53,7 +54,7 @@ class GaussianPrior:
         return hash(self._key())
 
     def __repr__(self):
-        sd, mean = (f"<{len(a)} numbers>" if np.ndim(a) else a for a in (self.sd, self.mean))
+        sd, mean = (f"<{np.size(a)} numbers>" if np.ndim(a) else a for a in (self.sd, self.mean))
         return f"GaussianPrior(sd={sd}, mean={mean})"
 
 
@@ -72,9 +73,12 @@ class Model:
     subsampled.
     """
 
+    log_prior: Any  # a function; a GaussianPrior or FamilyPrior has more to say
     likelihood: Any = None  # of eta = x.z + offset, if the model is a generalised linear one
 
-    def __init__(self, log_lik, log_prior, data, dim, name="own model"):
+    def __init__(
+        self, log_lik: Callable, log_prior: Callable, data: Any, dim: int, name: str = "own model"
+    ) -> None:
         if int(dim) != dim or dim < 1:
             raise ValueError(
                 f"dim={dim}: a model needs a whole number of latent dimensions, at least one"
@@ -94,19 +98,19 @@ class Model:
     def __repr__(self):
         return f"<{self.name}: {self.N} data points, {self.dim} latent dimensions>"
 
-    def take(self, index):
+    def take(self, index: np.ndarray) -> tuple[np.ndarray, ...]:
         """The rows with these numbers, of all arrays in `data`; no others are read from a file."""
         if not any(self._files):
             return tuple([a[index] for a in self.data])
         pairs = zip(self.data, self._files)
         return tuple(file.take(index) if file else a[index] for a, file in pairs)
 
-    def log_joint(self, z):
+    def log_joint(self, z: np.ndarray) -> np.ndarray:
         """log p(x, z) over the whole data set, part by part, (..., d) -> (...)."""
         parts = passes.slices(self.data, z.size)
         return sum(self.log_lik_of(z, rows) for rows in parts) + self.log_prior(z)
 
-    def log_lik_of(self, z, rows: slice):
+    def log_lik_of(self, z: np.ndarray, rows: slice) -> np.ndarray:
         """log p(x | z) of some rows of the data, (..., d) -> (...)."""
         return anp.sum(self.log_lik(z[..., None, :], tuple(a[rows] for a in self.data)), -1)
 
@@ -127,7 +131,7 @@ class Model:
     def totals(
         self, z: np.ndarray, order: int, factor: np.ndarray | None = None, mean: bool = False
     ) -> tuple:
-        """log p(x | z) over all data, its slope and (order 2) Hessian at z (..., d): one pass.
+        """log p(x | z) over all data, slope (order 1) and Hessian (2) at z (..., d): one pass.
 
         A generalised linear model, told q's factor, adds those of its bound and of the mean.
         """
@@ -148,7 +152,10 @@ class Model:
 def _totals(rows, z, log_lik, order):
     """Value, slope and Hessian of the log-likelihood, summed over some rows, by autograd."""
     f = lambda z: anp.sum(log_lik(z[..., None, :], rows), -1)
-    value_and_slope = np.asarray(f(z)), elementwise_grad(f)(z)
+    if order == 0:
+        return (np.asarray(f(z)),)
+    back, value = make_vjp(f)(z)
+    value_and_slope = value, back(np.ones_like(value))
     if order == 1:
         return value_and_slope
     points, columns = np.broadcast_arrays(z[..., None, :], np.eye(z.shape[-1]))  # (..., d, d)

@@ -8,10 +8,12 @@ depend on who computed which.
 import os
 import sys
 from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from io import FileIO
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,11 +22,12 @@ AHEAD = 2  # parts that wait for each thread of a cluster, beside the one that i
 PATIENCE = "20s"  # for a Dask scheduler to answer
 SMALL = 2**26  # bytes of a mapped array that may as well come into memory as it is drawn from
 QUIET = 3  # seconds before a pass shows how far it is
-_cluster = ContextVar("cluster", default=None)
+_cluster: ContextVar[Any] = ContextVar("cluster", default=None)
+Arrays = tuple[np.ndarray, ...]  # N rows each
 
 
 @contextmanager
-def on(scheduler):
+def on(scheduler: str) -> Iterator[None]:
     """Inside `with passes.on(scheduler="tcp://host:8786"):` all passes go to that Dask cluster.
 
     Its workers must have this package, and see the files of mapped arrays under the same names.
@@ -37,7 +40,7 @@ def on(scheduler):
             _cluster.reset(token)
 
 
-def connect(scheduler, patience=None):
+def connect(scheduler: str, patience: str | None = None) -> Any:
     """A Dask client of the scheduler at this address, or a ValueError."""
     try:
         from distributed import Client
@@ -49,15 +52,15 @@ def connect(scheduler, patience=None):
         raise ValueError(f"no Dask scheduler answers at {scheduler}: {error}") from error
 
 
-def total(part, data, *args, width=1):
+def total(part: Callable, data: Arrays, *args: Any, width: int = 1) -> tuple:
     """The sum of `each`, whose parts are tuples of arrays: entry by entry, in their order."""
-    found = None
+    found: Any = None
     for new in each(part, data, *args, width=width):
         found = new if found is None else tuple(a + b for a, b in zip(found, new))
     return found
 
 
-def each(part, data, *args, width=1):
+def each(part: Callable, data: Arrays, *args: Any, width: int = 1) -> Iterable:
     """part(rows, *args) for one part of the data after the other; rows are as many arrays as data.
 
     `width` is how many numbers it makes of one data point.
@@ -68,7 +71,7 @@ def each(part, data, *args, width=1):
     return _shown(work(part, pieces, args), len(parts))
 
 
-def slices(data, width=1):
+def slices(data: Arrays, width: int = 1) -> list[slice]:
     """The parts of a pass, as slices of the data points."""
     size = max(1, CHUNK // max(width, *(a[0].size for a in data)))
     return [slice(first, first + size) for first in range(0, len(data[0]), size)]
@@ -81,7 +84,8 @@ def _here(part, pieces, args):
 
 def _there(part, pieces, args):
     """The same on the cluster. A part whose worker is lost goes to another one."""
-    client, waiting = _cluster.get(), deque()
+    client = _cluster.get()
+    waiting: deque[Any] = deque()
     most = (1 + AHEAD) * max(1, sum(client.nthreads().values()))
     for rows in pieces:
         waiting.append(client.submit(_part, part, rows, args, pure=False))
@@ -116,13 +120,13 @@ class Mapped(NamedTuple):
     shape: tuple
     offset: int
 
-    def read(self):
+    def read(self) -> np.ndarray:
         """All of it."""
         with self.opened() as file:
             flat = np.fromfile(file, self.dtype, prod(self.shape), offset=self.offset)
         return flat.reshape(self.shape)
 
-    def take(self, index):
+    def take(self, index: np.ndarray) -> np.ndarray:
         """Its rows with these numbers, read one by one. Through the map, pages would pile up."""
         size = self.dtype.itemsize * prod(self.shape[1:])
         with self.opened() as file:
@@ -130,7 +134,7 @@ class Mapped(NamedTuple):
             rows = b"".join([os.pread(file.fileno(), size, place) for place in at])
         return np.frombuffer(rows, self.dtype).reshape(index.shape + self.shape[1:])
 
-    def opened(self):
+    def opened(self) -> FileIO:
         try:
             return open(self.file, "rb", buffering=0)
         except FileNotFoundError:
@@ -140,12 +144,12 @@ class Mapped(NamedTuple):
             ) from None
 
 
-def is_mapped(a):
+def is_mapped(a: np.ndarray) -> bool:
     """Does this array lie in a file, so that it should not be copied?"""
     return isinstance(_root(a), np.memmap)
 
 
-def files(data):
+def files(data: Arrays) -> "tuple[Mapped | None, ...]":
     """For each array, where its file is, if it is so large that it should stay there; else None."""
     large = (_sent(a) if a.nbytes > SMALL else None for a in data)
     return tuple(a if isinstance(a, Mapped) else None for a in large)

@@ -11,13 +11,20 @@ phi' and phi'' are analytic for |Im eta| < strip, so b may be anything below str
 needs more nodes. Gauss-Hermite nodes, few of which lie in the middle, do much worse there.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
+
+from .likelihoods import Likelihood
 
 TOLERANCE = 1e-13  # of exact references, relative to the size of g
 MOST = 1000  # nodes a side: enough for sd up to 30 strips at 1e-9, 19 at 1e-13; then runs are lost
 
 
-def slopes(likelihood, m, v, y, tolerance=TOLERANCE):
+def slopes(
+    likelihood: Likelihood, m: np.ndarray, v: np.ndarray, y: np.ndarray,
+    tolerance: float = TOLERANCE,
+) -> Sequence[np.ndarray]:  # fmt: skip
     """E phi' and E phi'' for arrays m, v, y that broadcast together."""
     if likelihood.expected is not None:  # E exp(eta) of a wide q lies outside of any fixed nodes
         return likelihood.expected(m, v, y)[1:]
@@ -25,7 +32,10 @@ def slopes(likelihood, m, v, y, tolerance=TOLERANCE):
     return [g @ weights for g in likelihood.derivatives(eta, y, 2)]
 
 
-def value(likelihood, m, v, y, tolerance=TOLERANCE):
+def value(
+    likelihood: Likelihood, m: np.ndarray, v: np.ndarray, y: np.ndarray,
+    tolerance: float = TOLERANCE,
+) -> np.ndarray:  # fmt: skip
     """E phi."""
     if likelihood.expected is not None:
         return likelihood.expected(m, v, y)[0]
@@ -39,7 +49,7 @@ def _nodes(likelihood, m, v, y, tolerance):
     return m[..., None] + sd[..., None] * x, y[..., None], weights
 
 
-def rule(strip, tolerance):
+def rule(strip: float, tolerance: float) -> tuple[np.ndarray, np.ndarray]:
     """Nodes and weights of the standard normal for a g analytic in |Im x| < strip."""
     digits = np.log(8 / tolerance)
     b = min(0.8 * strip, np.sqrt(2 * digits))  # the second is best where nothing limits b

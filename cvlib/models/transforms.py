@@ -7,11 +7,12 @@ may be written for the parameter itself. Leading axes broadcast, as everywhere i
 
 import autograd.numpy as anp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..special import at
 
 
-def pick(z, index):
+def pick(z: np.ndarray, index: ArrayLike) -> np.ndarray:
     """z_j for a column j of data: z (..., d) and whole numbers j (...) broadcast, to (...).
 
     A model with a parameter for every group needs no one-hot columns: with the number of its group
@@ -27,12 +28,14 @@ def pick(z, index):
     return at(anp.reshape(z, (-1,)), row + index)
 
 
-def positive(u):
+def positive(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """x = exp(u) > 0 and the log-Jacobian u, entry by entry."""
     return anp.exp(u), u
 
 
-def interval(u, low, high):
+def interval(
+    u: np.ndarray, low: float | np.ndarray, high: float | np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """low < x < high by a logistic curve, and the log-Jacobian, entry by entry."""
     if not np.all(np.asarray(low) < np.asarray(high)):
         raise ValueError(f"interval: low={low} must lie below high={high}")
@@ -40,7 +43,7 @@ def interval(u, low, high):
     return low + (high - low) * anp.exp(up), np.log(np.subtract(high, low)) + up + down
 
 
-def ordered(u):
+def ordered(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """x_1 < x_2 < ..., from u (..., K) to (..., K), and the log-Jacobian, (...).
 
     x_1 = u_1, and every next one is exp(u_k) larger.
@@ -49,7 +52,7 @@ def ordered(u):
     return anp.cumsum(steps, -1), anp.sum(u[..., 1:], -1)
 
 
-def simplex(u):
+def simplex(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Shares x_k > 0 that sum to one, from u (..., K - 1) to (..., K), and log-Jacobian, (...).
 
     A stick is broken K - 1 times: x_k is the share sigmoid(u_k - log(K - k)) of what is left, so

@@ -1,19 +1,20 @@
-"""Approximations of integrands, each chosen so that one of two expectations becomes easy.
+"""Approximations of integrands that are quadratic in z: the expectation over q is then known.
 
-`taylor_z` and `bound` are quadratic in z, so the expectation over q has a closed form; `taylor_x`
-and `taylor_x_slope` are polynomials in x, so the expectation over the data needs only moments,
-computed once.
+Those that are polynomials in x, for the expectation over the data, are in `in_data`.
 """
+
+from collections.abc import Sequence
 
 import numpy as np
 
 from ..models import quadrature
 from .atoms import OfEta
-from .integrands import Illegal, OnData, Wants, integrand
-from .rows import rows
+from .draws import Draw
+from .integrands import Atom, Illegal, Integrand, OnData, Wants, integrand
+from .rows import Rows
 
 
-def taylor_z(f, at="mu", order=2):
+def taylor_z(f: Integrand, at: str = "mu", order: int = 2) -> Integrand:
     """Taylor expansion of f in z about mu (Paisley et al. 2012, Miller et al. 2017).
 
     With at="snapshot" about older weights, those of the draw's snapshot: over all data it then
@@ -47,7 +48,7 @@ def _expanded(atom, at, order):
     return Stored(drawn) if stored else drawn
 
 
-def tangent(f):
+def tangent(f: Integrand) -> Integrand:
     """The mean slope of f at the other samples, times z - mu (Titsias and Shi 2022).
 
     Given the others it is a straight line in z. LOO(tangent(f)) - CF(tangent(f)) is their double
@@ -59,7 +60,7 @@ def tangent(f):
     return f.map(Tangent)
 
 
-def bound(f, at="mu"):
+def bound(f: Integrand, at: str = "mu") -> Integrand:
     """Quadratic lower bound of the logistic likelihood (Jaakkola and Jordan 2000).
 
     Its variational parameters are set from q: xi_i^2 = E_q[(x_i.z)^2]; with at="snapshot" from
@@ -67,7 +68,7 @@ def bound(f, at="mu"):
     """
     _check_place(at)
     for atom in integrand(f, "bound").parts:
-        if _is_data(atom):
+        if is_data(atom):
             if getattr(atom.model.likelihood, "bound", None) is None:
                 raise Illegal(
                     f"bound needs a likelihood with a quadratic lower bound; '{atom.name}' of "
@@ -77,7 +78,7 @@ def bound(f, at="mu"):
                 raise Illegal(f"bound needs a Gaussian family, not {atom.q!r}: try SF(data)")
         elif not atom.quadratic:
             raise Illegal(f"bound knows the data term alone; '{atom.name}' has no bound here")
-    return f.map(lambda atom: _bounded(atom, at) if _is_data(atom) else atom)
+    return f.map(lambda atom: _bounded(atom, at) if is_data(atom) else atom)
 
 
 def _bounded(atom, at):
@@ -85,7 +86,7 @@ def _bounded(atom, at):
     return Stored(drawn) if at == "snapshot" and atom.whole else drawn
 
 
-def parabola(f, at="mu"):
+def parabola(f: Integrand, at: str = "mu") -> Integrand:
     """The parabola of means: of all parabolas in eta that whose slope is nearest to f's under q.
 
     Its slope and curvature at the mean of eta are E phi' and E phi'' under q, by quadrature, where
@@ -107,43 +108,8 @@ def _parabola(atom, at):
     return Stored(drawn) if at == "snapshot" and atom.whole else drawn
 
 
-def taylor_x(f):
-    """Second-order Taylor expansion of the data term in x about the mean of each class.
-
-    The full parabola of the function. On the drawn data as it stands; `.over_all_data()` averages
-    over the data set through moments that are computed once. Regression data form one class.
-    """
-    return _in_x(f, "taylor_x", TaylorX)
-
-
-def taylor_x_slope(f):
-    """First-order Taylor expansion, in x, of the factor phi' of the data term's slope phi' x.
-
-    Wang et al. 2013 expand the slope and not the function: the third derivative is left out. The
-    result is no gradient of any function, so it has RP1 and RP2, each with a mean of its own.
-    """
-    return _in_x(f, "taylor_x_slope", TaylorXSlope)
-
-
-def _in_x(f, who, kind):
-    for atom in integrand(f, who).parts:
-        if not _is_data(atom):
-            raise Illegal(f"{who} expands in the data; '{atom.name}' has none: try {who}(data)")
-        likelihood = atom.model.likelihood
-        if likelihood is None or not (likelihood.classes or likelihood.kappa is not None):
-            raise Illegal(
-                f"{who} needs a generalised linear model whose labels are classes or enter "
-                f"linearly; {atom.model!r} is none: try taylor_z(data)"
-            )
-        if atom.model.offset is not None:
-            raise Illegal(
-                f"{who} expands about the means of x, and the offsets of {atom.model!r} move eta "
-                "as well: try taylor_z(data)"
-            )
-    return f.map(kind)
-
-
-def _is_data(atom):
+def is_data(atom: Atom) -> bool:
+    """Is it the data term itself?"""
     return atom.on_data and atom.target == "data"
 
 
@@ -152,7 +118,7 @@ class Expansion(OnData):
 
     word = how = ""
 
-    def __init__(self, f):
+    def __init__(self, f: Atom) -> None:
         name, target = (f"{self.word}({of}{self.how})" for of in (f.bare, f.target))
         super().__init__(name, f.model, f.q, target)
         self.f = f
@@ -160,18 +126,18 @@ class Expansion(OnData):
             self._over_all_data()
 
     @property
-    def wants(self):
+    def wants(self) -> Wants | None:
         return self.f.wants
 
-    def over_all_data(self):
+    def over_all_data(self) -> Atom:
         whole = self.f.over_all_data()
         return self if whole == self.f else self.of(whole)
 
-    def of(self, f):
+    def of(self, f: Atom) -> Atom:
         """The same approximation of another atom."""
         return type(self)(f)
 
-    def rows(self, draw):
+    def rows(self, draw: Draw) -> Rows:
         return self.f.rows(draw)
 
 
@@ -184,35 +150,35 @@ class TaylorZ(Expansion):
     word = "taylor_z"
     closed_form = quadratic = True
 
-    def __init__(self, f, at="mu", order=2):
+    def __init__(self, f: Atom, at: str = "mu", order: int = 2) -> None:
         self.centre, self.order = at, order
         self.how = f", at={at!r}" * (at != "mu") + f", order={order}" * (order != 2)
         super().__init__(f)
 
-    def of(self, f):
+    def of(self, f: Atom) -> Atom:
         return _expanded(f, self.centre, self.order)
 
     @property
-    def wants(self):
+    def wants(self) -> Wants | None:
         return Wants(self.order) if self.centre == "snapshot" else self.f.wants
 
-    def value(self, draw, where):
+    def value(self, draw: Draw, where: str) -> np.ndarray:
         away = draw.at(where) - draw.at(self.centre)
         both = self.f.slope(draw, self.centre) + self.slope(draw, where)
         return self.f.value(draw, self.centre) + 0.5 * np.vecdot(both, away)  # mean of two slopes
 
-    def grad(self, draw, where):
+    def grad(self, draw: Draw, where: str) -> np.ndarray:
         slope = self.f.slope(draw, self.centre)
         if where == self.centre:
             return slope
         return slope + self.along(draw, where, draw.at(where) - draw.at(self.centre))
 
-    def bend(self, draw, where):
+    def bend(self, draw: Draw, where: str) -> np.ndarray:
         if self.order == 1:
             return np.zeros((1, self.q.D - self.q.dim))
         return draw.once((self.key, "bend"), self.f.bend, self.centre)
 
-    def along(self, draw, where, v):
+    def along(self, draw: Draw, where: str, v: np.ndarray) -> np.ndarray:
         return self.f.along(draw, self.centre, v) if self.order == 2 else np.zeros_like(v)
 
 
@@ -222,16 +188,16 @@ class Tangent(Expansion):
     word = "tangent"
     closed_form = quadratic = True
 
-    def value(self, draw, where):
+    def value(self, draw: Draw, where: str) -> np.ndarray:
         return np.vecdot(self.slope(draw, where), draw.at(where) - draw.at("mu"))
 
-    def grad(self, draw, where):
+    def grad(self, draw: Draw, where: str) -> np.ndarray:
         return draw.once((self.key, "others"), lambda draw: draw.others(self.f.slope(draw, "z1")))
 
-    def bend(self, draw, where):
+    def bend(self, draw: Draw, where: str) -> np.ndarray:
         return self.q.bend(lambda V: np.zeros((1, *V.shape[-2:])), draw.factor)
 
-    def along(self, draw, where, v):
+    def along(self, draw: Draw, where: str, v: np.ndarray) -> np.ndarray:
         return np.zeros_like(v)
 
 
@@ -241,15 +207,15 @@ class TaylorEta(TaylorZ, OfEta):
     value, grad, bend, along = OfEta.value, OfEta.grad, OfEta.bend, OfEta.along
     closed = OfEta.closed
 
-    def derivatives(self, draw, where, order):
+    def derivatives(self, draw: Draw, where: str, order: int) -> Sequence[np.ndarray]:
         d1, d2 = self.at_centre(draw)
         return (d1 if where == self.centre else d1 + d2 * self._away(draw, where)), d2
 
-    def psi(self, draw, where):
+    def psi(self, draw: Draw, where: str) -> np.ndarray:
         (d1, d2), away = self.at_centre(draw), self._away(draw, where)
         return self.f.psi(draw, self.centre) + (d1 + 0.5 * d2 * away) * away
 
-    def at_centre(self, draw):
+    def at_centre(self, draw: Draw) -> Sequence[np.ndarray]:
         d1, d2 = self.f.derivatives(draw, self.centre, 2)[:2]
         return d1, (d2 if self.order == 2 else 0 * d2)
 
@@ -263,29 +229,31 @@ class Parabola(TaylorEta):
 
     word = "parabola"
 
-    def of(self, f):
+    def of(self, f: Atom) -> Atom:
         return _parabola(f, self.centre)
 
     @property
-    def wants(self):
+    def wants(self) -> Wants | None:
         return Wants(2, True, True) if self.centre == "snapshot" else self.f.wants
 
-    def at_centre(self, draw):
-        return draw.once((self.key, "means"), self._means)[:2]
+    def at_centre(self, draw: Draw) -> Sequence[np.ndarray]:
+        return draw.once((self.key, "means"), self._means)
 
-    def psi(self, draw, where):
-        d1, d2, value = draw.once((self.key, "means"), self._means)
-        away = self._away(draw, where)
-        return value + (d1 + 0.5 * d2 * away) * away
+    def psi(self, draw: Draw, where: str) -> np.ndarray:
+        (d1, d2), away, (m, v, y) = self.at_centre(draw), self._away(draw, where), self._law(draw)
+        height = quadrature.value(self.model.likelihood, m, v, y) - 0.5 * d2 * v
+        return height + (d1 + 0.5 * d2 * away) * away
 
     def _means(self, draw):
-        """E psi', E psi'', and the height of the parabola at m, per data point."""
-        r, likelihood = self.rows(draw), self.model.likelihood
+        """E psi' and E psi'', per data point, as exact as a snapshot's: variates have mean zero."""
+        return quadrature.slopes(self.model.likelihood, *self._law(draw))
+
+    def _law(self, draw):
+        """Mean and variance of each eta under the q of the expansion, and the labels."""
         if self.centre == "snapshot" and draw.at("snapshot") is not None:
             _needs_factor(self, draw)
-        m, v = r.eta(draw, self.centre), r.variance(draw, self.centre)
-        d1, d2 = quadrature.slopes(likelihood, m, v, r.y, tolerance=1e-9)
-        return d1, d2, quadrature.value(likelihood, m, v, r.y, tolerance=1e-9) - 0.5 * d2 * v
+        r = self.rows(draw)
+        return r.eta(draw, self.centre), r.variance(draw, self.centre), r.y
 
 
 class Bound(Expansion, OfEta):
@@ -294,19 +262,19 @@ class Bound(Expansion, OfEta):
     word, order = "bound", 2
     closed_form = quadratic = True
 
-    def __init__(self, f, at="mu"):
+    def __init__(self, f: Atom, at: str = "mu") -> None:
         self.centre = at
         self.how = f", at={at!r}" * (at != "mu")
         super().__init__(f)
 
-    def of(self, f):
+    def of(self, f: Atom) -> Atom:
         return _bounded(f, self.centre)
 
     @property
-    def wants(self):
+    def wants(self) -> Wants | None:
         return Wants(2, True) if self.centre == "snapshot" else None
 
-    def coefficients(self, draw):
+    def coefficients(self, draw: Draw) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """a, b, c per data point, at xi^2 = E eta^2 under q or an older q."""
         return draw.once((self.key, "abc"), self._coefficients)
 
@@ -317,11 +285,11 @@ class Bound(Expansion, OfEta):
         xi = np.sqrt(r.eta(draw, self.centre) ** 2 + r.variance(draw, self.centre))
         return self.model.likelihood.bound(xi, r.y)
 
-    def psi(self, draw, where):
+    def psi(self, draw: Draw, where: str) -> np.ndarray:
         (a, b, c), eta = self.coefficients(draw), self.rows(draw).eta(draw, where)
         return a + b * eta + 0.5 * c * eta**2
 
-    def derivatives(self, draw, where, order):
+    def derivatives(self, draw: Draw, where: str, order: int) -> Sequence[np.ndarray]:
         _, b, c = self.coefficients(draw)
         return b + c * self.rows(draw).eta(draw, where), c
 
@@ -338,18 +306,18 @@ class Stored(Expansion):
     closed_form = quadratic = True
     centre = "snapshot"
 
-    def __init__(self, drawn):
+    def __init__(self, drawn: "TaylorZ | Bound") -> None:
         self.drawn, self.word, self.how, self.order = drawn, drawn.word, drawn.how, drawn.order
         super().__init__(drawn.f)
 
-    def of(self, f):
+    def of(self, f: Atom) -> Atom:
         return self.drawn.of(f)
 
     @property
-    def wants(self):
+    def wants(self) -> Wants | None:
         return self.drawn.wants
 
-    def sums(self, draw, name):
+    def sums(self, draw: Draw, name: str) -> np.ndarray:
         """The value, slope or hessian of the expansion, over all data, at the snapshot."""
         draw.at("snapshot")  # is there one?
         found = getattr(draw.snapshot, KINDS[self.word] + name)
@@ -357,25 +325,25 @@ class Stored(Expansion):
             raise ValueError(_lacking(self))
         return found
 
-    def value(self, draw, where):
+    def value(self, draw: Draw, where: str) -> np.ndarray:
         if not self.sees_all(draw):
             return self.drawn.value(draw, where)
         away = draw.at(where) - draw.at("snapshot")
         both = self.sums(draw, "slope")[..., None, :] + self.slope(draw, where)
         return self.sums(draw, "value")[..., None] + 0.5 * np.vecdot(both, away)
 
-    def grad(self, draw, where):
+    def grad(self, draw: Draw, where: str) -> np.ndarray:
         if not self.sees_all(draw):
             return self.drawn.grad(draw, where)
         away = draw.at(where) - draw.at("snapshot")
         return self.sums(draw, "slope")[..., None, :] + self.along(draw, where, away)
 
-    def along(self, draw, where, v):
+    def along(self, draw: Draw, where: str, v: np.ndarray) -> np.ndarray:
         if not self.sees_all(draw):
             return self.drawn.along(draw, where, v)
         return v @ self.sums(draw, "hessian") if self.order == 2 else np.zeros_like(v)
 
-    def bend(self, draw, where):
+    def bend(self, draw: Draw, where: str) -> np.ndarray:
         if not self.sees_all(draw):
             return self.drawn.bend(draw, where)
         if self.order == 1:
@@ -397,79 +365,3 @@ def _lacking(atom):
         f"{atom.name} needs more than this snapshot has: take cvlib.snapshot(model, mu), of order "
         "2 for a parabola, with factor= for the bound, and with mean=True as well for the mean"
     )
-
-
-class TaylorX(Expansion):
-    """phi + phi' e + phi'' e^2 / 2 at xbar.z, with e = (x - xbar).z, xbar the mean of x's class.
-
-    Over all data the mean of e vanishes and that of e^2 is z^T Cov(x) z. Where y varies within a
-    group, phi' moves by kappa (y - ybar), which brings in Cov(x, y).
-    """
-
-    advice = "CF(taylor_z(data))"
-    word, third = "taylor_x", 1.0  # the share of the third derivative in the slope
-
-    def at_means(self, draw, where):
-        """phi', phi'', phi''' at xbar.z for each group, each (..., M, K)."""
-        G, likelihood = self.model.groups, self.model.likelihood
-
-        def compute(draw):
-            return likelihood.derivatives(draw.at(where) @ G.x.T, G.y, 3)
-
-        return draw.once(("phi at group means", where), compute)
-
-    def value(self, draw, where):
-        G, z, phi = self.model.groups, draw.at(where), self.model.likelihood.phi
-        d1, d2, _ = self.at_means(draw, where)
-        m = z @ G.x.T  # (..., M, K)
-        if self.sees_all(draw):
-            each = phi(m, G.y) + G.constant + self._kappa() * (z @ G.xy.T)
-            return (each + 0.5 * d2 * np.vecdot(self._spread(draw, where), z[..., None, :])) @ G.n
-        r, own, dy, _ = self._drawn(draw)
-        m, y = m.take(own), r.y - dy  # the group's mean label: phi need not be linear in y
-        e = r.eta(draw, where) - m
-        phi_m = phi(m, y) + self._kappa() * dy * m + phi(0 * dy, r.y) - phi(0 * dy, y)
-        d1 = d1.take(own) + self._kappa() * dy
-        return r.total(phi_m + d1 * e + 0.5 * d2.take(own) * e**2)
-
-    def grad(self, draw, where):
-        G, z = self.model.groups, draw.at(where)
-        d1, d2, d3 = self.at_means(draw, where)
-        half = 0.5 * self.third
-        if self.sees_all(draw):
-            spread = self._spread(draw, where)  # Cov z, (..., M, K, d)
-            e2 = np.vecdot(spread, z[..., None, :])  # mean of e^2, (..., M, K)
-            along_mean = (G.n * (d1 + half * d3 * e2)) @ G.x
-            return along_mean + np.vecmat(G.n * d2, spread) + self._kappa() * G.n_xy
-        r, own, dy, mean = self._drawn(draw)
-        e = r.eta(draw, where) - (z @ G.x.T).take(own)
-        slope = r.back(d1.take(own) + self._kappa() * dy + d2.take(own) * e)
-        return slope + r.back(half * d3.take(own) * e**2, mean)
-
-    def _kappa(self):
-        return 0.0 if self.model.likelihood.classes else self.model.likelihood.kappa
-
-    def _spread(self, draw, where):
-        """S z for the covariance S of each group, (..., M, K, d)."""
-        z, G = draw.at(where), self.model.groups
-        return (z @ G.xx_beside).reshape(*z.shape[:-1], *G.x.shape)
-
-    def _drawn(self, draw):
-        """The drawn rows, the place of their group in an (..., M, K) array, y - ybar and xbar."""
-
-        def compute(draw):
-            G, r = self.model.groups, rows(draw, False)
-            k = G.of_labels(r.y)  # (..., M), or (..., M or 1, B)
-            samples = np.arange(draw.eps[..., 0].size).reshape(draw.eps.shape[:-1])  # (..., M)
-            samples = samples[..., None] if draw.batched else samples
-            return r, samples * len(G.n) + k, r.y - G.y[k], G.x[k]
-
-        return draw.once("groups of the drawn rows", compute)
-
-
-class TaylorXSlope(TaylorX):
-    """(phi' + phi'' e) x in place of phi' x: a field of slopes, not the gradient of a function."""
-
-    word, third = "taylor_x_slope", 0.0
-    conservative = False
-    value = None

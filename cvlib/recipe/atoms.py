@@ -1,5 +1,7 @@
 """The integrands of the ELBO gradient's terms: data, prior, variational, and the constant one."""
 
+from collections.abc import Callable, Sequence
+
 import autograd.numpy as anp
 import numpy as np
 from autograd import elementwise_grad
@@ -8,24 +10,25 @@ from ..families import Family, FamilyPrior
 from ..families.base import check_fit
 from ..models import GaussianPrior, Model, quadrature
 from ..special import hess_times
-from .integrands import Atom, Integrand, OnData
-from .rows import rows
+from .draws import Draw
+from .integrands import Atom, Integrand, OnData, Term
+from .rows import Rows, rows
 
 
 def terms(model: Model, q: Family) -> tuple[Integrand, Integrand, Integrand]:
     """The integrands of g1, g2, g3: data, prior, variational; g = g1 + g2 - g3."""
     check_fit(model, q)
     if q.gaussian:
-        data = GLMData(model, q) if model.likelihood is not None else OwnData(model, q)
+        data: Atom = GLMData(model, q) if model.likelihood is not None else OwnData(model, q)
         normal = isinstance(model.log_prior, GaussianPrior)
-        prior = NormalPrior(model, q) if normal else OwnPrior(model, q)
-        variational = Variational(model, q)
+        prior: Atom = NormalPrior(model, q) if normal else OwnPrior(model, q)
+        variational: Atom = Variational(model, q)
     else:  # the closed forms of GLMs and normal priors are for a Gaussian q
         data = OwnData(model, q)
         conjugate = isinstance(model.log_prior, FamilyPrior) and model.log_prior.q == q
         prior = ConjugatePrior(model, q) if conjugate else OwnPrior(model, q)
         variational = FamilyDensity("variational", model, q)
-    return tuple(Integrand({atom: 1}) for atom in (data, prior, variational))
+    return Integrand({data: 1}), Integrand({prior: 1}), Integrand({variational: 1})
 
 
 class One(Atom):
@@ -33,74 +36,74 @@ class One(Atom):
 
     closed_form = quadratic = True
 
-    def value(self, draw, where):
+    def value(self, draw: Draw, where: str) -> np.ndarray:
         return np.ones(draw.eps.shape[:-1])
 
-    def grad(self, draw, where):
+    def grad(self, draw: Draw, where: str) -> np.ndarray:
         return np.zeros_like(draw.at(where))
 
-    def bend(self, draw, where):
+    def bend(self, draw: Draw, where: str) -> np.ndarray:
         return np.zeros((1, draw.q.D - draw.q.dim))
 
-    def along(self, draw, where, v):
+    def along(self, draw: Draw, where: str, v: np.ndarray) -> np.ndarray:
         return np.zeros_like(v)
 
-    def closed(self, draw):
+    def closed(self, draw: Draw) -> np.ndarray:
         return np.zeros((1, draw.q.D))
 
 
 one = Integrand({One("one", None, None): 1})  # belongs to every model
 
 
-class NormalPrior(Atom):
+class NormalPrior(Term):
     """log N(z | mean, sd^2), mean and sd numbers or (d,)."""
 
     closed_form = quadratic = True
 
-    def __init__(self, model, q):
+    def __init__(self, model: Model, q: Family) -> None:
         super().__init__("prior", model, q)
         self.mean, self.precision = model.log_prior.mean, 1 / model.log_prior.sd**2
         self.off_centre = np.any(self.mean)
         self.by_row = self.precision if np.ndim(self.precision) == 0 else q.by_row(self.precision)
 
-    def value(self, draw, where):
+    def value(self, draw: Draw, where: str) -> np.ndarray:
         return self.model.log_prior(draw.at(where))
 
-    def grad(self, draw, where):
+    def grad(self, draw: Draw, where: str) -> np.ndarray:
         z = draw.at(where)
         return -self.precision * (z - self.mean if self.off_centre else z)
 
-    def bend(self, draw, where):
+    def bend(self, draw: Draw, where: str) -> np.ndarray:
         return -self.by_row * draw.w[..., None, self.q.dim :]
 
-    def along(self, draw, where, v):
+    def along(self, draw: Draw, where: str, v: np.ndarray) -> np.ndarray:
         return -self.precision * v
 
 
-class Variational(Atom):
+class Variational(Term):
     """log q_v(z) with v = w held fixed."""
 
     closed_form = quadratic = True
 
-    def __init__(self, model, q):
+    def __init__(self, model: Model, q: Family) -> None:
         super().__init__("variational", model, q)
 
-    def value(self, draw, where):
+    def value(self, draw: Draw, where: str) -> np.ndarray:
         return self.q.log_q(draw.w, draw.at(where))
 
-    def grad(self, draw, where):
+    def grad(self, draw: Draw, where: str) -> np.ndarray:
         if where == "z1":
             return -draw.of("whitened")
         return self.along(draw, where, draw.at(where) - draw.at("mu"))
 
-    def along(self, draw, where, v):
+    def along(self, draw: Draw, where: str, v: np.ndarray) -> np.ndarray:
         q = self.q
         return -q.solve_t(draw.factor, q.solve(draw.factor, v))
 
-    def bend(self, draw, where):
+    def bend(self, draw: Draw, where: str) -> np.ndarray:
         return -self.q.entropy_grad(draw.w)[..., None, self.q.dim :]
 
-    def closed(self, draw):
+    def closed(self, draw: Draw) -> np.ndarray:
         return -self.q.entropy_grad(draw.w)[..., None, :]
 
 
@@ -113,31 +116,31 @@ class OfEta(OnData):
 
     of_eta = True
 
-    def rows(self, draw):
+    def rows(self, draw: Draw) -> Rows:
         return rows(draw, self.whole)
 
-    def psi(self, draw, where):
+    def psi(self, draw: Draw, where: str) -> np.ndarray:
         """psi(eta) at the points, per data point, (..., M) or (..., M, N)."""
         raise NotImplementedError
 
-    def derivatives(self, draw, where, order):
+    def derivatives(self, draw: Draw, where: str, order: int) -> Sequence[np.ndarray]:
         """[psi', psi''][:order] at the points, or more, of the same shape."""
         raise NotImplementedError
 
-    def value(self, draw, where):
+    def value(self, draw: Draw, where: str) -> np.ndarray:
         return self.rows(draw).total(self.psi(draw, where))
 
-    def grad(self, draw, where):
+    def grad(self, draw: Draw, where: str) -> np.ndarray:
         return self.rows(draw).back(self.derivatives(draw, where, 1)[0])
 
-    def bend(self, draw, where):
+    def bend(self, draw: Draw, where: str) -> np.ndarray:
         return self.rows(draw).bend(draw, self.derivatives(draw, where, 2)[1])
 
-    def along(self, draw, where, v):
+    def along(self, draw: Draw, where: str, v: np.ndarray) -> np.ndarray:
         r = self.rows(draw)
         return r.back(self.derivatives(draw, where, 2)[1] * r.dot(v))
 
-    def from_derivatives(self, draw, d1, d2):
+    def from_derivatives(self, draw: Draw, d1: np.ndarray, d2: np.ndarray) -> np.ndarray:
         """[sum d1 x, sum d2 x x^T L]: grad_w E_q f when d1, d2 stand for E psi' and E psi''.
 
         The words that do expectations by hand differ in these two alone, and give them.
@@ -145,10 +148,10 @@ class OfEta(OnData):
         r = self.rows(draw)
         return draw.q.chain(draw, r.back(d1), r.bend(draw, d2))
 
-    def closed(self, draw):
+    def closed(self, draw: Draw) -> np.ndarray:
         return self.from_derivatives(draw, *self.integrated(draw))
 
-    def averaged(self, draw):
+    def averaged(self, draw: Draw) -> Sequence[np.ndarray]:
         """RP1's conditional mean given eta: E[eps | eta] = L^T x (eta - m) / v.
 
         It is Price's formula with psi' (eta - m) / v for psi'', whose means are equal (Stein).
@@ -158,7 +161,7 @@ class OfEta(OnData):
         away = r.eta(draw, "z1") - r.eta(draw, "mu")
         return d1, d1 * away / np.where(v > 0, v, np.inf)
 
-    def integrated(self, draw):
+    def integrated(self, draw: Draw) -> Sequence[np.ndarray]:
         """E psi' and E psi'' in place of samples. For a quadratic psi they are those at m."""
         return self.derivatives(draw, "mu", 2)[:2]
 
@@ -166,17 +169,17 @@ class OfEta(OnData):
 class GLMData(OfEta):
     """sum_i phi(eta_i, y_i)."""
 
-    def __init__(self, model, q):
+    def __init__(self, model: Model, q: Family) -> None:
         super().__init__("data", model, q)
         self.closed_form = model.likelihood.expected is not None
         self.quadratic = model.likelihood.quadratic
         self.advice = "CF(taylor_z(data))" + " or CF(bound(data))" * bool(model.likelihood.bound)
 
-    def psi(self, draw, where):
+    def psi(self, draw: Draw, where: str) -> np.ndarray:
         r = self.rows(draw)
         return self.model.likelihood.phi(r.eta(draw, where), r.y)
 
-    def derivatives(self, draw, where, order):
+    def derivatives(self, draw: Draw, where: str, order: int) -> Sequence[np.ndarray]:
         r = self.rows(draw)
         if where == "mu":
             order = max(order, 2)  # whoever asks for the slope there asks for the curvature next
@@ -186,13 +189,13 @@ class GLMData(OfEta):
 
         return draw.once(("phi", where, self.whole, order), compute)
 
-    def integrated(self, draw):
+    def integrated(self, draw: Draw) -> Sequence[np.ndarray]:
         r = self.rows(draw)
         m, v = r.eta(draw, "mu"), r.variance(draw)
         return quadrature.slopes(self.model.likelihood, m, v, r.y, tolerance=1e-9)
 
 
-class Own(Atom):
+class Own(Term):
     """An integrand f(z) of the reader's own, differentiated by autograd in z.
 
     Rows are independent, so the gradient of the sum over rows is the gradient row by row.
@@ -200,21 +203,21 @@ class Own(Atom):
 
     advice = "CF(taylor_z(...))"
 
-    def function(self, draw, extra):
+    def function(self, draw: Draw, extra: int) -> Callable:
         """f of points (..., M, [k,] d) for one draw; `extra` axes stand between M and d."""
         raise NotImplementedError
 
-    def points(self, draw, where):
+    def points(self, draw: Draw, where: str) -> np.ndarray:
         """The points of the draw; (..., 1, d) at mu, where f is the same for all samples."""
         return draw.at(where)
 
-    def value(self, draw, where):
+    def value(self, draw: Draw, where: str) -> np.ndarray:
         return np.asarray(self.function(draw, 0)(draw.at(where)))
 
-    def grad(self, draw, where):
+    def grad(self, draw: Draw, where: str) -> np.ndarray:
         return elementwise_grad(self.function(draw, 0))(self.points(draw, where))
 
-    def bend(self, draw, where):
+    def bend(self, draw: Draw, where: str) -> np.ndarray:
         H = self.one_hessian(draw, where)
         if H is not None:
             return self.q.bend(lambda V: V[..., None, :, :] @ H, draw.factor)
@@ -226,7 +229,7 @@ class Own(Atom):
 
         return self.q.bend(times, draw.factor)
 
-    def along(self, draw, where, v):
+    def along(self, draw: Draw, where: str, v: np.ndarray) -> np.ndarray:
         """grad^2 f at one point, "mu" or "snapshot", times v (..., M, d)."""
         H = self.one_hessian(draw, where)
         if H is not None:
@@ -234,7 +237,7 @@ class Own(Atom):
         z, v = np.broadcast_arrays(self.points(draw, where), v)
         return hess_times(self.function(draw, 0), z, v)
 
-    def one_hessian(self, draw, where):
+    def one_hessian(self, draw: Draw, where: str) -> np.ndarray | None:
         """grad^2 f, (..., 1, d, d), where one serves all samples and is worth its d products.
 
         None where samples see different points or data, or a diagonal q needs no d x d matrix.
@@ -251,25 +254,25 @@ class Own(Atom):
 
 
 class OwnPrior(Own):
-    def __init__(self, model, q):
+    def __init__(self, model: Model, q: Family) -> None:
         super().__init__("prior", model, q)
 
-    def function(self, draw, extra):
+    def function(self, draw: Draw, extra: int) -> Callable:
         return self.model.log_prior
 
 
 class OwnData(Own, OnData):
-    def __init__(self, model, q):
+    def __init__(self, model: Model, q: Family) -> None:
         super().__init__("data", model, q)
 
-    def points(self, draw, where):
+    def points(self, draw: Draw, where: str) -> np.ndarray:
         """With an M-axis of full length where each sample sees its own data."""
         z = draw.at(where)
         if self.sees_all(draw) or draw.shares_batch:
             return z
         return np.broadcast_to(z, (*draw.eps.shape[:-1], z.shape[-1]))
 
-    def function(self, draw, extra):
+    def function(self, draw: Draw, extra: int) -> Callable:
         model = self.model
         if self.sees_all(draw):
             return lambda z: anp.sum(model.log_lik(z[..., None, :], model.data), -1)
@@ -288,28 +291,28 @@ class FamilyDensity(Own):
 
     advice = "SF or RP1, or give the family `entropy` or `cross`"
 
-    def __init__(self, name, model, q):
+    def __init__(self, name: str, model: Model, q: Family) -> None:
         super().__init__(name, model, q)
         self.closed_form = q.closed_entropy
 
-    def v(self, draw):
+    def v(self, draw: Draw) -> np.ndarray:
         return draw.w
 
-    def function(self, draw, extra):
+    def function(self, draw: Draw, extra: int) -> Callable:
         v = self.v(draw)
         v = v.reshape(*v.shape[:-1], *(1,) * (1 + extra), v.shape[-1])
         return lambda z: self.q.log_density(v, z)
 
-    def closed(self, draw):
+    def closed(self, draw: Draw) -> np.ndarray:
         return self.q.cross_grad(draw.w, self.v(draw))[..., None, :]
 
 
 class ConjugatePrior(FamilyDensity):
     """log q_v(z) as a prior: v are its own parameters."""
 
-    def __init__(self, model, q):
+    def __init__(self, model: Model, q: Family) -> None:
         super().__init__("prior", model, q)
         self.closed_form = q.cross is not None
 
-    def v(self, draw):
+    def v(self, draw: Draw) -> np.ndarray:
         return self.model.log_prior.v

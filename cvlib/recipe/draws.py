@@ -1,11 +1,16 @@
 """A draw: the base samples and data points that every estimator of one step looks at."""
 
+from collections.abc import Callable, Hashable
+from typing import Any
+
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..arguments import whole
 from ..families.base import Family, check_fit
 from ..models.own import Model
 from .sampling import Sampling, sobol
+from .snapshots import Snapshot
 
 
 class Draw:
@@ -20,32 +25,37 @@ class Draw:
     are independent. group = 1 without coupling, 2 in pairs, M where all samples lean on all.
     """
 
-    def __init__(self, model, q, w, eps, index, snapshot=None, group=1):
-        self.model, self.q, self.w, self.eps, self.index = model, q, w, eps, index
-        self.snapshot, self.group = snapshot, group
+    def __init__(
+        self, model: Model, q: Family, w: np.ndarray, eps: np.ndarray, index: np.ndarray | None,
+        snapshot: Snapshot | None = None, group: int = 1,
+    ) -> None:  # fmt: skip
+        self.model, self.q, self.w, self.eps = model, q, w, eps
+        self.index: Any = index  # None where every sample sees all data
+        self.snapshot: Any = snapshot
+        self.group = group
         self.mu, self.factor = q.moments(w)
-        self._kept = {}
+        self._kept: dict[Hashable, Any] = {}
 
     @property
-    def M(self):
+    def M(self) -> int:
         return self.eps.shape[-2]
 
     @property
-    def batched(self):
+    def batched(self) -> bool:
         return self.index is not None and self.index.ndim == self.eps.ndim
 
     @property
-    def shares_batch(self):
+    def shares_batch(self) -> bool:
         return self.batched and self.index.shape[-2] == 1
 
-    def once(self, key, compute, *where):
+    def once(self, key: Hashable, compute: Callable, *where: Any) -> Any:
         """compute(self, *where) the first time `key` is asked for, the same array afterwards."""
         kept = self._kept.get(key)
         if kept is None:
             kept = self._kept[key] = compute(self, *where)
         return kept
 
-    def of(self, name):
+    def of(self, name: str) -> Any:
         """What the family's method `name` makes of this draw: points, a score ..., made once."""
         kept = self._kept.get(name)
         if kept is None:
@@ -54,7 +64,7 @@ class Draw:
 
     at = of  # points: "z1", "z2" (..., M, d), "mu" (..., 1, d)
 
-    def others(self, x):
+    def others(self, x: np.ndarray) -> np.ndarray:
         """The mean of x (..., M, k) over the samples outside m's own group, (..., M, k)."""
         free = self.M - self.group
         if free <= 0:
@@ -69,34 +79,27 @@ class Draw:
         return (x.sum(-2, keepdims=True) - np.concatenate([own] * self.group, -2)) / free
 
     @property
-    def z(self):
+    def z(self) -> np.ndarray:
         """The sample of q_w that SF and RP1 use, mu + L eps for a Gaussian, (..., M, d)."""
         return self.of("z1")
 
     @property
-    def score(self):
+    def score(self) -> np.ndarray:
         """grad_w log q_w(z), (..., M, D)."""
         return self.of("score")
 
     @property
-    def base_score(self):
+    def base_score(self) -> np.ndarray:
         """grad_w log qbar_w(eps) of a base that depends on w, (..., M, D)."""
         return self.of("base_score")
 
 
 def draw(
-    model: Model,
-    q: Family,
-    w: np.ndarray,
-    M: int | None = None,
-    rng: np.random.Generator | None = None,
-    *,
-    eps: np.ndarray | None = None,
-    index: np.ndarray | None = None,
-    snapshot=None,
-    sampling: Sampling | None = None,
-    **keywords,
-) -> Draw:
+    model: Model, q: Family, w: ArrayLike, M: int | None = None,
+    rng: np.random.Generator | None = None, *, eps: ArrayLike | None = None,
+    index: ArrayLike | None = None, snapshot: Snapshot | None = None,
+    sampling: Sampling | None = None, **keywords: Any,
+) -> Draw:  # fmt: skip
     """A `Draw` at w (..., D), random from `rng` or with `eps` and `index` given.
 
     sampling: which data a sample sees and how samples lean on each other; its fields may be given
@@ -112,14 +115,7 @@ def draw(
     if snapshot is not None:
         snapshot.check(model)
     runs, pairs, group = w.shape[:-1], how.noise == "pairs", how.group(q, M)
-    if eps is None:
-        if rng is None or M is None:
-            raise ValueError("draw needs M and rng=np.random.default_rng(seed), or eps")
-        eps = _noise(q, w, whole("M", M), rng, how)
-    elif how.noise == "sobol":
-        raise ValueError('noise="sobol" draws eps itself: leave eps out, or noise')
-    else:
-        eps = _check_eps(np.asarray(eps, float), runs, q.noise_dim, M and M // group)
+    eps = _base(q, w, M, rng, eps, how)
     M = eps.shape[-2]  # in pairs, of the first half
     if pairs:
         eps = np.concatenate([eps, q.mirror(w, eps)], -2)
@@ -143,11 +139,21 @@ def draw(
     return Draw(model, q, w, eps, index, snapshot, group)
 
 
-def _noise(q, w, M, rng, how):
-    """Base samples: M of them, in pairs the first half."""
+def _base(
+    q: Family, w: np.ndarray, M: int | None, rng: np.random.Generator | None,
+    eps: ArrayLike | None, how: Sampling,
+) -> np.ndarray:  # fmt: skip
+    """Base samples, the given ones or new ones: M of them, in pairs the first half."""
+    group = how.group(q, M)
+    if eps is not None:
+        if how.noise == "sobol":
+            raise ValueError('noise="sobol" draws eps itself: leave eps out, or noise')
+        return _check_eps(np.asarray(eps, float), w.shape[:-1], q.noise_dim, M and M // group)
+    if rng is None or M is None:
+        raise ValueError("draw needs M and rng=np.random.default_rng(seed), or eps")
     if how.noise == "sobol":
-        return q.quantile(w, sobol(rng, w.shape[:-1], M, q.noise_dim))
-    return q.noise(rng, w, M // how.group(q, M))
+        return q.quantile(w, sobol(rng, w.shape[:-1], whole("M", M), q.noise_dim))
+    return q.noise(rng, w, whole("M", M) // group)
 
 
 def _check_eps(eps, runs, d, M):
@@ -161,7 +167,7 @@ def _check_eps(eps, runs, d, M):
     return eps
 
 
-def _check_index(index, shape, N):
+def _check_index(index: np.ndarray, shape: tuple[int, ...], N: int) -> np.ndarray:
     if index.shape != shape or index.dtype.kind not in "iu":
         raise ValueError(
             f"index must be whole numbers of shape {shape}, the runs and the data points drawn; "

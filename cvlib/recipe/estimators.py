@@ -4,14 +4,14 @@ An estimator is a function from a draw to per-sample gradients, (..., M, D). Est
 subtract; a difference of two estimators of the same thing is a control variate.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..families.base import Family
 from .draws import Draw
-from .integrands import Wants, wanted
+from .integrands import Atom, Wants, wanted
 from .linear import ROUNDING, Linear
 from .steps import Part
 
@@ -21,7 +21,7 @@ ELBO = {"data": 1, "prior": 1, "variational": -1}  # what a base gradient estima
 class Estimator(Linear):
     """A linear combination of (word, atom) pairs."""
 
-    def __init__(self, parts):
+    def __init__(self, parts: Mapping[tuple[Any, Atom], float]) -> None:
         super().__init__(parts)
         owners = {atom.owner for _, atom in self.parts if atom.owner}
         if len(owners) > 1:
@@ -29,7 +29,7 @@ class Estimator(Linear):
                 f"{self!r} mixes terms of two models or families: make all from one terms()"
             )
         self.owner = next(iter(owners), None)
-        self._program = None, []
+        self._program: tuple[Family | None, list] = None, []
 
     def __call__(self, draw: Draw) -> np.ndarray:
         """Per-sample gradients, (..., M, D)."""
@@ -80,7 +80,7 @@ class Estimator(Linear):
         return not self.target
 
     @staticmethod
-    def part_name(part):
+    def part_name(part: Any) -> str:
         method, atom = part
         return f"{method}({atom.name})"
 

@@ -50,21 +50,21 @@ class Atom:
     on_data: bool = False  # does f see data?
     whole: bool = False  # does f see all data, whatever a draw subsamples?
     of_eta: bool = False  # does f see of z only eta = x.z?
-    wants: Wants | None = None  # of a snapshot, if f is expanded about older weights
 
     value: Any = None  # (draw, where) -> f, (..., M)
     bend: Any = None  # (draw, where) -> what w has of (grad^2 f) L, (..., M, D - d)
     along: Any = None  # (draw, where, v) -> (grad^2 f) v at one point, (..., M, d)
     function: Any = None  # (draw, extra) -> f as a function of z, for autograd
 
-    # Of an f of eta alone, psi(eta) (`atoms.OfEta` makes all else of the first two)
+    # Of an f of eta alone, psi(eta) (`atoms.OfEta` makes all else of the first three)
     rows: Any = None  # (draw) -> the data points that f sees, `rows.Rows`
+    psi: Any = None  # (draw, where) -> psi(eta) at the points, per data point
     derivatives: Any = None  # (draw, where, order) -> [psi', psi''][:order] at the points, (..., M)
     averaged: Any = None  # (draw) -> what stands for psi' and psi'' in RB
     integrated: Any = None  # (draw) -> E psi' and E psi''
     from_derivatives: Any = None  # (draw, d1, d2) -> [sum d1 x, sum d2 x x^T L], (..., M, D)
 
-    def __init__(self, name: str, model: Model | None, q: Family | None, target: str = ""):
+    def __init__(self, name: str, model: Model | None, q: Family | None, target: str = "") -> None:
         self.name = self.bare = name  # as it is written; bare: without .over_all_data()
         self.model, self.q = model, q
         self.target = target or name  # what its estimators estimate; atoms may share one
@@ -76,6 +76,11 @@ class Atom:
 
     def __hash__(self):
         return hash(self.key)
+
+    @property
+    def wants(self) -> Wants | None:
+        """What f needs of a snapshot, if it is expanded about older weights."""
+        return None
 
     def over_all_data(self) -> "Atom":
         """The same integrand on the whole data set, whatever a draw subsamples."""
@@ -98,12 +103,19 @@ class Atom:
         return self.price(draw, "mu")
 
 
-class OnData(Atom):
+class Term(Atom):
+    """An integrand of one model under one family; `one` alone belongs to all."""
+
+    model: Model
+    q: Family
+
+
+class OnData(Term):
     """An integrand that sees data: the data point drawn, times N, or (`whole`) all of them."""
 
     on_data = True
 
-    def over_all_data(self):
+    def over_all_data(self) -> Atom:
         return self if self.whole else copy(self)._over_all_data()
 
     def _over_all_data(self):
@@ -130,7 +142,7 @@ class Integrand(Linear):
         return total
 
 
-def integrand(f, who: str) -> Integrand:
+def integrand(f: Any, who: str) -> Integrand:
     """f, or a TypeError: `who` works on integrands."""
     if not isinstance(f, Integrand):
         raise TypeError(f"{who} takes an integrand such as data or data + prior, not {f!r}")

@@ -1,8 +1,10 @@
 """Formal linear combinations: what lets integrands and estimators be added and subtracted."""
 
+from collections.abc import Mapping
 from math import isfinite
 from numbers import Real
 from sys import float_info
+from typing import Any, Self
 
 ROUNDING = 32 * float_info.epsilon  # what a sum of coefficients may miss zero by, relative
 
@@ -13,10 +15,10 @@ class Linear:
     So the order of writing does not matter: a/3 - a + a/3 + a/3 is 0 as a/3 + a/3 + a/3 - a is.
     """
 
-    def __init__(self, parts):
+    def __init__(self, parts: Mapping[Any, float]) -> None:
         self.parts = {part: coef for part, coef in parts.items() if coef != 0}
 
-    def __add__(self, other):
+    def __add__(self, other: Self) -> Self:
         if not isinstance(other, type(self)):
             raise TypeError(f"cannot add {other!r} to {self!r}: only another {_kind(self)}")
         parts = dict(self.parts)
@@ -26,12 +28,12 @@ class Linear:
             parts[part] = 0 if cancels else before + coef
         return type(self)(parts)
 
-    def __sub__(self, other):
+    def __sub__(self, other: Self) -> Self:
         if not isinstance(other, type(self)):
             raise TypeError(f"cannot subtract {other!r} from {self!r}: only another {_kind(self)}")
         return self + (-1) * other
 
-    def __mul__(self, scalar):
+    def __mul__(self, scalar: float) -> Self:
         if not isinstance(scalar, Real):
             raise TypeError(f"cannot multiply {self!r} by {scalar!r}: only by a number")
         if not isfinite(scalar):
@@ -40,10 +42,10 @@ class Linear:
 
     __rmul__ = __mul__
 
-    def __truediv__(self, scalar):
+    def __truediv__(self, scalar: float) -> Self:
         return self * (1 / scalar)
 
-    def __neg__(self):
+    def __neg__(self) -> Self:
         return self * -1
 
     def __repr__(self):
@@ -57,7 +59,7 @@ class Linear:
         return text[3:] if text.startswith(" + ") else "-" + text[3:]
 
     @staticmethod
-    def part_name(part):
+    def part_name(part: Any) -> str:
         return part.name
 
 

@@ -10,7 +10,10 @@ from dataclasses import dataclass
 import autograd.numpy as anp
 import numpy as np
 
-from .integrands import Atom, Illegal, Integrand, integrand
+from ..families.base import Family
+from ..models.own import Model
+from .draws import Draw
+from .integrands import Illegal, Integrand, Term, integrand
 
 
 @dataclass(frozen=True, eq=False)  # no two are equal: another curve is another integrand
@@ -31,38 +34,38 @@ def quadratic(f: Integrand, curve: Curve) -> Integrand:
     """The quadratic of a `Curve`, standing in for the integrand f under a Gaussian q."""
     owners = {atom.owner for atom in integrand(f, "quadratic").parts if atom.owner}
     model, q = owners.pop() if len(owners) == 1 else (None, None)
-    if q is None or not q.gaussian:
+    if model is None or q is None or not q.gaussian:
         raise Illegal(f"quadratic stands in for terms of a model under a Gaussian q, not for {f!r}")
     if not isinstance(curve, Curve):
         raise TypeError(f"{type(curve).__name__} is no quadratics.Curve(S, b, s, U)")
     return Integrand({Quadratic(f, model, q, curve): 1})
 
 
-class Quadratic(Atom):
+class Quadratic(Term):
     """b.u + u^T B u / 2, u = S^-1 (z - mu)."""
 
     closed_form = quadratic = True
 
-    def __init__(self, f, model, q, curve):
+    def __init__(self, f: Integrand, model: Model, q: Family, curve: Curve) -> None:
         super().__init__(f"quadratic({f!r})", model, q)
         self.f, self.curve = f, curve
         self.key = (*self.key, curve)  # where it stays alive: its id is its own
 
-    def u(self, draw, where):
+    def u(self, draw: Draw, where: str) -> np.ndarray:
         return self.q.solve(self.curve.S, draw.at(where) - draw.at("mu"))
 
-    def value(self, draw, where):
+    def value(self, draw: Draw, where: str) -> np.ndarray:
         u = self.u(draw, where)
         return u @ self.curve.b + 0.5 * np.vecdot(u, self.curve.times(u))
 
-    def grad(self, draw, where):
+    def grad(self, draw: Draw, where: str) -> np.ndarray:
         c = self.curve
         return self.q.solve_t(c.S, c.b + c.times(self.u(draw, where)))
 
-    def along(self, draw, where, v):
+    def along(self, draw: Draw, where: str, v: np.ndarray) -> np.ndarray:
         c, q = self.curve, self.q
         return q.solve_t(c.S, c.times(q.solve(c.S, v)))
 
-    def bend(self, draw, where):
+    def bend(self, draw: Draw, where: str) -> np.ndarray:
         times = lambda V: self.along(draw, where, V)[..., None, :, :]
         return self.q.bend(times, draw.factor)

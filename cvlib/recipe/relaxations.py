@@ -5,16 +5,19 @@ zeta has SF, RP1 and GR. Differences of these are the plain relaxation, REBAR (G
 trained function, RELAX. For a continuous q a surrogate is a function of z itself.
 """
 
+from collections.abc import Callable
+
 import autograd.numpy as anp
 import numpy as np
 from autograd import elementwise_grad, grad
 
 from .atoms import Own
+from .draws import Draw
 from .estimators import Estimator
-from .integrands import Illegal, Integrand, integrand
+from .integrands import Atom, Illegal, Integrand, integrand
 
 
-def relax(f, tau=0.5, coupled=True):
+def relax(f: Integrand, tau: float = 0.5, coupled: bool = True) -> Integrand:
     """f at the concrete relaxation of z with temperature tau (Maddison et al., Jang et al. 2017).
 
     Write GR(relax(f)) - RP1(relax(f)) for REBAR (Tucker et al. 2017). With coupled=False the
@@ -30,7 +33,7 @@ def relax(f, tau=0.5, coupled=True):
     return f.map(lambda atom: Relaxed(atom, tau, coupled))
 
 
-def surrogate(f, function, coupled=True):
+def surrogate(f: Integrand, function: Callable, coupled: bool = True) -> Integrand:
     """Any function (..., d) -> (...) that autograd can differentiate, standing in for the term f.
 
     Of zeta for a discrete q, of z for a continuous one. RELAX (Grathwohl et al. 2018) is
@@ -44,17 +47,17 @@ def surrogate(f, function, coupled=True):
 class Relaxed(Own):
     """f(squash(zeta)) for f the atom's function, on the data that the atom sees."""
 
-    def __init__(self, f, tau, coupled):
+    def __init__(self, f: Atom, tau: float, coupled: bool) -> None:
         how = f", {float(tau)}" + ", coupled=False" * (not coupled)
         name, target = f"relax({f.name}{how})", f"relax({f.target}{how})"
         super().__init__(name, f.model, f.q, target)
         self.f, self.tau, self.coupled = f, tau, coupled
         self.space = _space(f.q, coupled)
 
-    def over_all_data(self):
+    def over_all_data(self) -> Atom:
         return Relaxed(self.f.over_all_data(), self.tau, self.coupled)
 
-    def function(self, draw, extra):
+    def function(self, draw: Draw, extra: int) -> Callable:
         f = self.f.function(draw, extra)
         return lambda zeta: f(draw.q.squash(zeta, self.tau))
 
@@ -62,7 +65,7 @@ class Relaxed(Own):
 class Surrogate(Own):
     """s(zeta), or s(z): it sees no data."""
 
-    def __init__(self, f, function, coupled):
+    def __init__(self, f: Integrand, function: Callable, coupled: bool) -> None:
         like = next(atom for atom in f.parts if atom.q is not None)
         how = getattr(function, "__name__", "function") + ", coupled=False" * (not coupled)
         name = f"surrogate({f!r}, {how})"
@@ -71,7 +74,7 @@ class Surrogate(Own):
         self.key = (*self.key, function)
         self.s, self.space = function, _space(like.q, coupled)
 
-    def function(self, draw, extra):
+    def function(self, draw: Draw, extra: int) -> Callable:
         return self.s
 
 
@@ -80,7 +83,7 @@ def _space(q, coupled):
     return q.smooth if coupled or q.smooth == "z" else f"{q.smooth}, fresh"
 
 
-def network(dim, hidden, rng):
+def network(dim: int, hidden: int, rng: np.random.Generator) -> tuple[Callable, np.ndarray]:
     """A small network and its first weights: s(phi, z) = B.tanh(A z + a), phi one flat vector.
 
     The last layer starts at 0, so that the surrogate starts as the zero function.
@@ -99,7 +102,9 @@ def network(dim, hidden, rng):
     return s, phi
 
 
-def variance_gradient(g, s, phi, line, draw):
+def variance_gradient(
+    g: np.ndarray, s: Callable, phi: np.ndarray, line: Callable[[Callable], Estimator], draw: Draw
+) -> np.ndarray:
     """Gradient in phi of mean_m |g_m|^2, where g = h + ... - c and c is `line(s_phi)`: (P,).
 
     The mean of g does not depend on phi, so this is an unbiased gradient of its variance from the

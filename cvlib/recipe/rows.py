@@ -7,22 +7,26 @@ of a sample and scaled so that they stand for all N.
 
 import numpy as np
 
+from ..models.glm import GLM
+from ..models.own import Model
+from .draws import Draw
+
 
 class Rows:
     """One data point a sample: x (..., M, d), and so eta and c (..., M)."""
 
-    def __init__(self, model, index):
+    def __init__(self, model: Model, index: np.ndarray) -> None:
         self.x, self.y, *offset = [
             a if a.dtype == float else a.astype(float) for a in model.take(index)
         ]
         self.offset = offset[0] if offset else None
         self.scale = float(model.N)
 
-    def dot(self, v):
+    def dot(self, v: np.ndarray) -> np.ndarray:
         """x.v for v (..., M, d), as (..., M)."""
         return np.vecdot(self.x, v)
 
-    def eta(self, draw, where):
+    def eta(self, draw: Draw, where: str) -> np.ndarray:
         """x.z + offset at the points of a draw."""
         return draw.once(("eta", self, where), self._eta, where)
 
@@ -30,19 +34,19 @@ class Rows:
         eta = self.dot(draw.at(where))
         return eta if self.offset is None else eta + self.offset
 
-    def total(self, c):
+    def total(self, c: np.ndarray) -> np.ndarray:
         """N c, (..., M)."""
         return self.scale * c
 
-    def back(self, c, x=None):
+    def back(self, c: np.ndarray, x: np.ndarray | None = None) -> np.ndarray:
         """N c x, (..., M, d); with `x` given, that in place of the data's."""
         return (self.scale * c)[..., None] * (self.x if x is None else x)
 
-    def bend(self, draw, c):
+    def bend(self, draw: Draw, c: np.ndarray) -> np.ndarray:
         """What w has of N c x x^T L, (..., M, D - d)."""
         return (self.scale * c)[..., None] * self.x_outer(draw)
 
-    def fill(self, draw, d1, d2, out, add):
+    def fill(self, draw: Draw, d1: np.ndarray, d2: np.ndarray, out: np.ndarray, add: bool) -> None:
         """N [d1 x, d2 x x^T L] into out (..., M, D), or added to it."""
         mu, factor = (out[..., block] for block in draw.q.blocks)
         if add:
@@ -52,18 +56,18 @@ class Rows:
             mu[...] = self.back(d1)
             np.multiply((self.scale * d2)[..., None], self.x_outer(draw), out=factor)
 
-    def x_outer(self, draw):
+    def x_outer(self, draw: Draw) -> np.ndarray:
         """What w has of x x^T L, (..., M, D - d)."""
         return draw.once(("x x^T L", self), lambda d: d.q.outer(self.x, self.x_factor(d)))
 
-    def x_factor(self, draw):
+    def x_factor(self, draw: Draw) -> np.ndarray:
         """L^T x, (..., M, d)."""
         return draw.once(("L^T x", self), lambda draw: self.times(draw, draw.factor))
 
-    def times(self, draw, factor):
+    def times(self, draw: Draw, factor: np.ndarray) -> np.ndarray:
         return draw.q.times_t(factor, self.x)
 
-    def variance(self, draw, where="mu"):
+    def variance(self, draw: Draw, where: str = "mu") -> np.ndarray:
         """x^T Sigma x, the variance of eta under q or an older q, (..., M)."""
         return draw.once(("variance", self, where), self._variance, where)
 
@@ -79,38 +83,38 @@ class Batch(Rows):
     With 1 in place of M all samples share the batch, and sums over it are matrix products.
     """
 
-    def __init__(self, model, index):
+    def __init__(self, model: Model, index: np.ndarray) -> None:
         super().__init__(model, index)
         self.scale /= self.x.shape[-2]
 
     @property
-    def shared(self):
+    def shared(self) -> bool:
         return self.x.shape[-3] == 1
 
-    def dot(self, v):
+    def dot(self, v: np.ndarray) -> np.ndarray:
         if self.shared:
             return v @ self.x[..., 0, :, :].mT
         return np.matvec(self.x, v)
 
-    def total(self, c):
+    def total(self, c: np.ndarray) -> np.ndarray:
         return self.scale * c.sum(-1)
 
-    def back(self, c, x=None):
+    def back(self, c: np.ndarray, x: np.ndarray | None = None) -> np.ndarray:
         x = self.x if x is None else x
         total = c @ x[..., 0, :, :] if self.shared else np.vecmat(c, x)
         return total if self.scale == 1 else self.scale * total
 
-    def bend(self, draw, c):
+    def bend(self, draw: Draw, c: np.ndarray) -> np.ndarray:
         return draw.q.gram(c if self.scale == 1 else self.scale * c, self.x, draw.factor)
 
-    def fill(self, draw, d1, d2, out, add):
+    def fill(self, draw: Draw, d1: np.ndarray, d2: np.ndarray, out: np.ndarray, add: bool) -> None:
         mu, factor = (out[..., block] for block in draw.q.blocks)
         if not add:
             out[...] = 0.0
         mu += self.back(d1)
         factor += self.bend(draw, d2)
 
-    def times(self, draw, factor):
+    def times(self, draw: Draw, factor: np.ndarray) -> np.ndarray:
         """L^T x, (..., M or 1, B, d)."""
         runs, (M, B, d) = draw.w.shape[:-1], self.x.shape[-3:]
         x = np.broadcast_to(self.x, (*runs, M, B, d)).reshape(*runs, M * B, d)
@@ -120,18 +124,18 @@ class Batch(Rows):
 class AllRows(Batch):
     """The whole data set as one batch that all samples share: x (1, N, d)."""
 
-    def __init__(self, model):
+    def __init__(self, model: GLM) -> None:
         self.x, self.y, self.offset, self.scale = model.X[None], model.y, model.offset, 1.0
         self.squares = model.squares
 
-    def bend(self, draw, c):
+    def bend(self, draw: Draw, c: np.ndarray) -> np.ndarray:
         if self.squares is None or not draw.q.full:
             return super().bend(draw, c)
         H = self.squares.weighted(c)  # (..., M, d, d)
         return draw.q.bend(lambda V: V[..., None, :, :] @ H, draw.factor)
 
 
-def rows(draw, whole):
+def rows(draw: Draw, whole: bool) -> Rows:
     """The data that an integrand sees under a draw, made once a draw."""
     if whole or draw.index is None:
         return draw.once("all rows", lambda draw: AllRows(draw.model))

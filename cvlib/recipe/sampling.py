@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, fields
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import scipy  # scipy.stats is loaded at its first use
@@ -44,7 +45,7 @@ class Sampling:
             raise ValueError(f'noise={self.noise!r}: write "plain", "pairs" or "sobol"')
 
     @classmethod
-    def of(cls, sampling: "Sampling | None", **keywords) -> "Sampling":
+    def of(cls, sampling: "Sampling | None", **keywords: Any) -> "Sampling":
         """The one that was given, or one made of keywords; not both."""
         if sampling is None:
             unknown = sorted(keywords.keys() - {field.name for field in fields(cls)})
@@ -89,7 +90,7 @@ class Sampling:
         return (*runs, M, self.batch) if self.each else (*runs, self.batch)
 
 
-def sobol(rng, runs, M, d):
+def sobol(rng: np.random.Generator, runs: tuple[int, ...], M: int, d: int) -> np.ndarray:
     """M points of Sobol's sequence in the unit cube for every run, scrambled, (*runs, M, d).
 
     Digits are scrambled by a random lower triangular matrix and a random shift (Matousek 1998):

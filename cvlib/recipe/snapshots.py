@@ -4,7 +4,7 @@ With them an expansion about the snapshot needs no pass over the data until it i
 idea (Johnson and Zhang 2013), with curvature.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,10 +33,12 @@ class Snapshot(NamedTuple):
     mean_hessian: np.ndarray | None = None
     checksum: int = 0  # of the model's data
 
-    def of_run(self, k) -> "Snapshot":
+    def of_run(self, k: int | tuple[int, ...]) -> "Snapshot":
         """That of run k alone."""
         arrays = {name: x for name, x in self._asdict().items() if name != "checksum"}
-        own = {name: None if x is None else np.asarray(x)[k] for name, x in arrays.items()}
+        own: dict[str, Any] = {
+            name: None if x is None else np.asarray(x)[k] for name, x in arrays.items()
+        }
         return self._replace(**own)
 
     def check(self, model: Model) -> None:

@@ -51,7 +51,7 @@ class Pull(Step):
         slope = _sum(parts, lambda p: p.atom.slope(draw, self.at))  # (..., M, d)
         self.pull(draw, slope, G, add=not first)
 
-    def mean(self, draw, parts):
+    def mean(self, draw: "Draw", parts: list[Part]) -> np.ndarray:
         at_once = getattr(self.pull, "mean", None)  # some pulls know it without their rows
         if at_once is None:
             return super().mean(draw, parts)
@@ -83,7 +83,7 @@ class ByHand(Step):
         else:
             _add(G, 1, _sum(parts, known), first)
 
-    def mean(self, draw, parts):
+    def mean(self, draw: "Draw", parts: list[Part]) -> np.ndarray:
         known = lambda p: draw.once((p.atom.key, self.word), self.word.gradient, p.atom)
         return _sum(parts, known).mean(-2)  # no copies of what is the same for all samples
 

@@ -1,0 +1,186 @@
+"""What a fit found: draws, tables, pictures, files, and what to distrust."""
+
+import html
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from io import BytesIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from ..arguments import whole
+from ..families.base import Family
+from ..models import Model
+from . import looks
+from .run import Run
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Fit:
+    """What `fit` found. z are the model's own coordinates, as it takes them.
+
+    w (D,) are the weights of q; elbo and its standard error; `looks` has rows (step, elbo, error);
+    `words` what was done, `warnings` what to distrust; `effective` is the share of draws that
+    importance weights leave, `k_hat` the tail of these weights.
+    """
+
+    model: Model
+    q: Family
+    w: np.ndarray
+    elbo: float
+    error: float
+    effective: float
+    k_hat: float
+    looks: np.ndarray
+    settled: bool
+    steps: int
+    seconds: float
+    words: tuple[str, ...]
+    warnings: tuple[str, ...]
+    run: Run = field(repr=False)
+
+    @classmethod
+    def of(cls, run: Run) -> "Fit":
+        """What a run has come to."""
+        model, q, w = run.plan.model, run.q, run.best
+        with np.errstate(all="ignore"):
+            found = looks.weighed(model, q, w, run.state.t + 1)
+            k = looks.k_hat(found.log[found.fine])
+            words = (*run.words, *_said(run, found, k))
+            doubts = tuple(run.doubts(found, k))
+        elbo, error = found.elbo
+        return cls(
+            model, q, w, float(elbo), float(error), found.effective, k,
+            np.array(run.looks).reshape(-1, 3), run.settled, run.state.t, run.seconds, words,
+            doubts, replace(run),
+        )  # fmt: skip
+
+    @property
+    def mean(self) -> np.ndarray:
+        """E_q z, (d,)."""
+        return self.q.mean(self.w)
+
+    @property
+    def sd(self) -> np.ndarray:
+        """Standard deviations of z under q, (d,)."""
+        return self.q.sd(self.w)
+
+    @cached_property
+    def cov(self) -> np.ndarray:
+        """Covariance of z under a Gaussian q, (d, d)."""
+        if not self.q.gaussian:
+            raise ValueError(f"{self.q!r} has no matrix of covariances here: take sample(n, seed)")
+        factor = self.q.unpack(self.w)[1]
+        return factor @ factor.T if self.q.full else np.diag(factor**2)
+
+    def sample(self, n: int, rng: np.random.Generator | int = 0) -> np.ndarray:
+        """n draws of z ~ q, (n, d), from a generator or from a seed."""
+        return self.q.sample(self.w, whole("n", n), np.random.default_rng(rng))
+
+    def go_on(self, *, seconds=None, steps=None, progress=True, callback=None) -> "Fit":
+        """The fit after more steps: up to step `steps`, or for so many seconds more."""
+        from .front import went  # which is made of fits
+
+        run = replace(self.run, state=deepcopy(self.run.state))  # this fit stays
+        return went(run, seconds, steps, progress, callback)
+
+    def save(self, path: str | Path) -> None:
+        """Everything but the model into one file; `Fit.load(path, model)` reads it."""
+        self.run.save(path)
+
+    @classmethod
+    def load(cls, path: str | Path, model: Model, **lines) -> "Fit":
+        """A saved fit of this model; lines that `fit` was given (h, cvs, weights) come again."""
+        return cls.of(Run.load(path, model, **lines))
+
+    def __reduce__(self):
+        """A pickle holds what `save` writes, and the model."""
+        if {"h", "cvs"} & self.run.given.keys():
+            raise TypeError("a fit that was given h or cvs is not pickled: save it, and load it")
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / "fit.npz"
+            self.save(path)
+            return _unpickled, (path.read_bytes(), self.model, self.run.given)
+
+    # What it looks like
+
+    @property
+    def report(self) -> str:
+        """What was done and found, in words."""
+        return "\n".join([*self._head(), *(f"- {w}" for w in self.words), *self._warned()])
+
+    def _head(self):
+        yield f"{self.model.name}: {self.q!r}"
+        yield f"ELBO {self.elbo:.2f} ± {2 * self.error:.2f} after {self.steps} steps"
+
+    def _warned(self):
+        return [f"! {w}" for w in self.warnings]
+
+    def table(self, names=None, most: int = 20) -> list[tuple[str, float, float]]:
+        """Rows (name, mean, sd), one a coordinate; z[0], z[1], ... if there are no names."""
+        names = [f"z[{k}]" for k in range(self.q.dim)] if names is None else list(map(str, names))
+        if len(names) != self.q.dim:
+            raise ValueError(f"{len(names)} names for {self.q.dim} coordinates: give one for each")
+        return list(zip(names, self.mean, self.sd))[:most]
+
+    def __repr__(self):
+        rows = (f"  {name:8} {m:10.3g} ± {s:.2g}" for name, m, s in self.table(most=12))
+        more = ["  ..."] if self.q.dim > 12 else []
+        return "\n".join([*self._head(), *rows, *more, *self._warned()])
+
+    def _repr_html_(self):
+        cell = lambda x: f'<td style="text-align: right; padding: 0 0.8em">{html.escape(x)}</td>'
+        rows = "".join(
+            f"<tr>{cell(name)}{cell(f'{m:.3g}')}{cell(f'{s:.2g}')}</tr>"
+            for name, m, s in self.table()
+        )
+        head = "<br>".join(map(html.escape, self._head()))
+        notes = "".join(f"<p>{html.escape(w)}</p>" for w in self._warned())
+        top = "<tr><th>coordinate</th><th>mean</th><th>sd</th></tr>"
+        return f"<div><p>{head}</p>{notes}<table>{top}{rows}</table></div>"
+
+    def plot(self, axes=None):
+        """Left the ELBO at every look, with two standard errors; right mean and sd of each z."""
+        from .. import plotting
+
+        if axes is None:
+            _, axes = plotting.plt.subplots(1, 2, figsize=(6.4, 3.0))
+        t, elbo, error = self.looks.T
+        axes[0].errorbar(t, elbo, 2 * error, color=plotting.BLUE, marker="o", ms=4)
+        axes[0].set(
+            xlabel="step", ylabel="ELBO", xscale="log" if t.min(initial=1) > 0 else "linear"
+        )
+        axes[0].set_xticks(t, [f"{k:.0f}" for k in t])
+        axes[0].minorticks_off()
+        k = np.arange(self.q.dim)
+        axes[1].errorbar(self.mean, k, xerr=self.sd, fmt="o", ms=4, color=plotting.BLUE)
+        axes[1].set(xlabel="mean ± sd of z", ylabel="coordinate", ylim=(len(k) - 0.5, -0.5))
+        return axes
+
+
+def _said(run, found, k):
+    """How the steps were made, and two numbers on the shape of q with what each means."""
+    if run.kind == "exact":
+        yield "natural steps on the exact ELBO, by quadrature"
+    elif run.kind in ("natural", "passes"):
+        yield f"natural steps, {run.plan.M} slopes regressed on their draws in each, all data"
+    else:
+        seen = "all data" if run.batch is None else f"batches of {run.batch}"
+        yield f"Adam's steps with {run.plan.M} draws, {seen}, on {run.plan.h!r}"
+    if run.q.gaussian:
+        share, left = looks.explained(run.plan.model, run.q, run.best, run.state.t + 1)
+        yield (
+            f"a quadratic explains {share:.0%} of the slope of log p at the draws, and a better "
+            f"Gaussian would remove {max(left, 0.0) + 0.0:.2g} a coordinate"
+        )
+    yield (
+        f"importance weights keep {found.effective:.0%} of {len(found.log)} draws: what the others "
+        "are worth beside the largest"
+    )
+    yield f"k-hat is {k:.2f}: above 0.7 the tail of the weights is too heavy to believe that share"
+
+
+def _unpickled(content, model, given):
+    return Fit.load(BytesIO(content), model, **given)

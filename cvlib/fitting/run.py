@@ -1,0 +1,240 @@
+"""A fit on its way: steps until the ELBO has settled or a budget is spent, and what was seen."""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..arguments import number, whole
+from ..ascent import optimize
+from ..ascent.plans import Plan
+from ..ascent.state import bits
+from ..families.base import Family
+from ..models import Model
+from . import looks
+from .density import Density
+from .looks import FAIR, HEAVY, TOLERANCE, Weights
+from .ways import planned
+
+SECONDS = 60.0  # the budget where none is given
+FIRST = {
+    "natural": 20,
+    "passes": 4,
+    "adam": 200,
+}  # steps to the first look at the ELBO; then twice as many ...
+FORGET = {True: 8, False: 4}  # share of its steps that the rule's mean keeps at a look, by q.full
+KEYBOARD = "stopped from the keyboard"
+SAVED = ("kind", "words", "looks", "settled", "seconds", "trouble")
+
+
+class Clock:
+    """When to stop: at a step, or at a time; the last look at the ELBO needs time as well."""
+
+    def __init__(self, seconds: float | None, steps: int | None, taken: int = 0):
+        self.began, self.look = time.perf_counter(), 0.0
+        self.seconds = np.inf if steps is not None else SECONDS
+        if seconds is not None:
+            self.seconds = number("seconds", seconds, 0, above=True)
+        self.steps = np.inf if steps is None else whole("steps", steps)
+        if self.steps <= taken:
+            raise ValueError(f"the fit has taken {taken} steps: steps={steps} must lie beyond")
+
+    @property
+    def passed(self) -> float:
+        return time.perf_counter() - self.began
+
+    def late(self) -> bool:
+        """Has the search for a start had its third of the time?"""
+        return self.passed > self.seconds / 3
+
+    def out(self) -> bool:
+        return self.passed + 2.5 * self.look > self.seconds
+
+
+@dataclass
+class Run:
+    """Plan and state of the loop, and what was seen at the looks."""
+
+    plan: Plan
+    kind: str  # "natural", "passes", "adam" or "exact"
+    state: optimize.State
+    best: np.ndarray  # (D,) w at the best look
+    scale: np.ndarray | None = None  # of Adam's coordinates, S of the start
+    given: dict = field(default_factory=dict)  # lines that were given: h, cvs, weights
+    trouble: str = ""  # of the density, seen at the start
+    words: tuple = ()
+    looks: tuple = ()  # (step, elbo, error)
+    settled: bool = False
+    seconds: float = 0.0
+
+    @property
+    def q(self) -> Family:
+        return self.plan.q
+
+    @property
+    def batch(self) -> int | None:
+        """Data points that a step sees; None: all of them."""
+        return self.plan.sampling.batch if isinstance(self.plan, optimize.Noisy) else None
+
+    def go(self, clock: Clock, bar, told: Callable | None = None, why: str = "") -> "Run":
+        """Steps until settled or out of budget, none if there is a reason."""
+        self.settled, before = False, self.seconds
+        try:
+            with np.errstate(all="ignore"):
+                while not why:
+                    why = self._block(clock, bar)
+                    if not why and told is not None and told():
+                        why = "stopped by the callback"
+        except KeyboardInterrupt:
+            why = KEYBOARD
+        self.seconds = before + clock.passed
+        self.words = (*self.words, f"{why} after step {self.state.t}")
+        return self
+
+    def _block(self, clock, bar):
+        """Steps to the next look, and the look: "" to go on, or why the run ended."""
+        if self.kind == "exact":
+            self._seen(looks.weighed(self.plan.model, self.q, self.best, 0, looks.LOOK))
+            self.settled = True
+            return "the optimum of the exact ELBO: nothing is left to gain"
+        first = end = FIRST[self.kind]
+        while end <= self.state.t:
+            end *= 2
+        if self.state.t == 0 or self.state.t == end // 2 >= first:
+            self.state = self.state._replace(mean=np.zeros_like(self.state.w), count=0)
+        while self.state.t < min(end, clock.steps) and not clock.out():
+            self._step()
+            bar.update()
+            if self.state.diverged >= 0:
+                return f"diverged at step {int(self.state.diverged)}: it ended there,"
+        looked = time.perf_counter()
+        why = self._look()
+        clock.look = time.perf_counter() - looked
+        if why or self.state.t >= clock.steps or clock.out():
+            return why or ("out of steps" if self.state.t >= clock.steps else "out of time")
+        return ""
+
+    def _step(self):
+        """One step; one that is cut off has not begun."""
+        before = bits(self.state.rng)
+        try:
+            self.state = optimize.step(self.state, self.plan)
+        except KeyboardInterrupt:
+            self.state.rng.bit_generator.state = before
+            raise
+        except np.linalg.LinAlgError:  # a matrix of the model is singular at some draw
+            self.state = self.state._replace(diverged=np.asarray(self.state.t + 1))
+
+    def _look(self):
+        """Compare with the best w so far on the same draws."""
+        model, t = self.plan.model, self.state.t
+        w = self.state.mean if self.state.count else self.state.w
+        old, new = (looks.weighed(model, self.q, x, t, looks.LOOK) for x in (self.best, w))
+        gain = new.log - old.log
+        most = looks.at_most(gain[np.isfinite(gain)], len(self.looks) + 1)
+        worse = np.isfinite(old.elbo[0]) and not most >= 0  # beyond doubt, or no number
+        if not worse:
+            self.best = w
+        doubled = bool(self.looks) and t == 2 * self.looks[-1][0]
+        self._seen(new)
+        if self.kind == "natural" and np.log2(t / FIRST[self.kind]) % 1 == 0:  # no budget ended
+            self._renew()
+        if doubled and not worse and most < TOLERANCE:
+            self.settled = True
+            more = round(gain[np.isfinite(gain)].mean(), 2) + 0.0  # no minus zero
+            return f"the ELBO settled (twice the steps gained {more:.2f} nats): it stopped"
+        return ""
+
+    def _seen(self, found: Weights):
+        self.looks = (*self.looks, (self.state.t, *map(float, found.elbo)))
+
+    def _renew(self):
+        """The rule's mean over its steps forgets most of the past: it was farther from the end."""
+        moves, steps, ridge = self.state.memory
+        steps = np.maximum(steps // FORGET[self.q.full], np.minimum(steps, 2.0))
+        self.state = self.state._replace(memory=(moves, steps, ridge))
+
+    # What came of it
+
+    def doubts(self, found: Weights, k: float):
+        """Sentences that begin with what is wrong and end with what to do."""
+        lost, n = 1 - found.fine.mean(), len(found.log)
+        if self.trouble:
+            yield (
+                f"{self.trouble}. A prior may be missing, or a log-Jacobian have the wrong sign; "
+                "if neither is, compare with draws of another method"
+            )
+        if self.state.diverged >= 0:
+            yield (
+                f"the run diverged at step {int(self.state.diverged)}: try more draws M, scale the "
+                "data, or put a prior on what they do not tell"
+            )
+        if lost > 0:
+            yield (
+                f"log p(x, z) is no number at {lost:.1%} of the draws of q, which were left out: "
+                "something overflows there, or a matrix is singular"
+            )
+        if not self.settled and lost < 0.1 and self.state.diverged < 0:
+            yield "the ELBO had not settled: give more seconds or steps, fit.go_on(seconds=60)"
+        if found.effective >= FAIR and k > HEAVY:
+            yield (
+                f"importance weights keep {found.effective:.0%} of {n} draws, but k-hat is {k:.2f}:"
+                " the posterior's tail is heavier than that of q, and the share too hopeful"
+            )
+        if not found.effective >= FAIR:  # or NaN
+            yield (
+                f"importance weights keep {found.effective:.0%} of {n} draws, with k-hat {k:.2f}: "
+                "the posterior does not have the shape of q, "
+                f"{looks.worst(self.q, self.best, found)}. No variate will help: write it in other "
+                "coordinates, or take another q, or compare with draws of another method"
+            )
+        yield from looks.conflicts(self.plan.model, self.q.mean(self.best))
+
+    # Files
+
+    def save(self, path: str | Path):
+        model, z = self.plan.model, self.q.mean(self.best)
+        about = {name: getattr(self, name) for name in SAVED} | {
+            "q": self.q.spec, "model": repr(model), "checksum": model.checksum,
+            "log joint": float(Density(model).value(z[None])[0]), "given": sorted(self.given),
+            "M": getattr(self.plan, "M", None), "batch": self.batch,
+        }  # fmt: skip
+        notes = {"fit": np.array(json.dumps(about)), "fit best": self.best}
+        if self.scale is not None:
+            notes["fit scale"] = self.scale
+        self.state._replace(notes=self.state.notes | notes).save(path)
+
+    @classmethod
+    def load(cls, path: str | Path, model: Model, **lines) -> "Run":
+        state = optimize.load(path)
+        notes = {k: x for k, x in state.notes.items() if k.startswith("fit")}
+        if "fit" not in notes:
+            raise ValueError(f"{path} holds no fit: it is a state, for optimize.load")
+        about = json.loads(str(notes["fit"]))
+        q, best = Family.find(*about["q"]), notes["fit best"]
+        _check(path, about, model, q.mean(best), lines)
+        scale = notes.get("fit scale")
+        plan = planned(about["kind"], model, q, scale, about["M"], about["batch"], **lines)
+        kept = {k: x for k, x in state.notes.items() if k not in notes}
+        told: dict[str, Any] = {name: about[name] for name in SAVED}
+        told = {name: tuple(x) if isinstance(x, list) else x for name, x in told.items()}
+        return cls(
+            plan=plan, state=state._replace(notes=kept), best=best, scale=scale, given=lines, **told
+        )
+
+
+def _check(path, about, model, z, lines):
+    """An error if a file is not of this model, or not with these lines."""
+    same = about["model"] == repr(model) and about["checksum"] == model.checksum
+    if same:
+        same = np.isclose(Density(model).value(z[None])[0], about["log joint"], rtol=1e-9)
+    if not same:
+        other = "other data or other functions: " if about["model"] == repr(model) else ""
+        raise ValueError(f"{path} is a fit of {other}{about['model']}, not of {model!r}")
+    missing = [name for name in about["given"] if lines.get(name) is None]
+    if missing:
+        raise ValueError(f"this fit was given {', '.join(missing)}: give them to Fit.load again")

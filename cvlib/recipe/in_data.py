@@ -1,0 +1,129 @@
+"""Approximations of the data term that are polynomials in x: its mean over the data is then known.
+
+It needs moments of the data alone, which are computed once. `taylor_x` expands the function,
+`taylor_x_slope` its slope.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..models.glm import GLM
+from .approximations import Expansion, is_data
+from .draws import Draw
+from .integrands import Illegal, Integrand, integrand
+from .rows import rows
+
+
+def taylor_x(f: Integrand) -> Integrand:
+    """Second-order Taylor expansion of the data term in x about the mean of each class.
+
+    The full parabola of the function. On the drawn data as it stands; `.over_all_data()` averages
+    over the data set through moments that are computed once. Regression data form one class.
+    """
+    return _in_x(f, "taylor_x", TaylorX)
+
+
+def taylor_x_slope(f: Integrand) -> Integrand:
+    """First-order Taylor expansion, in x, of the factor phi' of the data term's slope phi' x.
+
+    Wang et al. 2013 expand the slope and not the function: the third derivative is left out. The
+    result is no gradient of any function, so it has RP1 and RP2, each with a mean of its own.
+    """
+    return _in_x(f, "taylor_x_slope", TaylorXSlope)
+
+
+def _in_x(f, who, kind):
+    for atom in integrand(f, who).parts:
+        if not is_data(atom):
+            raise Illegal(f"{who} expands in the data; '{atom.name}' has none: try {who}(data)")
+        likelihood = atom.model.likelihood
+        if likelihood is None or not (likelihood.classes or likelihood.kappa is not None):
+            raise Illegal(
+                f"{who} needs a generalised linear model whose labels are classes or enter "
+                f"linearly; {atom.model!r} is none: try taylor_z(data)"
+            )
+        if atom.model.offset is not None:
+            raise Illegal(
+                f"{who} expands about the means of x, and the offsets of {atom.model!r} move eta "
+                "as well: try taylor_z(data)"
+            )
+    return f.map(kind)
+
+
+class TaylorX(Expansion):
+    """phi + phi' e + phi'' e^2 / 2 at xbar.z, with e = (x - xbar).z, xbar the mean of x's class.
+
+    Over all data the mean of e vanishes and that of e^2 is z^T Cov(x) z. Where y varies within a
+    group, phi' moves by kappa (y - ybar), which brings in Cov(x, y).
+    """
+
+    model: GLM
+    advice = "CF(taylor_z(data))"
+    word, third = "taylor_x", 1.0  # the share of the third derivative in the slope
+
+    def at_means(self, draw: Draw, where: str) -> Sequence[np.ndarray]:
+        """phi', phi'', phi''' at xbar.z for each group, each (..., M, K)."""
+        G, likelihood = self.model.groups, self.model.likelihood
+
+        def compute(draw):
+            return likelihood.derivatives(draw.at(where) @ G.x.T, G.y, 3)
+
+        return draw.once(("phi at group means", where), compute)
+
+    def value(self, draw: Draw, where: str) -> np.ndarray:
+        G, z, phi = self.model.groups, draw.at(where), self.model.likelihood.phi
+        d1, d2, _ = self.at_means(draw, where)
+        m = z @ G.x.T  # (..., M, K)
+        if self.sees_all(draw):
+            each = phi(m, G.y) + G.constant + self._kappa() * (z @ G.xy.T)
+            return (each + 0.5 * d2 * np.vecdot(self._spread(draw, where), z[..., None, :])) @ G.n
+        r, own, dy, _ = self._drawn(draw)
+        m, y = m.take(own), r.y - dy  # the group's mean label: phi need not be linear in y
+        e = r.eta(draw, where) - m
+        phi_m = phi(m, y) + self._kappa() * dy * m + phi(0 * dy, r.y) - phi(0 * dy, y)
+        d1 = d1.take(own) + self._kappa() * dy
+        return r.total(phi_m + d1 * e + 0.5 * d2.take(own) * e**2)
+
+    def grad(self, draw: Draw, where: str) -> np.ndarray:
+        G, z = self.model.groups, draw.at(where)
+        d1, d2, d3 = self.at_means(draw, where)
+        half = 0.5 * self.third
+        if self.sees_all(draw):
+            spread = self._spread(draw, where)  # Cov z, (..., M, K, d)
+            e2 = np.vecdot(spread, z[..., None, :])  # mean of e^2, (..., M, K)
+            along_mean = (G.n * (d1 + half * d3 * e2)) @ G.x
+            return along_mean + np.vecmat(G.n * d2, spread) + self._kappa() * G.n_xy
+        r, own, dy, mean = self._drawn(draw)
+        e = r.eta(draw, where) - (z @ G.x.T).take(own)
+        slope = r.back(d1.take(own) + self._kappa() * dy + d2.take(own) * e)
+        return slope + r.back(half * d3.take(own) * e**2, mean)
+
+    def _kappa(self):
+        return 0.0 if self.model.likelihood.classes else self.model.likelihood.kappa
+
+    def _spread(self, draw, where):
+        """S z for the covariance S of each group, (..., M, K, d)."""
+        z, G = draw.at(where), self.model.groups
+        return (z @ G.xx_beside).reshape(*z.shape[:-1], *G.x.shape)
+
+    def _drawn(self, draw):
+        """The drawn rows, the place of their group in an (..., M, K) array, y - ybar and xbar."""
+
+        def compute(draw):
+            G, r = self.model.groups, rows(draw, False)
+            k = G.of_labels(r.y)  # (..., M), or (..., M or 1, B)
+            samples = np.arange(draw.eps[..., 0].size).reshape(draw.eps.shape[:-1])  # (..., M)
+            samples = samples[..., None] if draw.batched else samples
+            return r, samples * len(G.n) + k, r.y - G.y[k], G.x[k]
+
+        return draw.once("groups of the drawn rows", compute)
+
+
+class TaylorXSlope(TaylorX):
+    """(phi' + phi'' e) x in place of phi' x: a field of slopes, not the gradient of a function."""
+
+    word, third = "taylor_x_slope", 0.0
+    conservative = False
+    value: Any = None

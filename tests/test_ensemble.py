@@ -1,0 +1,472 @@
+"""Ensembles as words and rules: AQ, LB, matching and quadratics, and the Fisher matrices.
+
+The loops are NumPy alone, written from the formulas in z, one run after the other, with a refit by
+least squares for every draw that is left out. Means are sums over all outcomes of a draw. The
+checks take the package, so that they can be run on copies with a bug (tests/harness.py).
+"""
+
+import dataclasses
+import itertools
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
+
+import numpy as np
+from harness import checks_in, on_the_package, part
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import integrate, linalg
+from scipy.special import betaln, digamma, expit, gammaln, softmax
+from test_coupled import Switches, paired_draw
+from test_regression import assert_unbiased, by_hand, outcomes, plane, refit, sym, tables
+
+RNG = np.random.default_rng
+d = 3
+X = RNG(1).uniform(-1.5, 1.5, (8, d))
+y = np.where(RNG(2).random(8) < 0.6, 1.0, -1.0)
+SD = 1.3
+
+
+def logistic(cv, family="Gaussian"):
+    """Model, family, and data + prior - variational."""
+    model = cv.models.logistic_regression(X, y, SD)
+    q = getattr(cv.families, family)(d)
+    data, prior, variational = cv.terms(model, q)
+    return model, q, data + prior - variational
+
+
+def score(z):
+    """grad log p(x, z), (..., d)."""
+    return (y * expit(-y * (z @ X.T))) @ X - z / SD**2
+
+
+def weights(q, runs=2, seed=3):
+    """w (runs, D) of no special value."""
+    w = q.start((runs,)) + RNG(seed).uniform(-0.4, 0.4, (runs, q.D))
+    return np.where(np.isin(np.arange(q.D), q.diag), np.abs(w), w)
+
+
+def full(q, w):
+    """mu (d,) and L (d, d) of one run."""
+    mu, L = q.unpack(w)
+    return mu, (L if q.full else np.diag(L))
+
+
+def joined(q, mu, L):
+    return np.concatenate([mu, L[np.tril_indices(d)] if q.full else np.diag(L)])
+
+
+# Words --------------------------------------------------------------------------------------------
+
+
+def by_refits(q, e, G, ridge, group):
+    """c (B, d) and A (B, d, d) of every draw, on the others; of a diagonal q one by one."""
+    if q.full:
+        return by_hand(e, G, ridge, group)
+    each = [by_hand(e[:, [i]], G[:, [i]], ridge, group) for i in range(d)]
+    c, A = np.stack([c[:, 0] for c, _ in each], -1), np.stack([A[:, 0, 0] for _, A in each], -1)
+    return c, A[..., None] * np.eye(d)
+
+
+def in_w(q, L, c, A):
+    """[L^-T c, what w has of L^-T A] for one row."""
+    back = np.linalg.inv(L).T
+    return joined(q, back @ c, back @ A)
+
+
+def check_rows_of_all_quadratics_are_refits(cv):
+    """Row m of AQ: draw m, and the quadratic fitted to the draws outside its own group."""
+    for family, noise, ridge in itertools.product(
+        ("Gaussian", "DiagonalGaussian"), ("plain", "pairs"), (None, 0.4)
+    ):
+        model, q, f = logistic(cv, family)
+        draw = cv.draw(model, q, weights(q), 6, RNG(0), subsample=False, noise=noise)
+        word = cv.AQ if ridge is None else cv.all_quadratics(ridge)
+        line, strength = word(f), ridge or (0.3 if q.full else 0.1)
+        got, mean = line(draw), line.mean(draw)
+        for r in range(2):
+            mu, L = full(q, draw.w[r])
+            e = draw.eps[r]
+            G = score(mu + e @ L.T) @ L + e  # the slope of -log q is e
+            c, A = by_refits(q, e, G, strength, 2 if noise == "pairs" else 1)
+            right = [in_w(q, L, *row) for row in zip(c, A)]
+            assert_allclose(got[r], right, rtol=1e-8, atol=1e-10)
+            assert_allclose(mean[r], np.mean(right, 0), rtol=1e-8, atol=1e-10)
+
+
+def check_all_quadratics_on_the_same_samples(cv):
+    """others=False: every row is the least-squares fit to all samples."""
+    for family in "Gaussian", "DiagonalGaussian":
+        model, q, f = logistic(cv, family)
+        draw = cv.draw(model, q, weights(q), 6, RNG(0), subsample=False)
+        line = cv.all_quadratics(0.7, others=False)(f)
+        got, mean = line(draw), line.mean(draw)
+        for r in range(2):
+            mu, L = full(q, draw.w[r])
+            e = draw.eps[r]
+            G = score(mu + e @ L.T) @ L + e
+            if q.full:
+                A = sym(refit(e, G, 0.7, np.ones(6, bool))[1])
+            else:
+                fits = [refit(e[:, [i]], G[:, [i]], 0.7, np.ones(6, bool)) for i in range(d)]
+                A = np.diag([A[0, 0] for _, A in fits])
+            right = in_w(q, L, G.mean(0) - A @ e.mean(0), A)
+            assert_allclose(got[r], np.tile(right, (6, 1)), rtol=1e-8, atol=1e-10)
+            assert_allclose(mean[r], right, rtol=1e-8, atol=1e-10)
+
+
+def check_words_that_look_at_all_samples_add_up(cv):
+    """A sum of lines is the sum of their arrays, whichever of them comes first; so are means."""
+    for family in "Gaussian", "DiagonalGaussian":
+        model, q, _ = logistic(cv, family)
+        data, prior, variational = cv.terms(model, q)
+        parts = [
+            (1, cv.RP1(data)), (-1, cv.AQ(data)), (2, cv.RPS(prior)), (-3, cv.RP2(prior)),
+            (1, cv.PR(prior)), (0.5, cv.CF(prior)), (-1, cv.CF(variational)), (1, cv.SF(data)),
+        ]  # fmt: skip
+        draw = cv.draw(model, q, weights(q), 6, RNG(0), subsample=False)
+        rows = [c * line(draw) for c, line in parts]
+        for order in parts, parts[::-1]:
+            line = sum((c * line for c, line in order[1:]), order[0][0] * order[0][1])
+            assert_allclose(line(draw), sum(rows), rtol=1e-9, atol=1e-9)
+            assert_allclose(line.mean(draw), sum(rows).mean(-2), rtol=1e-9, atol=1e-9)
+
+
+def check_all_quadratics_on_drawn_data(cv):
+    """Over all data points that may be drawn, at fixed eps: the line on all data. The fit too."""
+    model, q, _ = logistic(cv)
+    data, n = cv.terms(model, q)[0], model.N
+    eps = RNG(5).standard_normal((2, d))
+    for how, shape in ({}, (2,)), ({"batch": 2}, (2,)), ({"batch": 2, "each": True}, (2, 2)):
+        every = np.array(list(itertools.product(range(n), repeat=int(np.prod(shape)))))
+        index = every.reshape(-1, *shape)
+        w = np.broadcast_to(weights(q)[0], (len(index), q.D))
+        noise = np.broadcast_to(eps, (len(index), 2, d))
+        drawn = cv.draw(model, q, w, eps=noise, index=index, **how)
+        whole = cv.draw(model, q, w[0], eps=eps, subsample=False)
+        line = cv.all_quadratics(0.5)(data)
+        assert_allclose(line(drawn).mean(0), line(whole), rtol=1e-9, atol=1e-9)
+        assert_allclose(line.mean(drawn).mean(0), line.mean(whole), rtol=1e-9, atol=1e-9)
+
+
+def check_a_gaussian_target_in_one_natural_step(cv):
+    """Without a ridge AQ of a quadratic has no noise: one Newton step ends at the posterior."""
+    model = cv.models.linear_regression(X, y, SD, 0.6)
+    P = X.T @ X / 0.36 + np.eye(d) / SD**2
+    mean = np.linalg.solve(P, X.T @ y / 0.36)
+    q = cv.families.Gaussian(d)
+    data, prior, variational = cv.terms(model, q)
+    h = cv.all_quadratics(ridge=0)(data + prior - variational)
+    rule = cv.rules.natural(positive=False, reach=1e9)
+    right = joined(q, mean, np.linalg.cholesky(np.linalg.inv(P)))
+    for noise, M in ("plain", d + 2), ("pairs", 2 * d + 2):
+        path = cv.optimize.sgd(
+            model, q, h, lr=1.0, rule=rule, steps=1, M=M, w=weights(q), rng=RNG(0),
+            subsample=False, noise=noise,
+        )  # fmt: skip
+        assert_allclose(path.w, [right, right], rtol=1e-6, atol=1e-8)
+
+
+def check_a_step_takes_the_mean_at_once(cv):
+    """The loop's gradient with AQ alone is the mean of its rows over N, with or without a run."""
+    for family in "Gaussian", "DiagonalGaussian":
+        model, q, f = logistic(cv, family)
+        for see in {"batch": 3}, {"subsample": False, "noise": "pairs"}:
+            how = cv.Sampling(**see)
+            plan = cv.optimize.Noisy(model, q, cv.AQ(f), lr=1.0, M=6, sampling=how)
+            w = weights(q)
+            for start in w, w[0]:
+                state = cv.optimize.init(plan, RNG(0), w=start)
+                draw = cv.draw(model, q, start, 6, RNG(0), sampling=how)
+                found = plan.gradient(state)
+                right = cv.AQ(f)(draw).mean(-2) / model.N
+                assert_allclose(found.g, right, rtol=1e-9, atol=1e-11)
+                assert found.finite.all() and found.finite.shape == start.shape[:-1]
+            near = cv.taylor_z(cv.terms(model, q)[0])
+            c, sure = cv.CF(near) - cv.RP1(near), cv.rules.fixed(0.5)
+            plan = dataclasses.replace(plan, cvs=[c], weights=sure)
+            right = (cv.AQ(f)(draw) + 0.5 * c(draw)).mean(-2) / model.N
+            assert_allclose(plan.gradient(cv.optimize.init(plan, RNG(0), w=w[0])).g, right)
+
+
+# A baseline that is linear in the score -----------------------------------------------------------
+
+
+def check_the_linear_baseline_for_switches(cv):
+    """All outcomes of two samples, and of two pairs: the gradient by enumeration."""
+    problem = Switches(d=2)
+    f = problem.model(cv)[2]
+    z, P = problem.all_samples(2)
+    for word in cv.LB, cv.linear_baseline(3.0):
+        rows = word(f)(problem.draw_of(cv, z))
+        assert_allclose(np.tensordot(P, rows, 1), [problem.exact] * 2, atol=1e-10)
+    u, p = problem.all_pairs()
+    which = np.array(list(itertools.product(range(len(u)), repeat=2)))
+    rows = cv.LB(f)(paired_draw(cv, problem, u[which]))
+    mean = np.tensordot(p[which].prod(-1), rows, 1)
+    assert_allclose(mean.mean(0), problem.exact, atol=1e-10)
+
+
+def check_the_linear_baseline_by_refits(cv):
+    """(f - b0 - b.S) S + F b, b fitted to the other samples, for a family with a full F."""
+    model, q = three_classes(cv)
+    data, prior, _ = cv.terms(model, q)
+    w = np.array([[0.2, -0.5, 0.9], [1.0, 0.3, -0.1]])
+    draw = cv.draw(model, q, w, 5, RNG(0), subsample=False)
+    for ridge, word in (0.5, cv.LB), (2.0, cv.linear_baseline(2.0)):
+        got = word(data + prior)(draw)
+        for r in range(2):
+            p = softmax(w[r])
+            F, S = np.diag(p) - np.outer(p, p), draw.z[r] - p
+            f = of_three(draw.z[r])
+            for m in range(5):
+                rest = np.arange(5) != m
+                design = np.column_stack([np.ones(4), S[rest]])
+                normal = design.T @ design + ridge * linalg.block_diag(0, F)
+                # w has a direction without effect: any solution will do
+                b = np.linalg.lstsq(normal, design.T @ f[rest], rcond=1e-10)[0]
+                right = (f[m] - b[0] - S[m] @ b[1:]) * S[m] + F @ b[1:]
+                assert_allclose(got[r, m], right, atol=1e-9)
+
+
+def of_three(z):
+    return z @ np.array([0.3, -2.0, 1.0]) + 0.2 * z[..., 0]
+
+
+def three_classes(cv):
+    lik = lambda z, row: row[0] * (0.3 * z[..., 0] - 2.0 * z[..., 1] + 1.0 * z[..., 2])
+    prior = lambda z: 0.2 * z[..., 0]
+    return cv.models.Model(lik, prior, np.ones(1), 3), cv.families.Categorical(1, 3)
+
+
+def check_fisher_of_discrete_families(cv):
+    """E[S S^T] over all values of z, S = z - E z."""
+    for q, classes in (cv.families.Bernoulli(2), 0), (cv.families.Categorical(2, 3), 3):
+        w = RNG(0).uniform(-1, 1, (2, q.D))
+        for r in range(2):
+            if classes:
+                p = softmax(w[r].reshape(-1, classes), -1).ravel()
+                states = np.array(
+                    [np.eye(3)[list(k)].ravel() for k in itertools.product(range(3), repeat=2)]
+                )
+                P = np.prod(np.where(states == 1, p, 1), -1)
+            else:
+                p = expit(w[r])
+                states = np.array(list(itertools.product([0.0, 1.0], repeat=2)))
+                P = np.prod(np.where(states == 1, p, 1 - p), -1)
+            S = states - p
+            got = q.fisher(w)[r]
+            got = got if got.ndim == 2 else np.diag(got)
+            assert_allclose(got, (P[:, None] * S).T @ S, atol=1e-12)
+
+
+def check_fisher_of_gamma_and_beta(cv):
+    """E[S S^T] in z by adaptive quadrature, coordinate by coordinate, S written out."""
+
+    def gamma(a, b):
+        log_q = lambda z: a * np.log(b) - gammaln(a) + a * z - b * np.exp(z)
+        S = lambda z: np.array([a * (np.log(b) - digamma(a) + z), a - b * np.exp(z)])
+        return log_q, S
+
+    def beta(a, b):
+        logs = lambda z: (-np.logaddexp(0, -z), -np.logaddexp(0, z))
+        both = digamma(a + b)
+        log_q = lambda z: a * logs(z)[0] + b * logs(z)[1] - betaln(a, b)
+        S = lambda z: np.array(
+            [a * (logs(z)[0] - digamma(a) + both), b * (logs(z)[1] - digamma(b) + both)]
+        )
+        return log_q, S
+
+    for q, law in (cv.families.Gamma(2), gamma), (cv.families.Beta(2), beta):
+        w = RNG(0).uniform(-0.5, 0.8, (2, q.D))
+        for r in range(2):
+            right = np.zeros((4, 4))
+            for i in range(2):
+                log_q, S = law(*np.exp(w[r, [i, i + 2]]))
+                for j, k in itertools.product(range(2), repeat=2):
+                    g = lambda z: S(z)[j] * S(z)[k] * np.exp(log_q(z))
+                    right[i + 2 * j, i + 2 * k] = integrate.quad(g, -60, 60, points=[0, 3])[0]
+            assert_allclose(q.fisher(w)[r], right, atol=1e-7)
+
+
+# Rules --------------------------------------------------------------------------------------------
+
+
+def matched(mu, Sigma, z, g, lam):
+    """The closed form of Cai et al. 2024 in z: the next mean and covariance."""
+    k, one = lam / (1 + lam), np.eye(len(mu))
+    zbar, gbar = z.mean(0), g.mean(0)
+    U = lam * np.atleast_2d(np.cov(g.T, bias=True)) + k * np.outer(gbar, gbar)
+    V = Sigma + lam * np.atleast_2d(np.cov(z.T, bias=True)) + k * np.outer(mu - zbar, mu - zbar)
+    new = 2 * V @ np.linalg.inv(one + np.real(linalg.sqrtm(one + 4 * U @ V)))
+    return mu / (1 + lam) + k * (new @ gbar + zbar), new
+
+
+def match_move(q, w, e, t):
+    """One step of matching, number t; a diagonal q takes every coordinate alone."""
+    mu, L = full(q, w)
+    z = mu + e @ L.T
+    g, lam = score(z), len(e) * d / t
+    if q.full:
+        mean, Sigma = matched(mu, L @ L.T, z, g, lam)
+        return joined(q, mean, np.linalg.cholesky(Sigma))
+    each = [matched(mu[[i]], L[i : i + 1, i : i + 1] ** 2, z[:, [i]], g[:, [i]], lam)
+            for i in range(d)]  # fmt: skip
+    return np.concatenate([[m[0] for m, _ in each], [np.sqrt(S[0, 0]) for _, S in each]])
+
+
+def gauged(q, e, G, ridge, group):
+    """mean |G + e|^2: what a better Gaussian removes, and the residual r Q, by refits."""
+    blocks = [np.arange(d)] if q.full else [[i] for i in range(d)]
+    residual, B = 0.0, len(e)
+    for k in blocks:
+        u = (G + e)[:, k]
+        c, A = refit(e[:, k], u, ridge, np.ones(B, bool))
+        for m in range(B):
+            keep = np.arange(B) % (B // group) != m % (B // group)
+            c_, A_ = refit(e[:, k], u, ridge, keep)
+            residual += (u[m] - c - A @ e[m, k]) @ (u[m] - c_ - A_ @ e[m, k]) / B
+    return ((G + e) ** 2).sum(-1).mean() - residual, residual
+
+
+def natural_move(q, w, e, ridge, rho, reach, group):
+    """One natural step on the regression of data + prior - variational, in z."""
+    mu, L = full(q, w)
+    G = score(mu + e @ L.T) @ L
+    c, A = (x.mean(0) for x in by_refits(q, e, G + e, ridge, group))
+    P = np.eye(d) - A  # the curvature in q's own coordinates
+    B = np.eye(d) + rho * (P - np.eye(d))
+    S, back = (np.eye(d) + B @ B) / 2, np.linalg.inv(L)
+    Sigma = np.linalg.inv(back.T @ S @ back)
+    step = rho * Sigma @ back.T @ c
+    far = np.linalg.norm(back @ step) / (reach * np.sqrt(d))
+    return joined(q, mu + step / max(far, 1), np.linalg.cholesky(Sigma))
+
+
+def quadratics_loop(q, w, noise, rule, rate, group):
+    """The rule for one run: weights (T + 1, D), and moves, steps and ridge at the end."""
+    slopes = d if q.full else 1
+    moves, steps, ridge, path = 0, 0, slopes / 10, [w]
+    for e in noise:
+        mu, L = full(q, w)
+        removable, residual = gauged(q, e, score(mu + e @ L.T) @ L, slopes / 10, group)
+        if q.full and steps == 0 and moves < rule.most and removable > rule.near * d:
+            moves += 1
+            w = match_move(q, w, e, moves)
+        else:
+            steps += 1
+            rho = rate / steps if q.full else min(rate / steps, 0.5)
+            w = natural_move(q, w, e, ridge, rho, rule.reach, group)
+        signal = max(removable, residual / 100)
+        ridge = slopes * max(residual / signal, 0.01)
+        path.append(w)
+    return np.array(path), (moves, steps, ridge)
+
+
+def noises(M, T, runs, pairs):
+    """The base samples of T steps, (T, runs, M, d), as a generator with this seed draws them."""
+    rng = RNG(7)
+    each = [rng.standard_normal((runs, M // 2 if pairs else M, d)) for _ in range(T)]
+    return np.array([np.concatenate([e, -e], 1) if pairs else e for e in each])
+
+
+def ran(cv, family, rule, M, T, pairs=False, lr=1.0):
+    """The path of sgd under a rule from three starts, near and far."""
+    model, q, f = logistic(cv, family)
+    w = weights(q, 3)
+    w[1, :d] += 4.0
+    w[2] = joined(q, np.full(d, -3.0), 0.2 * np.eye(d))
+    how = {"noise": "pairs"} if pairs else {}
+    path = cv.optimize.sgd(model, q, cv.RP1(f), rule=rule, lr=lr, M=M, steps=T, w=w, rng=RNG(7),
+                           subsample=False, **how)  # fmt: skip
+    return q, w, path
+
+
+def check_matching_is_its_loop(cv):
+    for family in "Gaussian", "DiagonalGaussian":
+        q, w, path = ran(cv, family, cv.rules.matching(), 5, 4)
+        e = noises(5, 4, 3, False)
+        for r in range(3):
+            now = w[r]
+            for t in range(4):
+                now = match_move(q, now, e[t, r], t + 1)
+                assert_allclose(path.path[t + 1, r], now, rtol=1e-6, atol=1e-8)
+        assert_array_equal(path.state.memory, [[4, 4, 4]])
+
+
+def check_quadratics_are_their_loop(cv):
+    """First moves, the hand-over of every run by its own gauge, natural steps with rho / s."""
+    seen = set()
+    for family, pairs, options, lr in (
+        ("Gaussian", False, {}, 1.0), ("Gaussian", False, {"near": 1e-3, "most": 2}, 0.8),
+        ("Gaussian", True, {"near": 0.5, "reach": 0.2}, np.array([1.0, 0.9, 0.8])),
+        ("DiagonalGaussian", False, {"reach": 0.3}, 0.7), ("DiagonalGaussian", True, {}, 1.0),
+    ):  # fmt: skip
+        rule, M, T = cv.rules.quadratics(**options), 8, 6
+        q, w, path = ran(cv, family, rule, M, T, pairs, lr)
+        e, group = noises(M, T, 3, pairs), 2 if pairs else 1
+        for r, rate in enumerate(np.broadcast_to(lr, 3)):
+            right, memory = quadratics_loop(q, w[r], e[:, r], rule, rate, group)
+            assert_allclose(path.path[:, r], right, rtol=1e-5, atol=1e-7)
+            assert_allclose([x[r] for x in path.state.memory], memory, rtol=1e-5)
+            seen.add(memory[:2])
+    assert {m for m, s in seen if s} >= {0, 1, 2, 3}  # handed over at once, after one move ...
+    assert len(seen) >= 4
+
+
+def check_quadratics_rest_at_a_gaussian_posterior(cv):
+    """There the scores are -e: the gauge is zero, no first move is made, and no step either."""
+    for family in "Gaussian", "DiagonalGaussian":
+        _, q, _ = logistic(cv, family)
+        e, w, rule = RNG(0).standard_normal((2, 6, d)), weights(q), cv.rules.quadratics()
+        draw = SimpleNamespace(eps=e, group=1, M=6, q=q)
+        moved, memory = rule.match(rule.start(q, w), w, draw, -e, 1.0, q)
+        assert_allclose(moved, w, atol=1e-9)
+        assert_allclose(memory[:2], [[0, 0], [1, 1]])
+
+
+def check_the_ridge_is_that_of_the_step_before(cv):
+    """So that c and A are unbiased: all outcomes of three draws that take four values each."""
+    nodes, p = plane()
+    table = tables(RNG(0), *nodes.shape) - 3  # slopes G + e at the nodes
+    which, e, prob = outcomes(nodes, p, 3)
+    q, rule, ensemble = cv.families.Gaussian(2), cv.rules.quadratics(), part(cv, "ascent.ensemble")
+    w, found = q.start((len(e),)), []
+
+    def newton(q, w, c, A, rho, reach):
+        found.append(SimpleNamespace(c=c, A=A))
+        return w, None
+
+    begin = rule.start(q, w)
+    for steps, ridge in (np.ones(len(e)), begin[2]), (np.full(len(e), 4.0), 2 * begin[2]):
+        draw = SimpleNamespace(eps=e, group=1, M=3, q=q)
+        with mock.patch.object(ensemble, "newton", newton):
+            _, memory = rule.match((begin[0], steps, ridge), w, draw, table[which] - e, 1.0, q)
+        assert np.ptp(memory[2]) > 0.01  # the ridge of the next step does know these draws
+        assert_unbiased(found[-1], prob, nodes, table, p)
+
+
+def check_rules_on_scores_go_on_from_a_file(cv):
+    """Six steps, or three, a file and three more: the same bytes. One run and several."""
+    model, q, f = logistic(cv)
+    rules = cv.rules
+    for rule in (
+        rules.quadratics(most=2), rules.matching(),
+        rules.first(2, rules.matching(), rules.natural()),
+    ):  # fmt: skip
+        for w in weights(q), weights(q)[0]:
+            go = lambda steps, **more: cv.optimize.sgd(
+                model, q, cv.AQ(f), rule=rule, lr=0.5, M=8, steps=steps, **more
+            )
+            whole, half = (go(n, rng=RNG(0), w=w) for n in (6, 3))
+            with tempfile.TemporaryDirectory() as folder:
+                half.state.save(Path(folder) / "state")
+                state = cv.optimize.load(Path(folder) / "state")
+            rest = go(6, state=state)
+            assert_array_equal(rest.w, whole.w)
+            for x, z in zip(rest.state.memory, whole.state.memory, strict=True):
+                assert_array_equal(x, z)
+
+
+CHECKS = checks_in(globals())
+test_check = on_the_package(CHECKS)

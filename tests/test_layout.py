@@ -1,0 +1,106 @@
+"""The shape of the package: which folder may know which, how long things are, what has types."""
+
+import ast
+import inspect
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import cvlib
+
+PACKAGE = Path(cvlib.__file__).parent
+FOLDERS = (
+    "combining",
+    "models",
+    "families",
+    "recipe",
+    "ascent",
+    "advice",
+    "fitting",
+)  # from the base up
+BASE = {"arguments", "special", "datasets", "plotting"}  # beside them, for all
+FILES = sorted(PACKAGE.rglob("*.py"))
+name = lambda path: str(path.relative_to(PACKAGE))
+
+
+def imported(path):
+    """The folders and base modules that a file imports, but for the sake of types alone."""
+    tree, inside = ast.parse(path.read_text("utf-8")), path.relative_to(PACKAGE).parts[:-1]
+    types = [
+        n for n in ast.walk(tree) if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.dump(n.test)
+    ]
+    skipped = {id(n) for block in types for n in ast.walk(block)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.level and id(node) not in skipped:
+            base = inside[: len(inside) - (node.level - 1)]
+            parts = [*base, *(node.module or "").split(".")]
+            parts = [p for p in parts if p]
+            yield from [parts[0]] if parts else [alias.name for alias in node.names]
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_imports_run_one_way(folder):
+    allowed = {*FOLDERS[: FOLDERS.index(folder) + 1]} | BASE
+    for path in (PACKAGE / folder).rglob("*.py"):
+        assert {*imported(path)} <= allowed, name(path)
+
+
+def test_the_folders_are_all_there_is():
+    assert {p.parent.name for p in FILES} == {*FOLDERS, "cvlib"}
+    assert {p.stem for p in PACKAGE.glob("*.py")} == {*BASE, "__init__"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=name)
+def test_a_file_is_short_says_what_it_is_and_has_types(path):
+    text = path.read_text("utf-8")
+    tree = ast.parse(text)
+    assert len(text.splitlines()) <= 450
+    assert ast.get_docstring(tree), "a module begins with what lives in it"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            assert node.end_lineno - node.lineno < 50, f"{node.name} is longer than a screen"
+    for f in public(tree):
+        given = [
+            a for a in (*f.args.posonlyargs, *f.args.args, *f.args.kwonlyargs) if a.arg != "self"
+        ]
+        untyped = [a.arg for a in given if a.annotation is None and a.arg != "cls"]
+        assert f.returns is not None and not untyped, f"{f.name}: {untyped or 'what it returns'}"
+
+
+def public(tree):
+    """The functions of a module whose names do not begin with an underscore."""
+    return [n for n in tree.body if isinstance(n, ast.FunctionDef) and not n.name.startswith("_")]
+
+
+def methods(kind):
+    """(name, function) of the public methods and properties that a class defines itself."""
+    for name, value in vars(kind).items():
+        parts = (getattr(value, part, None) for part in ("__func__", "fget", "func"))
+        f = next(filter(None, parts), value)  # of a class method, a property, a cached property
+        if not name.startswith("_") and getattr(f, "__name__", "") == name:  # no other's alias
+            yield name, f
+
+
+@pytest.mark.parametrize("folder", [f for f in FOLDERS if f != "fitting"])
+def test_methods_say_what_they_return_or_stand_for_one_that_does(folder):
+    paths = [p for p in (PACKAGE / folder).glob("*.py") if p.stem != "__init__"]
+    for module in (import_module(f"cvlib.{folder}.{path.stem}") for path in paths):
+        for name, kind in inspect.getmembers(module, inspect.isclass):
+            if kind.__module__ != module.__name__ or name.startswith("_"):
+                continue
+            typed = {n for base in kind.__mro__ for n, f in methods(base) if _returns(f)}
+            untyped = [n for n, _ in methods(kind) if n not in typed]
+            assert not untyped, f"{module.__name__}.{name}: {untyped}"
+
+
+def _returns(f):
+    return "return" in getattr(f, "__annotations__", {})
+
+
+def test_functions_shadow_no_module():
+    for attribute in cvlib.__all__:
+        value = getattr(cvlib, attribute)
+        if callable(value):
+            assert not (PACKAGE / f"{attribute}.py").exists(), attribute
+            assert not (PACKAGE / attribute).is_dir(), attribute
