@@ -20,8 +20,6 @@ from harness import checks_in, part
 from numpy.testing import assert_allclose
 from scipy import integrate, optimize, stats
 
-from experiments import posteriors
-
 U = np.array([[0.3, -1.2, 0.8], [-0.5, 0.1, 2.0], [4.0, -3.0, 0.0]])
 
 
@@ -150,6 +148,7 @@ def _densities(name, data, x, z):
 def check_posteriors(cv):
     """Every log joint is that of scipy.stats in the reference's quantities, Jacobian and all."""
     folder = resources.files("experiments") / "posteriordb"
+    posteriors = part(cv, "experiments.posteriors")
     for name in posteriors.names:
         p = posteriors.load(name)
         (file,) = (f for f in folder.iterdir() if f.name.startswith(f"{name}-"))
