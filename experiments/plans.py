@@ -540,27 +540,23 @@ def quadratics(size):
 
 def _climbed(result, budget):
     """Median, the runs at 10 and at 90 % and the worst at each step. For each run the gradients
-    that come within 1 and 0.1 nats, and the gap after `budget` gradients, or at the end if that
-    is sooner: between two recorded steps on a line in logarithms. None: never, or diverged.
+    that come within a nat, and the gap after `budget` gradients, or at the end if that is sooner:
+    between two recorded steps on a line in logarithms. None: never, or diverged.
     """
     gap = -_none_last(-np.array(result["gap"], float))  # (runs, T), a lost run infinitely far
-    first = lambda near: [
-        result["gradients"][int(np.argmax(g < near))] if (g < near).any() else None for g in gap
-    ]
     ranked = np.sort(gap, axis=0)
-    pick = lambda p: _few(ranked[round(p * (len(gap) - 1))], 4)
-    used = np.array(result["gradients"])
+    pick = lambda p: _few(ranked[round(p * (len(gap) - 1))], 3)
+    used = result["gradients"]
     place = lambda g: np.exp(np.interp(budget, used, np.log(np.maximum(g, 1e-9))))
     return {
         "steps": result["steps"],
         "gradients": result["gradients"],
-        "median": _few(np.median(gap, axis=0), 4),
+        "median": _few(np.median(gap, axis=0), 3),
         "low": pick(0.1),
         "high": pick(0.9),
-        "worst": _few(ranked[-1], 4),
-        "to_1": first(1.0),
-        "to_0.1": first(0.1),
-        "gap": _few([place(g) for g in gap], 4),
+        "worst": _few(ranked[-1], 3),
+        "to_1": [used[int(np.argmax(g < 1))] if (g < 1).any() else None for g in gap],
+        "gap": _few([place(g) for g in gap], 3),
         "diverged": [t for t in result["diverged"] if t >= 0],
     }
 

@@ -31,6 +31,7 @@ import test_experiments
 import test_experiments_joint
 import test_experiments_natural
 import test_experiments_plans
+import test_experiments_quadratics
 import test_experiments_store
 import test_families
 import test_nongaussian
@@ -54,6 +55,7 @@ AREAS = {  # for each list mutants_NAME.py the checks that must see its bugs
     "parabola": test_parabola.CHECKS,
     "natural_runs": test_experiments_natural.CHECKS,
     "joint": test_experiments_joint.CHECKS,
+    "quadratic_runs": test_experiments_quadratics.CHECKS,
     "combine": test_combine.CHECKS,
     "regression": test_regression.CHECKS,
     "ensemble": test_ensemble.CHECKS | test_definitions.CHECKS,
