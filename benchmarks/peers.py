@@ -77,7 +77,7 @@ def _mixture(xp, y):
 
 
 def _gp(xp, k):
-    folder = resources.files("cvlib") / "data" / "posteriordb"
+    folder = resources.files("experiments") / "posteriordb"
     x = np.array(json.loads((folder / "gp_pois_regr-gp_pois_regr.json").read_text())["data"]["x"])
     apart, small = (x[:, None] - x) ** 2, 1e-10 * np.eye(len(x))
 

@@ -15,6 +15,7 @@ from .density import Density
 LOOK, LAST = 1000, 4000  # draws for a look at the ELBO, and for the last one
 TOLERANCE, CHANCE = 0.05, 0.05  # nats that may be left to gain, and the chance to be wrong there
 FAIR, HEAVY = 0.5, 0.7  # share of draws that weights should leave, k-hat that their tail may have
+SURE = 0.95  # a share beyond which a heavy tail is told and not warned of
 FEW = 50  # draws left, from which nothing is said of single coordinates
 FAR = 6.0  # standard deviations of its prior that a coordinate may lie out
 

@@ -17,7 +17,7 @@ from ..families.base import Family
 from ..models import Model
 from . import looks
 from .density import Density
-from .looks import FAIR, HEAVY, TOLERANCE, Weights
+from .looks import FAIR, HEAVY, SURE, TOLERANCE, Weights
 from .ways import planned
 
 SECONDS = 60.0  # the budget where none is given
@@ -180,7 +180,7 @@ class Run:
             )
         if not self.settled and lost < 0.1 and self.state.diverged < 0:
             yield "the ELBO had not settled: give more seconds or steps, fit.go_on(seconds=60)"
-        if found.effective >= FAIR and k > HEAVY:
+        if FAIR <= found.effective < SURE and k > HEAVY:
             yield (
                 f"importance weights keep {found.effective:.0%} of {n} draws, but k-hat is {k:.2f}:"
                 " the posterior's tail is heavier than that of q, and the share too hopeful"
