@@ -13,7 +13,6 @@ test_mutants.py says which checks must see which list.
 
 import ast
 import importlib
-import re
 import shutil
 import sys
 import tempfile
@@ -52,9 +51,8 @@ def renamed(name):
     return ".".join([root + COPY * (root in [folder.name for folder in ROOTS]), *rest])
 
 
-def from_copies(source):
-    """The syntax tree of a file whose imports of a root are those of its copy."""
-    tree = ast.parse(source)
+def from_copies(tree):
+    """The code of a module whose imports of a root are those of its copy."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and not node.level:
             node.module = renamed(node.module)
@@ -62,16 +60,13 @@ def from_copies(source):
             if renamed(alias.name) != alias.name:
                 assert alias.asname or "." not in alias.name, f"import {alias.name}: no copy of it"
                 alias.asname, alias.name = alias.asname or alias.name, renamed(alias.name)
-    return tree
+    return compile(tree, "a copy", "exec", dont_inherit=True)
 
 
 @cache
-def compiled(source):
-    """The code of a file; most files are the same for all bugs, and import by relative names."""
-    roots = "|".join(root.name for root in ROOTS)
-    absolute = re.search(rf"^\s*(from|import) ({roots})\b", source, re.M)
-    tree = from_copies(source) if absolute else source
-    return compile(tree, "a copy", "exec", dont_inherit=True)
+def compiled(path):
+    """The code of a file, the same for all bugs that lie elsewhere."""
+    return from_copies(ast.parse(Path(path).read_bytes()))
 
 
 @cache
@@ -85,17 +80,17 @@ def copies(roots):
 
 
 class Loader(SourceFileLoader):
-    source = None  # in place of what the file holds
+    tree = None  # in place of what the file holds
 
     def get_code(self, name):
-        return compiled(self.source or self.get_data(self.path).decode())
+        return from_copies(self.tree) if self.tree else compiled(self.path)
 
 
 class Finder:
-    """Finds the modules of the copies; one of them has another source."""
+    """Finds the modules of the copies; one of them has another syntax tree."""
 
-    def __init__(self, module, source):
-        self.folder, self.module, self.source = Path(copies(ROOTS).name), module, source
+    def __init__(self, module, tree):
+        self.folder, self.module, self.tree = Path(copies(ROOTS).name), module, tree
 
     def find_spec(self, name, path=None, target=None):
         if not name.split(".")[0].endswith(COPY):
@@ -104,15 +99,15 @@ class Finder:
         inside = [str(base)] if base.is_dir() else None
         file = base / "__init__.py" if inside else base.with_suffix(".py")
         loader = Loader(name, str(file))
-        loader.source = self.source if name == self.module else None
+        loader.tree = self.tree if name == self.module else None
         return spec_from_file_location(name, file, loader=loader, submodule_search_locations=inside)
 
 
 @contextmanager
 def copy(place="", old="", new=""):
     """All roots under other names, with `old` made `new` in one place."""
-    module, source = planted(ROOTS, place, old, new) if place else ("", "")
-    finder = Finder(renamed(module), source)
+    module, tree = planted(ROOTS, place, old, new) if place else ("", None)
+    finder = Finder(renamed(module), tree)
     sys.meta_path.insert(0, finder)
     try:
         yield lambda: importlib.import_module(renamed(PACKAGE.name))

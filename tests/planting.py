@@ -1,4 +1,4 @@
-"""Where a bug lies, and the source with the bug; harness.py says what a bug is.
+"""Where a bug lies, and the module with the bug; harness.py says what a bug is.
 
 A place is found by its name and the code by its syntax tree, so that a bug stays where it is when
 code moves to another file or is laid out anew.
@@ -26,7 +26,8 @@ def definitions(node, prefix=""):
             yield prefix + child.name, child
             yield from definitions(child, f"{prefix}{child.name}.")
         elif isinstance(child, (ast.Assign, ast.AnnAssign)):
-            names = [n for n in ast.walk(child) if isinstance(n, ast.Name)]
+            targets = child.targets if isinstance(child, ast.Assign) else [child.target]
+            names = [n for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)]
             yield from ((prefix + n.id, child) for n in names if isinstance(n.ctx, ast.Store))
         elif isinstance(child, ast.stmt):
             yield from definitions(child, prefix)
@@ -92,7 +93,7 @@ def matches(tree, old, new):
 
 
 def planted(roots, place, old, new):
-    """The module where a bug lies, and its source with the bug."""
+    """The module where a bug lies, and its syntax tree with the bug."""
     found = []
     for module, file in index(roots).get(place, {}).items():
         tree = ast.parse(file.read_bytes())
@@ -106,4 +107,4 @@ def planted(roots, place, old, new):
         getattr(node, field)[where] = news
         if not getattr(node, field) and field == "body":
             node.body = [ast.Pass()]
-    return module, ast.unparse(tree)
+    return module, ast.fix_missing_locations(tree)

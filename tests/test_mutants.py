@@ -79,7 +79,10 @@ ASKED = {area: {bug[4] for of, bug in BUGS if of == area} for area in AREAS}  # 
 
 @pytest.mark.parametrize("area", AREAS)
 def test_the_unchanged_copy_raises_no_alarm(area):
-    checks = {name: check for name, check in AREAS[area].items() if name in ASKED[area]}
+    """Each check once: areas share some."""
+    before = [AREAS[a][name] for a in [*AREAS][: [*AREAS].index(area)] for name in ASKED[a]]
+    checks = {name: AREAS[area][name] for name in sorted(ASKED[area])}
+    checks = {name: check for name, check in checks.items() if check not in before}
     assert judge(UNCHANGED, checks) == Verdict("survived")
 
 
@@ -174,9 +177,9 @@ CALL = CODE[CODE.index("self.g") : CODE.index("lr=lr)") + 6]
 def test_a_bug_is_put_where_it_says(tmp_path, place, old, new, text, right):
     assert CODE.count(text) == 1
     (tmp_path / "code.py").write_text(CODE)
-    module, source = planted((tmp_path,), place, old, new)
+    module, tree = planted((tmp_path,), place, old, new)
     assert module == f"{tmp_path.name}.code"
-    assert source == ast.unparse(ast.parse(CODE.replace(text, right)))
+    assert ast.unparse(tree) == ast.unparse(ast.parse(CODE.replace(text, right)))
 
 
 def test_only_a_failed_assertion_is_a_catch():
