@@ -150,6 +150,27 @@ def test_an_edit_saved_by_lab_without_a_run_is_out_of_step(copy):
     assert "out of step" in notebooks.problem(copy / "book/08-tiny.md")
 
 
+@pytest.mark.parametrize(
+    "old, new, kept", [("# A tiny", "# One tiny", True), ("42)", "43)", False)]
+)
+def test_other_words_keep_the_outputs_of_the_same_code(copy, old, new, kept):
+    md, twin = copy / "book/08-tiny.md", copy / "book/08-tiny.ipynb"
+    before = twin.read_bytes()
+    edit(md, old, new)
+    assert notebooks.reworded(md) == kept
+    assert (notebooks.problem(md) is None) == kept and (twin.read_bytes() != before) == kept
+    if kept:
+        reworded = twin.read_bytes()
+        notebooks.execute(md)
+        assert twin.read_bytes() == reworded
+
+
+def test_code_that_lab_saved_without_a_run_is_not_taken_for_other_words(copy):
+    for name in "08-tiny.md", "08-tiny.ipynb":
+        edit(copy / "book" / name, "40 + 2", "40 + 3")
+    assert not notebooks.reworded(copy / "book/08-tiny.md")
+
+
 def test_what_lab_adds_to_a_notebook_is_no_problem_and_not_in_the_text(copy):
     md, path = copy / "book/08-tiny.md", copy / "book/08-tiny.ipynb"
     nb = nbformat.read(path, as_version=4)

@@ -1,6 +1,7 @@
 """Execute the text notebooks of book/ and store them, with outputs, as their .ipynb twins.
 
-    python tools/notebooks.py             chapters whose text changed since they were executed
+    python tools/notebooks.py             chapters whose text changed since they were executed;
+                                          where code did not, they keep their outputs
     python tools/notebooks.py 02-one-control-variate ...    these chapters, changed or not
     python tools/notebooks.py --all       every chapter (after a change in cvlib or in the pins)
     python tools/notebooks.py --check     none: say what is wrong with the chapters, for `make book`
@@ -185,11 +186,31 @@ def execute(md):
         raise
     failure(md).unlink(missing_ok=True)
     shrink_pictures(nb)
+    write(nb, md)
+    return time.perf_counter() - start
+
+
+def write(nb, md):
+    """The .ipynb of a chapter, whole or not at all."""
     nb.metadata.pop("language_info", None)  # carries the Python version
     part = md.with_suffix(".ipynb.part")  # an interrupted run leaves the old file whole
     part.write_text(nbformat.writes(nb).rstrip("\n") + "\n", "utf-8")
     part.replace(md.with_suffix(".ipynb"))
-    return time.perf_counter() - start
+
+
+def reworded(md):
+    """Write the .ipynb of a chapter whose code is as it was executed; False if it is not."""
+    twin = md.with_suffix(".ipynb")
+    if failure(md).exists() or not twin.exists():
+        return False
+    nb, old = read_text(md), nbformat.read(twin, as_version=4)
+    new, done = ([c for c in x.cells if c.cell_type == "code"] for x in (nb, old))
+    if [c["id"] for c in new] != [c.get("id") for c in done]:  # digests of what was executed
+        return False
+    for cell, executed in zip(new, done):
+        cell["outputs"], cell["execution_count"] = executed.outputs, executed.execution_count
+    write(nb, md)
+    return problem(md) is None
 
 
 def shrink_pictures(nb):
@@ -278,10 +299,15 @@ def main():
     for md in chapters():
         tidy(md)
     todo, total = selected(args.names, args.all)
+    words = [] if args.names or args.all else [md for md in todo if reworded(md)]
+    todo = [md for md in todo if md not in words]
     failed = run(todo, args.jobs)
     refresh_story()
-    done, kept = len(todo) - failed, total - len(todo)
-    print(f"{done} of {total} chapters executed, {failed} failed, {kept} left as they were")
+    done, kept = len(todo) - failed, total - len(todo) - len(words)
+    print(
+        f"{done} of {total} chapters executed, {failed} failed, "
+        f"{len(words)} reworded, {kept} left as they were"
+    )
     sys.exit(bool(failed))
 
 
