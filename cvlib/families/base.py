@@ -200,9 +200,12 @@ class Family:
     def check(self, w: ArrayLike) -> Array:
         """`w` as an array of floats, or a ValueError that says what is wrong with it."""
         w = self.sized(np.asarray(w, float))
-        wrong = ~(np.abs(w) <= self.largest)  # NaN too
-        if wrong.any():
-            where = np.argwhere(wrong)[0].tolist()
+        flat = w.ravel()
+        if flat.dot(flat) <= self.largest:  # then no number is larger: the quick way to say so
+            return w
+        wrong = np.argwhere(~(np.abs(w) <= self.largest))  # NaN too
+        if len(wrong):
+            where = wrong[0].tolist()
             value = w[tuple(where)]
             if not np.isfinite(value):
                 raise ValueError(f"w is not finite at {where}: {value}")
@@ -378,8 +381,10 @@ def check_fit(model: Any, q: Any) -> None:
             f"{model!r} does not fit {q!r}, a law of {q.dim} dimensions: take one of {model.dim}"
         )
     prior, lives = model.log_prior, q.smooth  # a function of the reader's own may be of either kind
-    if isinstance(prior, GaussianPrior | FamilyPrior):
-        lives = prior.q.smooth if isinstance(prior, FamilyPrior) else "z"
+    if isinstance(prior, GaussianPrior):
+        lives = "z"
+    elif isinstance(prior, FamilyPrior):
+        lives = prior.q.smooth
     if lives != q.smooth:
         kinds = ("discrete", "continuous") if q.smooth == "z" else ("continuous", "discrete")
         raise ValueError(
