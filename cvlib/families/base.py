@@ -9,7 +9,6 @@ from collections.abc import Callable
 from functools import cached_property
 from inspect import signature
 from itertools import pairwise
-from numbers import Real
 from pkgutil import resolve_name
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,6 +17,7 @@ import numpy as np
 from autograd import elementwise_grad
 from numpy.typing import ArrayLike
 
+from ..arguments import whole
 from ..models import GaussianPrior, Model
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Family:
             raise TypeError(f"the family {cls.__name__} is incomplete. It lacks {what}")
 
     def __init__(self, dim: int) -> None:
-        self.dim = self.noise_dim = self.whole("dim", dim, "dimensions")
+        self.dim = self.noise_dim = whole("dim", dim)
         self.D = len(self.parts) * self.dim
 
     # Which family it is
@@ -154,16 +154,6 @@ class Family:
 
     def __hash__(self) -> int:
         return hash(self.key)
-
-    def whole(self, name: str, value: Any, what: str, least: int = 1) -> int:
-        """`value` as an int, or a ValueError: a size must be a whole number."""
-        if not isinstance(value, Real) or value % 1 != 0 or value < least:  # inf % 1 is NaN
-            hint = f": write {type(self).__name__}(model.dim)" * isinstance(value, Model)
-            raise ValueError(
-                f"{name}={value!r}: {type(self).__name__} needs a whole number of {what}, "
-                f"at least {least}{hint}"
-            )
-        return int(float(value))
 
     @property
     def methods(self) -> tuple[str, ...]:

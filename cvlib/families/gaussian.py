@@ -16,7 +16,7 @@ import numpy as np
 import scipy  # scipy.linalg and scipy.special are loaded at their first use
 
 from ..special import LOG_2PI
-from .base import Array, ArrayLike, Draw, Family, Pair, Route
+from .base import Array, ArrayLike, Draw, Family, Pair, Route, put
 
 CACHED = 2**16  # numbers of a scratch array that stay in a processor's cache
 KEPT = 2**20  # numbers of a scratch array that is kept between calls
@@ -370,15 +370,7 @@ class DiagonalGaussian(_GaussianFamily):
         return sigma * k
 
     def pull1(self, draw: Draw, u: Array, out: Array, add: bool = False) -> None:
-        self._pull(u, u * draw.eps, out, add)
-
-    def _pull(self, mu: Array, sigma: Array, out: Array, add: bool) -> None:
-        if add:
-            out[..., : self.dim] += mu
-            out[..., self.dim :] += sigma
-        else:
-            out[..., : self.dim] = mu
-            out[..., self.dim :] = sigma
+        put(np.concatenate([u, u * draw.eps], -1), out, add)
 
     def times(self, sigma: Array, v: Array) -> Array:
         return v * sigma[..., None, :]
@@ -392,4 +384,5 @@ class DiagonalGaussian(_GaussianFamily):
         return draw.mu[..., None, :] + self.times(np.abs(draw.factor), draw.eps)
 
     def pull2(self, draw: Draw, u: Array, out: Array, add: bool = False) -> None:
-        self._pull(u, u * self.times(np.sign(draw.factor), draw.eps), out, add)
+        moved = self.times(np.sign(draw.factor), draw.eps)
+        put(np.concatenate([u, u * moved], -1), out, add)
