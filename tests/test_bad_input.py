@@ -4,9 +4,11 @@ import autograd.numpy as anp
 import numpy as np
 import oracles
 import pytest
+import sliders  # tools/sliders.py
 
 import cvlib as cv
-from cvlib import CF, RP1, RP2, SF, bound, plotting, taylor_x, taylor_z
+from cvlib import CF, RP1, RP2, SF, bound, taylor_x, taylor_z
+from experiments import trained
 
 X = np.array([[0.5, -1.0], [0.2, 0.3], [1.0, 1.0]])
 SIGNS = np.array([1.0, -1.0, 1.0])
@@ -272,10 +274,10 @@ def test_the_corners_of_legal_input():
 
 def test_a_quadratic_wants_a_curve():
     data, *_ = cv.terms(logistic(), q)
-    with pytest.raises(TypeError, match="int is no quadratics.Curve"):
-        cv.quadratic(data, 3)
+    with pytest.raises(TypeError, match="int is no Curve"):
+        trained.quadratic(data, 3)
 
 
 def test_a_slider_wants_a_figure():
     with pytest.raises(ValueError, match="needs a figure at least"):
-        plotting.slider([], [], label="width", alts=[])
+        sliders.slider([], [], label="width", alts=[])
