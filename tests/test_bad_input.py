@@ -154,7 +154,7 @@ DRAWS = {
 FAMILIES = {
     "a model for a number": (
         lambda: cv.families.Gaussian(logistic()),
-        r"write Gaussian\(model.dim",
+        "dim=.*must be a whole number: write 2",
     ),
     "data for a model": (lambda: cv.zoo.legal(X, q), "ndarray is no model such as"),
     "a family for a model": (lambda: cv.terms(q, logistic()), "Gaussian is no model"),
@@ -179,7 +179,7 @@ FAMILIES = {
         lambda: cv.relax(cv.terms(logistic(), q)[0]),
         r"relax is for a discrete q; Gaussian\(2\) is continuous: use RP1 or GR",
     ),
-    "dim = 0": (lambda: cv.families.Gaussian(0), "dim=0.*at least 1"),
+    "dim = 0": (lambda: cv.families.Gaussian(0), "dim=0: it must be at least one"),
     "dim = 1.5": (lambda: cv.families.DiagonalGaussian(1.5), "dim=1.5"),
     "pack: mu": (lambda: q.pack([1.0], np.eye(2)), r"mu must be \(..., 2\).*got \(1,\)"),
     "pack: L": (lambda: q.pack([1.0, 2.0], np.ones(2)), r"L \(..., 2, 2\)"),

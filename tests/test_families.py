@@ -368,10 +368,4 @@ def test_a_size_must_be_a_whole_number(size):
         cv.families.Categorical(2, size)
 
 
-def test_a_model_is_no_size():
-    model = cv.models.logistic_regression(np.ones((2, 3)), [1.0, -1.0])
-    with pytest.raises(TypeError, match="dim=.*must be a whole number: write 3"):
-        cv.families.Gaussian(model)
-
-
 CHECKS = checks_in(globals())
