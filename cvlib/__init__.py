@@ -7,18 +7,16 @@ from .advice.choosing import choose, rechoose
 from .advice.evidence import elbo
 from .advice.reports import report
 from .ascent import exact, optimize, rules
-from .ascent import training as quadratics
 from .combining import combine
 from .fitting.front import Distrust, Fit, fit
 from .models import passes, transforms
-from .recipe import definitions, relaxations
+from .recipe import definitions
 from .recipe.approximations import bound, parabola, tangent, taylor_z
 from .recipe.atoms import one, terms
 from .recipe.draws import draw
 from .recipe.ensemble import AQ, LB, RPS, all_quadratics, linear_baseline
 from .recipe.estimators import evaluate
 from .recipe.in_data import taylor_x, taylor_x_slope
-from .recipe.quadratics import quadratic
 from .recipe.relaxations import relax, surrogate
 from .recipe.sampling import Sampling
 from .recipe.snapshots import snapshot
@@ -30,7 +28,7 @@ __all__ = [
     "AQ", "CF", "DisARM", "Distrust", "Fit", "GR", "LB", "LOO", "PR", "QD", "RB", "RP1", "RP2",
     "RPS", "SF", "Sampling", "all_quadratics", "bound", "candidates", "choose", "combine",
     "datasets", "definitions", "draw", "elbo", "evaluate", "exact", "families", "fit",
-    "linear_baseline", "models", "one", "optimize", "parabola", "passes", "quadratic",
-    "quadratics", "rechoose", "relax", "relaxations", "report", "rules", "snapshot", "surrogate",
-    "tangent", "taylor_x", "taylor_x_slope", "taylor_z", "terms", "transforms", "zoo",
+    "linear_baseline", "models", "one", "optimize", "parabola", "passes", "rechoose", "relax",
+    "report", "rules", "snapshot", "surrogate", "tangent", "taylor_x",
+    "taylor_x_slope", "taylor_z", "terms", "transforms", "zoo",
 ]  # fmt: skip

@@ -11,7 +11,8 @@ def whole(name: str, value: Any, least: int = 1) -> int:
     try:
         value = index(value)
     except TypeError:
-        hint = f": write {int(value)}" if isinstance(value, float) and value.is_integer() else ""
+        near = value if isinstance(value, float) else getattr(value, "dim", 0.5)  # of a model
+        hint = f": write {int(near)}" if near % 1 == 0 else ""
         raise TypeError(f"{name}={value!r} must be a whole number{hint}") from None
     if value < least:
         raise ValueError(f"{name}={value}: it must be at least {'one' if least == 1 else least}")

@@ -2,8 +2,8 @@
 
 # fmt: off
 MUTANTS = [
-    ("L for its transpose in the curvature", "Gaussian.curvature", "L.mT @ G.reshape(L.shape)",
-     "L @ G.reshape(L.shape)",
+    ("L for its transpose in the curvature", "Gaussian.curvature", "L.mT @ self.square(g)",
+     "L @ self.square(g)",
      "z -> A z + b turns a step into the step of the turned problem: Sigma -> A Sigma A^T."),
     ("the diagonal counted twice", "Gaussian.curvature", "np.tril(T, -1)", "T",
      "z -> A z + b turns a step into the step of the turned problem: Sigma -> A Sigma A^T."),

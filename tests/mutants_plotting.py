@@ -30,13 +30,4 @@ MUTANTS = [
      "colors"),
     ("ink by a threshold of a half", "ink", "1.05 * 0.05 > (luminance + 0.05) ** 2",
      "luminance < 0.5", "ink"),
-    ("slider shows the first", "slider", "k == start", "k == 0", "slider"),
-    ("slider one step too long", "slider", "len(pictures) - 1", "len(pictures)", "slider"),
-    ("slider reads the first value", "slider", "values[start]", "values[0]", "slider"),
-    ("alt texts not escaped", "slider", "html.escape(alt)", "alt", "slider"),
-    ("alt texts of other pictures", "slider", "zip(pictures, alts, strict=True)",
-     "zip(pictures[::-1], alts, strict=True)", "slider"),
-    ("figures stay open", "_png", "plt.close(figure)", "", "slider"),
-    ("slider with words missing", "slider", "len(pictures) == len(values) == len(alts)",
-     "len(pictures) == len(alts)", "a_slider_needs_a_value_and_words_for_each_figure"),
 ]

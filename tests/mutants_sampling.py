@@ -12,7 +12,7 @@ MUTANTS = [
     ("Sobol's points do not lean on each other", "Sampling.group", "M or 1", "1",
      "sampling_is_one_value"),
     ("pairs do not lean on each other", "Sampling.group",
-     "{'plain': 1, 'pairs': 2, 'sobol': M or 1}", "{'plain': 1, 'pairs': 1, 'sobol': M or 1}",
+     "2 if self.noise == 'pairs' else M or 1", "1 if self.noise == 'pairs' else M or 1",
      "pairs_share_their_data"),
     ("half a pair", "Sampling.group", "self.noise == 'pairs' and M is not None and M % 2", "False",
      "sampling_is_one_value"),

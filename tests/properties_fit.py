@@ -23,6 +23,11 @@ from scipy import integrate, optimize, stats
 U = np.array([[0.3, -1.2, 0.8], [-0.5, 0.1, 2.0], [4.0, -3.0, 0.0]])
 
 
+def trained(cv):
+    """Quadratics that learn along the way."""
+    return part(cv, "experiments.trained")
+
+
 # Transforms --------------------------------------------------------------------------------------
 
 
@@ -648,7 +653,7 @@ def _curved(cv, family, d=3):
     q = getattr(cv.families, family)(d)
     w = q.start() + 0.2 * rng.standard_normal(q.D)
     S = np.tril(rng.uniform(0.5, 1.5, (d, d))) if q.full else rng.uniform(0.5, 1.5, d)
-    curve = cv.quadratics.Curve(
+    curve = trained(cv).Curve(
         S, rng.standard_normal(d), rng.standard_normal(d), rng.standard_normal((d, 2))
     )
     return model, q, w, curve
@@ -667,7 +672,7 @@ def check_fitted_quadratics(cv):
     for family in ("Gaussian", "DiagonalGaussian"):
         model, q, w, curve = _curved(cv, family)
         data, prior, _ = cv.terms(model, q)
-        T = cv.quadratic(data + prior, curve)
+        T = trained(cv).quadratic(data + prior, curve)
         draw = cv.draw(model, q, w, 4, np.random.default_rng(0), subsample=False)
         f, B, b = _dense(q, curve, w)
         L = lambda v: oracles.unpack(family, q.dim, v)[1]
@@ -685,7 +690,7 @@ def check_the_loss_of_a_quadratic(cv):
         model, q, w, curve = _curved(cv, family)
         data, prior, variational = cv.terms(model, q)
         h = cv.RP1(data) + cv.RP1(prior) - cv.CF(variational)
-        T = cv.quadratic(data + prior, curve)
+        T = trained(cv).quadratic(data + prior, curve)
         draw = cv.draw(model, q, w, 6, np.random.default_rng(0), subsample=False)
         G = cv.evaluate([h, cv.CF(T) - cv.RP1(T)], draw)
         S = curve.S if q.full else np.diag(curve.S)
@@ -693,7 +698,7 @@ def check_the_loss_of_a_quadratic(cv):
         for g in G.sum(0):
             mu, L = oracles.unpack(family, q.dim, g)
             total += ((S.T @ mu) ** 2).sum() + (np.tril(S.T @ L) ** 2).sum()
-        found = cv.quadratics.loss(q, curve, w, draw.eps, G[0])
+        found = trained(cv).loss(q, curve, w, draw.eps, G[0])
         assert_allclose(found, total / 6, rtol=1e-9)
 
 
@@ -702,14 +707,14 @@ def check_training_a_quadratic(cv):
     model, q, w, _ = _curved(cv, "Gaussian")
     data, prior, variational = cv.terms(model, q)
     h, f = cv.RP1(data) + cv.RP1(prior) - cv.CF(variational), data + prior
-    quadratics, rng = cv.quadratics, np.random.default_rng(0)
+    quadratics, rng = trained(cv), np.random.default_rng(0)
     w[3:] *= 0.3
     options = {"lr": 1e-9, "M": 10, "subsample": False, "hooks": {1: quadratics.train(f, M=10)}}
     begin = [quadratics.fitted(f, q, w)]
     path = cv.optimize.sgd(model, q, h, begin, w=w, steps=150, rng=rng, **options)
     assert_allclose(path.state.notes["curve b 2"], 0.9**150)  # Adam counts its steps
-    trained = quadratics.fitted(f, q, state=path.state)
-    G = cv.evaluate([h, trained], cv.draw(model, q, w, 2000, rng, subsample=False))
+    learnt = quadratics.fitted(f, q, state=path.state)
+    G = cv.evaluate([h, learnt], cv.draw(model, q, w, 2000, rng, subsample=False))
     assert G.sum(0).var(0).sum() < 0.3 * G[0].var(0).sum()
     error = G[1].std(0) / np.sqrt(2000)
     assert np.abs(G[1].mean(0) / error).max() < 4.5  # trained on other draws: mean zero
@@ -723,7 +728,7 @@ def check_training_a_quadratic(cv):
 
 def check_mean_zero_in_training(cv):
     """At every step of training, by quadrature; and one draw tells all the curves apart."""
-    quadratics = cv.quadratics
+    quadratics = trained(cv)
     points, weight = np.polynomial.hermite_e.hermegauss(4)
     eps = np.stack(np.meshgrid(points, points, indexing="ij"), -1).reshape(-1, 2)
     weight = np.outer(weight, weight).ravel() / weight.sum() ** 2

@@ -14,7 +14,13 @@ import numpy as np
 import pytest
 from autograd import elementwise_grad
 from autograd.misc import optimizers
+from harness import part
 from numpy.testing import assert_allclose, assert_array_equal
+
+
+def trained(cv):
+    """Quadratics that learn along the way."""
+    return part(cv, "experiments.trained")
 
 
 def regression(cv, family="Gaussian"):
@@ -350,16 +356,16 @@ def one_block_is_the_whole_and_many_are_coordinates(cv):
     assert_allclose(a, np.repeat(cb.bayes_weights(cb.moments(h, C), 0.2, 7)[..., None], 7, -1))
     each = tuple(slice(k, k + 1) for k in range(7))
     a = cb.block_weights(cb.by_block(h, C, each), 0.2, each)
-    assert_allclose(a, cb.coordinate_weights(h, C, 0.2))
+    assert_allclose(a, part(cv, "experiments.weights").coordinate_weights(h, C, 0.2))
 
 
 def coordinates_of_a_run_share_its_v0(cv):
     """Also where there are as many runs as coordinates."""
-    cb, v0 = cv.combine, np.linspace(0.1, 3, 7)
+    weights, v0 = part(cv, "experiments.weights"), np.linspace(0.1, 3, 7)
     h, C = sample((7,))
-    many = cb.coordinate_weights(h, C, v0)
+    many = weights.coordinate_weights(h, C, v0)
     for k in range(7):
-        assert_allclose(many[k], cb.coordinate_weights(h[k], C[k], v0[k]), rtol=1e-9)
+        assert_allclose(many[k], weights.coordinate_weights(h[k], C[k], v0[k]), rtol=1e-9)
 
 
 def families_say_their_blocks(cv):
@@ -707,8 +713,8 @@ def parabola(cv, family):
     q = getattr(cv.families, family)(2)
     data, _, _ = cv.terms(model, q)
     S = np.array([[0.7, 0.0], [0.3, 1.2]]) if q.full else np.array([0.7, 1.2])
-    curve = cv.quadratics.Curve(S, *rng.standard_normal((2, 2)), rng.standard_normal((2, 1)))
-    return model, q, cv.quadratic(data, curve)
+    curve = trained(cv).Curve(S, *rng.standard_normal((2, 2)), rng.standard_normal((2, 1)))
+    return model, q, trained(cv).quadratic(data, curve)
 
 
 def a_quadratic_knows_its_curvature_along_a_direction(cv):
@@ -730,8 +736,8 @@ def training_leaves_the_state_it_was_given(cv):
     """Also with samples in pairs, which it does not need: it draws its own, one by one."""
     model, q, zoo = logistic(cv)
     data, _, _ = cv.terms(model, q)
-    hook, w = cv.quadratics.train(data, M=3), q.start()
-    begin, how = [cv.quadratics.fitted(data, q, w)], {"sampling": cv.Sampling(noise="pairs")}
+    hook, w = trained(cv).train(data, M=3), q.start()
+    begin, how = [trained(cv).fitted(data, q, w)], {"sampling": cv.Sampling(noise="pairs")}
     plan = cv.optimize.Noisy(model, q, zoo.h, begin, lr=0.1, M=4, **how)
     state = cv.optimize.init(plan, np.random.default_rng(0), w=w)
     for _ in range(2):

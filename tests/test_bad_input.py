@@ -4,9 +4,11 @@ import autograd.numpy as anp
 import numpy as np
 import oracles
 import pytest
+import sliders  # tools/sliders.py
 
 import cvlib as cv
-from cvlib import CF, RP1, RP2, SF, bound, plotting, taylor_x, taylor_z
+from cvlib import CF, RP1, RP2, SF, bound, taylor_x, taylor_z
+from experiments import trained
 
 X = np.array([[0.5, -1.0], [0.2, 0.3], [1.0, 1.0]])
 SIGNS = np.array([1.0, -1.0, 1.0])
@@ -152,7 +154,7 @@ DRAWS = {
 FAMILIES = {
     "a model for a number": (
         lambda: cv.families.Gaussian(logistic()),
-        r"write Gaussian\(model.dim",
+        "dim=.*must be a whole number: write 2",
     ),
     "data for a model": (lambda: cv.zoo.legal(X, q), "ndarray is no model such as"),
     "a family for a model": (lambda: cv.terms(q, logistic()), "Gaussian is no model"),
@@ -177,7 +179,7 @@ FAMILIES = {
         lambda: cv.relax(cv.terms(logistic(), q)[0]),
         r"relax is for a discrete q; Gaussian\(2\) is continuous: use RP1 or GR",
     ),
-    "dim = 0": (lambda: cv.families.Gaussian(0), "dim=0.*at least 1"),
+    "dim = 0": (lambda: cv.families.Gaussian(0), "dim=0: it must be at least one"),
     "dim = 1.5": (lambda: cv.families.DiagonalGaussian(1.5), "dim=1.5"),
     "pack: mu": (lambda: q.pack([1.0], np.eye(2)), r"mu must be \(..., 2\).*got \(1,\)"),
     "pack: L": (lambda: q.pack([1.0, 2.0], np.ones(2)), r"L \(..., 2, 2\)"),
@@ -272,10 +274,10 @@ def test_the_corners_of_legal_input():
 
 def test_a_quadratic_wants_a_curve():
     data, *_ = cv.terms(logistic(), q)
-    with pytest.raises(TypeError, match="int is no quadratics.Curve"):
-        cv.quadratic(data, 3)
+    with pytest.raises(TypeError, match="int is no Curve"):
+        trained.quadratic(data, 3)
 
 
 def test_a_slider_wants_a_figure():
     with pytest.raises(ValueError, match="needs a figure at least"):
-        plotting.slider([], [], label="width", alts=[])
+        sliders.slider([], [], label="width", alts=[])

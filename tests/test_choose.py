@@ -20,6 +20,11 @@ import cvlib
 from benchmarks import choose as bench
 
 
+def trained(cv):
+    """Quadratics that learn along the way."""
+    return part(cv, "experiments.trained")
+
+
 def logistic(cv, N=30, d=2, seed=0):
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((N, d))
@@ -843,8 +848,8 @@ def check_legal_sees_approximations_from_outside(cv):
     """A parabola of one's own beside the six: more lines, each a control variate."""
     model, q, w = logistic(cv)
     U = np.array([[0.3], [-0.2]])
-    curve = cv.quadratics.Curve(S=np.eye(2), b=np.array([1.0, -2.0]), s=-np.ones(2), U=U)
-    more = {"mine": lambda f: cv.quadratic(f, curve)}
+    curve = trained(cv).Curve(S=np.eye(2), b=np.array([1.0, -2.0]), s=-np.ones(2), U=U)
+    more = {"mine": lambda f: trained(cv).quadratic(f, curve)}
     for subsample in True, False:
         usual, found = (cv.zoo.legal(model, q, subsample, m) for m in (None, more))
         new = [c for c in found if c.approximation == "mine"]

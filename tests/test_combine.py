@@ -4,16 +4,18 @@ Each check is a function of the module, so that it can be run on copies with a b
 """
 
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from harness import checks_in, on_the_package
+from harness import checks_in, on_the_package, part
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from scipy import optimize
 
 from cvlib import combine
+from experiments import weights
 
 
 def sample(L=3, M=6, D=4, runs=(), seed=0):
@@ -364,8 +366,14 @@ def check_empty_and_single_sets(cb):
     assert_allclose(a, [-(C[0] * h).sum() / ((C**2).sum() + 4 * 0.5)])
 
 
+def with_other_rules(cv):
+    """`combine`, and the rules for weights that chapters compare it with."""
+    return SimpleNamespace(**vars(part(cv, "experiments.weights")) | vars(cv.combine))
+
+
 CHECKS = {
-    name: lambda cv, check=check: check(cv.combine) for name, check in checks_in(globals()).items()
+    name: lambda cv, check=check: check(with_other_rules(cv))
+    for name, check in checks_in(globals()).items()
 }
 test_check = on_the_package(CHECKS)
 
@@ -409,8 +417,8 @@ def test_shapes(L, M, D, runs):
     m = combine.moments(h, C)
     assert m.CC.shape == (*runs, L, L) and m.Ch.shape == (*runs, L)
     a = combine.bayes_weights(m, 0.1, D)
-    assert a.shape == combine.scalar_weight(m).shape == (*runs, L)
-    assert combine.coordinate_weights(h, C).shape == (*runs, L, D)
+    assert a.shape == weights.scalar_weight(m).shape == (*runs, L)
+    assert weights.coordinate_weights(h, C).shape == (*runs, L, D)
     assert combine.combine(h, C, a).shape == h.shape
     assert combine.update(combine.start(L, runs), h, C, 0.1).CC.shape == (*runs, L, L)
 
@@ -450,11 +458,11 @@ BAD = {
     "weights of more runs": (lambda h, C: combine.combine(h, C, np.ones((5, 3))), "needs weights"),
     "h of another D": (lambda h, C: combine.combine(h[:, :2], C, np.ones(3)), "needs h of shape"),
     "n0 of zero": (
-        lambda h, C: combine.posterior_moments(combine.moments(h, C), np.eye(3), np.ones(3), 0),
+        lambda h, C: weights.posterior_moments(combine.moments(h, C), np.eye(3), np.ones(3), 0),
         "n0, the number",
     ),
     "traces of another L": (
-        lambda h, C: combine.general_weights(combine.moments(h, C), np.eye(2), np.ones(3)),
+        lambda h, C: weights.general_weights(combine.moments(h, C), np.eye(2), np.ones(3)),
         "3 variates need traces",
     ),
     "moments that do not fit": (
@@ -477,7 +485,7 @@ BAD = {
         lambda h, C: combine.by_block(h, C, (slice(0, 3),)),
         "into consecutive slices",
     ),
-    "too many folds": (lambda h, C: combine.ridge_weights(h, C, folds=7), "samples, 6; got 7"),
+    "too many folds": (lambda h, C: weights.ridge_weights(h, C, folds=7), "samples, 6; got 7"),
 }
 
 

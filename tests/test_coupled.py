@@ -25,6 +25,7 @@ from scipy.special import (
 )  # fmt: skip
 
 import cvlib
+from experiments import relaxing
 
 EXACT = {"rtol": 0, "atol": 1e-9}
 RNG = np.random.default_rng
@@ -512,8 +513,8 @@ def test_a_family_without_opposites_is_refused_in_words():
 def test_samples_of_a_surrogate_are_not_compared():
     problem = Switches()
     model, q, f = problem.model(cvlib)
-    s, phi = cvlib.relaxations.network(3, 2, RNG(0))
+    s, phi = relaxing.network(3, 2, RNG(0))
     line = lambda r: cvlib.LOO(cvlib.surrogate(f, r)) - cvlib.SF(cvlib.surrogate(f, r))
     draw = cvlib.draw(model, q, problem.w, 4, RNG(0), subsample=False)
     g = cvlib.SF(f)(draw)
-    refused(lambda: cvlib.relaxations.variance_gradient(g, s, phi, line, draw), "compares samples")
+    refused(lambda: relaxing.variance_gradient(g, s, phi, line, draw), "compares samples")

@@ -299,7 +299,8 @@ def check_equality(cv):
     others = [f.Gaussian(2), f.Categorical(3, 2), f.Categorical(1, 6)]
     for a, b in itertools.combinations(each + others, 2):
         assert a != b
-    assert f.Gaussian(3) == f.Gaussian(3.0) and type("Mine", (f.Gaussian,), {})(3) != f.Gaussian(3)
+    assert f.Gaussian(3) == f.Gaussian(np.int64(3))
+    assert type("Mine", (f.Gaussian,), {})(3) != f.Gaussian(3)
     assert len({*each, *families_of(cv)}) == len(each)
 
 
@@ -361,9 +362,9 @@ def test_lines_of_equal_families_are_of_one_family():
 @pytest.mark.parametrize("size", [0, -1, 2.5, np.nan, np.inf, "3", None])
 def test_a_size_must_be_a_whole_number(size):
     for make in (cv.families.Gaussian, cv.families.Bernoulli, cv.families.Gamma):
-        with pytest.raises(ValueError, match=f"{make.__name__} needs a whole number of dimensions"):
+        with pytest.raises((TypeError, ValueError), match="dim=.*(a whole number|at least one)"):
             make(size)
-    with pytest.raises(ValueError, match="Categorical needs a whole number of values, at least 2"):
+    with pytest.raises((TypeError, ValueError), match="classes=.*(a whole number|at least 2)"):
         cv.families.Categorical(2, size)
 
 

@@ -14,6 +14,7 @@ from html.parser import HTMLParser
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+import sliders  # tools/sliders.py
 from harness import PACKAGE, part
 from matplotlib.colors import to_hex, to_rgba
 from numpy.testing import assert_allclose
@@ -291,6 +292,14 @@ def check_ellipse_of_a_line(cv):
         assert patch.get_fill() and patch.get_linewidth() == 5 and patch.get_alpha() == 0.5
 
 
+CHECKS = {name[6:]: f for name, f in list(globals().items()) if name.startswith("check_")}
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test(name):
+    CHECKS[name](cvlib)
+
+
 # The slider ----------------------------------------------------------------------------------
 
 
@@ -324,14 +333,13 @@ def coloured(colors):
         yield plt.figure(figsize=(1, 0.5), facecolor=color)
 
 
-def check_slider(cv):
+def test_slider():
     """One picture a value, the first of them shown where `start` says; no address, no names."""
     from PIL import Image
 
     with plt.rc_context():
-        plotting = part(cv, "plotting")
         before = plt.get_fignums()
-        shown = plotting.slider(
+        shown = sliders.slider(
             coloured(["red", "lime", "blue"]), [1, "a < b", 2.5], label="draws & M",
             alts=["r", 'g "quoted"', "b"], start=1, dpi=40,
         )  # fmt: skip
@@ -356,37 +364,27 @@ def check_slider(cv):
     assert page.text["output"] == "a < b" and page.text["span"] == "draws & M"
 
 
-def check_pictures_have_few_colors(cv):
+def test_pictures_have_few_colors():
     from PIL import Image
 
     with plt.rc_context():
-        plotting = part(cv, "plotting")
         figure, ax = plt.subplots(figsize=(2, 2))
         ax.imshow(np.linspace(0, 1, 400).reshape(20, 20))
-        text = plotting.slider([figure], ["x"], label="", alts=["x"], dpi=30, colors=8).text
+        text = sliders.slider([figure], ["x"], label="", alts=["x"], dpi=30, colors=8).text
     data = Page(text).all("img")[0]["src"].split(",")[1]
     picture = Image.open(io.BytesIO(base64.b64decode(data)))
     assert picture.size == (60, 60) and 2 < len(picture.getcolors()) <= 8
 
 
-def check_a_slider_needs_a_value_and_words_for_each_figure(cv):
+def test_a_slider_needs_a_value_and_words_for_each_figure():
     with plt.rc_context():
-        plotting = part(cv, "plotting")
         for values, alts in ([1], ["a", "b"]), ([1, 2], ["a"]), ([1, 2, 3], ["a", "b"]):
             said = ""
             try:
-                plotting.slider(coloured(["red", "blue"]), values, label="", alts=alts, dpi=30)
+                sliders.slider(coloured(["red", "blue"]), values, label="", alts=alts, dpi=30)
             except ValueError as error:
                 said = str(error)
             assert f"got 2 figures, {len(values)} values and {len(alts)} alt texts" in said
-
-
-CHECKS = {name[6:]: f for name, f in list(globals().items()) if name.startswith("check_")}
-
-
-@pytest.mark.parametrize("name", CHECKS)
-def test(name):
-    CHECKS[name](cvlib)
 
 
 # Without matplotlib --------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import autograd.numpy as anp
 import numpy as np
 import pytest
 from autograd import grad
-from harness import checks_in, on_the_package
+from harness import checks_in, on_the_package, part
 from numpy.testing import assert_allclose
 from scipy import stats
 from scipy.special import expit, logit
@@ -14,6 +14,11 @@ from scipy.special import expit, logit
 import cvlib
 
 T, TAU = 0.45, 0.7  # the one-coin problem E (b - t)^2, and a temperature
+
+
+def relaxing(cv=cvlib):
+    """How a surrogate is trained."""
+    return part(cv, "experiments.relaxing")
 
 
 def coin(cv, d=1, prior=0.3):
@@ -321,7 +326,7 @@ def check_variance_gradient(cv):
     rng = np.random.default_rng(7)
     for k, (model, q, w, h, line) in enumerate(training_cases(cv)):
         w = np.stack([w, w + 0.1]) if k % 2 else w  # two runs: a mean over both
-        s, phi = cv.relaxations.network(q.dim, 3, rng)
+        s, phi = relaxing(cv).network(q.dim, 3, rng)
         phi = phi + 0.3 * rng.standard_normal(phi.size)
         draw = cv.draw(model, q, w, M=5, rng=rng)
         fixed = dict(eps=draw.eps, index=draw.index)
@@ -331,7 +336,7 @@ def check_variance_gradient(cv):
             return (h - line(lambda z: s(phi, z)))(fresh)
 
         loss = lambda phi: (g(phi) ** 2).sum(-1).mean()
-        got = cv.relaxations.variance_gradient(g(phi), s, phi, line, draw)
+        got = relaxing(cv).variance_gradient(g(phi), s, phi, line, draw)
         step = 1e-5
         want = [
             (loss(phi + step * e) - loss(phi - step * e)) / (2 * step) for e in np.eye(phi.size)
@@ -343,7 +348,7 @@ def check_surrogates_have_mean_zero(cv):
     """Any function at all, on every family: its variate has mean zero."""
     rng = np.random.default_rng(8)
     for model, q, w, _, line in training_cases(cv):
-        s, phi = cv.relaxations.network(q.dim, 3, rng)
+        s, phi = relaxing(cv).network(q.dim, 3, rng)
         phi = phi + rng.standard_normal(phi.size)
         c = line(lambda z: s(phi, z))
         assert c.is_control_variate
@@ -382,7 +387,7 @@ def test_training_reduces_the_variance():
     model, q = coin(cvlib)
     data = cvlib.terms(model, q)[0]
     w, rng = np.array([0.2]), np.random.default_rng(0)
-    s, phi = cvlib.relaxations.network(1, 5, rng)
+    s, phi = relaxing().network(1, 5, rng)
     h = cvlib.SF(data)
     line = lambda s: cvlib.GR(cvlib.surrogate(data, s)) - cvlib.RP1(cvlib.surrogate(data, s))
     left = lambda phi: (h - line(lambda z: s(phi, z)))(
@@ -392,12 +397,12 @@ def test_training_reduces_the_variance():
     for _ in range(400):
         draw = cvlib.draw(model, q, w, M=1, rng=rng, subsample=False)
         g = (h - line(lambda z: s(phi, z)))(draw)
-        phi = phi - 0.02 * cvlib.relaxations.variance_gradient(g, s, phi, line, draw)
+        phi = phi - 0.02 * relaxing().variance_gradient(g, s, phi, line, draw)
     assert left(phi) < 0.2 * before
 
 
 def test_the_network_starts_as_the_zero_function():
-    s, phi = cvlib.relaxations.network(3, 4, np.random.default_rng(0))
+    s, phi = relaxing().network(3, 4, np.random.default_rng(0))
     assert_allclose(s(phi, np.ones((5, 3))), np.zeros(5))
     assert phi.shape == (3 * 4 + 4 + 4,)
     assert np.abs(s(phi + 1, np.ones((5, 3)))).min() > 0.1
@@ -435,9 +440,7 @@ def test_names():
             "is no control variate",
         ),
         (
-            lambda data: cvlib.relaxations.variance_gradient(
-                0, None, 0, lambda s: cvlib.SF(data), None
-            ),
+            lambda data: relaxing().variance_gradient(0, None, 0, lambda s: cvlib.SF(data), None),
             "control variate",
         ),
     ],

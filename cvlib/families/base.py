@@ -9,7 +9,6 @@ from collections.abc import Callable
 from functools import cached_property
 from inspect import signature
 from itertools import pairwise
-from numbers import Real
 from pkgutil import resolve_name
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,6 +17,7 @@ import numpy as np
 from autograd import elementwise_grad
 from numpy.typing import ArrayLike
 
+from ..arguments import whole
 from ..models import GaussianPrior, Model
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Family:
             raise TypeError(f"the family {cls.__name__} is incomplete. It lacks {what}")
 
     def __init__(self, dim: int) -> None:
-        self.dim = self.noise_dim = self.whole("dim", dim, "dimensions")
+        self.dim = self.noise_dim = whole("dim", dim)
         self.D = len(self.parts) * self.dim
 
     # Which family it is
@@ -155,16 +155,6 @@ class Family:
     def __hash__(self) -> int:
         return hash(self.key)
 
-    def whole(self, name: str, value: Any, what: str, least: int = 1) -> int:
-        """`value` as an int, or a ValueError: a size must be a whole number."""
-        if not isinstance(value, Real) or value % 1 != 0 or value < least:  # inf % 1 is NaN
-            hint = f": write {type(self).__name__}(model.dim)" * isinstance(value, Model)
-            raise ValueError(
-                f"{name}={value!r}: {type(self).__name__} needs a whole number of {what}, "
-                f"at least {least}{hint}"
-            )
-        return int(float(value))
-
     @property
     def methods(self) -> tuple[str, ...]:
         """The words that are legal for a plain integrand of z."""
@@ -200,9 +190,12 @@ class Family:
     def check(self, w: ArrayLike) -> Array:
         """`w` as an array of floats, or a ValueError that says what is wrong with it."""
         w = self.sized(np.asarray(w, float))
-        wrong = ~(np.abs(w) <= self.largest)  # NaN too
-        if wrong.any():
-            where = np.argwhere(wrong)[0].tolist()
+        flat = w.ravel()
+        if flat.dot(flat) <= self.largest:  # then no number is larger: the quick way to say so
+            return w
+        wrong = np.argwhere(~(np.abs(w) <= self.largest))  # NaN too
+        if len(wrong):
+            where = wrong[0].tolist()
             value = w[tuple(where)]
             if not np.isfinite(value):
                 raise ValueError(f"w is not finite at {where}: {value}")
@@ -378,8 +371,10 @@ def check_fit(model: Any, q: Any) -> None:
             f"{model!r} does not fit {q!r}, a law of {q.dim} dimensions: take one of {model.dim}"
         )
     prior, lives = model.log_prior, q.smooth  # a function of the reader's own may be of either kind
-    if isinstance(prior, GaussianPrior | FamilyPrior):
-        lives = prior.q.smooth if isinstance(prior, FamilyPrior) else "z"
+    if isinstance(prior, GaussianPrior):
+        lives = "z"
+    elif isinstance(prior, FamilyPrior):
+        lives = prior.q.smooth
     if lives != q.smooth:
         kinds = ("discrete", "continuous") if q.smooth == "z" else ("continuous", "discrete")
         raise ValueError(

@@ -6,6 +6,7 @@ import autograd.numpy as anp
 import numpy as np
 import scipy  # scipy.special is loaded at its first use
 
+from ..arguments import whole
 from ..special import expit, logsumexp
 from .base import NOT_SAID, Array, Draw, Pair, Route, Unconstrained, put
 
@@ -176,8 +177,8 @@ class Categorical(_Discrete):
     routes = ROUTES  # no quadratics: the coordinates of one variable are not independent
 
     def __init__(self, count: int, classes: int) -> None:
-        self.count = self.whole("count", count, "variables")
-        self.classes = self.whole("classes", classes, "values", least=2)
+        self.count = whole("count", count)
+        self.classes = whole("classes", classes, least=2)
         super().__init__(self.count * self.classes)
 
     def split(self, a: Array) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 from ..models import quadrature
 from .atoms import OfEta
 from .draws import Draw
-from .integrands import Atom, Illegal, Integrand, OnData, Wants, integrand
+from .integrands import Atom, Illegal, Integrand, OnData, Term, Wants, integrand
 from .rows import Rows
 
 
@@ -32,7 +32,9 @@ def taylor_z(f: Integrand, at: str = "mu", order: int = 2) -> Integrand:
             )
         if at == "mu" and atom.q is not None and not atom.q.closed_moments:
             raise Illegal(f"taylor_z expands about the mean, and {atom.q!r} does not say its mean")
-    return f.map(lambda atom: _expanded(atom, at, order))
+    own = lambda atom: atom.quadratic and (order == 2 or atom.model is None)  # of order 1 but `one`
+    kind = lambda atom: TaylorEta if atom.of_eta else TaylorZ
+    return f.map(lambda atom: atom if own(atom) else _made(kind(atom), atom, at, order))
 
 
 def _check_place(at):
@@ -40,12 +42,11 @@ def _check_place(at):
         raise ValueError(f'at={at!r}: expand at "mu" or at "snapshot"')
 
 
-def _expanded(atom, at, order):
-    if atom.quadratic and (order == 2 or atom.model is None):  # of order 1 none but `one`
-        return atom
-    drawn = (TaylorEta if atom.of_eta else TaylorZ)(atom, at, order)
-    stored = at == "snapshot" and atom.on_data and (atom.whole or not atom.of_eta)
-    return Stored(drawn) if stored else drawn
+def _made(kind, atom, at, order=2):
+    """An expansion of this kind. All data about older weights: what the snapshot has of it."""
+    if at == "snapshot" and atom.of_eta and atom.whole:
+        return TaylorZ(atom, at, order, kind)
+    return kind(atom, at, order)
 
 
 def tangent(f: Integrand) -> Integrand:
@@ -78,12 +79,7 @@ def bound(f: Integrand, at: str = "mu") -> Integrand:
                 raise Illegal(f"bound needs a Gaussian family, not {atom.q!r}: try SF(data)")
         elif not atom.quadratic:
             raise Illegal(f"bound knows the data term alone; '{atom.name}' has no bound here")
-    return f.map(lambda atom: _bounded(atom, at) if is_data(atom) else atom)
-
-
-def _bounded(atom, at):
-    drawn = Bound(atom, at)
-    return Stored(drawn) if at == "snapshot" and atom.whole else drawn
+    return f.map(lambda atom: _made(Bound, atom, at) if is_data(atom) else atom)
 
 
 def parabola(f: Integrand, at: str = "mu") -> Integrand:
@@ -100,12 +96,7 @@ def parabola(f: Integrand, at: str = "mu") -> Integrand:
                 f"parabola needs an f that has of z only eta = x.z, as the data term of a "
                 f"generalised linear model; '{atom.name}' is none: try taylor_z"
             )
-    return f.map(lambda atom: atom if atom.quadratic else _parabola(atom, at))
-
-
-def _parabola(atom, at):
-    drawn = Parabola(atom, at)
-    return Stored(drawn) if at == "snapshot" and atom.whole else drawn
+    return f.map(lambda atom: atom if atom.quadratic else _made(Parabola, atom, at))
 
 
 def is_data(atom: Atom) -> bool:
@@ -114,28 +105,30 @@ def is_data(atom: Atom) -> bool:
 
 
 class Expansion(OnData):
-    """An approximation of the atom f, on the data that f sees; `word` is how it is written."""
+    """An approximation of the atom f, on the data that f sees, about mu or an older mu."""
 
-    word = how = ""
+    word = ""  # how it is written
+    sums = ""  # how a snapshot calls its own
+    needs: Wants | None = None  # of a snapshot, if not its order alone
 
-    def __init__(self, f: Atom) -> None:
-        name, target = (f"{self.word}({of}{self.how})" for of in (f.bare, f.target))
+    def __init__(
+        self, f: Atom, at: str = "mu", order: int = 2, kind: "type[Expansion] | None" = None
+    ) -> None:
+        self.f, self.centre, self.order, self.kind = f, at, order, kind or type(self)
+        how = f", at={at!r}" * (at != "mu") + f", order={order}" * (order != 2)
+        name, target = (f"{self.kind.word}({of}{how})" for of in (f.bare, f.target))
         super().__init__(name, f.model, f.q, target)
-        self.f = f
         if f.whole:
             self._over_all_data()
 
     @property
     def wants(self) -> Wants | None:
-        return self.f.wants
+        old = self.centre == "snapshot"
+        return (self.kind.needs or Wants(self.order)) if old else self.f.wants
 
     def over_all_data(self) -> Atom:
         whole = self.f.over_all_data()
-        return self if whole == self.f else self.of(whole)
-
-    def of(self, f: Atom) -> Atom:
-        """The same approximation of another atom."""
-        return type(self)(f)
+        return self if whole == self.f else _made(self.kind, whole, self.centre, self.order)
 
     def rows(self, draw: Draw) -> Rows:
         return self.f.rows(draw)
@@ -144,31 +137,24 @@ class Expansion(OnData):
 class TaylorZ(Expansion):
     """f(c) + grad f(c).(z - c) + (z - c)^T grad^2 f(c) (z - c) / 2, c = mu or an older mu.
 
-    Of order 1 without the last.
+    Of order 1 without the last. With another `kind` the parabola of that kind, from a snapshot.
     """
 
     word = "taylor_z"
     closed_form = quadratic = True
 
-    def __init__(self, f: Atom, at: str = "mu", order: int = 2) -> None:
-        self.centre, self.order = at, order
-        self.how = f", at={at!r}" * (at != "mu") + f", order={order}" * (order != 2)
-        super().__init__(f)
-
-    def of(self, f: Atom) -> Atom:
-        return _expanded(f, self.centre, self.order)
-
-    @property
-    def wants(self) -> Wants | None:
-        return Wants(self.order) if self.centre == "snapshot" else self.f.wants
+    def at_centre(self, draw: Draw) -> Atom:
+        """f, or what a snapshot knows of it over all data: no pass."""
+        stored = self.centre == "snapshot" and self.f.on_data and self.sees_all(draw)
+        return Sums(self) if stored else self.f
 
     def value(self, draw: Draw, where: str) -> np.ndarray:
-        away = draw.at(where) - draw.at(self.centre)
-        both = self.f.slope(draw, self.centre) + self.slope(draw, where)
-        return self.f.value(draw, self.centre) + 0.5 * np.vecdot(both, away)  # mean of two slopes
+        f, away = self.at_centre(draw), draw.at(where) - draw.at(self.centre)
+        both = f.slope(draw, self.centre) + self.slope(draw, where)
+        return f.value(draw, self.centre) + 0.5 * np.vecdot(both, away)  # mean of two slopes
 
     def grad(self, draw: Draw, where: str) -> np.ndarray:
-        slope = self.f.slope(draw, self.centre)
+        slope = self.at_centre(draw).slope(draw, self.centre)
         if where == self.centre:
             return slope
         return slope + self.along(draw, where, draw.at(where) - draw.at(self.centre))
@@ -176,10 +162,40 @@ class TaylorZ(Expansion):
     def bend(self, draw: Draw, where: str) -> np.ndarray:
         if self.order == 1:
             return np.zeros((1, self.q.D - self.q.dim))
-        return draw.once((self.key, "bend"), self.f.bend, self.centre)
+        return draw.once((self.key, "bend"), self.at_centre(draw).bend, self.centre)
 
     def along(self, draw: Draw, where: str, v: np.ndarray) -> np.ndarray:
-        return self.f.along(draw, self.centre, v) if self.order == 2 else np.zeros_like(v)
+        if self.order == 1:
+            return np.zeros_like(v)
+        return self.at_centre(draw).along(draw, self.centre, v)
+
+
+class Sums(Term):
+    """What a snapshot has of a parabola over all data: value, slope and Hessian at its mu."""
+
+    def __init__(self, parabola: TaylorZ) -> None:
+        super().__init__(f"sums of {parabola.name}", parabola.model, parabola.q)
+        self.parabola = parabola
+
+    def of(self, draw: Draw, name: str) -> np.ndarray:
+        draw.at("snapshot")  # is there one?
+        found = getattr(draw.snapshot, self.parabola.kind.sums + name)
+        if found is None:
+            raise ValueError(_lacking(self.parabola))
+        return found
+
+    def value(self, draw: Draw, where: str) -> np.ndarray:
+        return self.of(draw, "value")[..., None]
+
+    def grad(self, draw: Draw, where: str) -> np.ndarray:
+        return self.of(draw, "slope")[..., None, :]
+
+    def along(self, draw: Draw, where: str, v: np.ndarray) -> np.ndarray:
+        return v @ self.of(draw, "hessian")
+
+    def bend(self, draw: Draw, where: str) -> np.ndarray:
+        H = self.of(draw, "hessian")[..., None, :, :]
+        return self.q.bend(lambda V: V[..., None, :, :] @ H, draw.factor)
 
 
 class Tangent(Expansion):
@@ -207,17 +223,31 @@ class TaylorEta(TaylorZ, OfEta):
     value, grad, bend, along = OfEta.value, OfEta.grad, OfEta.bend, OfEta.along
     closed = OfEta.closed
 
+    def slopes(self, draw: Draw) -> Sequence[np.ndarray]:
+        """psi' and psi'' at m, per data point."""
+        d1, d2 = self.f.derivatives(draw, self.centre, 2)[:2]
+        return d1, (d2 if self.order == 2 else 0 * d2)
+
+    def height(self, draw: Draw) -> np.ndarray:
+        """psi at m."""
+        return self.f.psi(draw, self.centre)
+
     def derivatives(self, draw: Draw, where: str, order: int) -> Sequence[np.ndarray]:
-        d1, d2 = self.at_centre(draw)
+        d1, d2 = self.slopes(draw)
         return (d1 if where == self.centre else d1 + d2 * self._away(draw, where)), d2
 
     def psi(self, draw: Draw, where: str) -> np.ndarray:
-        (d1, d2), away = self.at_centre(draw), self._away(draw, where)
-        return self.f.psi(draw, self.centre) + (d1 + 0.5 * d2 * away) * away
+        (d1, d2), away = self.slopes(draw), self._away(draw, where)
+        return self.height(draw) + (d1 + 0.5 * d2 * away) * away
 
-    def at_centre(self, draw: Draw) -> Sequence[np.ndarray]:
-        d1, d2 = self.f.derivatives(draw, self.centre, 2)[:2]
-        return d1, (d2 if self.order == 2 else 0 * d2)
+    def law(self, draw: Draw) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Mean and variance of each eta under the q of the expansion, and the labels."""
+        r = self.rows(draw)
+        if self.centre == "snapshot":
+            draw.at("snapshot")  # is there one?
+            if draw.snapshot.factor is None:
+                raise ValueError(_lacking(self))
+        return r.eta(draw, self.centre), r.variance(draw, self.centre), r.y
 
     def _away(self, draw, where):
         r = self.rows(draw)
@@ -227,63 +257,31 @@ class TaylorEta(TaylorZ, OfEta):
 class Parabola(TaylorEta):
     """E psi + E psi' (eta - m) + E psi'' ((eta - m)^2 - v) / 2, means over eta ~ N(m, v)."""
 
-    word = "parabola"
+    word, sums, needs = "parabola", "mean_", Wants(2, True, True)
 
-    def of(self, f: Atom) -> Atom:
-        return _parabola(f, self.centre)
+    def slopes(self, draw: Draw) -> Sequence[np.ndarray]:
+        """E psi' and E psi'', as exact as a snapshot's: variates have mean zero."""
+        means = lambda draw: quadrature.slopes(self.model.likelihood, *self.law(draw))
+        return draw.once((self.key, "means"), means)
 
-    @property
-    def wants(self) -> Wants | None:
-        return Wants(2, True, True) if self.centre == "snapshot" else self.f.wants
-
-    def at_centre(self, draw: Draw) -> Sequence[np.ndarray]:
-        return draw.once((self.key, "means"), self._means)
-
-    def psi(self, draw: Draw, where: str) -> np.ndarray:
-        (d1, d2), away, (m, v, y) = self.at_centre(draw), self._away(draw, where), self._law(draw)
-        height = quadrature.value(self.model.likelihood, m, v, y) - 0.5 * d2 * v
-        return height + (d1 + 0.5 * d2 * away) * away
-
-    def _means(self, draw):
-        """E psi' and E psi'', per data point, as exact as a snapshot's: variates have mean zero."""
-        return quadrature.slopes(self.model.likelihood, *self._law(draw))
-
-    def _law(self, draw):
-        """Mean and variance of each eta under the q of the expansion, and the labels."""
-        if self.centre == "snapshot" and draw.at("snapshot") is not None:
-            _needs_factor(self, draw)
-        r = self.rows(draw)
-        return r.eta(draw, self.centre), r.variance(draw, self.centre), r.y
+    def height(self, draw: Draw) -> np.ndarray:
+        m, v, y = self.law(draw)
+        return quadrature.value(self.model.likelihood, m, v, y) - 0.5 * self.slopes(draw)[1] * v
 
 
-class Bound(Expansion, OfEta):
+class Bound(TaylorEta):
     """sum_i a_i + b_i eta_i + c_i eta_i^2 / 2, below phi and touching it at eta_i = +- xi_i."""
 
-    word, order = "bound", 2
-    closed_form = quadratic = True
-
-    def __init__(self, f: Atom, at: str = "mu") -> None:
-        self.centre = at
-        self.how = f", at={at!r}" * (at != "mu")
-        super().__init__(f)
-
-    def of(self, f: Atom) -> Atom:
-        return _bounded(f, self.centre)
-
-    @property
-    def wants(self) -> Wants | None:
-        return Wants(2, True) if self.centre == "snapshot" else None
+    word, sums, needs = "bound", "bound_", Wants(2, True)
 
     def coefficients(self, draw: Draw) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """a, b, c per data point, at xi^2 = E eta^2 under q or an older q."""
-        return draw.once((self.key, "abc"), self._coefficients)
 
-    def _coefficients(self, draw):
-        r, old = self.rows(draw), self.centre == "snapshot"
-        if old and draw.at("snapshot") is not None:
-            _needs_factor(self, draw)
-        xi = np.sqrt(r.eta(draw, self.centre) ** 2 + r.variance(draw, self.centre))
-        return self.model.likelihood.bound(xi, r.y)
+        def compute(draw):
+            m, v, y = self.law(draw)
+            return self.model.likelihood.bound(np.sqrt(m**2 + v), y)
+
+        return draw.once((self.key, "abc"), compute)
 
     def psi(self, draw: Draw, where: str) -> np.ndarray:
         (a, b, c), eta = self.coefficients(draw), self.rows(draw).eta(draw, where)
@@ -292,72 +290,6 @@ class Bound(Expansion, OfEta):
     def derivatives(self, draw: Draw, where: str, order: int) -> Sequence[np.ndarray]:
         _, b, c = self.coefficients(draw)
         return b + c * self.rows(draw).eta(draw, where), c
-
-
-KINDS = {"taylor_z": "", "bound": "bound_", "parabola": "mean_"}  # sums of a snapshot
-
-
-class Stored(Expansion):
-    """An expansion about older weights, on all data from the sums of a snapshot: no pass.
-
-    Own models come here on drawn data too, and are expanded afresh there.
-    """
-
-    closed_form = quadratic = True
-    centre = "snapshot"
-
-    def __init__(self, drawn: "TaylorZ | Bound") -> None:
-        self.drawn, self.word, self.how, self.order = drawn, drawn.word, drawn.how, drawn.order
-        super().__init__(drawn.f)
-
-    def of(self, f: Atom) -> Atom:
-        return self.drawn.of(f)
-
-    @property
-    def wants(self) -> Wants | None:
-        return self.drawn.wants
-
-    def sums(self, draw: Draw, name: str) -> np.ndarray:
-        """The value, slope or hessian of the expansion, over all data, at the snapshot."""
-        draw.at("snapshot")  # is there one?
-        found = getattr(draw.snapshot, KINDS[self.word] + name)
-        if found is None:
-            raise ValueError(_lacking(self))
-        return found
-
-    def value(self, draw: Draw, where: str) -> np.ndarray:
-        if not self.sees_all(draw):
-            return self.drawn.value(draw, where)
-        away = draw.at(where) - draw.at("snapshot")
-        both = self.sums(draw, "slope")[..., None, :] + self.slope(draw, where)
-        return self.sums(draw, "value")[..., None] + 0.5 * np.vecdot(both, away)
-
-    def grad(self, draw: Draw, where: str) -> np.ndarray:
-        if not self.sees_all(draw):
-            return self.drawn.grad(draw, where)
-        away = draw.at(where) - draw.at("snapshot")
-        return self.sums(draw, "slope")[..., None, :] + self.along(draw, where, away)
-
-    def along(self, draw: Draw, where: str, v: np.ndarray) -> np.ndarray:
-        if not self.sees_all(draw):
-            return self.drawn.along(draw, where, v)
-        return v @ self.sums(draw, "hessian") if self.order == 2 else np.zeros_like(v)
-
-    def bend(self, draw: Draw, where: str) -> np.ndarray:
-        if not self.sees_all(draw):
-            return self.drawn.bend(draw, where)
-        if self.order == 1:
-            return np.zeros((1, self.q.D - self.q.dim))
-        return draw.once((self.key, "bend"), self._bend)
-
-    def _bend(self, draw):
-        H = self.sums(draw, "hessian")[..., None, :, :]
-        return self.q.bend(lambda V: V[..., None, :, :] @ H, draw.factor)
-
-
-def _needs_factor(atom, draw):
-    if draw.snapshot.factor is None:
-        raise ValueError(_lacking(atom))
 
 
 def _lacking(atom):

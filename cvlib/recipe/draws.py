@@ -115,7 +115,7 @@ def draw(
     if snapshot is not None:
         snapshot.check(model)
     runs, pairs, group = w.shape[:-1], how.noise == "pairs", how.group(q, M)
-    eps = _base(q, w, M, rng, eps, how)
+    eps = _base(q, w, M, rng, eps, how, group)
     M = eps.shape[-2]  # in pairs, of the first half
     if pairs:
         eps = np.concatenate([eps, q.mirror(w, eps)], -2)
@@ -141,10 +141,9 @@ def draw(
 
 def _base(
     q: Family, w: np.ndarray, M: int | None, rng: np.random.Generator | None,
-    eps: ArrayLike | None, how: Sampling,
+    eps: ArrayLike | None, how: Sampling, group: int,
 ) -> np.ndarray:  # fmt: skip
     """Base samples, the given ones or new ones: M of them, in pairs the first half."""
-    group = how.group(q, M)
     if eps is not None:
         if how.noise == "sobol":
             raise ValueError('noise="sobol" draws eps itself: leave eps out, or noise')

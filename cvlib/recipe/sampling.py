@@ -48,6 +48,8 @@ class Sampling:
     def of(cls, sampling: "Sampling | None", **keywords: Any) -> "Sampling":
         """The one that was given, or one made of keywords; not both."""
         if sampling is None:
+            if not keywords:
+                return PLAIN
             unknown = sorted(keywords.keys() - {field.name for field in fields(cls)})
             if unknown:
                 raise TypeError(f"there is no argument {unknown[0]!r} here")
@@ -73,21 +75,26 @@ class Sampling:
 
     def group(self, q: Family, M: int | None) -> int:
         """How many of M samples lean on each other, or an error if q has no such draw."""
+        if self.noise == "plain":
+            return 1
         needs = NOISES[self.noise]
-        if needs and getattr(q, needs) is None:
+        if getattr(q, needs) is None:
             raise ValueError(
                 f"noise={self.noise!r} needs {type(q).__name__}.{needs}, {q.optional[needs]}; the "
                 "family does not say it"
             )
         if self.noise == "pairs" and M is not None and M % 2:
             raise ValueError(f'noise="pairs" needs an even number of samples, not M={M}')
-        return {"plain": 1, "pairs": 2, "sobol": M or 1}[self.noise]
+        return 2 if self.noise == "pairs" else M or 1
 
     def index_shape(self, runs: tuple, M: int) -> tuple:
         """The shape of the data points that M samples draw."""
         if self.batch is None:
             return (*runs, M)
         return (*runs, M, self.batch) if self.each else (*runs, self.batch)
+
+
+PLAIN = Sampling()
 
 
 def sobol(rng: np.random.Generator, runs: tuple[int, ...], M: int, d: int) -> np.ndarray:
