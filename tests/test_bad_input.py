@@ -65,11 +65,11 @@ MODELS = {
     "no data point": (lambda: cv.models.logistic_regression(X[:0], []), "empty"),
     "no feature": (
         lambda: cv.models.logistic_regression(X[:, :0], SIGNS),
-        "latent dimensions, at least one",
+        "dim=0: it must be at least one",
     ),
     "half a dimension": (
         lambda: cv.models.Model(lambda z, b: z[..., 0], cv.models.GaussianPrior(), X, 2.5),
-        "dim=2.5: a model needs a whole number",
+        "dim=2.5 must be a whole number",
     ),
     "data as a list": (
         lambda: cv.models.Model(lambda z, b: z[..., 0], cv.models.GaussianPrior(), [X, SIGNS], 2),

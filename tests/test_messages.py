@@ -135,7 +135,7 @@ OWN = {
     "nothing returned": (lambda: model(lambda z, b: None), "log_lik must give one number per row"),
     "a parameter that must be positive": (
         lambda: model(lambda z, b: anp.log(z[..., 0]) * b[1]),
-        r"log_lik is \[nan.*every real z. Put exp\(z\) for a positive parameter",
+        r"log_lik is \[nan.*every real z. Put exp\(z\) for what is positive.*declare cv.positive",
     ),
     "a prior that ends": (
         lambda: model(log_prior=lambda z: anp.where(anp.abs(z[..., 0]) < 1, 0.0, -np.inf)),

@@ -13,7 +13,7 @@ from autograd import make_vjp
 from ..arguments import whole
 from ..special import LOG_2PI, hess_times
 from . import checks, passes
-from .parameters import Named, Parameters, Watched
+from .parameters import Named, Parameters
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -170,10 +170,11 @@ class Model:
 
     def take(self, index: np.ndarray) -> tuple[np.ndarray, ...]:
         """The rows with these numbers, of all arrays in `data`; no others are read from a file."""
-        if not any(self._files):
-            return tuple([a[index] for a in self.data])
         pairs = zip(self.data, self._files)
-        return tuple(file.take(index) if file else a[index] for a, file in pairs)
+        rows = tuple(np.asarray(file.take(index) if file else a[index]) for a, file in pairs)
+        for a in rows:
+            a.setflags(write=False)  # functions of the reader's see them more than once
+        return rows
 
     def log_joint(self, z: np.ndarray) -> np.ndarray:
         """log p(x, z) over the whole data set, part by part, (..., d) -> (...)."""
@@ -217,7 +218,7 @@ class Model:
     def _check_functions(self):
         n = 2 if self.N == 3 else min(self.N, 4)  # three z's meet n rows: 3 would hide a mix-up
         some = np.linspace(0, self.N - 1, n).round().astype(int)
-        rows = lambda z, j: self.log_lik(z, tuple(a[some[j]] for a in self.data))
+        rows = lambda z, j: self.log_lik(z, self.take(some[j]))
         # One draw a row, all data, all data in several runs, an axis of directions beside M.
         shapes = [((3,), (3,)), ((3, 1), (n,)), ((2, 3, 1), (n,)), ((2, 3, 4), (2, 3, 1))]
         try:
@@ -233,11 +234,9 @@ class Model:
 
     def _check_names(self):
         """Every parameter is taken by one of the functions."""
-        taken: set[str] = set()
-        p = Watched(self.named(np.zeros((1, self.dim))), taken)
-        self.log_lik.log_lik(p, tuple(a[:1] for a in self.data))
-        self.log_prior.log_prior(p)
-        if left := [name for name in self.parameters.each if name not in taken]:
+        one = self.take(np.zeros(1, int))
+        rows = lambda p: self.log_lik.log_lik(p, one)
+        if left := self.parameters.left_out(rows, self.log_prior.log_prior):
             raise ValueError(
                 f"neither log_lik nor log_prior takes p.{left[0]}: nothing is known of it. Write "
                 "its prior, or leave it out of the parameters"
