@@ -119,7 +119,10 @@ def test_all_constraints_in_jax():
         return first - total(xp.reshape(p.a, (*p.a.shape[:-2], -1)) ** 2)
 
     own = cvlib.models.Model(
-        lambda p, b: 0 * p.i * b[0], lambda p: log_prior(p, anp, -1), np.zeros(1), parameters=declared
+        lambda p, b: 0 * p.i * b[0],
+        lambda p: log_prior(p, anp, -1),
+        np.zeros(1),
+        parameters=declared,
     )
     other = cvlib.models.from_jax(lambda p: log_prior(p, jnp, -1), declared)
     z = np.random.default_rng(1).standard_normal((20, own.dim))

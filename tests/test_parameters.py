@@ -5,7 +5,9 @@ other side is the same model written for z by hand, scipy, or a closed form.
 """
 
 import pickle
+import re
 import warnings
+from pathlib import Path
 from unittest import mock
 
 import autograd.numpy as anp
@@ -95,6 +97,8 @@ def check_every_shape_lies_in_its_place(cv):
     )[1]  # fmt: skip
     assert_allclose(stretch[3, 0], alone)
     assert_allclose(alone, sum(each(*pair) for pair in cuts.items()))
+    four = part(cv, "parameters").Parameters({"s": cv.positive((2, 2))})
+    assert_allclose(four.mapped(z[3, 0][:4])[1], z[3, 0][:4].sum())
     right = ["a[0,0]", "a[0,1]", "a[1,0]", "a[1,1]", "s", "t[0,0]", "t[0,1]", "t[1,0]"]
     assert space.names[:8] == right and space.names[-1] == "b"
 
@@ -316,14 +320,10 @@ def check_hessians_by_differences(cv):
                         rtol=1e-4, atol=1e-4 * size)  # fmt: skip
 
 
-CHECKS = checks_in(globals())
-test_on_the_package = on_the_package(CHECKS)
-
-
 # Arrays that a reader keeps -----------------------------------------------------------------------
 
 
-def test_data_are_the_model_s_own():
+def check_data_are_the_model_s_own(cv):
     """Whole numbers do not wrap; later changes and changes inside log_lik do not reach the data."""
     given = np.array([250, 10, 3], np.uint8)
     f = lambda z, b: -((b[0] + np.uint8(10) - z[..., 0]) ** 2) / 1e4
@@ -342,3 +342,39 @@ def test_data_are_the_model_s_own():
     with pytest.raises(ValueError, match="read-only.*change no array"):
         cv.models.Model(in_place, cv.models.GaussianPrior(), (data,), 1)
     assert (data == 1).all()
+
+
+def check_a_table_of_arrays(cv):
+    """Every entry has its own mean and sd: those of sigma_k = exp(z_k), lognormal."""
+    scale = np.array([0.1, 0.2, 0.4, 0.8])
+    f = lambda z: (-0.5 * ((z / scale) ** 2).sum(-1), -z / scale**2)
+    model = cv.models.Compiled(f, parameters={"s": cv.positive((2, 2))})
+    names, mean, sd = zip(*fitted(cv, model).table())
+    assert names == ("s[0,0]", "s[0,1]", "s[1,0]", "s[1,1]")
+    right = np.exp(scale**2 / 2)
+    assert_allclose(mean, right, rtol=0.1)
+    assert_allclose(sd, right * np.sqrt(np.expm1(scale**2)), rtol=0.25)
+
+
+def check_weights_reach_the_slope(cv):
+    """The slope of sum_k c_k log p(z_k) is c_k times that of log p."""
+    model, c = compiled(cv), np.array([0.5, -2.0, 3.0])
+    z = np.random.default_rng(0).standard_normal((3, 4))
+    got = grad(lambda z: anp.sum(c * model.log_joint(z)))(z)
+    assert_allclose(got, c[:, None] * value_and_slope(z)[1], rtol=1e-9)
+
+
+CHECKS = checks_in(globals())
+test_on_the_package = on_the_package(CHECKS)
+
+
+def test_the_example_of_the_readme():
+    """Its lines run, and find what the data were made of."""
+    readme = Path(__file__).resolve().parents[1] / "README.md"
+    (code,) = re.findall(r"```python\n(import autograd.*?)```", readme.read_text("utf-8"), re.S)
+    space = {"cv": cv}
+    exec(code.replace("cv.fit(own)", "cv.fit(own, progress=False)"), space)
+    draws = space["draws"]
+    assert draws["beta"].shape == (1000, 3) and draws["sigma"].shape == (1000,)
+    assert_allclose(draws["beta"].mean(0), [1, 2, -1], atol=0.15)
+    assert_allclose(draws["sigma"].mean(), 0.5, atol=0.1)
