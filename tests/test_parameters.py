@@ -255,6 +255,9 @@ def check_a_compiled_model_is_fitted_alike(cv):
         assert_allclose(fit.mean, own.mean, atol=1e-3)
         assert_allclose(fit.sd, own.sd, rtol=2e-2)
         assert abs(fit.elbo - own.elbo) < 4 * np.hypot(fit.error, own.error)
+    for continuous in (model, line(cv)):
+        with pytest.raises(ValueError, match="together they have no ELBO"):
+            cv.fit(continuous, cv.families.Bernoulli(4), progress=False)
     with pytest.raises(ValueError, match="no batches"):
         cv.fit(model, steps=20, batch=3, progress=False)
     with pytest.raises(ValueError, match="shows no data points"):

@@ -195,8 +195,8 @@ def _value(what, f, given, shape):
     except Exception as error:
         raise ValueError(
             f"{what} fails for {given}: {type(error).__name__}: {error}. Write z[..., k] or "
-            "p.beta[..., k] for a coordinate, np.where for if, change no array, and let all axes before it "
-            "broadcast"
+            "p.beta[..., k] for a coordinate, np.where for if, change no array, and let all axes "
+            "before it broadcast"
         ) from error
     if got.shape != shape or got.dtype.kind not in "biuf":
         raise ValueError(
@@ -214,8 +214,8 @@ def _finite(what, got, points, letter="z"):
         first = np.array2string(points[bad][0], precision=3, threshold=6, edgeitems=2)
         raise ValueError(
             f"{what} is {got[bad][:3]}, first at {letter} = {first}: it must be a number for every "
-            f"real {letter}. Put exp({letter}) for what is positive, 1 / (1 + exp(-{letter})) for a "
-            "probability, or declare cv.positive, cv.interval(0, 1); scale the data if something "
+            f"real {letter}. Put exp({letter}) for what is positive, 1 / (1 + exp(-{letter})) for "
+            "a probability, or declare cv.positive, cv.interval(0, 1); scale the data if something "
             "overflowed"
         )
 
