@@ -75,8 +75,14 @@ MODELS = {
         lambda: cv.models.Model(lambda z, b: z[..., 0], cv.models.GaussianPrior(), [X, SIGNS], 2),
         "a list of arrays: write a tuple",
     ),
-    "prior_sd = 0": (lambda: cv.models.logistic_regression(X, SIGNS, 0), "sd must be a positive"),
-    "prior_sd < 0": (lambda: cv.models.logistic_regression(X, SIGNS, -1), "not -1"),
+    "prior_sd = 0": (
+        lambda: cv.models.logistic_regression(X, SIGNS, 0),
+        "sd=0.0: it must be positive",
+    ),
+    "prior_sd < 0": (
+        lambda: cv.models.logistic_regression(X, SIGNS, -1),
+        "sd=-1.0: it must be positive",
+    ),
     "noise_sd NaN": (
         lambda: cv.models.linear_regression(X, SIGNS, noise_sd=np.nan),
         "noise_sd.*nan",

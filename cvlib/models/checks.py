@@ -49,12 +49,6 @@ def number_or_vector(what: str, value: ArrayLike, d: int | None = None) -> float
     return array if array.ndim else float(array)
 
 
-def positive(what: str, value: ArrayLike) -> None:
-    """Above 0, all of them."""
-    if not np.all(numbers(what, value) > 0):
-        raise ValueError(f"{what} must be a positive number, not {value!r}")
-
-
 def data_arrays(data: Any) -> tuple[np.ndarray, ...]:
     """`data` as a tuple of arrays, N rows each."""
     if data is None:
@@ -67,7 +61,7 @@ def data_arrays(data: Any) -> tuple[np.ndarray, ...]:
     if isinstance(data, dict):
         raise ValueError(f"data is a dict: write a tuple of its arrays, ({', '.join(data)})")
     each = data if isinstance(data, tuple) else (data,)
-    _same_index(each)
+    same_labels(each)
     arrays = tuple(_kept(_array(f"array {k} of the data", a)) for k, a in enumerate(each))
     lengths = [len(a) if a.ndim else None for a in arrays]
     if None in lengths or len(set(lengths)) != 1:
@@ -94,7 +88,7 @@ def _kept(a):
     return a
 
 
-def _same_index(each):
+def same_labels(each: tuple) -> None:
     """Tables with row labels must have the same ones: here rows meet by position."""
     labels = [a.index for a in each if hasattr(a, "index") and hasattr(a, "to_numpy")]
     if any(not labels[0].equals(other) for other in labels[1:]):

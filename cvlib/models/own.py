@@ -10,7 +10,7 @@ import autograd.numpy as anp
 import numpy as np
 from autograd import make_vjp
 
-from ..arguments import whole
+from ..arguments import numbers, whole
 from ..special import LOG_2PI, hess_times
 from . import checks, passes
 from .parameters import Named, Parameters
@@ -30,7 +30,7 @@ class GaussianPrior:
         for name in ("sd", "mean"):
             value = checks.number_or_vector(f"the prior's {name}", getattr(self, name))
             object.__setattr__(self, name, value)
-        checks.positive("the prior's sd", self.sd)
+        numbers("the prior's sd", self.sd, 0, above=True)
         if len({*self._lengths}) > 1:
             raise ValueError("the prior has {} sd's but {} means".format(*self._lengths))
 
@@ -45,15 +45,6 @@ class GaussianPrior:
     def _lengths(self):
         """Lengths of those of sd and mean that are vectors."""
         return [np.size(a) for a in (self.sd, self.mean) if np.ndim(a)]
-
-    def _key(self):
-        return tuple((np.shape(a), *np.ravel(a).tolist()) for a in (self.sd, self.mean))
-
-    def __eq__(self, other):
-        return isinstance(other, GaussianPrior) and self._key() == other._key()
-
-    def __hash__(self):
-        return hash(self._key())
 
     def __repr__(self):
         sd, mean = (f"<{np.size(a)} numbers>" if np.ndim(a) else a for a in (self.sd, self.mean))
@@ -178,12 +169,7 @@ class Model:
 
     def log_joint(self, z: np.ndarray) -> np.ndarray:
         """log p(x, z) over the whole data set, part by part, (..., d) -> (...)."""
-        parts = passes.slices(self.data, z.size)
-        return sum(self.log_lik_of(z, rows) for rows in parts) + self.log_prior(z)
-
-    def log_lik_of(self, z: np.ndarray, rows: slice) -> np.ndarray:
-        """log p(x | z) of some rows of the data, (..., d) -> (...)."""
-        return anp.sum(self.log_lik(z[..., None, :], tuple(a[rows] for a in self.data)), -1)
+        return self.totals(z, 0)[0] + self.log_prior(z)
 
     def pointwise(self, z: np.ndarray) -> np.ndarray:
         """The log-likelihood of every data point, (..., d) -> (..., N)."""
@@ -247,7 +233,7 @@ def _totals(rows, z, log_lik, order):
     """Value, slope and Hessian of the log-likelihood, summed over some rows, by autograd."""
     f = lambda z: anp.sum(log_lik(z[..., None, :], rows), -1)
     if order == 0:
-        return (np.asarray(f(z)),)
+        return (f(z),)
     back, value = make_vjp(f)(z)
     value_and_slope = value, back(np.ones_like(value))
     if order == 1:
