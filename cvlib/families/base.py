@@ -375,6 +375,8 @@ def check_fit(model: Any, q: Any) -> None:
         lives = "z"
     elif isinstance(prior, FamilyPrior):
         lives = prior.q.smooth
+    elif model.declared or not model.rows:  # declared or compiled: real numbers
+        lives = "z"
     if lives != q.smooth:
         kinds = ("discrete", "continuous") if q.smooth == "z" else ("continuous", "discrete")
         raise ValueError(
