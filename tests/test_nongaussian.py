@@ -528,8 +528,8 @@ def test_layout_and_names():
         (lambda q, data: q.check([0.0]), r"w must be \(..., 2\)"),
         (lambda q, data: q.check([0.0, np.nan]), r"not finite at \[1\]: nan"),
         (lambda q, data: q.check([0.0, 500.0]), "smaller step"),
-        (lambda q, data: cvlib.families.Gamma(0), "at least 1"),
-        (lambda q, data: cvlib.families.Categorical(2, 1), "values, at least 2"),
+        (lambda q, data: cvlib.families.Gamma(0), "at least one"),
+        (lambda q, data: cvlib.families.Categorical(2, 1), "classes=1: it must be at least 2"),
         (lambda q, data: cvlib.relax(data), "continuous"),
     ],
 )
