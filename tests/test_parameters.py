@@ -69,6 +69,8 @@ def check_a_named_model_is_the_one_by_hand(cv):
     for k, e in enumerate(1e-5 * np.eye(4)):
         assert_allclose(got[..., k], (by_hand(z + e) - by_hand(z - e)) / 2e-5, rtol=1e-6, atol=1e-6)
     assert model.dim == 4 and model.names == ["beta[0]", "beta[1]", "beta[2]", "sigma"]
+    inside = cv.models.Model(model.log_lik, model.log_prior, model.data, 4)  # of z, as any other
+    assert_allclose(inside.log_joint(z), by_hand(z), rtol=1e-12)
     again = pickle.loads(pickle.dumps(model)) if cv.__name__ == "cvlib" else model
     assert_allclose(again.log_joint(z), by_hand(z), rtol=1e-12)
 

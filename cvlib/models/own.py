@@ -215,7 +215,7 @@ class Model:
             if not self.declared:
                 raise
             raise ValueError(f"{error}. Here z holds {self.parameters!r}") from error
-        if isinstance(self.log_prior, NamedPrior):
+        if self.declared and isinstance(self.log_prior, NamedPrior):
             self._check_names()
 
     def _check_names(self):
