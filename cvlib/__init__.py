@@ -9,6 +9,7 @@ from .advice.reports import report
 from .ascent import exact, optimize, rules
 from .ascent import training as quadratics
 from .combining import combine
+from .combining.stein import Answer, expect
 from .fitting.front import Distrust, Fit, fit
 from .models import passes, transforms
 from .recipe import definitions, relaxations
@@ -27,9 +28,9 @@ from .recipe.words import CF, GR, LOO, PR, QD, RB, RP1, RP2, SF, DisARM
 __version__ = "0.6.0"
 
 __all__ = [
-    "AQ", "CF", "DisARM", "Distrust", "Fit", "GR", "LB", "LOO", "PR", "QD", "RB", "RP1", "RP2",
-    "RPS", "SF", "Sampling", "all_quadratics", "bound", "candidates", "choose", "combine",
-    "datasets", "definitions", "draw", "elbo", "evaluate", "exact", "families", "fit",
+    "AQ", "Answer", "CF", "DisARM", "Distrust", "Fit", "GR", "LB", "LOO", "PR", "QD", "RB", "RP1",
+    "RP2", "RPS", "SF", "Sampling", "all_quadratics", "bound", "candidates", "choose", "combine",
+    "datasets", "definitions", "draw", "elbo", "evaluate", "exact", "expect", "families", "fit",
     "linear_baseline", "models", "one", "optimize", "parabola", "passes", "quadratic",
     "quadratics", "rechoose", "relax", "relaxations", "report", "rules", "snapshot", "surrogate",
     "tangent", "taylor_x", "taylor_x_slope", "taylor_z", "terms", "transforms", "zoo",

@@ -1,6 +1,7 @@
 """What a fit found: draws, tables, pictures, files, and what to distrust."""
 
 import html
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -11,9 +12,10 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from ..arguments import whole
+from ..combining.stein import Answer, k_hat
 from ..families.base import Family
 from ..models import Model
-from . import looks
+from . import answers, looks
 from .run import Run
 
 
@@ -47,7 +49,7 @@ class Fit:
         model, q, w = run.plan.model, run.q, run.best
         with np.errstate(all="ignore"):
             found = looks.weighed(model, q, w, run.state.t + 1)
-            k = looks.k_hat(found.log[found.fine])
+            k = k_hat(found.log[found.fine])
             words = (*run.words, *_said(run, found, k))
             doubts = tuple(run.doubts(found, k))
         elbo, error = found.elbo
@@ -78,6 +80,17 @@ class Fit:
     def sample(self, n: int, rng: np.random.Generator | int = 0) -> np.ndarray:
         """n draws of z ~ q, (n, d), from a generator or from a seed."""
         return self.q.sample(self.w, whole("n", n), np.random.default_rng(rng))
+
+    def expect(self, f: Callable, n: int = 1000, rng: np.random.Generator | int = 0) -> Answer:
+        """E_p f(z) under the posterior p, not under q, with its standard error.
+
+        f takes z (n, d) to (n, ...). n draws are weighed by p / q and meet Stein's variates.
+        """
+        return answers.expected(self, f, n, rng)
+
+    def evidence(self, n: int = 1000, rng: np.random.Generator | int = 0) -> Answer:
+        """log p(x) with its standard error; the ELBO is below it by KL(q || p)."""
+        return answers.evidence(self, n, rng)
 
     def go_on(self, *, seconds=None, steps=None, progress=True, callback=None) -> "Fit":
         """The fit after more steps: up to step `steps`, or for so many seconds more."""
