@@ -64,14 +64,16 @@ def student(e: np.ndarray) -> np.ndarray:
 
 
 def expected(fit: Fit, f: Callable, n: int, rng: np.random.Generator | int) -> Answer:
-    """E_p f(z) by `expect`; for a q that is not Gaussian by weights alone."""
+    """E_p f by `expect`; for a q that is not Gaussian by weights alone."""
+    of_z = lambda z: f(fit.model.given(z))
     if fit.q.gaussian:
         at = drawn(fit, n, rng)
-        return expect(f, at.z, at.score, np.exp(at.log - at.log.max()))
+        return expect(of_z, at.z, at.score, np.exp(at.log - at.log.max()))
     z = fit.sample(n, rng)
     log = Density(fit.model).value(z) - fit.q.log_q(fit.w, z)
     fine = np.isfinite(log)
-    return expect(f, z[fine], 0 * z[fine], np.exp(log[fine] - log[fine].max()), order=0)
+    z, log = z[fine], log[fine]
+    return expect(of_z, z, 0 * z, np.exp(log - log.max()), order=0)
 
 
 def evidence(fit: Fit, n: int, rng: np.random.Generator | int) -> Answer:

@@ -89,7 +89,7 @@ def explained(model: Model, q: Family, w: np.ndarray, seed: int) -> tuple[float,
     return float(1 - seen.residual / total), float(seen.removable / q.dim)
 
 
-def worst(q: Family, w: np.ndarray, found: Weights) -> str:
+def worst(q: Family, w: np.ndarray, found: Weights, names: list[str]) -> str:
     """A clause on the coordinate whose mean or sd importance weights move most."""
     if found.effective * len(found.log) < FEW:
         return "so few that they do not tell where"
@@ -97,7 +97,7 @@ def worst(q: Family, w: np.ndarray, found: Weights) -> str:
     moved = (share @ z - mean) / sd
     ratio = np.sqrt(share @ (z - share @ z) ** 2) / sd
     k = int(np.argmax(np.maximum(np.abs(moved), np.abs(np.log(np.maximum(ratio, 1e-3))))))
-    return f"above all along z[{k}] (mean {moved[k]:+.1f} sd, sd times {ratio[k]:.1f})"
+    return f"above all along {names[k]} (mean {moved[k]:+.1f} sd, sd times {ratio[k]:.1f})"
 
 
 def conflicts(model: Model, z: np.ndarray) -> Iterator[str]:
@@ -107,6 +107,6 @@ def conflicts(model: Model, z: np.ndarray) -> Iterator[str]:
         k = int(np.argmax(out))
         if out[k] > FAR:
             yield (
-                f"z[{k}] = {z[k]:.3g} lies {out[k]:.0f} standard deviations out in its prior: are "
-                "the data in the units that the prior was written for?"
+                f"{model.names[k]} = {z[k]:.3g} lies {out[k]:.0f} standard deviations out in its "
+                "prior: are the data in the units that the prior was written for?"
             )

@@ -190,8 +190,9 @@ class Run:
             yield (
                 f"importance weights keep {found.effective:.0%} of {n} draws, with k-hat {k:.2f}: "
                 "the posterior does not have the shape of q, "
-                f"{looks.worst(self.q, self.best, found)}. No variate will help: write it in other "
-                "coordinates, or take another q, or compare with draws of another method"
+                f"{looks.worst(self.q, self.best, found, self.plan.model.names)}. No variate will "
+                "help: write it in other coordinates, or take another q, or compare with draws of "
+                "another method"
             )
         yield from looks.conflicts(self.plan.model, self.q.mean(self.best))
 

@@ -133,7 +133,8 @@ def _searched(density, z, late):
     how = "rises" if fall[worst] < -FALL else "stays flat"
     return (
         mode,
-        f"no mode was found: log p(x, z) {how} along z[{k}], {mode.z[k]:.3g} where it ended",
+        f"no mode was found: log p(x, z) {how} along {density.model.names[k]}, {mode.z[k]:.3g} "
+        "where it ended",
     )
 
 
