@@ -50,9 +50,9 @@ class Answer:
 
 def _shown(x, se):
     """x ± se, with two digits of the error."""
-    if not (np.isfinite(se) and se > 1e-14 * abs(x)):
+    if not 1e-12 < se < np.inf:
         return f"{x:.6g} ± {se:.1g}"
-    digits = int(np.clip(1 - np.floor(np.log10(se)), 0, 15))
+    digits = max(0, 1 - int(np.floor(np.log10(se))))
     return f"{x:.{digits}f} ± {se:.{digits}f}"
 
 
@@ -135,10 +135,10 @@ def intercept(Y: np.ndarray, C: np.ndarray, w: np.ndarray, block: int = 1) -> In
     """
     n, root = len(Y), np.sqrt(w / w.sum())[:, None]
     A = root * np.column_stack([np.ones(n), C])
-    A /= np.maximum(scale := np.sqrt((A**2).sum(0)), 1e-300)
+    A /= np.maximum(np.sqrt((A**2).sum(0)), 1e-300)  # the first column has length one
     Q, S, Vt = np.linalg.svd(A, full_matrices=False)
     kept = S > 1e-11 * S[0]
-    Q, v = Q[:, kept], Q[:, kept] @ (Vt[kept, 0] / S[kept]) / scale[0]
+    Q, v = Q[:, kept], Q[:, kept] @ (Vt[kept, 0] / S[kept])
     y = root * Y
     r = y - Q @ (Q.T @ y)
     groups = lambda x: x.reshape(n // block, block, -1)

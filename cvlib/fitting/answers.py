@@ -43,16 +43,15 @@ def drawn(fit: Fit, n: int, rng: np.random.Generator | int) -> Draws:
     e[::2] *= np.sqrt(NU / rng.chisquare(NU, len(e[::2])))[:, None]
     z = mu + fit.q.times(factor, e)
     log, score = Density(fit.model).slope(z)
-    wider = student(e)  # log of t over q
-    log = log - fit.q.log_q(fit.w, z) - np.logaddexp(0, wider) + np.log(2)
+    more = np.logaddexp(0, student(e)) - np.log(2)  # log of the law of the draws over q
+    log = log - fit.q.log_q(fit.w, z) - more
     fine = np.isfinite(log) & np.isfinite(score).all(-1)
     if fine.sum() < max(10, 0.9 * n):
         raise ValueError(
             f"log p(x, z) or its slope is no number at {n - fine.sum()} of {n} draws: something "
             "overflows there, or a matrix is singular"
         )
-    share = 2 / (1 + np.exp(wider))
-    return Draws(z[fine], score[fine], log[fine], e[fine], share[fine])
+    return Draws(z[fine], score[fine], log[fine], e[fine], np.exp(-more[fine]))
 
 
 def student(e: np.ndarray) -> np.ndarray:
@@ -64,16 +63,16 @@ def student(e: np.ndarray) -> np.ndarray:
 
 
 def expected(fit: Fit, f: Callable, n: int, rng: np.random.Generator | int) -> Answer:
-    """E_p f by `expect`; for a q that is not Gaussian by weights alone."""
-    of_z = lambda z: f(fit.model.given(z))
+    """E_p f by `expect`; if z is discrete by weights alone, for it has no score."""
+    density, of_z = Density(fit.model), lambda z: f(fit.model.given(z))
+    order = None if fit.q.smooth == "z" else 0
     if fit.q.gaussian:
-        at = drawn(fit, n, rng)
-        return expect(of_z, at.z, at.score, np.exp(at.log - at.log.max()))
-    z = fit.sample(n, rng)
-    log = Density(fit.model).value(z) - fit.q.log_q(fit.w, z)
-    fine = np.isfinite(log)
-    z, log = z[fine], log[fine]
-    return expect(of_z, z, 0 * z, np.exp(log - log.max()), order=0)
+        z, score, log = drawn(fit, n, rng)[:3]
+    else:
+        z = fit.q.sample(fit.w, whole("n", n, 10), np.random.default_rng(rng))
+        value, score = density.slope(z) if order is None else (density.value(z), 0 * z)
+        log = value - fit.q.log_q(fit.w, z)
+    return expect(of_z, z, score, np.exp(log - log.max()), order=order)
 
 
 def evidence(fit: Fit, n: int, rng: np.random.Generator | int) -> Answer:
