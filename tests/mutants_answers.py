@@ -39,7 +39,7 @@ MUTANTS = [
      "x.reshape(block, n // block, -1).swapaxes(0, 1)", "the_jackknife_is_made_of_refits"),
     ("columns of other lengths than one", "intercept", "Vt[kept, 0] / S[kept]",
      "Vt[kept, 0] / S[kept] ** 2", "the_jackknife_is_made_of_refits"),
-    ("always the highest order", "answer", "last or found.leverage <= LEVERAGE", "True",
+    ("always the highest order", "answer", "last or found.leverage <= LEVERAGE[order]", "True",
      "the_order_is_the_highest_that_no_draw_decides"),
     ("the lowest order first", "expect", "(2, 1, 0)", "(0, 1, 2)",
      "the_order_is_the_highest_that_no_draw_decides"),

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 HEAVY, WIDE = 0.7, 0.5  # k-hat from which an answer, and from which its error, is not believed
-LEVERAGE = 0.4  # no draw may decide more than this share of its own fitted value
+LEVERAGE = 0.8, 0.8, 0.4  # by order: no draw may decide more of its own fitted value
 FEW = 100  # draws below which an error says little
 
 
@@ -163,9 +163,9 @@ def answer(
         raise ValueError(f"{n} draws in blocks of {block}: an error needs two blocks at least")
     for order in orders:
         last = order == orders[-1]
-        if last or _many(d, order) < LEVERAGE * n:  # else the mean leverage is too large already
+        if last or _many(d, order) < LEVERAGE[order] * n:  # else the mean leverage is too large already
             found = intercept(Y, variates(order)[first:], w, block)
-            if last or found.leverage <= LEVERAGE:
+            if last or found.leverage <= LEVERAGE[order]:
                 break
     says = tuple(_doubts(k, n, order, orders[0], _many(d, orders[0]), found))
     value, se = found.value.reshape(shape)[()], found.se.reshape(shape)[()]
@@ -191,7 +191,7 @@ def _doubts(k, n, order, highest, p, found):
         )
     if n < FEW:
         yield f"{n} draws are few for an error bar: take {FEW} at least"
-    if found.leverage > LEVERAGE:
+    if found.leverage > LEVERAGE[order]:
         yield (
             f"one draw decides {found.leverage:.0%} of its own fitted value: the error is not to "
             "be believed. Take more draws, or a lower order"
