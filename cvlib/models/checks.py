@@ -49,12 +49,6 @@ def number_or_vector(what: str, value: ArrayLike, d: int | None = None) -> float
     return array if array.ndim else float(array)
 
 
-def positive(what: str, value: ArrayLike) -> None:
-    """Above 0, all of them."""
-    if not np.all(numbers(what, value) > 0):
-        raise ValueError(f"{what} must be a positive number, not {value!r}")
-
-
 def data_arrays(data: Any) -> tuple[np.ndarray, ...]:
     """`data` as a tuple of arrays, N rows each."""
     if data is None:
@@ -67,7 +61,7 @@ def data_arrays(data: Any) -> tuple[np.ndarray, ...]:
     if isinstance(data, dict):
         raise ValueError(f"data is a dict: write a tuple of its arrays, ({', '.join(data)})")
     each = data if isinstance(data, tuple) else (data,)
-    _same_index(each)
+    same_labels(each)
     arrays = tuple(_kept(_array(f"array {k} of the data", a)) for k, a in enumerate(each))
     lengths = [len(a) if a.ndim else None for a in arrays]
     if None in lengths or len(set(lengths)) != 1:
@@ -94,7 +88,7 @@ def _kept(a):
     return a
 
 
-def _same_index(each):
+def same_labels(each: tuple) -> None:
     """Tables with row labels must have the same ones: here rows meet by position."""
     labels = [a.index for a in each if hasattr(a, "index") and hasattr(a, "to_numpy")]
     if any(not labels[0].equals(other) for other in labels[1:]):
@@ -148,8 +142,7 @@ def rows(what: str, f: Callable, d: int, n: int, shapes: list[tuple[tuple, tuple
 
     `shapes` has pairs of leading axes, those of z and of j, which must broadcast.
     """
-    rng = np.random.default_rng(0)
-    z = rng.permuted(np.repeat(LEVELS, d, 1), axis=0) * rng.uniform(0.9, 1.1, (3, d))
+    z, rng = _points(d), np.random.default_rng(0)
     pick = lambda count, shape: rng.permutation(np.resize(range(count), np.prod(shape))).reshape(
         shape
     )
@@ -175,6 +168,12 @@ def rows(what: str, f: Callable, d: int, n: int, shapes: list[tuple[tuple, tuple
         _far(what, in_z, z)
 
 
+def _points(d):
+    """Three points near the origin, (3, d)."""
+    rng = np.random.default_rng(1)
+    return rng.permuted(np.repeat(LEVELS, d, 1), axis=0) * rng.uniform(0.9, 1.1, (3, d))
+
+
 @contextmanager
 def _quietly():
     """What is tried out may overflow, or not depend on z at all."""
@@ -190,7 +189,8 @@ def _value(what, f, given, shape):
     except Exception as error:
         raise ValueError(
             f"{what} fails for {given}: {type(error).__name__}: {error}. Write z[..., k] or "
-            "p.beta[..., k] for a coordinate, np.where for if, and let all axes before it broadcast"
+            "p.beta[..., k] for a coordinate, np.where for if, change no array, and let all axes "
+            "before it broadcast"
         ) from error
     if got.shape != shape or got.dtype.kind not in "biuf":
         raise ValueError(
@@ -208,8 +208,9 @@ def _finite(what, got, points, letter="z"):
         first = np.array2string(points[bad][0], precision=3, threshold=6, edgeitems=2)
         raise ValueError(
             f"{what} is {got[bad][:3]}, first at {letter} = {first}: it must be a number for every "
-            f"real {letter}. Declare a parameter as cv.positive or cv.interval(0, 1), or put "
-            f"exp({letter}), 1 / (1 + exp(-{letter})); scale the data if something overflowed"
+            f"real {letter}. Put exp({letter}) for what is positive, 1 / (1 + exp(-{letter})) for "
+            "a probability, or declare cv.positive, cv.interval(0, 1); scale the data if something "
+            "overflowed"
         )
 
 
@@ -223,11 +224,8 @@ def _far(what, f, z, letter="z"):
     _finite(what, np.where(np.isinf(far), far, 0.0), 10 * z, letter)
 
 
-def _slope(what, f, z, step=1e-4):
-    """Autograd finds the slope of f, (K, d) -> (K,), that differences find.
-
-    Those are believed where two step sizes agree: not at a kink.
-    """
+def _slope(what, f, z):
+    """Autograd finds the slope of f, (K, d) -> (K,), that differences find."""
     try:
         slope = elementwise_grad(f)(z)
     except Exception as error:
@@ -235,6 +233,14 @@ def _slope(what, f, z, step=1e-4):
             f"autograd cannot differentiate {what}: {CURE}. Its words: "
             f"{type(error).__name__}: {error}"
         ) from error
+    _differences(f"autograd takes the slope of {what} for", slope, f, z, CURE)
+
+
+def _differences(says, slope, f, z, cure, step=1e-4):
+    """The slope (K, d) of f at z is that of differences.
+
+    Those are believed where two step sizes agree: not at a kink.
+    """
     v = np.cos(np.arange(z.shape[-1]))  # a direction
     along, value = slope @ v, np.asarray(f(z))
     coarse, fine = ((f(z + h * v) - f(z - h * v)) / (2 * h) for h in (step, step / 2))
@@ -243,10 +249,24 @@ def _slope(what, f, z, step=1e-4):
     believed = np.abs(coarse - fine) <= 1e-3 * np.abs(fine) + rounding
     wrong = believed & ~(np.abs(along - fine) <= 1e-2 * np.abs(fine) + 10 * rounding)
     if wrong.any():
-        raise ValueError(
-            f"autograd takes the slope of {what} for {along[wrong][0]:.3g} where it is "
-            f"{fine[wrong][0]:.3g}: {CURE}"
-        )
+        raise ValueError(f"{says} {along[wrong][0]:.3g} where it is {fine[wrong][0]:.3g}: {cure}")
+
+
+def compiled(value_and_slope: Callable, value: Callable | None, d: int) -> None:
+    """Functions of points (B, d) that a model brings compiled: shapes, rows, and the slope."""
+    z = _points(d)
+    what, f = "value_and_slope", lambda z: np.asarray(value_and_slope(z)[0])
+    with _quietly():
+        got = _value(what, lambda: f(z), f"z of shape {z.shape}", (3,))
+        _finite(what, got, z)
+        slope = np.asarray(value_and_slope(z)[1])
+        if slope.shape != z.shape:
+            raise ValueError(f"{what} gave a slope of shape {slope.shape} for z of {z.shape}")
+        if not np.allclose(f(z[::-1]), got[::-1]):
+            raise ValueError(f"{what} mixes its points: value k may depend on z[k] alone")
+        if value is not None and not np.allclose(value(z), got):
+            raise ValueError(f"value and {what} differ: {value(z)} and {got}")
+        _differences(f"{what} gives a slope of", slope, f, z, "give the gradient of its value")
 
 
 # Likelihoods --------------------------------------------------------------------------------------
