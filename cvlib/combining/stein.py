@@ -163,7 +163,7 @@ def answer(
         raise ValueError(f"{n} draws in blocks of {block}: an error needs two blocks at least")
     for order in orders:
         last = order == orders[-1]
-        if last or _many(d, order) < LEVERAGE[order] * n:  # else the mean leverage is too large already
+        if last or _many(d, order) < LEVERAGE[order] * n:  # as the mean leverage must
             found = intercept(Y, variates(order)[first:], w, block)
             if last or found.leverage <= LEVERAGE[order]:
                 break
