@@ -56,6 +56,11 @@ def _regression(xp, X, y, prior=lambda s: s):
     return lik, lambda z: prior(z[p]), (X, y)
 
 
+def _sblri(xp, X, y):
+    lik, sigma, rows = _regression(xp, X, y, lambda s: s - 0.5 * (xp.exp(s) / 10) ** 2)
+    return lik, lambda z: sigma(z) - 0.5 * ((z[: X.shape[1]] / 10) ** 2).sum(), rows
+
+
 def _kidiq(xp, X, y):
     return _regression(xp, X, y, lambda s: s - xp.log1p((xp.exp(s) / 2.5) ** 2))
 
@@ -95,7 +100,8 @@ def _gp(xp, k):
 
 OWN = {
     "eight_schools": _eight_schools, "gp_pois_regr": _gp, "kidiq": _kidiq,
-    "low_dim_gauss_mix": _mixture, "nes1972": _regression,
+    "low_dim_gauss_mix": _mixture, "mesquite": _regression, "nes1972": _regression,
+    "sblri": _sblri,
 }  # fmt: skip
 
 

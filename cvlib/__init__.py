@@ -8,6 +8,7 @@ from .advice.evidence import elbo
 from .advice.reports import report
 from .ascent import exact, optimize, rules
 from .combining import combine
+from .combining.stein import Answer, expect
 from .fitting.front import Distrust, Fit, fit
 from .models import passes
 from .models.parameters import interval, ordered, pick, positive, real, simplex
@@ -26,9 +27,9 @@ from .recipe.words import CF, GR, LOO, PR, QD, RB, RP1, RP2, SF, DisARM
 __version__ = "0.6.0"
 
 __all__ = [
-    "AQ", "CF", "DisARM", "Distrust", "Fit", "GR", "LB", "LOO", "PR", "QD", "RB", "RP1", "RP2",
-    "RPS", "SF", "Sampling", "all_quadratics", "bound", "candidates", "choose", "combine",
-    "datasets", "definitions", "draw", "elbo", "evaluate", "exact", "families", "fit",
+    "AQ", "Answer", "CF", "DisARM", "Distrust", "Fit", "GR", "LB", "LOO", "PR", "QD", "RB", "RP1",
+    "RP2", "RPS", "SF", "Sampling", "all_quadratics", "bound", "candidates", "choose", "combine",
+    "datasets", "definitions", "draw", "elbo", "evaluate", "exact", "expect", "families", "fit",
     "interval", "linear_baseline", "models", "one", "optimize", "ordered", "parabola", "passes",
     "pick", "positive", "real", "rechoose", "relax", "report", "rules", "simplex", "snapshot",
     "surrogate", "tangent", "taylor_x", "taylor_x_slope", "taylor_z", "terms", "zoo",

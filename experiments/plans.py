@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from . import posteriors
 from .cells import cell
 
 LR = {"ionosphere": 0.4, "australian": 0.4, "sonar": 0.2}  # Table 1's learning rates
@@ -562,3 +563,28 @@ def _climbed(result, budget):
 
 
 PLANS["quadratics"] = quadratics
+
+
+# After the fit -------------------------------------------------------------------------------
+
+
+def answers(size):
+    """Posterior means after a fit, way by way: errors against draws, and what intervals cover."""
+    cells = {
+        name: cell("answers", posterior=name, n=size.samples, runs=4 * size.runs)
+        for name in posteriors.names[-1 - size.halves :]
+    }
+
+    def gather(results):
+        found = {name: results[c.name] for name, c in cells.items()}
+        rows = [{"posterior": name} | row for name, one in found.items() for row in one["rows"]]
+        about = [
+            {"posterior": name} | {key: x for key, x in one.items() if key != "rows"}
+            for name, one in found.items()
+        ]
+        return {"rows": rows, "about": about}
+
+    return [*cells.values()], gather
+
+
+PLANS["answers"] = answers

@@ -20,6 +20,7 @@ import properties_natural
 import properties_optimize
 import properties_snapshots
 import pytest
+import test_answers
 import test_batches
 import test_choose
 import test_combine
@@ -74,6 +75,7 @@ AREAS = {  # for each list mutants_NAME.py the checks that must see its bugs
     "datasets": test_datasets.CHECKS,
     "fit": properties_fit.PROPERTIES,
     "plotting": test_plotting.CHECKS,
+    "answers": test_answers.CHECKS,
 }
 BUGS = [(area, bug) for area in AREAS for bug in import_module(f"mutants_{area}").MUTANTS]
 ASKED = {area: {bug[4] for of, bug in BUGS if of == area} for area in AREAS}  # first

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from ..arguments import whole
+from ..combining.stein import Answer, k_hat
 from ..families.base import Family
 from ..models import Model
 from ..models.checks import data_arrays
 from ..models.parameters import labels
-from . import looks
+from . import answers, looks
 from .run import Run
 
 
@@ -51,7 +52,7 @@ class Fit:
         model, q, w = run.plan.model, run.q, run.best
         with np.errstate(all="ignore"):
             found = looks.weighed(model, q, w, run.state.t + 1)
-            k = looks.k_hat(found.log[found.fine])
+            k = k_hat(found.log[found.fine])
             words = (*run.words, *_said(run, found, k))
             doubts = tuple(run.doubts(found, k))
         elbo, error = found.elbo
@@ -121,6 +122,19 @@ class Fit:
         if predict is not None:
             groups["posterior_predictive"] = chain({"y": self.predict(predict, n, seed)})
         return arviz.from_dict(**groups)
+
+    def expect(self, f: Callable, n: int = 1000, rng: np.random.Generator | int = 0) -> Answer:
+        """E f under the posterior, not under q, with its standard error.
+
+        f takes what the model's functions take, at n draws, to (n, ...): f(p) with p.sigma (n,)
+        where parameters are declared, else f(z) with z (n, d). The draws are weighed, and meet
+        variates of known mean.
+        """
+        return answers.expected(self, f, n, rng)
+
+    def evidence(self, n: int = 1000, rng: np.random.Generator | int = 0) -> Answer:
+        """log p(x) with its standard error; the ELBO is below it by KL(q || p)."""
+        return answers.evidence(self, n, rng)
 
     def go_on(self, *, seconds=None, steps=None, progress=True, callback=None) -> "Fit":
         """The fit after more steps: up to step `steps`, or for so many seconds more."""

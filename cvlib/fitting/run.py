@@ -13,11 +13,12 @@ from ..arguments import number, whole
 from ..ascent import optimize
 from ..ascent.plans import Plan
 from ..ascent.state import bits
+from ..combining.stein import HEAVY
 from ..families.base import Family
 from ..models import Model
 from . import looks
 from .density import Density
-from .looks import FAIR, HEAVY, SURE, TOLERANCE, Weights
+from .looks import FAIR, SURE, TOLERANCE, Weights
 from .ways import planned
 
 SECONDS = 60.0  # the budget where none is given

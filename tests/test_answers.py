@@ -1,0 +1,397 @@
+"""Answers after a fit: against quadrature, refits, closed forms, SciPy and ArviZ.
+
+Each check is a function of the package, so that it can be run on copies with a bug (harness.py).
+"""
+
+from types import SimpleNamespace
+
+import autograd.numpy as anp
+import numpy as np
+import pytest
+from harness import checks_in, on_the_package, part
+from numpy.testing import assert_allclose
+from scipy import special, stats
+
+import cvlib
+from cvlib.combining import stein as own
+
+stein = lambda cv: part(cv, "combining.stein")
+answers = lambda cv: part(cv, "fitting.answers")
+
+
+def a_fit(cv, model, mu, L):
+    """What an answer needs of a fit with q = N(mu, L L^T)."""
+    q = cv.families.Gaussian(len(mu))
+    return SimpleNamespace(model=model, q=q, w=q.pack(np.asarray(mu, float), L))
+
+
+# Variates of known mean --------------------------------------------------------------------------
+
+
+def line():
+    """Nodes, density and score of exp(-x^4 / 4 - x^2 / 2 + x / 3) on a grid: exact to 1e-12."""
+    x = np.linspace(-7, 7, 1501)[:, None]
+    p = np.exp(-(x**4) / 4 - x**2 / 2 + x / 3)[:, 0]
+    return x, p / p.sum(), -(x**3) - x + 1 / 3
+
+
+def plane():
+    """The same for a bent ridge with x^4 in two dimensions."""
+    x, y = (a.ravel() for a in np.meshgrid(np.linspace(-6, 6, 241), np.linspace(-8, 14, 441)))
+    bent = y - 0.3 * x**2
+    p = np.exp(-(x**2) / 2 - bent**2 / 2 - x**4 / 20)
+    score = np.column_stack([-x + 0.6 * x * bent - x**3 / 5, -bent])
+    return np.column_stack([x, y]), p / p.sum(), score
+
+
+def check_stein_s_identity(cv):
+    """Both orders, by quadrature in one and two dimensions; the span holds what it should."""
+    for z, p, score in (line(), plane()):
+        e, U = stein(cv).standardised(z, score, p)
+        d = z.shape[1]
+        assert_allclose(p @ e, 0, atol=1e-12)
+        assert_allclose((p * e.T) @ e, np.eye(d), atol=1e-12)
+        same = ((z - p @ z) * score).sum(1)  # L^T turns slopes as L^-1 turns points
+        assert_allclose((e * U).sum(1), same, atol=1e-9 * np.abs(same).max())
+        assert [stein(cv).stein(e, U, k).shape[1] for k in (0, 1, 2)] == [0, d, d * (d + 3) // 2]
+        C = stein(cv).stein(e, U, 2)
+        assert np.abs(p @ C).max() < 1e-9
+        assert np.linalg.matrix_rank(C[:: len(C) // 300]) == d * (d + 3) // 2
+        assert (p @ C**2).min() > 0.1
+
+
+def check_known_under_q(cv):
+    """Hermite's polynomials, by Gauss-Hermite nodes in two dimensions."""
+    x, p = np.polynomial.hermite_e.hermegauss(12)
+    e = np.array([(a, b) for a in x for b in x])
+    p = np.outer(p, p).ravel() / p.sum() ** 2
+    C = stein(cv).hermite(e, 2)
+    assert_allclose(p @ C, 0, atol=1e-12)
+    assert_allclose((p * C.T) @ C, np.diag([1, 1, 2, 1, 2]), atol=1e-11)
+    assert stein(cv).hermite(e, 1).shape == e.shape
+
+
+def check_a_gaussian_has_no_error(cv):
+    """Linear and quadratic f are exact for a Gaussian p, whatever the draws and the weights are."""
+    rng, d = np.random.default_rng(0), 3
+    mu, A = np.array([1.0, -2, 0.5]), rng.standard_normal((d, d)) + 2 * np.eye(d)
+    S = A @ A.T
+    z = mu + 2 * rng.uniform(-3, 5, (150, d))
+    score = -(z - mu) @ np.linalg.inv(S)
+    for weights in (None, rng.exponential(size=150)):
+        one = cv.expect(lambda z: z, z, score, weights, order=1)
+        assert_allclose(one.estimate, mu, atol=1e-9)
+        f = lambda z: np.einsum("ni,nj->nij", z, z)
+        two = cv.expect(f, z, score, weights, order=2)
+        assert_allclose(two.estimate, S + np.outer(mu, mu), atol=1e-8)
+        assert two.se.shape == (d, d) and max(one.se.max(), two.se.max()) < 1e-8
+        assert cv.expect(f, z, score, weights, order=1).se.min() > 0.01
+
+
+# Least squares, one group left out -----------------------------------------------------------
+
+
+def fitted(Y, C, w):
+    X, root = np.column_stack([np.ones(len(Y)), C]), np.sqrt(w)[:, None]
+    return np.linalg.lstsq(root * X, root * Y)[0][0]
+
+
+def check_the_jackknife_is_made_of_refits(cv):
+    rng = np.random.default_rng(1)
+    n, block = 24, 4
+    C, Y, w = rng.standard_normal((n, 2)), rng.standard_normal((n, 3)), rng.exponential(size=n)
+    Y[:, 0] += C[:, 0] ** 2
+    for block in (1, 4):
+        found, G = stein(cv).intercept(Y, C, w, block), n // block
+        out = [np.arange(n) // block != g for g in range(G)]
+        left = np.array([fitted(Y[k], C[k], w[k]) for k in out])
+        whole = fitted(Y, C, w)
+        assert_allclose(found.value, G * whole - (G - 1) * left.mean(0))
+        assert_allclose(found.se, np.sqrt((G - 1) / G * ((left - left.mean(0)) ** 2).sum(0)))
+    A = np.sqrt(w)[:, None] * np.column_stack([np.ones(n), C])
+    hat = A @ np.linalg.inv(A.T @ A) @ A.T
+    assert_allclose(stein(cv).intercept(Y, C, w).leverage, np.diag(hat).max())
+    largest = max(np.linalg.eigvalsh(hat[k : k + 4, k : k + 4])[-1] for k in range(0, n, 4))
+    assert_allclose(stein(cv).intercept(Y, C, w, 4).leverage, largest)
+    twice = stein(cv).intercept(Y, np.column_stack([C, C]), w)  # a variate that comes twice
+    assert_allclose(twice.value, stein(cv).intercept(Y, C, w).value)
+
+
+def check_no_variates_is_a_weighted_mean(cv):
+    rng = np.random.default_rng(2)
+    z, weights = rng.standard_normal((400, 2)), rng.uniform(0.5, 1, 400)
+    found = cv.expect(z[:, 0] ** 2, z, -z, weights, order=0)
+    assert_allclose(found.estimate, weights @ z[:, 0] ** 2 / weights.sum(), atol=1e-3)
+    plain = cv.expect(z[:, 0] ** 2, z, -z, order=0)
+    assert_allclose(plain.estimate, (z[:, 0] ** 2).mean())
+    assert_allclose(plain.se, (z[:, 0] ** 2).std(ddof=1) / 20)
+    assert np.isnan(plain.k_hat) and plain.n == 400 and np.ndim(plain.estimate) == 0
+
+
+def check_the_bias_falls_as_one_over_n(cv):
+    """E exp(z) under N(0, 1), variates of order 1: plain least squares is off by about -3/2 n."""
+    rng, runs, ones = np.random.default_rng(3), 1000, np.ones
+    for n in (10, 40):
+        z = rng.standard_normal((runs, n, 1))
+        plain = [fitted(np.exp(x), -x, ones(n))[0] for x in z]
+        jack = [stein(cv).intercept(np.exp(x), -x, ones(n)).value[0] for x in z]
+        error = np.array([plain, jack]) - np.exp(0.5)
+        bias, doubt = n * error.mean(1), n * error.std(1) / np.sqrt(runs)
+        assert abs(bias[0] + 1.5) < 4 * doubt[0] and bias[0] < -5 * doubt[0]
+        assert abs(bias[1]) < 3 * doubt[1]
+
+
+def toy(rng, n):
+    """Draws of a wide t for p the law of log x, x ~ Gamma(4): z, score, weights."""
+    z = 1.3 + 0.7 * rng.standard_t(5, (n, 1))
+    log = (4 * z - np.exp(z))[:, 0] - stats.t.logpdf(z[:, 0], 5, 1.3, 0.7)
+    return z, 4 - np.exp(z), np.exp(log)
+
+
+def check_errors_are_honest(cv):
+    """Intervals of two standard errors cover the truth in 91 to 98 % of 400 repeats."""
+    rng = np.random.default_rng(4)
+    f = lambda z: np.concatenate([z, np.exp(z / 2), z > 1, np.exp(2 * z)], 1)
+    truth = [special.digamma(4), special.gamma(4.5) / 6, stats.gamma.sf(np.e, 4), 20.0]
+    for order in (0, 2):
+        got = [cv.expect(f, *toy(rng, 150), order=order) for _ in range(400)]
+        z = np.array([(a.estimate - truth) / a.se for a in got])
+        cover = (np.abs(z) < 1.96).mean(0)
+        assert (cover > 0.91).all() and (cover < 0.99).all(), cover
+        assert np.abs(z.mean(0)).max() < 0.35
+    assert got[0].order == 2 and not got[0].warnings
+
+
+def check_chains_are_left_out_in_blocks(cv):
+    """An autoregressive chain of N(0, 1): single draws give errors that are far too small."""
+    rng, n = np.random.default_rng(5), 600
+    cover = {1: [], 40: []}
+    for _ in range(120):
+        steps, z = rng.standard_normal(n), np.zeros(n)
+        for k in range(1, n):
+            z[k] = 0.8 * z[k - 1] + 0.6 * steps[k]
+        for block in cover:
+            a = cv.expect(z > 0.5, z[:, None], -z[:, None], block=block, order=0)
+            cover[block].append(abs(a.estimate - stats.norm.sf(0.5)) < 1.96 * a.se)
+    assert np.mean(cover[1]) < 0.7 and np.mean(cover[40]) > 0.86
+    odd = cv.expect(z, z[:, None], -z[:, None], block=70)
+    assert odd.n == 560 and abs(odd.estimate) < 1e-9 and odd.se < 1e-9
+
+
+# Which order, which doubts -------------------------------------------------------------------
+
+
+def check_the_order_is_the_highest_that_no_draw_decides(cv):
+    rng = np.random.default_rng(6)
+    ask = lambda z, **k: cv.expect(z[:, 0] ** 3, z, -z, **k)
+    many, some, few = (ask(rng.standard_normal((n, 8))) for n in (1000, 100, 9))
+    assert [a.order for a in (many, some, few)] == [2, 1, 0]
+    assert not many.warnings
+    assert "at order 2 (44 variates)" in some.warnings[0] and "more draws" in some.warnings[0]
+    assert "9 draws are few" in few.warnings[0]
+    z = rng.standard_normal((300, 2))
+    z[0] = 40.0  # a draw that decides all of it
+    one = ask(z)
+    assert one.order == 0 and ask(z, order=2).order == 2
+    assert "one draw decides" in ask(z, order=2).warnings[0]
+
+
+def check_doubts_of_the_weights(cv):
+    z = np.random.default_rng(0).standard_normal((4000, 1))
+    by = {}
+    for sd in (0.9, 0.6, 0.4):  # draws of N(0, sd^2) for N(0, 1): k = 1 - sd^2
+        a = cv.expect(sd * z, sd * z, -sd * z, np.exp(0.5 * z[:, 0] ** 2 * (1 - sd**2)))
+        by[sd] = a.k_hat, " ".join(a.warnings)
+    assert by[0.9][0] < 0.5 and not by[0.9][1]
+    assert 0.5 < by[0.6][0] < 0.7 and "the error is too small" in by[0.6][1]
+    assert by[0.4][0] > 0.7 and "run MCMC" in by[0.4][1]
+
+
+def check_smoothed_weights(cv):
+    """Quantiles of the Pareto law by SciPy in place of the largest; short tails as they are."""
+    rng = np.random.default_rng(8)
+    log = 1.5 * rng.standard_exponential(900)
+    w, k = stein(cv).smoothed(log)
+    raw, m = np.exp(log - log.max()), 90
+    order = np.argsort(log)
+    assert_allclose(w[order[:-m]], raw[order[:-m]])
+    assert (np.diff(w[order]) >= 0).all() and w.max() <= 1 and 0.33 < k
+    tail = raw[order[-m - 1 :]]
+    b, shape = stein(cv).pareto(tail[1:] - tail[0])
+    assert_allclose(k, (m * shape + 5) / (m + 10))
+    x = stats.genpareto.ppf((np.arange(m) + 0.5) / m, k, loc=tail[0], scale=-shape / b)
+    assert_allclose(w[order[-m:]], np.minimum(x, 1), rtol=1e-9)
+    short = rng.uniform(size=900)
+    w, k = stein(cv).smoothed(short)
+    assert k < 1 / 3
+    assert_allclose(w, np.exp(short - short.max()))
+    assert np.isnan(stein(cv).smoothed(short[:20])[1])
+
+
+# After a fit -----------------------------------------------------------------------------------
+
+
+def linear(cv):
+    """y ~ N(X z, 1/4), z ~ N(0, 1): model, posterior mean and covariance, log evidence."""
+    rng = np.random.default_rng(9)
+    X = rng.standard_normal((20, 2))
+    y = X @ [1.0, -0.5] + 0.5 * rng.standard_normal(20)
+
+    def log_lik(z, batch):
+        x, y = batch
+        mean = x[..., 0] * z[..., 0] + x[..., 1] * z[..., 1]
+        return -2 * (y - mean) ** 2 - np.log(0.5 * np.sqrt(2 * np.pi))
+
+    prior = lambda z: -0.5 * (z[..., 0] ** 2 + z[..., 1] ** 2) - np.log(2 * np.pi)
+    S = np.linalg.inv(4 * X.T @ X + np.eye(2))
+    log = stats.multivariate_normal.logpdf(y, np.zeros(20), 0.25 * np.eye(20) + X @ X.T)
+    return cv.models.Model(log_lik, prior, (X, y), 2), S @ X.T @ y * 4, S, log
+
+
+def check_a_linear_model_is_answered_exactly(cv):
+    """Whatever q is; the evidence where q is the posterior, and within its error beside it."""
+    model, mean, S, log = linear(cv)
+    off = a_fit(cv, model, mean + 0.1, 1.3 * np.linalg.cholesky(S))
+    f = lambda z: np.stack([z[:, 0], z[:, 1], z[:, 0] * z[:, 1]], 1)
+    found = answers(cv).expected(off, f, 300, 0)
+    assert_allclose(found.estimate, [*mean, S[0, 1] + mean[0] * mean[1]], atol=1e-9)
+    assert found.se.max() < 1e-9 and found.order == 2 and found.n == 300
+    at = a_fit(cv, model, mean, np.linalg.cholesky(S))
+    exact = answers(cv).evidence(at, 300, 0)
+    assert_allclose(exact.estimate, log, atol=1e-9)
+    assert exact.se < 1e-9
+    logs = [answers(cv).evidence(off, 400, seed) for seed in range(40)]
+    z = np.array([(a.estimate - log) / a.se for a in logs])
+    assert abs(z.mean()) < 0.6 and 0.7 < z.std() < 1.4
+    assert 0 < np.mean([a.se for a in logs]) < 0.02
+
+
+def check_the_law_of_the_draws(cv):
+    """Half of q and half of Student's t, by SciPy's densities; shares have mean one."""
+    model, mean, S, _ = linear(cv)
+    fit = a_fit(cv, model, mean, np.linalg.cholesky(S))
+    at = answers(cv).drawn(fit, 20_000, 0)
+    q = stats.multivariate_normal.logpdf(at.z, mean, S)
+    t = stats.multivariate_t.logpdf(at.z, mean, S, 5)
+    law = np.logaddexp(q, t) - np.log(2)
+    assert_allclose(at.log, model.log_joint(at.z) - law, rtol=1e-9)
+    assert_allclose(at.share, np.exp(q - law), rtol=1e-9)
+    assert_allclose(at.score, -(at.z - mean) @ np.linalg.inv(S), atol=1e-8)
+    C = np.column_stack([at.share - 1, at.share[:, None] * own.hermite(at.e, 2)])
+    assert np.abs(C.mean(0) / C.std(0)).max() * np.sqrt(len(C)) < 4.5
+    spread = np.sum(at.e**2, 1) / 2  # E e^2 is 1 under q and 5/3 under t
+    assert abs(spread.mean() - 4 / 3) < 5 * spread.std() / np.sqrt(len(spread))
+
+
+def skewed(cv):
+    """Ten counts with mean e^z, z ~ N(0, 2): model, E z, E e^z and log p(x) by quadrature."""
+    y = np.array([0.0, 1, 0, 2, 0, 1, 0, 0, 1, 0])
+    prior = lambda z: -0.125 * z[..., 0] ** 2 - np.log(2 * np.sqrt(2 * np.pi))
+    x = np.linspace(-12, 6, 20001)
+    log = sum(stats.poisson.logpmf(k, np.exp(x)) for k in y) + stats.norm.logpdf(x, 0, 2)
+    p = np.exp(log)
+    step, total = x[1] - x[0], p.sum()
+    log_lik = lambda z, b: b[0] * z[..., 0] - anp.exp(z[..., 0]) - special.gammaln(b[0] + 1)
+    model = cv.models.Model(log_lik, prior, y, 1)
+    return model, p @ x / total, p @ np.exp(x) / total, np.log(total * step)
+
+
+def check_a_skewed_posterior(cv):
+    """Means, a probability's complement and the evidence, q's own mean being wrong."""
+    model, mean, rate, log = skewed(cv)
+    fit = a_fit(cv, model, [-0.7], [[0.45]])
+    f = lambda z: np.stack([z[:, 0], np.exp(z[:, 0])], 1)
+    got = [answers(cv).expected(fit, f, 400, seed) for seed in range(120)]
+    z = np.array([(a.estimate - [mean, rate]) / a.se for a in got])
+    assert ((np.abs(z) < 1.96).mean(0) > 0.88).all() and np.abs(z.mean(0)).max() < 0.5
+    assert np.mean([a.se for a in got]) < 0.003  # weights alone: 0.02
+    logs = [answers(cv).evidence(fit, 400, seed) for seed in range(120)]
+    z = np.array([(a.estimate - log) / a.se for a in logs])
+    assert (np.abs(z) < 1.96).mean() > 0.88 and abs(z.mean()) < 0.4
+
+
+def check_other_families(cv):
+    """A gamma posterior, whose mean the score knows exactly; switches, by enumeration."""
+    y = np.array([2.0, 0, 1, 2])
+    q = cv.families.Gamma(1)  # of z = log x; the posterior of x is Gamma(6, 5)
+    log_lik = lambda z, b: b[0] * z[..., 0] - anp.exp(z[..., 0])
+    fit = SimpleNamespace(
+        model=cv.models.Model(log_lik, q.prior(1.0, 1.0), y, 1), q=q, w=q.pack(5.0, 4.0)
+    )
+    found = answers(cv).expected(fit, lambda z: np.exp(z[:, 0]), 400, 0)
+    assert_allclose(found.estimate, 6 / 5, rtol=1e-9)
+    with pytest.raises(ValueError, match="Gaussian q"):
+        answers(cv).evidence(fit, 100, 0)
+    q = cv.families.Bernoulli(2)
+    log_lik = lambda z, b: -((b[0] - z[..., 0] - 2 * z[..., 1]) ** 2)
+    model = cv.models.Model(log_lik, q.prior(0.0), np.array([1.0, 2.0]), 2)
+    fit = SimpleNamespace(model=model, q=q, w=q.start())
+    corners = np.array([[0.0, 0], [0, 1], [1, 0], [1, 1]])
+    p = np.exp([sum(-((b - x - 2 * y) ** 2) for b in (1, 2)) for x, y in corners])
+    found = answers(cv).expected(fit, lambda z: z, 4000, 0)
+    assert found.order == 0 and found.se.max() < 0.03
+    assert (np.abs(found.estimate - p @ corners / p.sum()) < 4 * found.se).all()
+
+
+CHECKS = checks_in(globals())
+test_the_package = on_the_package(CHECKS)
+
+
+# What only the package itself is asked -------------------------------------------------------
+
+
+def test_a_fit_answers_by_name():
+    rng = np.random.default_rng(0)
+    y = 3 + 2 * rng.standard_normal(30)
+
+    log_lik = lambda p, b: -0.5 * ((b[0] - p.mu) / p.sigma) ** 2 - anp.log(p.sigma)
+    flat = lambda p: -anp.log(p.sigma)  # Jeffreys: mu is t, sigma^2 inverse gamma
+    named = {"mu": cvlib.real, "sigma": cvlib.positive}
+    model = cvlib.models.Model(log_lik, flat, y, parameters=named)
+    with pytest.warns(cvlib.Distrust, match="tail is heavier"):  # k-hat 1.5: q's, not the answer's
+        fit = cvlib.fit(model, progress=False)
+    n, s2 = len(y), y.var(ddof=1)
+    found = fit.expect(lambda p: np.stack([p.mu, p.sigma**2], -1), n=2000)
+    truth = [y.mean(), s2 * (n - 1) / (n - 3)]
+    assert (np.abs(found.estimate - truth) < 4 * found.se).all() and found.se.max() < 0.01
+    assert found.k_hat < 0.5 < fit.k_hat and not found.warnings
+    log = 0.5 * np.log(2 * np.pi / n) - np.log(2)  # the integral over mu, and that over sigma
+    log += special.gammaln((n - 1) / 2) - (n - 1) / 2 * np.log((n - 1) * s2 / 2)
+    got = fit.evidence(2000)
+    assert abs(got.estimate - log) < 4 * got.se < 0.05 and fit.elbo < log
+    again = fit.expect(lambda p: p.mu, n=50, rng=np.random.default_rng(3))
+    assert again.estimate == fit.expect(lambda p: p.mu, n=50, rng=3).estimate
+    assert repr(found).splitlines()[0].startswith("(2000 draws, variates of order 2, k-hat")
+
+
+def test_smoothing_is_that_of_arviz():
+    """k-hat, the two largest weights and the 45th, by `arviz.psislw` of ArviZ 0.23.4."""
+    theirs = {
+        0.5: (0.7431306056, [0.03641796, 0.02156077, 0.00238852]),
+        1.0: (1.2817851965, [0.37792058, 0.10110764, 0.00160498]),
+        2.0: (2.3044788792, [0.876327414, 0.0696891977, 3.08067551e-05]),
+    }
+    for scale, (k, largest) in theirs.items():
+        w, found = own.smoothed(scale * np.random.default_rng(1).standard_exponential(900))
+        assert_allclose(found, k, rtol=1e-9)
+        assert_allclose(np.sort(w / w.sum())[[-1, -2, -45]], largest, rtol=1e-5)
+
+
+def test_messages():
+    z = np.random.default_rng(0).standard_normal((50, 2))
+    with pytest.raises(ValueError, match=r"one n; got \(50, 2\), \(49, 2\) and \(50,\)"):
+        cvlib.expect(z[:, 0], z, z[1:])
+    with pytest.raises(ValueError, match="50 numbers, none negative"):
+        cvlib.expect(z[:, 0], z, -z, z[:, 0])
+    with pytest.raises(ValueError, match="scores are not finite"):
+        cvlib.expect(z[:, 0], z, np.where(z > 1, np.nan, z))
+    with pytest.raises(ValueError, match="two blocks"):
+        cvlib.expect(z[:, 0], z, -z, block=30)
+
+
+def test_what_an_answer_prints():
+    one = own.Answer(np.float64(3.14159), np.float64(0.00123), 0.123, 2, 1000)
+    assert repr(one) == "3.1416 ± 0.0012  (1000 draws, variates of order 2, k-hat 0.12)"
+    two = own.Answer(np.array([1.0, 20.0]), np.array([0.5, 0.0]), np.nan, 1, 64, ("so so",))
+    lines = ["(64 draws, variates of order 1)", "  [0] 1.00 ± 0.50", "  [1] 20 ± 0", "! so so"]
+    assert repr(two).splitlines() == lines
