@@ -588,3 +588,76 @@ def answers(size):
 
 
 PLANS["answers"] = answers
+
+
+# A deep model --------------------------------------------------------------------------------
+
+CODES = {  # ways, in groups of one number of draws
+    "gaussian": {1: ("closed", "sampled", "landing"), 8: ("closed", "landing", "quadratics")},
+    "switches": {
+        2: ("plain", "learnt", "loo", "disarm", "straight"), 8: ("loo", "disarm", "linear"),
+    },
+}  # fmt: skip
+PATH = {"gaussian": "closed", "switches": "learnt"}  # on which the noise is measured
+STEEP = (0.003, 0.01, 0.03)  # rates of Adam
+
+
+def vae(size):
+    """ELBO of a small autoencoder along training, for each way and rate; noise along one path.
+
+    At the quick size one way and no noise: JAX takes seconds to compile each.
+    """
+    runs, steps = min(size.runs, 4), min(2 * size.steps, 800)
+    codes = CODES if steps == 800 else {"gaussian": {1: ("closed",)}}
+    looks = f"0+{steps // 8}+{steps}"
+    cells = {
+        (latent, way, K): cell(
+            "vae", latent=latent, way=way, K=K, rates="+".join(map(str, STEEP)), steps=steps,
+            runs=runs,
+        )
+        for latent, groups in codes.items()
+        for K, ways in groups.items()
+        for way in ways
+    }  # fmt: skip
+    noise = {
+        (latent, K): cell(
+            "vae_noise", latent=latent, ways="+".join(ways), K=K, path=PATH[latent], rate=STEEP[1],
+            steps=looks, repeats=60, runs=runs,
+        )
+        for latent, groups in codes.items()
+        for K, ways in groups.items()
+        if codes is CODES
+    }  # fmt: skip
+
+    def gather(results):
+        (jax,) = {results[c.name]["jax"] for c in cells.values()}
+        rows = [
+            dict(zip(("latent", "way", "K"), key)) | {"rate": rate} | row
+            for key, c in cells.items()
+            for rate, row in zip(STEEP, _along(results[c.name]))
+        ]
+        noises = [
+            {"latent": latent, "way": way, "K": K, "step": int(step), "noise": list(values)}
+            for (latent, K), c in noise.items()
+            for way, found in results[c.name].items()
+            for step, values in zip(looks.split("+"), zip(*found))
+        ]
+        return {
+            "jax": jax, "steps": _steps(cells.values(), results), "rows": rows, "noise": noises,
+        }  # fmt: skip
+
+    return [*cells.values(), *noise.values()], gather
+
+
+def _along(result):
+    """For each rate: the mean test ELBO at each look, and of each run both ELBOs at the end."""
+    for valid, test in zip(result["valid"], result["test"]):  # (runs, T)
+        mean = np.mean(np.array(test, float), 0)
+        yield {
+            "test": _few(mean, 6),
+            "ends": [run[-1] for run in test],
+            "valid": [run[-1] for run in valid],
+        }
+
+
+PLANS["vae"] = vae

@@ -327,6 +327,8 @@ def cost(task, *, data="toy", runs=1, steps=1, cvs="S7", replicas=0, samples=0, 
         return 3000 * scale
     if task == "answers":
         return runs / 4
+    if task.startswith("vae"):
+        return 20.0
     if task == "natural":
         return 0.5 + scale * (1.0 if cvs == "S7" else 0.25) * runs * steps
     if task in ("sgd", "slopes"):
@@ -546,3 +548,30 @@ CLIMBS = {
     "before": lambda moves: weighed(most=moves, kind="before"),
     "matching": lambda moves: rules.matching(),
 }
+
+
+# A deep model --------------------------------------------------------------------------------
+
+
+def vae(rng, *, latent, way, K, rates, steps, runs):
+    """ELBOs an image along training, (rates, runs, T); the ways are those of `experiments.vae`."""
+    from .vae import train
+
+    found = train(rng, latent=latent, way=way, K=K, rates=_numbers(rates), steps=steps, runs=runs)
+    return found | {part: _round(found[part], 3) for part in ("valid", "test")}
+
+
+def vae_noise(rng, *, latent, ways, K, path, rate, steps, repeats, runs):
+    """Noise of the gradient in the encoder, for some ways; `rng` is not used: paths are shared."""
+    from .vae import spreads
+
+    found = spreads(
+        latent=latent, ways=ways.split("+"), K=K, path=path, rate=rate,
+        steps=[int(t) for t in steps.split("+")], repeats=repeats, runs=runs,
+    )  # fmt: skip
+    return {way: _digits(noise, 4) for way, noise in found.items()}
+
+
+def _numbers(text):
+    """ "0.1+0.2" as (0.1, 0.2)."""
+    return tuple(map(float, text.split("+")))

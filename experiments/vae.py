@@ -1,0 +1,342 @@
+"""A small variational autoencoder on scikit-learn's digits, in JAX: what each estimator is worth.
+
+An image x of 8 x 8 black or white pixels has a code z: a Gaussian, or a row of switches. A network,
+the encoder, says q(z | x); another, the decoder, p(x | z). Both climb the mean over images of
+
+    ELBO(x) = E_q[log p(x | z)] - KL(q(z | x) || p(z)).
+
+A way is a function from parameters, images x (B, 64) and noise (K, B, d) to a number whose gradient
+is an estimate of the gradient of that mean: `jax.grad` of it is all that an optimiser needs. The
+gradient in the decoder is the same in all ways; they differ in the encoder's. Numbers are float64,
+so that two machines agree in the digits that are stored.
+"""
+
+import os
+from functools import partial
+
+# one thread: cells run side by side, and sums split over threads round differently
+os.environ.setdefault(
+    "XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+)
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from sklearn.datasets import load_digits
+
+PIXELS, HIDDEN, BATCH = 64, 32, 50
+DIM = {"gaussian": 6, "switches": 12}  # of z
+RECORDS = 16  # looks at the ELBO along a run
+DRAWS = 20  # of z for one look
+
+still = lax.stop_gradient
+
+
+def images():
+    """Train (1197, 64), validation and test (300, 64): pixels are 1 where half dark or more."""
+    x = (load_digits().data >= 8).astype(float)
+    x = x[np.random.default_rng(0).permutation(len(x))]
+    return x[:-600], x[-600:-300], x[-300:]
+
+
+# The model -----------------------------------------------------------------------------------
+
+
+def start(latent, rng):
+    """Random parameters: {network: (W1, b1, W2, b2)}."""
+    d = DIM[latent]
+    sizes = {
+        "encoder": (PIXELS, HIDDEN, 2 * d if latent == "gaussian" else d),
+        "decoder": (d, HIDDEN, PIXELS),
+        "baseline": (PIXELS, HIDDEN, 1),
+    }
+    layer = lambda m, n: (rng.standard_normal((m, n)) / np.sqrt(m), np.zeros(n))
+    return {name: (*layer(*size[:2]), *layer(*size[1:])) for name, size in sizes.items()}
+
+
+def network(layers, x):
+    W1, b1, W2, b2 = layers
+    return jnp.tanh(x @ W1 + b1) @ W2 + b2
+
+
+def encode(params, x):
+    """mu and log s of the Gaussian code, (B, d) each."""
+    return jnp.split(network(params["encoder"], x), 2, -1)
+
+
+def log_lik(params, x, z):
+    """log p(x | z), (K, B), of codes z (K, B, d)."""
+    logits = network(params["decoder"], z)
+    return (x * logits - jax.nn.softplus(logits)).sum(-1)
+
+
+def kl_gaussian(mu, log_s):
+    return 0.5 * (mu**2 + jnp.exp(2 * log_s) - 2 * log_s - 1).sum(-1)  # (B,)
+
+
+def kl_switches(w):
+    """From fair coins: sum of p log 2p + (1 - p) log 2(1 - p), p = sigma(w), (B,)."""
+    p = jax.nn.sigmoid(w)
+    return (np.log(2) + p * jax.nn.log_sigmoid(w) + (1 - p) * jax.nn.log_sigmoid(-w)).sum(-1)
+
+
+# Ways for a Gaussian code --------------------------------------------------------------------
+
+
+def closed(params, x, eps):
+    """The usual loss: reparameterised, the divergence in closed form."""
+    mu, log_s = encode(params, x)
+    fit = log_lik(params, x, mu + jnp.exp(log_s) * eps)
+    return (fit - kl_gaussian(mu, log_s)).mean()
+
+
+def log_ratio(z, mu, log_s):
+    """log p(z) - log q(z), (K, B)."""
+    return (-0.5 * z**2 + 0.5 * ((z - mu) / jnp.exp(log_s)) ** 2 + log_s).sum(-1)
+
+
+def sampled(params, x, eps):
+    """All three terms from the same draw, differentiated wherever the encoder enters."""
+    mu, log_s = encode(params, x)
+    z = mu + jnp.exp(log_s) * eps
+    return (log_lik(params, x, z) + log_ratio(z, mu, log_s)).mean()
+
+
+def landing(params, x, eps):
+    """Sticking the landing: as `sampled`, but log q does not see the encoder move."""
+    mu, log_s = encode(params, x)
+    z = mu + jnp.exp(log_s) * eps
+    return (log_lik(params, x, z) + log_ratio(z, still(mu), still(log_s))).mean()
+
+
+def quadratics(params, x, eps):
+    """All quadratics of a diagonal q: slopes regressed on the other draws of the same image."""
+    mu, log_s = encode(params, x)
+    s = jnp.exp(log_s)
+    z = still(mu + s * eps)
+    f = lambda z: (log_lik(params, x, z) + log_ratio(z, still(mu), still(log_s))).sum()
+    G = s * jax.grad(f)(z)  # (K, B, d)
+    n = len(eps) - 1
+    rest = lambda v: v.sum(0) - v  # sums over the other draws
+    e1, G1 = rest(eps), rest(G)
+    A = (rest(eps * G) - e1 * G1 / n) / (rest(eps**2) - e1**2 / n + 0.1)
+    c = (G1 - A * e1) / n
+    r = G - c - A * eps
+    in_mu, in_s = still((c + r).mean(0) / s), still((A + r * eps).mean(0) / s)
+    return log_lik(params, x, z).mean() + (in_mu * mu + in_s * s).sum(-1).mean()
+
+
+# Ways for switches ---------------------------------------------------------------------------
+
+
+def switched(params, x, u, gradient):
+    """`gradient(f, b, w)`: the gradient of E[f] in the logits w, (B, d), from f (K, B), b."""
+    w = network(params["encoder"], x)
+    b = (u < jax.nn.sigmoid(still(w))).astype(u.dtype)  # (K, B, d)
+    f = log_lik(params, x, b)
+    slope = still(gradient(still(f), b, w))
+    return f.mean() - kl_switches(w).mean() + (slope * w).sum(-1).mean()
+
+
+def score(advantage, b, w):
+    return (advantage[..., None] * (b - jax.nn.sigmoid(w))).mean(0)
+
+
+def plain(params, x, u):
+    """Score function without a baseline."""
+    return switched(params, x, u, score)
+
+
+def learnt(params, x, u):
+    """Score function less a network of x, which learns to predict f."""
+    guess = network(params["baseline"], x)[..., 0]  # (B,)
+    seen = []
+
+    def gradient(f, b, w):
+        seen.append(f)
+        return score(f - guess, b, w)
+
+    elbo = switched(params, x, u, gradient)
+    return elbo - ((seen[0] - guess) ** 2).mean()  # the square has no gradient but the baseline's
+
+
+def loo(params, x, u):
+    """Score function less the mean of the other draws."""
+    others = lambda f: (f.sum(0) - f) / (len(f) - 1)
+    return switched(params, x, u, lambda f, b, w: score(f - others(f), b, w))
+
+
+def disarm(params, x, u):
+    """The first half of the draws with their opposites: half the difference, where they differ."""
+
+    def gradient(f, b, w):
+        half = len(f) // 2
+        f, b = f[:half] - f[half:], b[:half] - b[half:]  # half the pairs' differences: 1 / 2 below
+        return 0.5 * jax.nn.sigmoid(jnp.abs(w)) * (f[..., None] * b).mean(0)
+
+    half = u[: len(u) // 2]
+    return switched(params, x, jnp.concatenate([half, 1 - half]), gradient)
+
+
+def linear(params, x, u):
+    """Score function less a straight line in the score, fitted to the other draws, and its mean."""
+    return switched(params, x, u, jax.vmap(line, (1, 1, 0)))
+
+
+def line(f, b, w, ridge=0.5):
+    """One image: f (K,), b (K, d), w (d,) -> (d,). `cvlib.combining.regression.baseline`."""
+    p = jax.nn.sigmoid(w)
+    root = jnp.sqrt(p * (1 - p))
+    e = (b - p) / root
+    X = jnp.concatenate([jnp.ones_like(f)[:, None], e], 1)
+    penalty = ridge * jnp.diag(jnp.ones(len(w) + 1).at[0].set(0.0))
+    W = jnp.linalg.solve(X.T @ X + penalty, X.T)  # (1 + d, K)
+    left_out = (f - X @ (W @ f)) / (1 - (X * W.T).sum(1))  # residuals without one's own draw
+    slopes = (W @ f)[1:] - W[1:].T * left_out[:, None]  # (K, d), fitted to the others
+    return root * (slopes + left_out[:, None] * e).mean(0)
+
+
+def straight(params, x, u):
+    """Straight through: the decoder's slope at b as if b were its probability. Biased."""
+    w = network(params["encoder"], x)
+    p = jax.nn.sigmoid(w)
+    b = (u < still(p)).astype(u.dtype) + p - still(p)
+    return log_lik(params, x, b).mean() - kl_switches(w).mean()
+
+
+WAYS = {
+    "gaussian": (closed, sampled, landing, quadratics),
+    "switches": (plain, learnt, loo, disarm, linear, straight),
+}
+WAYS = {latent: {way.__name__: way for way in ways} for latent, ways in WAYS.items()}
+
+
+def noise(latent, rng, K, B=BATCH, more=()):
+    """Normal or uniform numbers, (*more, K, B, d)."""
+    make = rng.standard_normal if latent == "gaussian" else rng.random
+    return make((*more, K, B, DIM[latent]))
+
+
+def elbo(latent, params, x, eps):
+    """Mean ELBO over the images x, with codes from eps (K, B, d)."""
+    return (closed if latent == "gaussian" else straight)(params, x, eps)  # their values are it
+
+
+# Climbing ------------------------------------------------------------------------------------
+
+
+def adam(state, gradient, rate):
+    """(params, m, v, t) after one step of Adam, uphill."""
+    params, m, v, t = state
+    t, each = t + 1, jax.tree.map
+    m = each(lambda m, g: 0.9 * m + 0.1 * g, m, gradient)
+    v = each(lambda v, g: 0.999 * v + 0.001 * g * g, v, gradient)
+    size = rate * jnp.sqrt(1 - 0.999**t) / (1 - 0.9**t)
+    params = each(lambda p, m, v: p + size * m / (jnp.sqrt(v) + 1e-8), params, m, v)
+    return params, m, v, t
+
+
+def fresh(latent, rng):
+    """Random parameters, and an optimiser that has seen nothing."""
+    params = start(latent, rng)
+    zero = jax.tree.map(np.zeros_like, params)
+    return params, zero, zero, 0.0
+
+
+def climber(latent, way):
+    """A function from state, rate, batches (T, B, 64) and noise (T, K, B, d) to the state after."""
+    estimate = jax.grad(WAYS[latent][way])
+
+    @jax.jit
+    def climb(state, rate, batches, eps):
+        step = lambda state, seen: (adam(state, estimate(state[0], *seen), rate), None)
+        return lax.scan(step, state, (batches, eps))[0]
+
+    return climb
+
+
+def steps_of(latent, rng, x, K, steps):
+    """The batches and the noise of some steps."""
+    return x[rng.integers(len(x), size=(steps, BATCH))], noise(latent, rng, K, more=(steps,))
+
+
+def train(rng, *, latent, way, K, rates, steps, runs):
+    """ELBO of validation and test images along runs, (rates, runs, T) each; steps of the looks.
+
+    The runs of every rate have the same starts, batches and noise.
+    """
+    with jax.enable_x64(True):
+        x, *others = images()
+        eps = noise(latent, np.random.default_rng(0), DRAWS, len(others[0]))
+        move, look = climber(latent, way), jax.jit(partial(elbo, latent))
+        seeds, every = rng.integers(2**31, size=runs), max(1, steps // RECORDS)
+
+        def run(rate, seed):
+            own = np.random.default_rng(seed)
+            state, found = fresh(latent, own), []
+            for t in range(RECORDS + 1):
+                if t:
+                    state = move(state, rate, *steps_of(latent, own, x, K, every))
+                found.append([look(state[0], part, eps) for part in others])
+            return found
+
+        found = np.array([[run(rate, seed) for seed in seeds] for rate in rates])
+    kept = [t * every for t in range(RECORDS + 1)]
+    return {"steps": kept, "valid": found[..., 0], "test": found[..., 1], "jax": jax.__version__}
+
+
+# Noise ---------------------------------------------------------------------------------------
+
+
+def encoder_gradient(latent, way):
+    """A function of parameters, x (B, 64) and noise (R, K, B, d): R estimates, (R, parameters)."""
+
+    @jax.jit
+    def estimates(params, x, eps):
+        found = jax.vmap(jax.grad(WAYS[latent][way]), (None, None, 0))(params, x, eps)
+        return jnp.concatenate([part.reshape(len(eps), -1) for part in found["encoder"]], 1)
+
+    return estimates
+
+
+def spread(estimates, latent, K, params, batches, rng, repeats):
+    """Trace of the variance of the encoder's gradient for given images; the mean over batches."""
+    found = [estimates(params, x, noise(latent, rng, K, more=(repeats,))) for x in batches]
+    return float(np.mean([np.var(g, axis=0, ddof=1).sum() for g in found]))
+
+
+def between(estimates, latent, params, batches, rng, K=64):
+    """Trace of the variance over batches of the mean gradient: the noise that images make.
+
+    Two means of K draws a batch: the product of their deviations has no noise of the draws in it.
+    """
+    two = np.array([estimates(params, x, noise(latent, rng, K, more=(2,))) for x in batches])
+    a, b = np.moveaxis(two - two.mean(0), 1, 0)
+    return float((a * b).sum() / (len(batches) - 1))
+
+
+def spreads(*, latent, ways, K, path, rate, steps, repeats, runs):
+    """Noise of each of `ways` with K draws, and of the images, along runs of the way `path`.
+
+    Returns {way: (runs, T)}, "images" among them, after each of `steps`. A run has the same path
+    whatever is measured on it.
+    """
+    own = 1 if latent == "gaussian" else 2  # draws of the path
+    with jax.enable_x64(True):
+        x, move = images()[0], climber(latent, path)
+        estimates = {way: encoder_gradient(latent, way) for way in (*ways, path)}
+        found = {way: np.zeros((runs, len(steps))) for way in (*ways, "images")}
+        for run in range(runs):
+            walk, look = np.random.default_rng(run), np.random.default_rng((run, K))
+            state, t = fresh(latent, walk), 0
+            for k, stop in enumerate(steps):
+                if stop > t:
+                    state = move(state, rate, *steps_of(latent, walk, x, own, stop - t))
+                    t = stop
+                some = x[look.integers(len(x), size=(40, BATCH))]
+                for way in ways:
+                    found[way][run, k] = spread(
+                        estimates[way], latent, K, state[0], some[:4], look, repeats
+                    )
+                found["images"][run, k] = between(estimates[path], latent, state[0], some, look)
+        return found

@@ -1,0 +1,238 @@
+"""The functions of chapter 22, in JAX and in PyTorch: cvlib's numbers, on the same draws.
+
+They live in the page alone: JAX in its cells tagged "recipe", PyTorch in its ```python blocks.
+"""
+
+import re
+
+import notebooks  # tools/notebooks.py
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import cvlib as cv
+from cvlib.combining import combine, regression
+
+PAGE = notebooks.BOOK / "22-in-your-framework.md"
+SAME = dict(rtol=1e-10, atol=1e-10)
+rng = np.random.default_rng(0)
+X, y = rng.standard_normal((12, 3)), np.sign(rng.standard_normal(12))
+MODEL = cv.models.logistic_regression(X, y)
+Q = cv.families.Gaussian(3)
+L = np.array([[0.9, 0, 0], [-0.4, 0.7, 0], [0.2, 0.3, 1.1]])
+MU, EPS = rng.standard_normal(3), rng.standard_normal((8, 3))
+DATA, PRIOR, VARIATIONAL = cv.terms(MODEL, Q)
+DRAW = cv.draw(MODEL, Q, Q.pack(MU, L), eps=EPS, subsample=False)
+SWITCHES, FIXED = cv.families.Bernoulli(3), (EPS > 0).astype(float)
+
+
+def source(framework):
+    """The page's functions as one module's text."""
+    if framework == "torch":
+        return "\n\n".join(
+            re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.M | re.S)
+        )
+    cells = notebooks.read_text(PAGE).cells
+    return "\n\n".join(c.source for c in cells if "recipe" in c.metadata.get("tags", []))
+
+
+class Jax:
+    """What the checks need of a framework: arrays, a model in it, and a gradient."""
+
+    def __init__(self):
+        self.jax = pytest.importorskip("jax")
+        self.array, self.sigmoid = self.jax.numpy.asarray, self.jax.nn.log_sigmoid
+
+    def grad(self, f, x):
+        return self.jax.grad(f)(self.array(x))
+
+    def whole(self):
+        return self.jax.enable_x64(True)
+
+
+class Torch:
+    def __init__(self):
+        self.torch = pytest.importorskip("torch")
+        self.sigmoid = self.torch.nn.functional.logsigmoid
+
+    def array(self, x):
+        return self.torch.tensor(np.asarray(x, float))
+
+    def grad(self, f, x):
+        x = self.array(x).requires_grad_()
+        return self.torch.autograd.grad(f(x), x)[0]
+
+    def whole(self):
+        return self.torch.enable_grad()  # float64 comes with the arrays
+
+
+class Recipes:
+    """The functions of a page's text, called with arrays and answering with them."""
+
+    def __init__(self, text, frame):
+        self.names, self.frame = {}, frame
+        exec(compile(text, "the page", "exec"), self.names)
+
+    def __getattr__(self, name):
+        def call(*args):
+            args = [self.frame.array(a) if isinstance(a, np.ndarray) else a for a in args]
+            return _numpy(self.names[name](*args))
+
+        return call
+
+
+def _numpy(x):
+    if isinstance(x, tuple | list):
+        return tuple(map(_numpy, x))
+    return x if isinstance(x, float) else np.asarray(x)
+
+
+def log_lik(frame):
+    return lambda z, row: frame.sigmoid(row[1] * (row[0] @ z))
+
+
+def log_p(frame):
+    rows, labels = frame.array(X), frame.array(y)
+    return lambda z: frame.sigmoid(labels * (rows @ z)).sum() - 0.5 * (z**2).sum()
+
+
+# The checks take the functions, so that they can be run on copies with a bug ---------------------
+
+
+def check_landing(r):
+    line = cv.RP1(DATA) + cv.RP1(PRIOR) - cv.RP1(VARIATIONAL)
+    g = r.landing(log_p(r.frame), MU, L, EPS)
+    assert_allclose(Q.pack(*g), line(DRAW).mean(0), **SAME)
+    assert_allclose(g[1], np.tril(g[1]), atol=0)
+
+
+def check_leave_one_out(r):
+    """For switches, whose log density is written out here."""
+    w, frame = MU, r.frame
+    f = np.array([(b * [1.0, -2.0, 0.5]).sum() ** 2 for b in FIXED])
+    eps = np.concatenate([99 * (2 * FIXED - 1), 0.5 + 0 * FIXED], -1)
+    square = lambda z, _: (z[..., 0] - 2 * z[..., 1] + 0.5 * z[..., 2]) ** 2
+    model = cv.models.Model(square, lambda z: 0.0 * z[..., 0], (np.ones(1),), 3)
+    draw = cv.draw(model, SWITCHES, w, eps=eps, subsample=False)
+    signs = frame.array(2 * FIXED - 1)
+    loss = lambda w: r.names["leave_one_out"](frame.array(f), frame.sigmoid(signs * w).sum(-1))
+    ours = cv.LOO(cv.terms(model, SWITCHES)[0])(draw).mean(0)
+    assert_allclose(_numpy(frame.grad(loss, w)), ours, **SAME)
+
+
+def check_price(r):
+    g = r.price(log_p(r.frame), MU, L, EPS)
+    assert_allclose(Q.pack(*g), (cv.PR(DATA) + cv.PR(PRIOR))(DRAW).mean(0), **SAME)
+    assert_allclose(g[1], np.tril(g[1]), atol=0)
+
+
+def check_quadratics(r):
+    G = np.cos(EPS @ [[1.0, 2, 0], [0, 1, 1], [-1, 0, 2]])
+    for ridge in 0.3, 2.0:
+        for got, want in zip(r.quadratics(EPS, G, ridge), regression.regress(EPS, G, ridge)):
+            assert_allclose(got, want, **SAME)
+
+
+def check_quadratics_diagonal(r):
+    G = np.cos(EPS @ [[1.0, 2, 0], [0, 1, 1], [-1, 0, 2]])
+    for M in 8, 3:
+        ours = regression.diagonal(regression.regress)(EPS[:M], G[:M], 0.1)
+        for got, want in zip(r.quadratics_diagonal(EPS[:M], G[:M], 0.1), ours):
+            assert_allclose(got, want, **SAME)
+
+
+def check_pairs(r):
+    both = r.pairs(EPS)
+    draw = cv.draw(MODEL, Q, DRAW.w, eps=EPS, noise="pairs", subsample=False)
+    assert_allclose(both, draw.eps, atol=0)
+    rows = combine.replicates(cv.RP1(DATA)(draw), 2)  # a pair's mean times the root of two
+    want = rows.std(0, ddof=1) / np.sqrt(2 * len(rows))
+    assert_allclose(r.pairs_error(cv.RP1(DATA)(draw)), want, **SAME)
+
+
+def check_snapshot(r):
+    """RP1 of the parabola on the batch less CF of that on all data, one batch for all draws."""
+    old, index, frame = MU + 0.3, np.array([3, 0, 7, 7]), r.frame
+    f = log_lik(frame)
+    all_data, batch = ((frame.array(X[i]), frame.array(y[i])) for i in (slice(None), index))
+    kept = r.names["look"](f, all_data, frame.array(old))
+    got = r.snapshot(f, batch, 12, old, kept, MU, L, EPS)
+    snap = cv.snapshot(MODEL, old)
+    draw = cv.draw(MODEL, Q, DRAW.w, eps=EPS, index=np.tile(index, (8, 1)), snapshot=snap)
+    far = cv.taylor_z(DATA, at="snapshot")
+    line = cv.RP1(far) - cv.CF(far.over_all_data())
+    assert_allclose(Q.pack(*got), line(draw).mean(0), **SAME)
+    assert_allclose(got[1], np.tril(got[1]), atol=0)
+
+
+def check_weigh(r):
+    draws = np.random.default_rng(1)
+    state, ours = (np.zeros((2, 2)), np.zeros(2), 0.0), combine.start(2)
+    for _ in range(3):
+        C = draws.standard_normal((2, 5, 4))
+        h = C[0] - 0.5 * C[1] + draws.standard_normal((5, 4))
+        a = combine.bayes_weights(ours, 0.1, 4)
+        g, state = r.weigh(tuple(map(r.frame.array, state[:2])) + (state[2],), h, C, 0.1, 0.3)
+        assert_allclose(g, combine.mean(h, C, a), **SAME)
+        ours = combine.update(ours, h, C, 0.3)
+    assert_allclose(state[0], ours.CC, **SAME)
+    assert_allclose(state[2], ours.M)
+
+
+CHECKS = {name[6:]: f for name, f in globals().copy().items() if name.startswith("check_")}
+
+# (check, code of the page, with a bug); two for each function
+BUGS = [
+    ("landing", "0.5 * (e**2).sum(0)", "0.0 * (e**2).sum(0)"),
+    ("landing", "eps @ L.T", "eps @ L"),
+    ("leave_one_out", "(f.shape[0] - 1)", "f.shape[0]"),
+    ("leave_one_out", "f.sum() - f)", "f.sum() + f)"),
+    ("price", "bend @ L)", "L @ bend)"),
+    ("price", "(z).mean(0)\n    bend", "(mu + 0 * z).mean(0)\n    bend"),
+    ("quadratics", "/ away", ""),
+    ("quadratics", "(fit[1:] + fit[1:].T) / 2", "fit[1:]"),
+    ("quadratics", "[0.0] + [ridge] * d", "[ridge] * (d + 1)"),
+    ("quadratics_diagonal", "v.sum(0) - v", "v.sum(0) - 0 * v"),
+    ("quadratics_diagonal", "- e1**2 / n + ridge", "+ ridge"),
+    ("pairs", "[eps, -eps]", "[eps, eps]"),
+    ("pairs", "rows[:half] + rows[half:]", "rows[::2] + rows[1::2]"),
+    ("snapshot", "N / B *", "N *"),
+    ("snapshot", "H @ (mu - old)", "H @ mu"),
+    ("snapshot", "(z - old)", "(z - mu)"),
+    ("weigh", "+ n * CC,", "+ CC,"),
+    ("weigh", "(1 - gamma) * (n + M)", "(n + M)"),
+    ("weigh", "D * v0", "v0"),
+]
+FRAMES = {"jax": Jax, "torch": Torch}
+
+
+@pytest.fixture(scope="module", params=FRAMES)
+def framework(request):
+    frame = FRAMES[request.param]()
+    with frame.whole():
+        yield source(request.param), frame
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_the_same_numbers_as_the_package(framework, name):
+    CHECKS[name](Recipes(*framework))
+
+
+def test_every_function_is_checked_and_has_two_bugs(framework):
+    functions = re.findall(r"^def (\w+)", framework[0], re.M)
+    helpers = {"look": "snapshot", "pairs_error": "pairs"}
+    assert {helpers.get(f, f) for f in functions} == set(CHECKS)
+    assert all([name for name, *_ in BUGS].count(check) >= 2 for check in CHECKS)
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: f"{bug[0]}: {bug[2] or 'none'}"[:40])
+def test_a_bug_is_seen(framework, bug):
+    text, frame = framework
+    name, old, new = bug
+    assert old in text
+    with pytest.raises(AssertionError):
+        CHECKS[name](Recipes(text.replace(old, new), frame))
+
+
+def test_the_functions_stand_alone(framework):
+    assert not re.search(r"\b(cvlib|cv|np|numpy)\b", framework[0])
