@@ -21,7 +21,6 @@ from collections.abc import Callable
 from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from itertools import combinations
 from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
@@ -30,6 +29,7 @@ import numpy as np
 
 import cvlib as cv
 from benchmarks import peers
+from cvlib.advice.choosing import subsets
 from cvlib.advice.pilots import Set, Setting, piloted, timed
 from cvlib.ascent.optimize import Noisy, init, step
 from cvlib.fitting.density import Density
@@ -286,8 +286,8 @@ def sight(model):
 
 
 def table(model, q):
-    """The candidates, and beside RP1 the variate that sticks the landing."""
-    return cv.candidates(model, q, sight(model).subsample, landing=True)
+    """The candidates; "RP1 of all three" is what sticks the landing."""
+    return cv.candidates(model, q, sight(model).subsample, M)
 
 
 def pilot(model, q):
@@ -306,16 +306,11 @@ def brute_force(problem, natural, seconds=0.03, draws=60):
     w = mode(model, q)
     chosen = pilot_choice(model, q, w, natural, np.random.default_rng(0))
     among = table(model, q)
-    sets = [
-        Set(base, some)
-        for base, (_, cvs) in among.items()
-        for n in range(len(cvs) + 1)
-        for some in combinations(cvs, n)
-    ]
+    sets = [s for base, (_, cvs) in among.items() for s in subsets(Set(base, tuple(cvs)))]
     at = Setting(model, q, w, M, sight(model))
     noise = piloted(among, at, draws, np.random.default_rng(1), natural=natural)
     costs = timed(sets, among, at, seconds=seconds * len(sets))
-    square = noise.slope2(sets) + noise.noise(sets) / noise.units
+    square = noise.slope2(sets) + noise.noise(sets)
     product = {s: costs[str(s)] * float(e) for s, e in zip(sets, square)}
     best = min(product, key=product.get)
     return {

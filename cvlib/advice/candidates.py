@@ -5,30 +5,36 @@ from typing import Any
 from ..families.base import Family
 from ..models.own import Model
 from ..recipe.approximations import bound, taylor_z
-from ..recipe.atoms import one, terms
+from ..recipe.atoms import terms
+from ..recipe.ensemble import AQ, LB
 from ..recipe.estimators import Estimator, check_gradient, check_variate
-from ..recipe.integrands import Integrand
-from ..recipe.words import CF, GR, PR, QD, RB, RP1, SF, Method
+from ..recipe.integrands import Illegal, Integrand
+from ..recipe.words import CF, GR, LOO, PR, QD, RB, RP1, SF, Method
 from . import zoo
 from .zoo import written
 
 DENSE = 200  # dimensions up to which a Hessian of an own model, d gradients, is not too dear
+FEW = 4  # samples below which a regression on the others has too little to go by
 Table = dict[str, tuple[Estimator, dict[str, Estimator]]]  # {base: (h, {variate: line})}
 
 
 def candidates(
-    model: Model, q: Family, subsample: bool = True, *, landing: bool = False
+    model: Model, q: Family, subsample: bool = True, M: int = 10
 ) -> dict[str, tuple[Estimator, dict[str, Estimator]]]:
     """{base: (h, {variate: line})}, what is legal and sensible for the model and the family.
 
-    Bases are words for the data term; prior and entropy in closed form where there is one. A base
-    goes with the variates that share its noise: expansion ("c7") and bound against their closed
-    forms, and the expansion at a snapshot against that over all data, with ("joint") or without
-    ("snapshot") the noise of q. Their best weights are about 1, 1, -1 and -1. With landing=True
-    also the one that sticks the landing (Roeder et al. 2017), or the score where there is no slope.
+    "RP1", "RB", "PR", "QD" estimate the data term so, with prior and entropy in closed form where
+    there is one. Beside them stand variates that share their noise: expansion ("c7") and bound
+    against their closed forms, and the expansion at a snapshot against that over all data, with
+    ("joint") or without ("snapshot") the noise of q. Their best weights are about 1, 1, -1 and -1.
+
+    "RP1 of all three" samples the entropy too, so that noise vanishes where q is the posterior:
+    what `fit` takes where it takes Adam's steps. With all data in every step, so do PR and AQ, the
+    regression on the other samples, which `fit` takes otherwise. With one data point a sample the
+    noise of the data hides what these gain.
 
     A Hessian of an own model costs d gradients. In more than 200 dimensions that is too dear: then
-    the base is RP1, without expansions.
+    there are neither PR nor expansions.
     """
     data, prior, variational = terms(model, q)
     closed, found = written(CF, prior), {}
@@ -41,10 +47,25 @@ def candidates(
         lines = {} if q.gaussian else zoo.published(model, q)
         if q.gaussian and curved:
             lines = _expansions(word, data, data if closed else data + prior, subsample)
-        if landing and word in (RP1, GR, SF):
-            lines["landing"] = _landing(word, variational)
         found[word.name] = h, {name: c for name, c in lines.items() if c and c.parts}
+    f, three = data + prior - variational, [whole_gradient(model, q)]
+    if q.gaussian and not subsample:
+        three += [PR(f)] * curved + [AQ(f)] * (M >= FEW)
+    for h in three:
+        word, _ = next(iter(h.parts))
+        found[f"{word.name} of all three"] = h, {}
     return found
+
+
+def whole_gradient(model: Model, q: Family) -> Estimator:
+    """One estimator of all three terms, so that its noise vanishes where q is the posterior."""
+    data, prior, variational = terms(model, q)
+    slopes = any(route.pull for route in q.routes["z"].values())  # without them GR is SF
+    for word in (RP1, GR, LB, LOO, SF) if slopes else (LB, LOO, SF):
+        h = written(word, data + prior - variational)
+        if h is not None:
+            return h
+    raise Illegal(f"no estimator of this package is legal for {q!r}")
 
 
 def _expansions(word: Method, data: Integrand, f: Integrand, subsample: bool) -> dict[str, Any]:
@@ -62,10 +83,6 @@ def _expansions(word: Method, data: Integrand, f: Integrand, subsample: bool) ->
     return lines
 
 
-def _landing(word, variational):
-    return SF(one) - CF(one) if word is SF else CF(variational) - word(variational)
-
-
 # Tables that a reader gives -----------------------------------------------------------------------
 
 
@@ -76,29 +93,25 @@ def checked(table: dict, model: Model, q: Family) -> Table:
         raise TypeError(f"{table!r} is no table of bases and their variates: write {example}")
     if not table:
         raise ValueError("nothing to choose among: give {name: (h, variates)}, or leave it out")
+    found = {}
     for name, pair in table.items():
         if not (isinstance(pair, tuple) and len(pair) == 2):
             raise TypeError(f"{name!r}: {pair!r} is no pair of h and variates: write {example}")
-    table = {name: (h, named(cvs, model, q)) for name, (h, cvs) in table.items()}
-    for h, cvs in table.values():
-        check_gradient(h)
-        for c in cvs.values():
+        found[name] = pair[0], named(pair[1], model, q)
+        check_gradient(pair[0])
+        for c in found[name][1].values():
             check_variate(c)
-    return table
+    return found
 
 
 def named(lines: dict | list | tuple, model: Model, q: Family) -> dict[str, Estimator]:
     """{name: line}. Lines of a list get the names that the zoo has, or what they print as."""
     if isinstance(lines, Estimator):
         raise TypeError(f"lines come in a list: write [{lines!r}], or {{name: line}}")
-    known = {} if isinstance(lines, dict) else zoo.published(model, q)
-    names = {frozenset(c.parts.items()): name for name, c in known.items()}
-    if not isinstance(lines, dict):
-        lines = {names.get(frozenset(c.parts.items()), repr(c)): c for c in map(_line, lines)}
-    return {name: _line(c) for name, c in lines.items()}
-
-
-def _line(c):
-    if not isinstance(c, Estimator):
-        check_variate(c)  # says what is right
-    return c
+    for c in lines.values() if isinstance(lines, dict) else lines:
+        if not isinstance(c, Estimator):
+            check_variate(c)  # says what is right
+    if isinstance(lines, dict):
+        return lines
+    known = {frozenset(c.parts.items()): name for name, c in zoo.published(model, q).items()}
+    return {known.get(frozenset(c.parts.items()), repr(c)): c for c in lines}

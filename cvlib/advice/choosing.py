@@ -25,7 +25,7 @@ from .candidates import Table, candidates, checked
 from .pilots import Costs, Pilot, Set, Setting, piloted, singles, timed
 from .reports import TINY, Report, reported
 
-ALL = 10  # of more variates than these not all subsets are looked at
+ALL = 10  # of more variates than these only single ones and pairs are looked at
 FINALISTS, TRIES = 5, 3  # sets that are timed for real, and how often five more may be
 RIVALS = 32  # sets that take part when the pilot is resampled
 
@@ -42,7 +42,6 @@ class Choice:
     report: Report
     sure: float  # share of the resampled pilots that choose the same, costs held
     regret: float  # what it costs more than the best of each resampled pilot, mean: .02 is 2 %
-    loss: float | None  # greedy search: what it lost on ten of the candidates, at worst
     product: float  # seconds x E||g||^2 of a step: to compare choices with other M, batch ...
     seconds: float  # what choosing took
 
@@ -63,9 +62,8 @@ class Choice:
             f"cost x E|g|^2 is {score:.2g} of that of {first}",
             f"{100 * self.sure:.0f} % of resampled pilots choose it; on average it loses "
             f"{100 * self.regret:.1f} %",
+            *self.report.refused,
         ]
-        if self.loss is not None:
-            lines.append(f"greedy search lost {100 * self.loss:.0f} % on ten of the variates")
         return "\n  ".join(lines)
 
 
@@ -79,33 +77,34 @@ def choose(
     """The `Choice` of base and variates with the least cost x E||g||^2 at w (D,).
 
     among: {base: (h, variates)}, variates a list or {name: line}; by default the `candidates`. Of
-        up to ten variates all subsets are looked at; of more, what greedy search finds.
+        up to ten variates all subsets are looked at; of more, single ones and pairs.
     costs: as in `report`. Without them single variates are timed, sets predicted from these, and
         the best of them timed themselves.
     resamples: how many times the pilot is resampled to see how sure the choice is.
+    sampling: as in `report`. Where `noise` is not given and every sample sees the same data, each
+        set is tried with independent samples and with opposite pairs, which cost the same.
+    A base whose mean is not that of the first one is refused: PR, where log p has a kink.
     All else as in `report`.
     """
     began = clock()
     at = Setting(model, q, w, M, Sampling.of(sampling, **keywords))
-    table = candidates(model, q, at.sampling.subsample) if among is None else among
+    pairs = sampling is None and "noise" not in keywords and at.may_pair
+    table = candidates(model, q, at.sampling.subsample, M) if among is None else among
     table = checked(table, model, q)
     known = costs if costs is None else Costs.given(costs)
-    found = piloted(table, at, pilot, rng, snapshot=snapshot, natural=natural)
+    found = piloted(table, at, pilot, rng, snapshot=snapshot, natural=natural, pairs=pairs)
+    fine = {base: lines for base, lines in table.items() if base not in found.astray()}
 
     def time(sets, share):
         return timed(sets, table, at, seconds=share * seconds, clock=clock, renew=renew)
 
-    verdict = _Contest(table, found, known, time).verdict(resamples, rng)
-    h, cvs = table[verdict["set"].base]
-    lines = [cvs[name] for name in verdict["set"].cvs]
+    best, verdict = _Contest(fine, found, known, time).verdict(resamples, rng)
+    h, cvs = table[best.base]
+    lines = [cvs[name] for name in best.cvs]
     return Choice(
-        **verdict,
-        base=h,
-        cvs=lines,
-        renew=renew if any(line.wants for line in (h, *lines)) else None,
-        sampling=at.sampling,
-        seconds=clock() - began,
-    )
+        best, h, lines, renew if any(line.wants for line in (h, *lines)) else None,
+        (at.paired if best.pairs else at).sampling, **verdict, seconds=clock() - began,
+    )  # fmt: skip
 
 
 class _Contest:
@@ -114,15 +113,17 @@ class _Contest:
     def __init__(self, table: Table, pilot: Pilot, costs: Costs | None, time: Callable):
         self.pilot, self.time, self.known = pilot, time, costs is not None
         self.bases = [Set(name) for name in table]
-        self.full = [Set(name, tuple(cvs)) for name, (_, cvs) in table.items()]
-        alone = [s for f in self.full for s in (Set(f.base), *singles(f))]
+        full = [Set(name, tuple(cvs)) for name, (_, cvs) in table.items()]
+        alone = [s for f in full for s in (Set(f.base), *singles(f))]
         self.costs = Costs(time(alone, 0.6)) if costs is None else costs
-        self.slope2 = pilot.slope2(self.bases + self.full)
+        plain = [s for f in full for s in subsets(f)]
+        self.tried = [s._replace(pairs=k > 0) for k in range(len(pilot.ways)) for s in plain]
+        self.slope2 = pilot.slope2(self.tried)
 
     def score(self, sets, K=None):
         """Seconds x E||g||^2 of sets, (..., T), with the pilot's covariances or others."""
         cost = np.array([self.costs.of(s) for s in sets])
-        return cost * (self.slope2 + self.pilot.noise(sets, K) / self.pilot.units)
+        return cost * (self.slope2 + self.pilot.noise(sets, K))
 
     def verdict(self, resamples, rng):
         """The best set, and how sure that is, as fields of a `Choice`."""
@@ -132,25 +133,22 @@ class _Contest:
         again = self.score(rivals, self.pilot.resampled(resamples, rng))  # (resamples, T)
         wins = np.bincount(again.argmin(-1), minlength=len(rivals)) / resamples
         chosen = dict(zip(rivals, wins.tolist()))
-        return {
-            "set": rivals[best],
+        return rivals[best], {
             "report": reported(last, self.pilot, self.costs, self.slope2, chosen),
             "sure": float(wins[best]),
             "regret": float((again[:, best] / again.min(-1)).mean() - 1),
-            "loss": _loss(self.full, self.score),
             "product": float(scores[best]),
         }
 
     def finals(self):
         """The sets whose costs are known for sure, best first, and all that come close."""
-        tried = _once(s for f in self.full for s in search(f, self.score))
-        ranked = lambda: [tried[t] for t in np.argsort(self.score(tried), kind="stable")]
+        ranked = lambda: [self.tried[t] for t in np.argsort(self.score(self.tried), kind="stable")]
         last: list[Set] = []
         order = ranked()
         for _ in range(TRIES):  # a set that was predicted too cheap is found out and makes room
             last = _once([*self.bases, *last, *order[:FINALISTS]])
             if not self.known:
-                self.costs.update(self.time(last, 0.4))
+                self.costs.update(self.time(_once(s._replace(pairs=False) for s in last), 0.4))
             order = ranked()
             if order[0] in last:
                 break
@@ -162,32 +160,10 @@ def _once(sets):
     return list(dict.fromkeys(sets))
 
 
-def search(full: Set, score: Callable[[list[Set]], np.ndarray], most: int = ALL) -> list[Set]:
-    """The subsets of a `Set` to look at: all up to `most` variates, else those of greedy search."""
-    base, names = full
-    if len(names) <= most:
-        return [Set(base, c) for n in range(len(names) + 1) for c in combinations(names, n)]
-    best, seen = Set(base), [Set(base)]
-    while len(best.cvs) < len(names):
-        new = [n for n in names if n not in best.cvs]
-        more = [Set(base, tuple(n for n in names if n == one or n in best.cvs)) for one in new]
-        seen += more
-        k = score([best, *more]).argmin()
-        if k == 0:
-            break
-        best = more[k - 1]
-    return seen
-
-
-def _loss(full, score, times=5):
-    """How much worse greedy search does than all subsets, of ten random variates, at worst."""
-    rng, worst = np.random.default_rng(0), None
-    for base, names in full:
-        for _ in range(times if len(names) > ALL else 0):
-            some = Set(base, tuple(rng.permutation(names)[:ALL].tolist()))
-            greedy, every = (score(search(some, score, most)).min() for most in (0, ALL))
-            worst = max(worst or 0.0, float(greedy / every - 1))
-    return worst
+def subsets(full: Set) -> list[Set]:
+    """The subsets of a `Set` to look at: all, or of many variates those of at most two."""
+    most = len(full.cvs) if len(full.cvs) <= ALL else 2
+    return [Set(full.base, c) for n in range(most + 1) for c in combinations(full.cvs, n)]
 
 
 # Along a run -------------------------------------------------------------------------------------

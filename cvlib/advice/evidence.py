@@ -22,7 +22,7 @@ class Estimate(NamedTuple):
     error: np.ndarray
 
     def __str__(self):
-        return repr(self) if np.ndim(self.value) else f"{self.value:.5g} +- {self.error:.1g}"
+        return repr(self) if np.ndim(self.value) else f"{self.value:.5g} ± {self.error:.1g}"
 
 
 def elbo(model: Model, q: Family, w: np.ndarray, M: int, rng: np.random.Generator) -> Estimate:

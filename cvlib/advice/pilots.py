@@ -7,6 +7,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import stdtrit
 
 from ..arguments import number, whole
 from ..ascent.optimize import init, step
@@ -24,16 +25,19 @@ from .evidence import CHUNK
 
 ROUNDING = 1e-12  # noise of this size, relative to that of the bases, is none
 ROUNDS = 30  # turns of each step that is timed
+DOUBT = 1e-6  # chance that a base with the right mean is taken for one without
 
 
 class Set(NamedTuple):
-    """A base gradient and the variates that go with it, by name."""
+    """A base gradient and the variates that go with it, by name; drawn in pairs or as was said."""
 
     base: str
     cvs: tuple = ()
+    pairs: bool = False
 
     def __str__(self):
-        return self.base + (f" with {', '.join(self.cvs)}" if self.cvs else "")
+        drawn = self.base + " in pairs" * self.pairs
+        return drawn + (f" with {', '.join(self.cvs)}" if self.cvs else "")
 
 
 @dataclass(frozen=True)
@@ -53,79 +57,101 @@ class Setting:
         object.__setattr__(self, "w", self.q.check(self.w))
         whole("M", self.M)
 
+    @property
+    def paired(self) -> "Setting":
+        """The same with samples in opposite pairs."""
+        return replace(self, sampling=replace(self.sampling, noise="pairs"))
+
+    @property
+    def may_pair(self) -> bool:
+        """Would a pair lose nothing? Partners see the same data; here all samples do."""
+        same = self.sampling.shared or not self.sampling.subsample
+        return same and self.M % 2 == 0 and self.q.mirror is not None
+
     def draw(self, rng: np.random.Generator, R: int, snapshot: Snapshot | None) -> Draw:
         """The draws of R steps, side by side."""
         w = np.broadcast_to(self.w, (R, self.q.D))
         return draw(self.model, self.q, w, self.M, rng, snapshot=snapshot, sampling=self.sampling)
+
+    def leaning(self, line: Estimator) -> int:
+        """How many samples of a step lean on each other: one, a pair, or all."""
+        # a word with rows or a pull of its own may look at all samples together, as LOO does
+        together = any(word.rows or word.pull for word, _ in line.parts)
+        alone = self.sampling.group(self.q, self.M)
+        return self.M if self.sampling.shared or together else alone
 
 
 # Noise -------------------------------------------------------------------------------------------
 
 
 class Pilot:
-    """Products of the lines' gradients, unit by unit: all that any set with any weights needs.
+    """Products of the lines' gradients, step by step: all that any set with any weights needs.
 
-    A unit leans on no other: a sample, a pair, or all of a step with one batch, with LOO or AQ.
-    K (n, P, P) are products of the distances of P lines from their means, scaled so that their mean
-    over the n units is the covariance; `shares` (n, 2, P, P) what of it is due to q alone and the
-    data alone. Units of one half try the weights that the other half fits.
+    K (n, P, P) are products of the distances of P lines from their means, so that their mean over n
+    steps is the covariance of a step's gradients; `sources` (n, 2, P, P) what of it is due to q
+    alone and the data alone. Steps of one half try the weights that the other half fits. With
+    pairs=True every line is there twice, the second time drawn in pairs.
     """
 
     def __init__(
         self, table: Table, at: Setting, steps: int, rng: np.random.Generator, *,
         snapshot: Snapshot | None = None, shares: bool = False, natural: bool = False,
+        pairs: bool = False,
     ):  # fmt: skip
-        self.at, self.natural = at, natural
+        self.natural, self.ways = natural, [at, at.paired] if pairs else [at]
         self.names = {base: list(cvs) for base, (_, cvs) in table.items()}
-        self.lines, self.place = _placed(table)
-        # a word with rows or a pull of its own may look at all samples together, as LOO does
-        together = any(word.rows or word.pull for line in self.lines for word, _ in line.parts)
-        leaning = at.sampling.shared or together
-        self.size = at.M if leaning else at.sampling.group(at.q, at.M)  # samples in a unit
-        self.units = at.M // self.size  # a step averages so many
-        most = CHUNK // (len(self.lines) * at.M * at.q.D)
-        R = max(math.ceil(4 / self.units), min(math.ceil(steps / 2), most))  # steps at a time
-        parts = 2 * math.ceil(steps / (2 * R))
-        self.half = np.repeat(np.arange(parts) % 2, R * self.units)
-        looks = (self._look(at.draw(rng, R, snapshot), shares) for _ in range(parts))
-        K, means, sources = zip(*looks)
-        self.K, self.mean = np.concatenate(K), np.mean(means, 0)  # (n, P, P), (P, D)
-        self.sources = np.concatenate(sources) if shares else None
+        self.lines, self.place = _placed(table, len(self.ways))
+        R = max(3, min(math.ceil(steps / 2), CHUNK // (len(self.lines) * at.M * at.q.D)))
+        parts = 2 * math.ceil(steps / (2 * R))  # of R steps each
+        self.half = np.repeat(np.arange(parts) % 2, R)
+        looks = zip(*(self._look(rng, R, snapshot, shares) for _ in range(parts)))
+        self.K, self.along, sources, means = map(np.concatenate, looks)
+        self.sources = sources if shares else None
+        self.mean = means.reshape(parts, len(self.lines), -1).mean(0)  # (P, D)
         self.least = ROUNDING * max(self.K[:, h, h].mean() for h, *_ in self.place.values())
 
-    def _look(self, d, shares):
-        """One part of the pilot: products of the units, means of the lines, and shares."""
-        X = self._gradients(d)
-        n, mean = len(X), X.mean(0)
-        X = X - mean
-        K = X @ np.swapaxes(X, -1, -2) * (n / (n - 1))
-        return K, mean, self._shares(d, X, K) if shares else None
+    def _look(self, rng, R, snapshot, shares):
+        """R steps: products, gradients along the width of q, shares, and the lines' means."""
+        P = len(self.lines)
+        mean: dict[int, np.ndarray] = {}
+        K, along, sources = (np.zeros(n) for n in ((R, P, P), (R, P), (R, 2, P, P)))
+        for at, own in zip(self.ways, np.split(np.arange(P), len(self.ways))):
+            d = at.draw(rng, R, snapshot)
+            sizes = np.array([at.leaning(self.lines[p]) for p in own])
+            for size in np.unique(sizes):
+                p = own[sizes == size]
+                X, along[:, p] = self._gradients(d, p, size)
+                mean |= zip(p, X.mean((0, 1)))
+                X = X - X.mean((0, 1))
+                n = X.shape[0] * X.shape[1]
+                K[:, p[:, None], p] = own_K = _products(X, X) * (n / (n - 1))
+                if shares:
+                    sources[:, :, p[:, None], p] = self._shares(d, p, size, X, own_K)
+        return K, along, sources, np.stack([mean[p] for p in range(P)])
 
-    def _gradients(self, d):
-        """The lines' gradients, one a unit, (n, P, D)."""
-        G = evaluate(self.lines, d)
-        R, P, _, D = G.shape
-        mean = G.reshape(R, P, self.size, self.units, D).mean(2)  # partners are M / 2 apart
-        X = np.moveaxis(mean, 1, 2).reshape(R * self.units, P, D)
-        return in_units(self.at.q, self.at.w, X) if self.natural else X
+    def _gradients(self, d, p, size):
+        """One gradient for every `size` samples that lean on each other, (R, units, P, D).
 
-    def _shares(self, d, X, K):
-        """Products of units that share eps and of units that share data, (n, 2, P, P)."""
+        And the steps' gradients along the width of q, (R, P).
+        """
+        G = evaluate([self.lines[k] for k in p], d)
+        R, P, M, D = G.shape
+        X = G.reshape(R, P, size, M // size, D).mean(2)  # partners are M / 2 apart
+        X, q, w = np.moveaxis(X, 2, 1), self.ways[0].q, self.ways[0].w
+        width = np.where(np.arange(D) < q.dim, 0.0, w)
+        return in_units(q, w, X) if self.natural else X, X.mean(1) @ width
+
+    def _shares(self, d, p, size, X, K):
+        """Products of gradients that share eps and of those that share data, (R, 2, P, P)."""
         if d.index is None:
             return np.stack([K, 0 * K], 1)  # all data: all noise is of q
-        # see the data of the unit before: then u shares eps, u - 1 shares data
-        other = Draw(d.model, d.q, d.w, d.eps, self.neighbour(d.index), d.snapshot, d.group)
-        Y = self._gradients(other)
-        Y = np.swapaxes(Y - Y.mean(0), -1, -2)
-        two = np.stack([X @ Y, X @ np.roll(Y, -1, 0)], 1)
-        return two + two.sum(1, keepdims=True) / (len(X) - 2)  # unbiased, means taken off
-
-    def neighbour(self, index: np.ndarray) -> np.ndarray:
-        """The data points of the unit before, for index (R, M, ...), or (R, 1, B) if shared."""
-        R, M = index.shape[:2]
-        each = np.moveaxis(index.reshape(R, M // self.units, self.units, -1), 2, 1)
-        moved = np.roll(each.reshape(R * self.units, -1), 1, 0).reshape(each.shape)
-        return np.moveaxis(moved, 1, 2).reshape(index.shape)
+        # with the data of the step before: then r shares eps, r - 1 shares data
+        other = Draw(d.model, d.q, d.w, d.eps, np.roll(d.index, 1, 0), d.snapshot, d.group)
+        Y, _ = self._gradients(other, p, size)
+        Y -= Y.mean((0, 1))
+        two = np.stack([_products(X, Y), _products(X, np.roll(Y, -1, 0))], 1)
+        n = X.shape[0] * X.shape[1]
+        return two + two.sum(1, keepdims=True) / (n - 2)  # unbiased, means taken off
 
     def halves(self, K: np.ndarray) -> np.ndarray:
         """Means of K (n, ...) over the halves, (2, ...)."""
@@ -137,8 +163,8 @@ class Pilot:
         K (..., 2, P, P) are covariances on the halves.
         """
         v = np.zeros((*K.shape[:-2], len(sets), K.shape[-1]))
-        for base, (h, *cvs) in self.place.items():
-            own = [t for t, s in enumerate(sets) if s.base == base]
+        for (base, pairs), (h, *cvs) in self.place.items():
+            own = [t for t, s in enumerate(sets) if (s.base, s.pairs) == (base, pairs)]
             has = np.array([[name in sets[t].cvs for name in self.names[base]] for t in own], bool)
             has = has.reshape(len(own), len(cvs))  # (T, L)
             other = K[..., ::-1, None, :, :]
@@ -149,12 +175,12 @@ class Pilot:
         return v
 
     def noise(self, sets: list[Set], K: np.ndarray | None = None) -> np.ndarray:
-        """E||g - E g||^2 of a unit, for T sets: (..., T). Below rounding error all are alike."""
+        """E||g - E g||^2 of a step, for T sets: (..., T). Below rounding error all are alike."""
         K = self.halves(self.K) if K is None else K
         return np.maximum(_square(self.weights(sets, K), K).mean(-2), self.least)
 
     def each(self, sets: list[Set], K: np.ndarray) -> np.ndarray:
-        """The same, unit by unit, (n, ..., T), for products K (n, ..., P, P)."""
+        """The same, step by step, (n, ..., T), for products K (n, ..., P, P)."""
         v, out = self.weights(sets, self.halves(self.K)), np.empty((*K.shape[:-2], len(sets)))
         for k in (0, 1):
             out[self.half == k] = _square(v[k], K[self.half == k])
@@ -174,6 +200,21 @@ class Pilot:
             counts = rng.multinomial(len(own), np.full(len(own), 1 / len(own)), times)
             K.append(np.tensordot(counts / len(own), own, 1))
         return np.stack(K, 1)
+
+    def astray(self) -> dict[str, float]:
+        """{base: by how many standard errors its mean is not that of the first base}.
+
+        Along the width of q, where Stein's lemma makes E[slope x eps] the mean curvature: PR has
+        the curvature at a sample, which says nothing of a kink.
+        """
+        first, *others = [(base, own[0]) for (base, pairs), own in self.place.items() if not pairs]
+        n, found, rounding = len(self.along), {}, 1e-9 * np.abs(self.along).max() + 1e-300
+        for base, h in others:
+            off = self.along[:, h] - self.along[:, first[1]]
+            error = off.std(ddof=1) / math.sqrt(n)
+            if abs(off.mean()) > stdtrit(n - 1, 1 - DOUBT / 2) * error + rounding:
+                found[base] = float(abs(off.mean()) / max(error, rounding))
+        return found
 
 
 def piloted(
@@ -198,11 +239,18 @@ def _serves(old: Snapshot | None, wants: Wants) -> bool:
     return all(have >= want for have, want in zip(has, wants))
 
 
-def _placed(table: Table) -> tuple[list[Estimator], dict[str, list[int]]]:
-    """All lines of a table, each once, and {base: where it and its variates stand among them}."""
-    lines: dict[frozenset, tuple[int, Estimator]] = {}
-    place = lambda line: lines.setdefault(frozenset(line.parts.items()), (len(lines), line))[0]
-    places = {b: [place(h), *map(place, cvs.values())] for b, (h, cvs) in table.items()}
+def _placed(table: Table, ways: int) -> tuple[list[Estimator], dict]:
+    """All lines of a table, once for each way to draw, and where they stand in the list.
+
+    {(base, in pairs): [place of the base, places of its variates]}.
+    """
+    lines: dict[tuple, tuple[int, Estimator]] = {}
+    place = lambda k, c: lines.setdefault((k, frozenset(c.parts.items())), (len(lines), c))[0]
+    places = {
+        (base, k == 1): [place(k, h), *(place(k, c) for c in cvs.values())]
+        for k in range(ways)
+        for base, (h, cvs) in table.items()
+    }
     return [line for _, line in lines.values()], places
 
 
@@ -213,6 +261,11 @@ def in_units(q: Family, w: np.ndarray, g: np.ndarray) -> np.ndarray:
     factors = np.broadcast_to(factor, (*g.shape[:-1], *factor.shape))
     curvature = q.curvature(factors, g[..., q.dim :]).reshape(*g.shape[:-1], -1)
     return np.concatenate([slope, curvature / math.sqrt(2)], -1)
+
+
+def _products(X, Y):
+    """Products of lines in the mean of each step, (R, P, P), for units X, Y (R, units, P, D)."""
+    return (X @ np.swapaxes(Y, -1, -2)).sum(1) / X.shape[1] ** 2
 
 
 def _square(v, K):
@@ -235,6 +288,7 @@ class Costs(dict):
 
     def of(self, s: Set) -> float:
         """Seconds a step: known, or the base's and what each variate adds to it on its own."""
+        s = s._replace(pairs=False)  # two samples cost what a pair costs
         if str(s) in self:
             return self[str(s)]
         missing = [str(x) for x in (Set(s.base), *singles(s)) if str(x) not in self]

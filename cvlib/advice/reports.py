@@ -40,6 +40,7 @@ class Report:
 
     rows: tuple[Row, ...]
     about: str
+    refused: tuple[str, ...] = ()  # sentences on bases whose mean is another one
 
     def table(self) -> list[list[str]]:
         """Heads and rows, in words."""
@@ -47,7 +48,7 @@ class Report:
         text = lambda x: f"{x if abs(x) > TINY else 0:.2g}"
         body = []
         for k, r in enumerate(self.rows):
-            error = lambda x, e: text(x) + (f" +- {e:.1g}" if k and x > TINY else "")
+            error = lambda x, e: text(x) + (f" ± {e:.1g}" if k and x > TINY else "")
             left, score = error(r.left, r.error), error(r.score, r.score_error)
             shares = map(text, r.shares) if r.shares else [""] * 3
             chosen = "" if r.chosen is None else f"{100 * r.chosen:.0f} %"
@@ -60,7 +61,11 @@ class Report:
         widths = [max(map(len, column)) for column in zip(*rows)]
         cells = lambda row: [x.rjust(n) for x, n in zip(row[1:], widths[1:])]
         return "\n".join(
-            [self.about, *("  ".join([r[0].ljust(widths[0]), *cells(r)]).rstrip() for r in rows)]
+            [
+                self.about,
+                *("  ".join([r[0].ljust(widths[0]), *cells(r)]).rstrip() for r in rows),
+                *self.refused,
+            ]
         )
 
     def _repr_html_(self):
@@ -111,7 +116,7 @@ def reported(
     """The `Report` of sets; all are compared with the first."""
     each = pilot.each(sets, pilot.K)  # (n, T)
     noise, seconds = each.mean(0), np.array([costs.of(s) for s in sets])
-    E = slope2 + noise / pilot.units  # E||g||^2 of a step
+    E = slope2 + noise  # E||g||^2 of a step
     first, whole = noise[0] or 1.0, E[0] or 1.0  # there may be no noise at all
     left, ratio, cost = noise / first, E / whole, seconds / seconds[0]
     error = lambda ratio: (each - ratio * each[:, :1]).std(0, ddof=1) / math.sqrt(len(each))
@@ -121,11 +126,16 @@ def reported(
         shares = np.stack([q, data, left - q - data], -1).tolist()
     columns = [
         left, error(left) / first, shares, seconds, cost, cost * ratio,
-        cost * error(ratio) / (pilot.units * whole),
+        cost * error(ratio) / whole,
         [chosen and chosen.get(s, 0.0) for s in sets],
     ]  # fmt: skip
-    about = f"{len(each)} pilot draws, {pilot.at.M} samples a step; relative to the first line"
-    return Report(tuple(Row(*row) for row in zip(sets, *columns)), about)
+    M = pilot.ways[0].M
+    about = f"{M * len(each)} pilot draws, {M} samples a step; relative to the first line"
+    refused = [
+        f"{base} is refused: its mean is {z:.0f} standard errors off, as where log p has a kink"
+        for base, z in pilot.astray().items()
+    ]
+    return Report(tuple(Row(*row) for row in zip(sets, *columns)), about, tuple(refused))
 
 
 def report(

@@ -4,16 +4,13 @@ from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 
+from ..advice.candidates import whole_gradient
 from ..ascent import plans, rules
 from ..families import Family
 from ..models import Model
-from ..recipe.atoms import terms
 from ..recipe.draws import Draw
-from ..recipe.ensemble import LB
 from ..recipe.estimators import Estimator
-from ..recipe.integrands import Illegal
 from ..recipe.sampling import Sampling
-from ..recipe.words import GR, LOO, RP1, SF
 from .density import Density
 
 EXACT = 2**23, 2**28  # numbers that quadrature may make of the data: nodes, and factors of q
@@ -73,19 +70,9 @@ def planned(
         return Scored(model, q, lr=1.0, rule=moves, M=M)
     rule = rules.adam() if scale is None else rules.stretched(rules.adam(), scale)
     seen = Sampling(subsample=False) if batch is None else Sampling(batch=batch)
+    h = whole_gradient(model, q) if h is None else h
     return plans.Noisy(
-        model, q, best_line(model, q) if h is None else h, () if cvs is None else cvs, M=M or 10,
+        model, q, h, () if cvs is None else cvs, M=M or 10,
         lr=rules.falling(RATE, AFTER, 0.5), rule=rule, average=1, sampling=seen,
         weights=rules.blocks() if weights is None else weights,
     )  # fmt: skip
-
-
-def best_line(model: Model, q: Family) -> Estimator:
-    """One estimator of the whole gradient, so that its noise vanishes where q is the posterior."""
-    data, prior, variational = terms(model, q)
-    for word in (RP1, GR, LB, LOO, SF):
-        try:
-            return word(data + prior - variational)
-        except Illegal:
-            continue
-    raise Illegal(f"no estimator of this package is legal for {q!r}")
