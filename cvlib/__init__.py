@@ -15,7 +15,7 @@ from .recipe import definitions, relaxations
 from .recipe.approximations import bound, parabola, tangent, taylor_z
 from .recipe.atoms import one, terms
 from .recipe.draws import draw
-from .recipe.ensemble import AQ, LB, RPS, all_quadratics, linear_baseline
+from .recipe.ensemble import AQ, LB, RPS, all_quadratics, linear_baseline, remembered
 from .recipe.estimators import evaluate
 from .recipe.in_data import taylor_x, taylor_x_slope
 from .recipe.quadratics import quadratic
@@ -31,6 +31,6 @@ __all__ = [
     "RPS", "SF", "Sampling", "all_quadratics", "bound", "candidates", "choose", "combine",
     "datasets", "definitions", "draw", "elbo", "evaluate", "exact", "families", "fit",
     "linear_baseline", "models", "one", "optimize", "parabola", "passes", "quadratic",
-    "quadratics", "rechoose", "relax", "relaxations", "report", "rules", "snapshot", "surrogate",
-    "tangent", "taylor_x", "taylor_x_slope", "taylor_z", "terms", "transforms", "zoo",
+    "quadratics", "rechoose", "relax", "relaxations", "remembered", "report", "rules", "snapshot",
+    "surrogate", "tangent", "taylor_x", "taylor_x_slope", "taylor_z", "terms", "transforms", "zoo",
 ]  # fmt: skip

@@ -93,7 +93,8 @@ def _variate(f, curve):
 
 def curve_of(line: Estimator) -> Curve | None:
     """The curve of a fitted variate, or None."""
-    return next((a.curve for _, a in line.parts if isinstance(a, Quadratic)), None)
+    curves = (a.curve for _, a in line.parts if isinstance(a, Quadratic))
+    return next((curve for curve in curves if isinstance(curve, Curve)), None)
 
 
 def stands_for(line: Estimator) -> Integrand:
