@@ -393,6 +393,20 @@ def chosen_natural(problem, rng):
     return w, pilot_choice(model, q, w, True, rng).line
 
 
+def all_quadratics(problem, rng):
+    """Batch and match, then natural steps on all quadratics: 2 d gradients of all data a step.
+
+    A call is a step, so `calls` of a row counts them. Without log-concavity it begins at the mode.
+    """
+    model, q = problem.model, problem.q
+    data, prior, variational = cv.terms(model, q)
+    w = problem.start if glm(problem) else mode(model, q)
+    return w, {
+        "h": cv.AQ(data + prior - variational), "M": max(2 * q.dim, 20), "lr": 1.0,
+        "sampling": cv.Sampling(subsample=False),
+    }  # fmt: skip
+
+
 def from_the_mode(problem, rate, seed):
     yield problem.start
     yield mode(problem.model, problem.q)
@@ -429,6 +443,8 @@ RUNNERS = (
     Runner("cvlib, Price, natural", ours(of_word("PR"), NATURAL, 2), enters=glm),
     Runner("cvlib, chosen", ours(chosen, each=10)),
     Runner("cvlib, chosen, natural", ours(chosen_natural, NATURAL, 2)),
+    Runner("cvlib, all quadratics", ours(all_quadratics, cv.rules.quadratics(), 1), (None,),
+           enters=lambda problem: not large(problem)),
     Runner("cvlib, fit", front_door, (None,)),
     Runner("cvlib, mode alone", from_the_mode, (None,)),
     Runner("cvlib, exact", by_quadrature, (None,), enters=glm),

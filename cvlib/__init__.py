@@ -16,7 +16,7 @@ from .recipe import definitions
 from .recipe.approximations import bound, parabola, tangent, taylor_z
 from .recipe.atoms import one, terms
 from .recipe.draws import draw
-from .recipe.ensemble import AQ, LB, RPS, all_quadratics, linear_baseline
+from .recipe.ensemble import AQ, LB, RPS, all_quadratics, linear_baseline, remembered
 from .recipe.estimators import evaluate
 from .recipe.in_data import taylor_x, taylor_x_slope
 from .recipe.relaxations import relax, surrogate
@@ -31,6 +31,6 @@ __all__ = [
     "RP2", "RPS", "SF", "Sampling", "all_quadratics", "bound", "candidates", "choose", "combine",
     "datasets", "definitions", "draw", "elbo", "evaluate", "exact", "expect", "families", "fit",
     "interval", "linear_baseline", "models", "one", "optimize", "ordered", "parabola", "passes",
-    "pick", "positive", "real", "rechoose", "relax", "report", "rules", "simplex", "snapshot",
-    "surrogate", "tangent", "taylor_x", "taylor_x_slope", "taylor_z", "terms", "zoo",
+    "pick", "positive", "real", "rechoose", "relax", "remembered", "report", "rules", "simplex",
+    "snapshot", "surrogate", "tangent", "taylor_x", "taylor_x_slope", "taylor_z", "terms", "zoo",
 ]  # fmt: skip

@@ -15,8 +15,10 @@ from cvlib.advice import zoo
 from cvlib.ascent import exact, optimize, rules
 from cvlib.ascent.ascents import newton
 from cvlib.combining import combine, regression
+from cvlib.recipe import quadratics as parabolas
 from cvlib.recipe.atoms import terms
 from cvlib.recipe.draws import Draw, draw
+from cvlib.recipe.ensemble import RPS, remembered
 from cvlib.recipe.estimators import evaluate
 from cvlib.recipe.integrands import Integrand, OnData, Wants
 from cvlib.recipe.words import CF, PR, QD, RB, RP1
@@ -404,8 +406,8 @@ def quadratics(rng, *, data, way, draws, moves, rho, after, most, runs):
     """Nats missing along the climb, some runs side by side, and the gradients it has taken.
 
     `way` is one of `CLIMBS` or of `rival`; `draws` is a number such as "10", or a multiple of the
-    dimension such as "2d". Up to `moves` first moves by batch and match, then natural steps: with
-    rho = 1 / s in step s since then if there were any, with min(rho, rho after / t) if not.
+    dimension such as "2d". Up to `moves` first moves by batch and match, then natural steps. Rivals
+    have rho = 1 / s in step s since then if there were any, min(rho, rho after / t) if not.
     """
     model, q, _ = problem(data)
     d, M = q.dim, count(draws, q.dim)
@@ -419,10 +421,9 @@ def quadratics(rng, *, data, way, draws, moves, rho, after, most, runs):
             path = optimize.noise_free(model, q, lr=rho, steps=steps, rule=rules.natural())
             weights, lost = path.path[:, None, :], np.full(1, -1)
         elif way in CLIMBS:
-            rate = 1.0 if moves else lambda t: t * rules.falling(rho, after)(t)
             how |= {"noise": "pairs"} if way == "pairs" else {}
             path = optimize.sgd(
-                model, q, landing, rule=CLIMBS[way](moves), lr=rate, M=M, steps=steps, **how
+                model, q, landing, rule=CLIMBS[way](moves), lr=1.0, M=M, steps=steps, **how
             )
             weights, lost = path.path, path.diverged
         else:
@@ -515,30 +516,30 @@ class weighed(rules.quadratics):
     def start(self, q, w):
         mu, L = q.unpack(w)
         there = np.linalg.inv(L)
-        # the quadratic of log q, until there is another: slope and Hessian at mu
+        # the parabola of log q, until there is another
         return *super().start(q, w), mu, np.zeros_like(mu), -there.mT @ there
 
     def match(self, memory, w, draw, scores, rate, q):
-        moved, (moves, steps, next_ridge) = super().match(memory[:3], w, draw, scores, rate, q)
-        ridge, e, (mu, L) = memory[2], draw.eps, q.unpack(w)
-        ridge = q.dim / 10 if self.kind == "same" else ridge
-        fit = regression.regress(e, scores + e, ridge, others=False)
-        found = fit if self.kind == "same" else _with_old(e, scores, mu, L, *memory[3:])
-        rho = rate / np.maximum(steps, 1)
+        moved, (moves, s, ridge) = super().match(memory[:3], w, draw, scores, rate, q)
+        if self.kind == "same":
+            kept, u = memory[3:], scores + draw.eps
+            found = regression.regress(draw.eps, u, q.dim / 10, others=False)
+        else:
+            f, prior, _ = terms(draw.model, q)
+            (new,) = remembered(f + prior, draw, memory[2]).parts
+            found = _with_old(draw, f + prior, parabolas.Fixed(*memory[3:]))
+            kept = new.curve.centre, new.curve.slope, new.curve.hessian
+        rho = 1 / np.maximum(s, 1)
         near = newton(q, w, *found, rho[..., None], self.reach)[0]
-        back = np.linalg.inv(L)
-        kept = mu, np.vecmat(fit.c, back), back.mT @ (fit.A - np.eye(q.dim)) @ back
-        moved = np.where((steps > 0)[..., None], near, moved)
-        return moved, (moves, steps, next_ridge, *kept)
+        return np.where((s > 0)[..., None], near, moved), (moves, s, ridge, *kept)
 
 
-def _with_old(e, scores, mu, L, mu0, slope, hessian):
-    """c and A of data + prior - variational, with a quadratic of the log joint known before."""
-    A = L.mT @ hessian @ L
-    c = np.vecmat(slope + np.vecmat(mu - mu0, hessian), L)
-    left = scores - e @ A
-    curved = regression.sym((left - c[..., None, :]).mT @ e / e.shape[-2])
-    return left.mean(-2), curved + A + np.eye(e.shape[-1])
+def _with_old(draw, f, curve):
+    """Slope and curvature of the ELBO with a parabola of f = data + prior known before."""
+    q, old = draw.q, parabolas.quadratic(f, curve)
+    g = (RPS(f) + CF(old) - RPS(old)).mean(draw)
+    c = q.times_t(draw.factor, g[..., None, : q.dim])[..., 0, :]
+    return c, q.curvature(draw.factor, g[..., q.dim :]) + np.eye(q.dim)
 
 
 CLIMBS = {

@@ -16,10 +16,10 @@ from cvlib import CF, RP1, draw, evaluate, rules
 from cvlib.arguments import number, whole
 from cvlib.ascent.optimize import Hook, State
 from cvlib.families import Family
-from cvlib.models import Model
 from cvlib.recipe.draws import Draw
 from cvlib.recipe.estimators import Estimator
-from cvlib.recipe.integrands import Illegal, Integrand, Term, integrand
+from cvlib.recipe.integrands import Integrand
+from cvlib.recipe.quadratics import Quadratic, quadratic
 
 SLOW = 16  # dimensions beyond which U learns more slowly
 
@@ -37,46 +37,20 @@ class Curve:
         """B v for rows v (..., d)."""
         return self.s * v - anp.dot(anp.dot(v, self.U), self.U.T)
 
+    def away(self, draw: Draw, where: str) -> np.ndarray:
+        """z less its centre, which moves along with q."""
+        return draw.at(where) - draw.at("mu")
 
-def quadratic(f: Integrand, curve: Curve) -> Integrand:
-    """The quadratic of a `Curve`, standing in for the integrand f under a Gaussian q."""
-    owners = {atom.owner for atom in integrand(f, "quadratic").parts if atom.owner}
-    model, q = owners.pop() if len(owners) == 1 else (None, None)
-    if model is None or q is None or not q.gaussian:
-        raise Illegal(f"quadratic stands in for terms of a model under a Gaussian q, not for {f!r}")
-    if not isinstance(curve, Curve):
-        raise TypeError(f"{type(curve).__name__} is no Curve(S, b, s, U)")
-    return Integrand({Quadratic(f, model, q, curve): 1})
+    def value(self, q: Family, v: np.ndarray) -> np.ndarray:
+        u = q.solve(self.S, v)
+        return u @ self.b + 0.5 * np.vecdot(u, self.times(u))
 
+    def grad(self, q: Family, v: np.ndarray) -> np.ndarray:
+        return q.solve_t(self.S, self.b + self.times(q.solve(self.S, v)))
 
-class Quadratic(Term):
-    """b.u + u^T B u / 2, u = S^-1 (z - mu)."""
-
-    closed_form = quadratic = True
-
-    def __init__(self, f: Integrand, model: Model, q: Family, curve: Curve) -> None:
-        super().__init__(f"quadratic({f!r})", model, q)
-        self.f, self.curve = f, curve
-        self.key = (*self.key, curve)  # where it stays alive: its id is its own
-
-    def u(self, draw: Draw, where: str) -> np.ndarray:
-        return self.q.solve(self.curve.S, draw.at(where) - draw.at("mu"))
-
-    def value(self, draw: Draw, where: str) -> np.ndarray:
-        u = self.u(draw, where)
-        return u @ self.curve.b + 0.5 * np.vecdot(u, self.curve.times(u))
-
-    def grad(self, draw: Draw, where: str) -> np.ndarray:
-        c = self.curve
-        return self.q.solve_t(c.S, c.b + c.times(self.u(draw, where)))
-
-    def along(self, draw: Draw, where: str, v: np.ndarray) -> np.ndarray:
-        c, q = self.curve, self.q
-        return q.solve_t(c.S, c.times(q.solve(c.S, v)))
-
-    def bend(self, draw: Draw, where: str) -> np.ndarray:
-        times = lambda V: self.along(draw, where, V)[..., None, :, :]
-        return self.q.bend(times, draw.factor)
+    def along(self, q: Family, v: np.ndarray) -> np.ndarray:
+        """The Hessian times v."""
+        return q.solve_t(self.S, self.times(q.solve(self.S, v)))
 
 
 def fitted(
@@ -148,7 +122,8 @@ def _variate(f, curve):
 
 def curve_of(line: Estimator) -> Curve | None:
     """The curve of a fitted variate, or None."""
-    return next((a.curve for _, a in line.parts if isinstance(a, Quadratic)), None)
+    curves = (a.curve for _, a in line.parts if isinstance(a, Quadratic))
+    return next((curve for curve in curves if isinstance(curve, Curve)), None)
 
 
 def loss(q: Family, curve: Curve, w: np.ndarray, eps: np.ndarray, h: np.ndarray) -> float:

@@ -280,7 +280,7 @@ def test_the_corners_of_legal_input():
 
 def test_a_quadratic_wants_a_curve():
     data, *_ = cv.terms(logistic(), q)
-    with pytest.raises(TypeError, match="int is no Curve"):
+    with pytest.raises(TypeError, match="int is no quadratic"):
         trained.quadratic(data, 3)
 
 

@@ -118,15 +118,15 @@ def check_weights_from_the_same_draws_and_from_the_step_before(cv):
     )
     best = cv.exact.elbo(model, q, cv.exact.optimum(model, q))
     M, steps = 4 * d, 3
-    regression = part(cv, "combining.regression")
+    regression, ensemble = part(cv, "combining.regression"), part(cv, "ascent.ensemble")
     for way in "same", "before":
         found = part(cv, "experiments.tasks").quadratics(
             np.random.default_rng(5), data="toy", way=way, draws="4d", moves=0, rho=0.3, after=2,
             most=steps, runs=1,
         )  # fmt: skip
-        rng, mu, L, gaps, ridge = np.random.default_rng(5), np.zeros(d), np.eye(d), [], d / 10
+        rng, mu, L, gaps, ridge, s = np.random.default_rng(5), np.zeros(d), np.eye(d), [], d / 10, 0
         g0, H0, mu0 = np.zeros(d), -np.eye(d), mu
-        for t in range(steps + 1):
+        for _ in range(steps + 1):
             gaps.append(best - cv.exact.elbo(model, q, q.pack(mu, L)))
             w = q.pack(mu, L)[None]
             e = cv.draw(model, q, w, M, rng, subsample=False).eps[0]
@@ -141,8 +141,9 @@ def check_weights_from_the_same_draws_and_from_the_step_before(cv):
                 A = (A + A.T) / 2 + A0 + np.eye(d)
             back = np.linalg.inv(L)
             g0, H0, mu0 = back.T @ fit[0], back.T @ (fit[1] - np.eye(d)) @ back, mu
-            ridge = regression.shrinkage(regression.gauge(e, G, d / 10), d)
-            mu, L = natural_step(mu, L, c, A, 0.3 * min(1, 2 / (t + 1)))
+            seen, others = regression.gauge(e, G), regression.regress(e, G + e, ridge)
+            s, ridge = s + ensemble.at_rest(seen, others, s), regression.shrinkage(seen, d)
+            mu, L = natural_step(mu, L, c, A, 1 / s)
         assert found["steps"] == [0, 1, 2, 3]
         assert_allclose(found["gap"], [gaps], rtol=1e-3)
         assert found["gradients"] == [0, M, 2 * M, 3 * M]

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..arguments import number, whole
 from ..combining import regression
-from ..combining.regression import Move
+from ..combining.regression import Gauge, Move, Quadratic
 from ..families.base import Family
 from .ascents import Ascent, newton
 
@@ -39,11 +39,12 @@ class quadratics(Ascent):
     """First moves by `matching`, then natural steps on the regression, whose end is the ELBO's.
 
     A run is handed over when the gauge, the squared length of G + e that a better Gaussian would
-    remove, has fallen to `near` times the dimension, or after `most` moves. From there on step s
-    has rho = rate / s, which makes the run an average over all steps since. The slopes of
-    data + prior - variational are regressed on the draws, for each draw on the others, with the
-    ridge that the gauge of the step before asks for, so that the gradient is unbiased. A diagonal
-    q makes no first moves, and no step of more than half.
+    remove, has fallen to `near` times the dimension, or after `most` moves. From there on
+    rho = rate / s, a rate above one counting as one. s counts the steps at rest, those after which
+    more of the step was noise than rho allows (`at_rest`): once there, the run is an average over
+    all steps since. The slopes of data + prior - variational are regressed on the draws, for each
+    draw on the others, with the ridge that the gauge of the step before asks for, so that the
+    gradient is unbiased. A diagonal q makes no first moves, and no step of more than half.
     """
 
     near: float = 0.1
@@ -59,24 +60,40 @@ class quadratics(Ascent):
 
     def start(self, q: Family, w: np.ndarray) -> tuple:
         runs = w.shape[:-1]
-        return np.zeros(runs), np.zeros(runs), np.full(runs, first_ridge(q))  # moves, steps, ridge
+        return np.zeros(runs), np.zeros(runs), np.full(runs, first_ridge(q))  # moves, s, ridge
 
     def match(self, memory, w, draw, scores, rate, q):
-        moves, steps, ridge = memory
-        seen = regression.gauge(draw.eps, scores, first_ridge(q), draw.group, not q.full)
-        far = (steps == 0) & (moves < self.most) & (seen.removable > self.near * q.dim)
-        far &= q.full
-        moves, steps, moved = moves + far, steps + ~far, w
+        moves, s, ridge = memory
+        seen = regression.gauge(draw.eps, scores, draw.group, not q.full)
+        far = (s == 0) & (moves < self.most) & (seen.removable > self.near * q.dim) & q.full
+        moves, moved = moves + far, w
         if far.any():
             moved = _moved(q, w, _matched(draw, scores, np.maximum(moves, 1)))
         if not far.all():
-            rho = (rate if np.ndim(rate) == 0 else rate[..., 0]) / np.maximum(steps, 1)
+            found = self._found(draw, scores, ridge, q)
+            s = s + (~far & at_rest(seen, found, s))
+            rho = np.minimum(rate if np.ndim(rate) == 0 else rate[..., 0], 1.0) / np.maximum(s, 1)
             rho = rho if q.full else np.minimum(rho, 0.5)
-            regress = regression.regress if q.full else regression.diagonal(regression.regress)
-            c, A = regress(draw.eps, scores + draw.eps, ridge, group=draw.group)
-            near = newton(q, w, c, A, rho[..., None], self.reach)[0]
+            near = newton(q, w, found.c, found.A, rho[..., None], self.reach)[0]
             moved = np.where(far[..., None], moved, near)
-        return moved, (moves, steps, regression.shrinkage(seen, q.dim if q.full else 1))
+        return moved, (moves, s, regression.shrinkage(seen, q.dim if q.full else 1))
+
+    def _found(self, draw, scores, ridge, q):
+        """The gradient of a natural step, in q's own coordinates."""
+        regress = regression.regress if q.full else regression.diagonal(regression.regress)
+        return regress(draw.eps, scores + draw.eps, ridge, group=draw.group)
+
+
+def at_rest(seen: Gauge, found: Quadratic, s: np.ndarray) -> np.ndarray:
+    """Is rho = 1 / s no smaller than the best gain, signal / (signal + noise)? (...)
+
+    The gauge is the signal, the squared length of the gradient; that of its estimate, `found`, is
+    signal + noise. It must hold for slope and curvature alike. A run that is still on its way has
+    more signal than that, and rho does not fall (Kesten 1958 reads it off the signs of the steps).
+    """
+    squares = (found.A**2).reshape(*found.c.shape[:-1], -1).sum(-1)
+    slope = s * seen.slope <= np.vecdot(found.c, found.c)
+    return slope & (s * seen.curvature <= squares)
 
 
 def first_ridge(q: Family) -> float:

@@ -236,7 +236,7 @@ class Noisy(Plan):
             # slopes that the lines looked at too are kept by the draw
             slope = sum(c * atom.slope(d, "z1") for atom, c in (data + prior).parts.items())
             scores = self.q.times_t(d.factor, slope)
-        right = np.isfinite(scores).all((-2, -1))
+            right = np.vecdot(scores, scores).max(-1) < HUGE  # no NaN either
         return np.where(right[..., None, None], scores, 0.0), right
 
 

@@ -39,10 +39,16 @@ class Quadratic(NamedTuple):
 
 
 class Gauge(NamedTuple):
-    """mean |G + e|^2 in two parts, (...): what a better Gaussian removes, and what none can."""
+    """E|G + e|^2 in parts, (...): |c|^2, |A + I|^2, and the residual."""
 
-    removable: np.ndarray
+    slope: np.ndarray
+    curvature: np.ndarray
     residual: np.ndarray
+
+    @property
+    def removable(self) -> np.ndarray:
+        """What a better Gaussian removes; no Gaussian removes the residual."""
+        return self.slope + self.curvature
 
 
 # The regression ------------------------------------------------------------------------------
@@ -57,55 +63,60 @@ def regress(
     others=False: c and A of the fit to all draws, biased by an amount of order 1 / B.
     """
     if not others:
-        A = sym((_design(e, G, ridge, 0, group)[1] @ G)[..., 1:, :])
+        A = sym((_design(e, G, ridge, 0, group)[1].mT @ G)[..., 1:, :])
         return Quadratic(G.mean(-2) - (A @ e.mean(-2)[..., None])[..., 0], A)
-    X, W, beta, _, Q = _fit(e, G, ridge, group)
-    R = _symmetrised(e, W, beta, Q, group)
-    # the mean over m of beta_- + x_m R_m^T, where each group's part of beta_- stands `group` times
-    mean = beta + (X.mT @ R - group * (W @ Q)) / e.shape[-2]
-    return Quadratic(mean[..., 0, :], sym(mean[..., 1:, :]))
+    X, K_X, beta, Q = _fit(e, G, ridge, group)
+    # the mean over m of beta_- + x_m Q_m^T, where each group's part of beta_- stands `group` times
+    beta += (X.mT @ Q - group * (K_X.mT @ Q)) / e.shape[-2]
+    return Quadratic(beta[..., 0, :], sym(beta[..., 1:, :]))
 
 
 def rows(e: np.ndarray, G: np.ndarray, ridge: float | np.ndarray, group: int = 1) -> Quadratic:
     """Row m is draw m with the quadratic fitted without its group: c (..., B, d), A (..., B, d, d).
 
-    c_m = G_m - A_- e_m and A_m = sym((G_m - c_- - A_- e_m) e_m^T + A_-), where c_- and the
-    symmetric A_- know nothing of draw m: every row has the means E[G] and E[G e^T].
+    c_m = G_m - A_- e_m and A_m = sym((G_m - c_- - A_- e_m) e_m^T + A_-), where c_- and A_- know
+    nothing of draw m: every row has the means E[G] and E[G e^T].
     """
-    X, W, beta, _, Q = _fit(e, G, ridge, group)
-    R = _symmetrised(e, W, beta, Q, group)
-    each = _without(W, beta, Q, group) + X[..., :, None] * R[..., None, :]
+    X, K_X, beta, Q = _fit(e, G, ridge, group)
+    each = _without(K_X, beta, Q, group) + X[..., :, None] * Q[..., None, :]
     return Quadratic(each[..., 0, :], sym(each[..., 1:, :]))
 
 
 def _fit(e, G, ridge, group):
-    """X, W, beta = [c; A^T] = W G, the residuals r = G - X beta, and the left-out ones Q."""
-    X, W = _design(e, G, ridge, group, group)
-    beta = W @ G
-    r = G - X @ beta
-    return X, W, beta, r, _left_out(X, W, r, group)
+    """X, X K, beta = [c; A^T], and Q (..., B, k): each draw's residual without its group.
 
-
-def _without(W, beta, Q, group):
-    """beta_- = beta - sum_{j in g} K x_j Q_j^T, the fit without the group of draw m, for each m."""
-    own = _grouped(W.mT, group).mT @ _grouped(Q, group)  # (..., B / group, d + 1, k)
-    return beta[..., None, :, :] - np.concatenate([own] * group, -3)
-
-
-def _symmetrised(e, W, beta, Q, group):
-    """R_m = G_m - c_- - sym(A_-) e_m: only a symmetric A is the slope of a quadratic.
-
-    Q_m has A_- as it was fitted, so R_m = Q_m + (A_- - A_-^T) e_m / 2. With the group's own
-    part, A_- = A - sum_j Q_j k_j^T, k_j the slopes' part of K x_j, no A_- need be written down.
+    r_g = G_g - X_g beta and beta_- = beta - K X_g^T Q_g give Q_g = r_g + H_gg Q_g with the block
+    H_gg = X_g K X_g^T of the hat matrix: a small solve for each group, a division for group = 1.
     """
-    A = beta[..., 1:, :].mT
-    e_g, k, Q_g = (_grouped(x, group) for x in (e, W[..., 1:, :].mT, Q))
-    turn = e_g @ k.mT @ Q_g - e_g @ Q_g.mT @ k  # sum_j Q_j (k_j.e_m) - k_j (Q_j.e_m)
-    return Q + (e @ (A.mT - A) - _apart(turn, Q.shape)) / 2
+    X, K_X = _design(e, G, ridge, group, group)
+    beta = K_X.mT @ G
+    r = G - X @ beta
+    if group == 1:
+        return X, K_X, beta, r / (1 - np.vecdot(X, K_X)[..., None])
+    H = _grouped(X, group) @ _grouped(K_X, group).mT  # (..., B / group, group, group)
+    Q = np.linalg.solve(np.eye(group) - H, _grouped(r, group))
+    return X, K_X, beta, _apart(Q, r.shape)
 
 
 def _design(e, G, ridge, out, group):
-    """X = [1, e], (..., B, d + 1), and W = K X^T, (..., d + 1, B), for fits without `out` draws."""
+    """X = [1, e] and X K, both (..., B, d + 1), for fits without `out` draws."""
+    _check(e, G, ridge, out, group)
+    B, d = e.shape[-2:]
+    ones = np.ones((*e.shape[:-1], 1))
+    X, lam = np.concatenate([ones, e], -1), np.asarray(ridge, float)[..., None, None]
+    if B > d:
+        penalty = np.diag(np.append(0.0, np.ones(d)))
+        return X, X @ np.linalg.inv(X.mT @ X + lam * penalty)
+    # B <= d: a constant without a penalty is centring, and N is B x B. The fit is
+    # A^T = off^T N^-1 G and c = mean G - A mean e.
+    mean = e.mean(-2, keepdims=True)
+    off = e - mean
+    k = np.linalg.solve(off @ off.mT + lam * np.eye(B), off)
+    return X, np.concatenate([1 / B - k @ mean.mT, k], -1)
+
+
+def _check(e, G, ridge, out, group):
+    """Can this be fitted without `out` draws?"""
     B, d = e.shape[-2:]
     if G.shape[:-1] != e.shape[:-1]:
         raise ValueError(f"e (..., B, d) and G (..., B, k) need one B; got {e.shape}, {G.shape}")
@@ -121,30 +132,12 @@ def _design(e, G, ridge, out, group):
         raise ValueError(
             f"{left} independent draws cannot tell {d} slopes and a constant: give a ridge > 0"
         )
-    ones = np.ones((*e.shape[:-1], 1))
-    X, lam = np.concatenate([ones, e], -1), np.asarray(ridge, float)[..., None, None]
-    if B > d:
-        penalty = np.diag(np.append(0.0, np.ones(d)))
-        return X, np.linalg.solve(X.mT @ X + lam * penalty, X.mT)
-    # B <= d: through N = e e^T + ridge I, B x B. The fit is A^T = e^T N^-1 (G - 1 c^T) with
-    # c^T = n^T G / (n^T 1), n = N^-1 1.
-    N_inv_X = np.linalg.solve(e @ e.mT + lam * np.eye(B), X)  # [n, N^-1 e]
-    n, N_inv_e = N_inv_X[..., :1], N_inv_X[..., 1:]
-    c = (n / n.sum(-2, keepdims=True)).mT  # (..., 1, B)
-    return X, np.concatenate([c, N_inv_e.mT - N_inv_e.mT @ ones @ c], -2)
 
 
-def _left_out(X, W, r, group):
-    """Q (..., B, k): residuals of each draw under the fit without its group, from those r with it.
-
-    r_g = G_g - X_g beta and beta_- = beta - K X_g^T Q_g give Q_g = r_g + H_gg Q_g with the block
-    H_gg = X_g K X_g^T of the hat matrix: a small solve for each group, a division for group = 1.
-    """
-    if group == 1:
-        return r / (1 - (X * W.mT).sum(-1, keepdims=True))
-    H = _grouped(X, group) @ _grouped(W.mT, group).mT  # (..., B / group, group, group)
-    Q = np.linalg.solve(np.eye(group) - H, _grouped(r, group))
-    return _apart(Q, r.shape)
+def _without(K_X, beta, Q, group):
+    """beta_- = beta - sum_{j in g} K x_j Q_j^T, the fit without the group of draw m, for each m."""
+    own = _grouped(K_X, group).mT @ _grouped(Q, group)  # (..., B / group, d + 1, k)
+    return beta[..., None, :, :] - np.concatenate([own] * group, -3)
 
 
 def _grouped(x, group):
@@ -157,23 +150,37 @@ def _apart(x, shape):
     return np.swapaxes(x, -3, -2).reshape(shape)
 
 
-def gauge(
-    e: np.ndarray, G: np.ndarray, ridge: float | np.ndarray, group: int = 1, diagonal: bool = False
-) -> Gauge:
-    """mean |G + e|^2, zero only where q is the posterior, in its two parts (`Gauge`).
+# The gauge -----------------------------------------------------------------------------------
 
-    G + e = c + (A + I) e + r: a better Gaussian removes c and A + I, no Gaussian removes r. The
-    fit's own residuals are too small, those of the left-out draws too large; their product r Q
-    has mean |r|^2 for least squares (E[r_m^2] = (1 - h_m) Var r). The removable part is the rest:
-    about |c|^2 + |A + I|^2, near zero at the optimum, where noise may make it negative.
-    diagonal=True is for a diagonal q, coordinate by coordinate.
+
+def gauge(e: np.ndarray, G: np.ndarray, group: int = 1, diagonal: bool = False) -> Gauge:
+    """E|G + e|^2, zero only where q is the posterior, in its parts (`Gauge`), without bias.
+
+    G + e = c + (A + I) e + r: a better Gaussian removes c and A + I, no Gaussian removes r. Draws
+    m and n of different groups know nothing of each other, so |c|^2 is the mean of u_m.u_n,
+    u = G + e, and |A + I|^2 that of sym(u_m e_m^T).sym(u_n e_n^T): the square of a sum less the
+    squares of each group's own. Near the optimum noise may make them negative. diagonal=True is
+    for a diagonal q, coordinate by coordinate.
     """
+    if e.shape[-2] < 2 * group:
+        raise ValueError(f"the gauge compares draws of two groups; got {e.shape[-2]} draws in all")
     if diagonal:
-        parts = gauge(*_coordinates(e, G), np.asarray(ridge)[..., None], group)
-        return Gauge(*(part.sum(-1) for part in parts))
-    _, _, _, r, Q = _fit(e, G + e, ridge, group)
-    residual = (r * Q).sum(-1).mean(-1)
-    return Gauge(((G + e) ** 2).sum(-1).mean(-1) - residual, residual)
+        return Gauge(*(part.sum(-1) for part in gauge(*_coordinates(e, G), group)))
+    u, B = G + e, e.shape[-2]
+    total, S = u.sum(-2), sym(e.mT @ u)
+    if group == 1:
+        uu, ee, eu = np.vecdot(u, u), np.vecdot(e, e), np.vecdot(e, u)
+        every = own_c = uu.sum(-1)
+        own_A = (ee * uu + eu**2).sum(-1) / 2
+    else:
+        e_g, u_g = _grouped(e, group), _grouped(u, group)
+        uu, ee, eu = u_g @ u_g.mT, e_g @ e_g.mT, e_g @ u_g.mT
+        every, own_c = (u * u).sum((-2, -1)), uu.sum((-3, -2, -1))
+        own_A = (ee * uu + eu * eu.mT).sum((-3, -2, -1)) / 2
+    pairs = B * (B - group)
+    slope = (np.vecdot(total, total) - own_c) / pairs
+    curvature = ((S * S).sum((-2, -1)) - own_A) / pairs
+    return Gauge(slope, curvature, every / B - slope - curvature)
 
 
 def shrinkage(seen: Gauge, d: int) -> np.ndarray:
@@ -247,8 +254,8 @@ def baseline(
     root = np.sqrt(np.maximum(l, 0))[..., None, :]  # (..., 1, D)
     felt = root > 1e-7 * root.max(-1, keepdims=True)
     e = np.where(felt, S if V is None else S @ V, 0) / np.where(felt, root, 1)
-    _, W, beta, _, Q = _fit(e, f[..., None], ridge, group)  # Q (..., M, 1)
-    each = _without(W, beta, Q, group)[..., 1:, 0] + Q * e  # (..., M, D)
+    _, K_X, beta, Q = _fit(e, f[..., None], ridge, group)  # Q (..., M, 1)
+    each = _without(K_X, beta, Q, group)[..., 1:, 0] + Q * e  # (..., M, D)
     each = np.where(felt, each * root, 0)
     return each if V is None else each @ V.mT
 

@@ -84,7 +84,7 @@ def explained(model: Model, q: Family, w: np.ndarray, seed: int) -> tuple[float,
     if fine.sum() < M / 2:
         return np.nan, np.nan
     e, G = draw.eps[fine], G[fine]
-    seen = regression.gauge(e, G, (q.dim if q.full else 1) / 10, diagonal=not q.full)
+    seen = regression.gauge(e, G, diagonal=not q.full)
     total = (G**2).sum(-1).mean()
     return float(1 - seen.residual / total), float(seen.removable / q.dim)
 

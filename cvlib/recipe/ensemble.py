@@ -13,6 +13,8 @@ import numpy as np
 from ..arguments import number
 from ..combining import regression
 from .draws import Draw
+from .integrands import Integrand
+from .quadratics import Fixed, quadratic
 from .words import GAUSSIAN, Method
 
 
@@ -79,6 +81,26 @@ def all_quadratics(ridge: float | None = None, others: bool = True) -> Method:
 
 
 AQ = all_quadratics()
+
+
+def remembered(f: Integrand, draw: Draw, ridge: float | np.ndarray | None = None) -> Integrand:
+    """The parabola of AQ's fit to f = data + prior at the samples of a draw, for draws to come.
+
+    RPS(f) + CF(p) - RPS(p) with p = remembered(f, draw) has weights from a draw before: it is
+    unbiased for any number of samples, one included. The ridge, by default AQ's, pulls the
+    curvature of p towards that of log q, which makes it sticking the landing.
+    """
+    q, (mu, L) = draw.q, draw.q.unpack(draw.w)
+    u = sum(c * atom.slope(draw, "z1") for atom, c in f.parts.items())
+    e, G, usual = Regressed(None, False)._own(draw, u)
+    ridge = usual if ridge is None else ridge
+    regress = Regressed._shaped(draw, regression.regress)
+    c, A = regress(e, G + e, ridge, others=False, group=draw.group)
+    if not q.full:
+        return quadratic(f, Fixed(mu, c / L, (A - 1) / L**2))
+    back = np.linalg.inv(L)
+    curvature = back.mT @ (A - np.eye(q.dim)) @ back
+    return quadratic(f, Fixed(mu, np.vecmat(c, back), curvature))
 
 
 def _symmetrised(draw, u, out, add=False):
