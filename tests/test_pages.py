@@ -80,3 +80,10 @@ def test_figures_have_words(md):
         if "plt.show()" in cell.source:
             alt = cell.metadata.get("mystnb", {}).get("image", {}).get("alt", "")
             assert len(alt) > 40, notebooks.first_line(cell)
+
+
+@pytest.mark.parametrize("word", ["VAE", "autoencoder", "JAX", "PyTorch"])
+def test_who_fits_deep_models_finds_a_page(word):
+    """The search looks at the text of pages and at the index of ideas."""
+    pages = [md for md in NUMBERED if word in read(md) and md.name[:2] in ("22", "23")]
+    assert pages and re.search(rf"^- .*{word}", read(notebooks.BOOK / "concepts.md"), re.M)
