@@ -10,7 +10,8 @@ from .ascent import exact, optimize, rules
 from .ascent import training as quadratics
 from .combining import combine
 from .fitting.front import Distrust, Fit, fit
-from .models import passes, transforms
+from .models import passes
+from .models.parameters import interval, ordered, pick, positive, real, simplex
 from .recipe import definitions, relaxations
 from .recipe.approximations import bound, parabola, tangent, taylor_z
 from .recipe.atoms import one, terms
@@ -30,7 +31,8 @@ __all__ = [
     "AQ", "CF", "DisARM", "Distrust", "Fit", "GR", "LB", "LOO", "PR", "QD", "RB", "RP1", "RP2",
     "RPS", "SF", "Sampling", "all_quadratics", "bound", "candidates", "choose", "combine",
     "datasets", "definitions", "draw", "elbo", "evaluate", "exact", "families", "fit",
-    "linear_baseline", "models", "one", "optimize", "parabola", "passes", "quadratic",
-    "quadratics", "rechoose", "relax", "relaxations", "report", "rules", "snapshot", "surrogate",
-    "tangent", "taylor_x", "taylor_x_slope", "taylor_z", "terms", "transforms", "zoo",
+    "interval", "linear_baseline", "models", "one", "optimize", "ordered", "parabola", "passes",
+    "pick", "positive", "quadratic", "quadratics", "real", "rechoose", "relax", "relaxations",
+    "report", "rules", "simplex", "snapshot", "surrogate", "tangent", "taylor_x",
+    "taylor_x_slope", "taylor_z", "terms", "zoo",
 ]  # fmt: skip

@@ -1,8 +1,8 @@
 """Seven posteriors of posteriordb, each a model with reference means and standard deviations.
 
 The data and the references (ten thousand draws each) are those of posteriordb (Magnusson, Bürkner
-and Vehtari 2023), under its licence, which lies beside them. The models are written here for z in
-R^d; `parameters` takes z to the quantities that the reference speaks of.
+and Vehtari 2023), under its licence, which lies beside them. `parameters` takes z in R^d to the
+quantities that the reference speaks of.
 """
 
 import json
@@ -13,8 +13,8 @@ from importlib import resources
 import autograd.numpy as anp
 import numpy as np
 
+from cvlib import interval, ordered, pick, positive, real
 from cvlib.models import Model
-from cvlib.models.transforms import interval, ordered, pick, positive
 from cvlib.special import LOG_2PI, gammaln
 
 
@@ -42,8 +42,9 @@ def load(name):
     stored = json.loads((folder / f"{name}-{file}.json").read_text("utf-8"))
     data = {key: np.array(value, float) for key, value in stored["data"].items()}
     known = stored["reference"]
-    log_lik, log_prior, rows, dim, parameters = write(data)
-    model = Model(log_lik, log_prior, rows, dim, name)
+    log_lik, log_prior, rows, declared, known_of = write(data)
+    model = Model(log_lik, log_prior, rows, name=name, parameters=declared)
+    parameters = lambda z: np.concatenate(known_of(model.named(z)), -1)
     mean, sd = (np.array([each[key] for each in known.values()]) for key in ("mean", "sd"))
     return Posterior(name, model, parameters, tuple(known), mean, sd)
 
@@ -64,56 +65,50 @@ def _cauchy(x, scale):
     return -np.log(np.pi * scale) - anp.log1p((x / scale) ** 2)
 
 
-# Models: log_lik, log_prior, data, d, parameters --------------------------------------------------
+# Models: log_lik, log_prior, data, parameters, and of those what the reference speaks of --------
 
 
 def _eight_schools(data):
-    """z = (t_1 ... t_8, mu, log tau): y_j ~ N(mu + tau t_j, sigma_j)."""
+    """y_j ~ N(mu + tau t_j, sigma_j)."""
 
-    def log_lik(z, batch):
+    def log_lik(p, batch):
         y, sigma, school = batch
-        theta = z[..., 8] + anp.exp(z[..., 9]) * pick(z, school)
-        return _normal(y, theta, sigma)
+        return _normal(y, p.mu + p.tau * pick(p.t, school), sigma)
 
-    def log_prior(z):
-        tau, stretch = positive(z[..., 9])
-        wide = _normal(z[..., 8], 0, 5.0) + _half(_cauchy(tau, 5.0)) + stretch
-        return anp.sum(_normal(z[..., :8], 0, 1.0), -1) + wide
+    def log_prior(p):
+        wide = _normal(p.mu, 0, 5.0) + _half(_cauchy(p.tau, 5.0))
+        return anp.sum(_normal(p.t, 0, 1.0), -1) + wide
 
-    def parameters(z):
-        tau = np.exp(z[..., 9:])
-        return np.concatenate([z[..., 8:9] + tau * z[..., :8], z[..., 8:9], tau], -1)
+    def known(p):
+        mu, tau = p.mu[..., None], p.tau[..., None]
+        return mu + tau * p.t, mu, tau
 
-    return log_lik, log_prior, (data["y"], data["sigma"], np.arange(8)), 10, parameters
+    rows = data["y"], data["sigma"], np.arange(8)
+    return log_lik, log_prior, rows, {"t": 8, "mu": real, "tau": positive}, known
 
 
-def _regression(X, y, log_prior):
-    """z = (beta, log sigma): y ~ N(X beta, sigma); the prior is a function of both."""
-    p = X.shape[1]
+def _regression(X, y, log_prior=lambda p: 0.0):
+    """y ~ N(X beta, sigma)."""
 
-    def log_lik(z, batch):
+    def log_lik(p, batch):
         x, y = batch
-        return _normal(y, anp.sum(x * z[..., :p], -1), anp.exp(z[..., p]))
+        return _normal(y, anp.sum(x * p.beta, -1), p.sigma)
 
-    def of_z(z):
-        sigma, stretch = positive(z[..., p])
-        return log_prior(z[..., :p], sigma) + stretch
-
-    parameters = lambda z: np.concatenate([z[..., :p], np.exp(z[..., p:])], -1)
-    return log_lik, of_z, (X, y), p + 1, parameters
+    parameters = {"beta": X.shape[1], "sigma": positive}
+    return log_lik, log_prior, (X, y), parameters, lambda p: (p.beta, p.sigma[..., None])
 
 
 def _kidiq(data):
     hs, iq = data["mom_hs"], data["mom_iq"]
     X = np.column_stack([np.ones_like(hs), hs, iq, hs * iq])
-    return _regression(X, data["kid_score"], lambda beta, sigma: _half(_cauchy(sigma, 2.5)))
+    return _regression(X, data["kid_score"], lambda p: _half(_cauchy(p.sigma, 2.5)))
 
 
 def _mesquite(data):
     of = ("diam1", "diam2", "canopy_height", "total_height", "density")
     logs = [np.log(data[name]) for name in of]
     X = np.column_stack([np.ones_like(logs[0]), *logs, data["group"]])
-    return _regression(X, np.log(data["weight"]), lambda beta, sigma: 0 * sigma)
+    return _regression(X, np.log(data["weight"]))
 
 
 def _nes1972(data):
@@ -121,67 +116,56 @@ def _nes1972(data):
     first, last = ("real_ideo", "race_adj"), ("educ1", "gender", "income")
     columns = [*(data[name] for name in first), *ages, *(data[name] for name in last)]
     X = np.column_stack([np.ones(len(ages[0])), *columns])
-    return _regression(X, data["partyid7"], lambda beta, sigma: 0 * sigma)
+    return _regression(X, data["partyid7"])
 
 
 def _sblri(data):
-    def log_prior(beta, sigma):
-        return anp.sum(_normal(beta, 0, 10.0), -1) + _half(_normal(sigma, 0, 10.0))
+    def log_prior(p):
+        return anp.sum(_normal(p.beta, 0, 10.0), -1) + _half(_normal(p.sigma, 0, 10.0))
 
     return _regression(data["X"], data["y"], log_prior)
 
 
 def _low_dim_gauss_mix(data):
-    """z = (mu_1, log(mu_2 - mu_1), log s_1, log s_2, logit theta); one row for each y."""
+    """One of two normal laws for each y."""
 
-    def log_lik(z, batch):
+    def log_lik(p, batch):
         (y,) = batch
-        mu, _ = ordered(z[..., :2])
-        first = _normal(y, mu[..., 0], anp.exp(z[..., 2]))
-        second = _normal(y, mu[..., 1], anp.exp(z[..., 3]))
-        log_odds = z[..., 4]
-        return anp.logaddexp(first + log_odds, second) - anp.logaddexp(0.0, log_odds)
+        first, second = (_normal(y, p.mu[..., k], p.s[..., k]) for k in (0, 1))
+        return anp.logaddexp(anp.log(p.theta) + first, anp.log1p(-p.theta) + second)
 
-    def log_prior(z):
-        (mu, a), (s, b), (_, c) = ordered(z[..., :2]), positive(z[..., 2:4]), _share(z)
-        beta = 4 * c + np.log(630)  # theta^4 (1 - theta)^4 9! / (4! 4!)
-        wide = _normal(mu, 0, 2.0) + _half(_normal(s, 0, 2.0)) + b
-        # two values of mu are ordered: twice the density
-        return np.log(2) + anp.sum(wide, -1) + beta + a + c
+    def log_prior(p):
+        # theta^4 (1 - theta)^4 9! / (4! 4!)
+        beta = 4 * anp.log(p.theta) + 4 * anp.log1p(-p.theta) + np.log(630)
+        wide = _normal(p.mu, 0, 2.0) + _half(_normal(p.s, 0, 2.0))
+        return np.log(2) + anp.sum(wide, -1) + beta  # mu is ordered: twice the density
 
-    def parameters(z):
-        theta = _share(z)[0][..., None]
-        return np.concatenate([ordered(z[..., :2])[0], np.exp(z[..., 2:4]), theta], -1)
-
-    return log_lik, log_prior, data["y"], 5, parameters
-
-
-def _share(z):
-    return interval(z[..., 4], 0.0, 1.0)
+    parameters = {"mu": ordered(2), "s": positive(2), "theta": interval(0, 1)}
+    return log_lik, log_prior, data["y"], parameters, lambda p: (p.mu, p.s, p.theta[..., None])
 
 
 def _gp_pois_regr(data):
-    """z = (log rho, log alpha, t): k ~ Poisson(exp f), f = chol(K) t. One row: f is of all x."""
+    """k ~ Poisson(exp f), f = chol(K) t. One row: f is of all x."""
     n = len(data["x"])
     apart = (data["x"][:, None] - data["x"]) ** 2
 
-    def field(z):
-        rho, alpha = (anp.exp(z[..., k])[..., None, None] for k in (0, 1))
+    def field(p):
+        rho, alpha = p.rho[..., None, None], p.alpha[..., None, None]
         K = alpha**2 * anp.exp(-apart / (2 * rho**2)) + 1e-10 * np.eye(n)
-        return anp.sum(anp.linalg.cholesky(K) * z[..., None, 2:], -1)
+        return anp.sum(anp.linalg.cholesky(K) * p.t[..., None, :], -1)
 
-    def log_lik(z, batch):
-        f, k = field(z), batch[0]
+    def log_lik(p, batch):
+        f, k = field(p), batch[0]
         return anp.sum(k * f - anp.exp(f) - gammaln(k + 1), -1)
 
-    def log_prior(z):
-        (rho, a), (alpha, b) = positive(z[..., 0]), positive(z[..., 1])
-        gamma = 25 * np.log(4.0) - gammaln(25.0) + 24 * anp.log(rho) - 4 * rho
-        both = gamma + _half(_normal(alpha, 0, 2.0)) + a + b
-        return both + anp.sum(_normal(z[..., 2:], 0, 1.0), -1)
+    def log_prior(p):
+        gamma = 25 * np.log(4.0) - gammaln(25.0) + 24 * anp.log(p.rho) - 4 * p.rho
+        both = gamma + _half(_normal(p.alpha, 0, 2.0))
+        return both + anp.sum(_normal(p.t, 0, 1.0), -1)
 
-    parameters = lambda z: np.concatenate([np.exp(z[..., :2]), field(z)], -1)
-    return log_lik, log_prior, data["k"][None], n + 2, parameters
+    known = lambda p: (p.rho[..., None], p.alpha[..., None], field(p))
+    parameters = {"rho": positive, "alpha": positive, "t": n}
+    return log_lik, log_prior, data["k"][None], parameters, known
 
 
 _MODELS = {

@@ -308,7 +308,7 @@ def sentences(model, **options):
 def test_a_density_without_end_is_named():
     """The sign of a log-Jacobian: the density rises for ever as tau falls to 0."""
     lik = lambda z, b: normal(
-        b[0], z[..., 0] + anp.exp(z[..., 1]) * cv.transforms.pick(z[..., 2:], b[1]), 10.0
+        b[0], z[..., 0] + anp.exp(z[..., 1]) * cv.pick(z[..., 2:], b[1]), 10.0
     )
     right = lambda z: (
         normal(z[..., 0], 0, 5.0)

@@ -51,7 +51,8 @@ class Density:
         if self.rows is None:
             found = self.model.totals(z, order)
         else:
-            found = [self.scale * x for x in _totals(self.rows, z, self.model.log_lik, order)]
+            some = _totals(self.rows, z, self.model.log_lik, order)
+            found = tuple(self.scale * x for x in some)
         back, prior = make_vjp(lambda z: self.model.log_prior(z) + 0 * z[..., 0])(z)
         value = found[0] + prior
         return (value, found[1] + back(np.ones_like(prior))) if order else (value,)
@@ -67,9 +68,3 @@ def enough(model: Model) -> int:
     """How many rows may stand for all in the search for the mode: all, unless they are many."""
     n = max(ROWS, EACH * model.dim)
     return n if model.N > 4 * n else model.N
-
-
-def label(model: Model, k: int) -> str:
-    """The name of a coordinate of z: the model's own, if it has names."""
-    names = getattr(model, "names", None)
-    return names[k] if names else f"z[{k}]"

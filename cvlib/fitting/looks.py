@@ -13,7 +13,7 @@ from ..combining.tails import k_hat as k_hat
 from ..families.base import Family
 from ..models import Model
 from ..recipe.draws import Draw
-from .density import Density, label
+from .density import Density
 from .ways import scored
 
 LOOK, LAST = 1000, 4000  # draws for a look at the ELBO, and for the last one
@@ -85,7 +85,7 @@ def explained(model: Model, q: Family, w: np.ndarray, seed: int) -> tuple[float,
     return float(1 - seen.residual / (G**2).sum(-1).mean()), float(seen.removable / q.dim)
 
 
-def worst(model: Model, q: Family, w: np.ndarray, found: Weights) -> str:
+def worst(q: Family, w: np.ndarray, found: Weights, names: list[str]) -> str:
     """A clause on the coordinate whose mean or sd importance weights move most."""
     if found.effective * len(found.log) < FEW:
         return "so few that they do not tell where"
@@ -93,7 +93,7 @@ def worst(model: Model, q: Family, w: np.ndarray, found: Weights) -> str:
     moved = (share @ z - mean) / sd
     ratio = np.sqrt(share @ (z - share @ z) ** 2) / sd
     k = int(np.argmax(np.maximum(np.abs(moved), np.abs(np.log(np.maximum(ratio, 1e-3))))))
-    return f"above all along {label(model, k)} (mean {moved[k]:+.1f} sd, sd times {ratio[k]:.1f})"
+    return f"above all along {names[k]} (mean {moved[k]:+.1f} sd, sd times {ratio[k]:.1f})"
 
 
 def conflicts(model: Model, z: np.ndarray) -> Iterator[str]:
@@ -112,7 +112,7 @@ def conflicts(model: Model, z: np.ndarray) -> Iterator[str]:
         out = np.sqrt(2 * max(height[top], 0.0))
         if out > FAR and -np.inf < height[top + 1] <= height[top]:  # else it rises for ever
             yield (
-                f"{label(model, k)} = {z[k]:.3g} lies {out:.0f} standard deviations out in its "
+                f"{model.names[k]} = {z[k]:.3g} lies {out:.0f} standard deviations out in its "
                 "prior: are the data in the units that the prior was written for?"
             )
             return

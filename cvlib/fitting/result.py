@@ -1,18 +1,22 @@
 """What a fit found: draws, tables, pictures, files, and what to distrust."""
 
 import html
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 
 from ..arguments import whole
 from ..families.base import Family
 from ..models import Model
+from ..models.checks import data_arrays
+from ..models.parameters import labels
 from . import looks
 from .run import Run
 
@@ -79,7 +83,51 @@ class Fit:
         """n draws of z ~ q, (n, d), from a generator or from a seed."""
         return self.q.sample(self.w, whole("n", n), np.random.default_rng(rng))
 
-    def go_on(self, *, seconds=None, steps=None, progress=True, callback=None) -> "Fit":
+    def draws(self, n: int, seed: np.random.Generator | int = 0) -> dict[str, np.ndarray]:
+        """n draws of every parameter in its constraint, {name: (n, *shape)}; z if none is named."""
+        return dict(self.model.named(self.sample(n, seed)))
+
+    def log_lik(self, n: int, seed: np.random.Generator | int = 0) -> np.ndarray:
+        """The log-likelihood of every data point at n draws, (n, N): what LOO and WAIC need."""
+        return self.model.pointwise(self.sample(n, seed))
+
+    def predict(
+        self, f: Callable, n: int, seed: np.random.Generator | int = 0, data: Any = None
+    ) -> np.ndarray:
+        """New data at n draws, or anything else: f(p, batch, rng), p and batch as in `log_lik`.
+
+        The batch has all rows of the model's data, or of `data`, and the result n rows.
+        """
+        rng = np.random.default_rng(seed)
+        batch = self.model.data if data is None else data_arrays(data)
+        found = np.asarray(f(self.model.given(self.sample(n, rng)[:, None]), batch, rng))
+        if found.shape[:1] != (n,):
+            raise ValueError(
+                f"predict: f gave an array of shape {found.shape}, not ({n}, ...): for {n} draws a "
+                f"number comes as ({n}, 1), and broadcasts with a column of data"
+            )
+        return found
+
+    def to_arviz(
+        self, n: int = 1000, seed: int = 0, predict: Callable | None = None, pointwise: bool = True
+    ) -> Any:
+        """`arviz.InferenceData`: posterior, log_likelihood if pointwise, posterior_predictive."""
+        try:
+            import arviz
+        except ImportError as error:
+            raise ValueError("to_arviz needs ArviZ: pip install 'cvlib-vi[arviz]'") from error
+        chain = lambda arrays: {name: x[None] for name, x in arrays.items()}
+        groups: dict[str, Any] = {"posterior": chain(self.draws(n, seed))}
+        if pointwise:
+            groups["log_likelihood"] = chain({"y": self.log_lik(n, seed)})
+        if predict is not None:
+            groups["posterior_predictive"] = chain({"y": self.predict(predict, n, seed)})
+        return arviz.from_dict(**groups)
+
+    def go_on(
+        self, *, seconds: float | None = None, steps: int | None = None, progress: bool = True,
+        callback: Callable | None = None,
+    ) -> "Fit":  # fmt: skip
         """The fit after more steps: up to step `steps`, or for so many seconds more."""
         from .front import went  # which is made of fits
 
@@ -91,7 +139,7 @@ class Fit:
         self.run.save(path)
 
     @classmethod
-    def load(cls, path: str | Path, model: Model, **lines) -> "Fit":
+    def load(cls, path: Any, model: Model, **lines: Any) -> "Fit":
         """A saved fit of this model; lines that `fit` was given (h, cvs, weights) come again."""
         return cls.of(Run.load(path, model, **lines))
 
@@ -118,16 +166,36 @@ class Fit:
     def _warned(self):
         return [f"! {w}" for w in self.warnings]
 
-    def table(self, names=None, most: int = 20) -> list[tuple[str, float, float]]:
-        """Rows (name, mean, sd), one a coordinate; z[0], z[1], ... if there are no names."""
-        names = [f"z[{k}]" for k in range(self.q.dim)] if names is None else list(map(str, names))
-        if len(names) != self.q.dim:
-            raise ValueError(f"{len(names)} names for {self.q.dim} coordinates: give one for each")
-        return list(zip(names, self.mean, self.sd))[:most]
+    @cached_property
+    def _rows(self):
+        """(name, mean, sd) of every entry of every parameter, by draws where it is constrained."""
+        model, n = self.model, int(np.clip(2**22 // self.q.dim, 200, 4000))
+        arrays: Any = self.draws(n) if len(model.free) < len(model.named(self.mean)) else model.free
+        rows: list[tuple] = []
+        for name, x in arrays.items():
+            if name in model.free:
+                where, shape = model.free[name]
+                mean, sd = self.mean[where], self.sd[where]
+            else:
+                mean, sd, shape = x.mean(0).ravel(), x.std(0).ravel(), x.shape[1:]
+            rows += zip(labels(name, shape), mean, sd)
+        return rows
+
+    def table(self, names: Any = None, most: int = 20) -> list[tuple[str, float, float]]:
+        """Rows (name, mean, sd), one an entry of a parameter: beta[0], sigma, or z[0], z[1], ..."""
+        rows = self._rows
+        if names is not None:
+            names = list(map(str, names))
+            if len(names) != len(rows):
+                raise ValueError(
+                    f"{len(names)} names for {len(rows)} coordinates: give one for each"
+                )
+            rows = [(name, *row[1:]) for name, row in zip(names, rows)]
+        return rows[:most]
 
     def __repr__(self):
         rows = (f"  {name:8} {m:10.3g} ± {s:.2g}" for name, m, s in self.table(most=12))
-        more = ["  ..."] if self.q.dim > 12 else []
+        more = ["  ..."] if len(self._rows) > 12 else []
         return "\n".join([*self._head(), *rows, *more, *self._warned()])
 
     def _repr_html_(self):
@@ -142,7 +210,7 @@ class Fit:
         return f"<div><p>{head}</p>{notes}<table>{top}{rows}</table></div>"
 
     def plot(self, axes=None):
-        """Left the ELBO at every look, with two standard errors; right mean and sd of each z."""
+        """Left the ELBO at every look, with two standard errors; right mean and sd of each row."""
         from .. import plotting
 
         if axes is None:
@@ -154,9 +222,13 @@ class Fit:
         )
         axes[0].set_xticks(t, [f"{k:.0f}" for k in t])
         axes[0].minorticks_off()
-        k = np.arange(self.q.dim)
-        axes[1].errorbar(self.mean, k, xerr=self.sd, fmt="o", ms=4, color=plotting.BLUE)
-        axes[1].set(xlabel="mean ± sd of z", ylabel="coordinate", ylim=(len(k) - 0.5, -0.5))
+        names, mean, sd = zip(*self._rows)
+        k = np.arange(len(names))
+        axes[1].errorbar(mean, k, xerr=sd, fmt="o", ms=4, color=plotting.BLUE)
+        axes[1].set(xlabel="mean ± sd", ylabel="coordinate", ylim=(len(k) - 0.5, -0.5))
+        if self.model.declared and len(k) <= 30:
+            axes[1].set_yticks(k, names)
+            axes[1].set_ylabel("")
         return axes
 
 

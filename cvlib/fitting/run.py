@@ -124,11 +124,12 @@ class Run:
 
     def _step(self):
         """One step; one that is cut off has not begun."""
-        before = bits(self.state.rng)
+        rng: Any = self.state.rng
+        before = bits(rng)
         try:
             self.state = optimize.step(self.state, self.plan)
         except KeyboardInterrupt:
-            self.state.rng.bit_generator.state = before
+            rng.bit_generator.state = before
             raise
         except np.linalg.LinAlgError:  # a matrix of the model is singular at some draw
             self.state = self.state._replace(diverged=np.asarray(self.state.t + 1))
@@ -164,7 +165,7 @@ class Run:
         self.settled = bool(gain < TOLERANCE)
         return f"a better Gaussian would gain {gain:.2f} nats: it stopped" if self.settled else ""
 
-    def _seen(self, found: Weights):
+    def _seen(self, found: Weights) -> None:
         self.looks = (*self.looks, (self.state.t, *map(float, found.elbo)))
 
     def _forget(self, steps):
@@ -203,8 +204,9 @@ class Run:
         if not found.effective >= FAIR:  # or NaN
             yield (
                 f"{kept}, with k-hat {k:.2f}: the posterior does not have the shape of q, "
-                f"{looks.worst(model, self.q, self.best, found)}. No variate will help: write it "
-                "in other coordinates, take another q, or compare with draws of another method"
+                f"{looks.worst(self.q, self.best, found, model.names)}. No variate will help: "
+                "write it in other coordinates, take another q, or compare with draws of another "
+                "method"
             )
         if self.q.gaussian:
             yield from looks.conflicts(model, self.q.mean(self.best))
@@ -234,7 +236,7 @@ class Run:
         _check(path, about, model, q.mean(best), lines)
         plan = planned(about["kind"], model, q, scale, about["M"], about["batch"], **lines)
         kept = {k: x for k, x in state.notes.items() if not k.startswith("fit")}
-        told = {k: tuple(about[k]) if isinstance(about[k], list) else about[k] for k in SAVED}
+        told: Any = {k: tuple(x) if isinstance(x := about[k], list) else x for k in SAVED}
         state = state._replace(notes=kept)
         return cls(plan, state=state, best=best, scale=scale, given=lines, **told)
 

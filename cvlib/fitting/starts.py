@@ -8,7 +8,7 @@ import scipy  # scipy.optimize is loaded at its first use
 
 from ..models import Model
 from ..special import hess_times
-from .density import Density, label
+from .density import Density
 
 FULL = 500  # unknowns up to which q has a full covariance
 DENSE = 200  # unknowns up to which the search is BFGS, which knows a whole inverse Hessian
@@ -100,7 +100,7 @@ def searched(density: Density, z: np.ndarray, late: Callable = lambda: False) ->
         if fall[worst] >= -FALL or np.abs(z).max() > FAR / 100:
             break
     k = int(np.argmax(np.abs(near[worst] - mode.z)))
-    how, where = "rises" if fall[worst] < -FALL else "stays flat", label(density.model, k)
+    how, where = "rises" if fall[worst] < -FALL else "stays flat", density.model.names[k]
     said = f"no mode was found: log p(x, z) {how} along {where}, {mode.z[k]:.3g} where it ended"
     return mode._replace(trouble=said)
 

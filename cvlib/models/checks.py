@@ -189,8 +189,8 @@ def _value(what, f, given, shape):
         got = np.asarray(f())
     except Exception as error:
         raise ValueError(
-            f"{what} fails for {given}: {type(error).__name__}: {error}. Write z[..., k] for a "
-            "coordinate, np.where for if, and let all axes before the last broadcast"
+            f"{what} fails for {given}: {type(error).__name__}: {error}. Write z[..., k] or "
+            "p.beta[..., k] for a coordinate, np.where for if, and let all axes before it broadcast"
         ) from error
     if got.shape != shape or got.dtype.kind not in "biuf":
         raise ValueError(
@@ -208,8 +208,8 @@ def _finite(what, got, points, letter="z"):
         first = np.array2string(points[bad][0], precision=3, threshold=6, edgeitems=2)
         raise ValueError(
             f"{what} is {got[bad][:3]}, first at {letter} = {first}: it must be a number for every "
-            f"real {letter}. Put exp({letter}) for a positive parameter, 1 / (1 + exp(-{letter})) "
-            "for a probability; scale the data if something overflowed"
+            f"real {letter}. Declare a parameter as cv.positive or cv.interval(0, 1), or put "
+            f"exp({letter}), 1 / (1 + exp(-{letter})); scale the data if something overflowed"
         )
 
 

@@ -1,6 +1,6 @@
 """Models of the reader's own: two functions that autograd can differentiate, and data."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,8 +10,10 @@ import autograd.numpy as anp
 import numpy as np
 from autograd import make_vjp
 
+from ..arguments import whole
 from ..special import LOG_2PI, hess_times
 from . import checks, passes
+from .parameters import Named, Parameters, Watched
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -58,42 +60,109 @@ class GaussianPrior:
         return f"GaussianPrior(sd={sd}, mean={mean})"
 
 
+@dataclass(frozen=True)
+class NamedRows:
+    """The log_lik of a model with declared parameters, as a function of z."""
+
+    log_lik: Callable
+    parameters: Parameters
+
+    def __call__(self, z: np.ndarray, batch: tuple) -> np.ndarray:
+        return self.log_lik(self.parameters.named(z), batch)
+
+
+@dataclass(frozen=True)
+class NamedPrior:
+    """Its log_prior, a density of the parameters, as one of z: with the log-Jacobian."""
+
+    log_prior: Callable
+    parameters: Parameters
+
+    def __call__(self, z: np.ndarray) -> np.ndarray:
+        p, stretch = self.parameters.mapped(z)
+        return self.log_prior(p) + stretch
+
+
 class Model:
     """A model of the reader's own: two functions that autograd can differentiate, and data.
 
-    `log_lik(z, batch)` gives one log-likelihood per row: z is (..., d), `batch` a tuple with the
-    rows of the arrays in `data`, all leading axes broadcast, the result is (...). On all data at
-    M points z is (M, 1, d), a batch has N rows, and the result is (M, N).
-    `log_prior(z)` maps (..., d) to (...). `data` is an array or a tuple of arrays, N rows each.
-    z may be any vector of real numbers; `transforms` has what brings it into constraints, and
-    `transforms.pick`, a coordinate for every row.
+    `parameters` declares names, shapes and constraints: {"beta": 3, "sigma": positive}. Then
+    `log_lik(p, batch)` gives one log-likelihood per row: p.beta is (..., 3), p.sigma (...), `batch`
+    a tuple with the rows of the arrays in `data`, all leading axes broadcast, the result is (...).
+    On all data at M points p.sigma is (M, 1), a batch has N rows, and the result is (M, N).
+    `log_prior(p)` is the log-density of the parameters themselves, (...): log-Jacobians are added.
+    `pick(p.t, group)` is an entry for every row. `data` is an array or a tuple of arrays, N rows
+    each.
+
+    With `dim` in place of `parameters` both functions take z itself, any vector of real numbers,
+    as (..., dim).
 
     A likelihood that does not factorise over rows, that of a time series for example, is one row:
     give y[None] for y, and `batch` holds y as (..., 1, n). Then N = 1, and nothing can be
     subsampled.
     """
 
-    log_prior: Any  # a function; a GaussianPrior or FamilyPrior has more to say
+    log_prior: Any  # a function of z; a GaussianPrior or FamilyPrior has more to say
     likelihood: Any = None  # of eta = x.z + offset, if the model is a generalised linear one
 
     def __init__(
-        self, log_lik: Callable, log_prior: Callable, data: Any, dim: int, name: str = "own model"
-    ) -> None:
-        if int(dim) != dim or dim < 1:
+        self, log_lik: Callable, log_prior: Callable, data: Any, dim: int | None = None,
+        name: str = "own model", *, parameters: Mapping[str, Any] | None = None,
+    ) -> None:  # fmt: skip
+        if (dim is None) == (parameters is None):
             raise ValueError(
-                f"dim={dim}: a model needs a whole number of latent dimensions, at least one"
+                'a model needs parameters={"beta": 3, "sigma": cv.positive}, say, or the number of '
+                "its unknowns, dim=4: one of them"
             )
+        self.declared = parameters is not None
+        self.parameters = Parameters({"z": whole("dim", dim)} if dim is not None else parameters)
         for what, f, example in [
             ("log_lik", log_lik, "log_lik(z, batch), z (..., d) -> (...)"),
             ("log_prior", log_prior, "models.GaussianPrior(), or lambda z: 0 * z[..., 0] if flat"),
         ]:
             if not callable(f):
                 raise ValueError(f"{what}={f!r} is no function: give one, such as {example}")
-        self.log_lik, self.log_prior, self.dim, self.name = log_lik, log_prior, int(dim), name
+        self.dim, self.name = self.parameters.dim, name
+        self.log_lik, self.log_prior = self._of_z(log_lik, log_prior)
         self.data = checks.data_arrays(data)
         self.N = len(self.data[0])
         self._files = passes.files(self.data)
         self._check_functions()
+
+    def _of_z(self, log_lik, log_prior):
+        """Both functions as functions of z."""
+        if not self.declared:
+            return log_lik, log_prior
+        rows = NamedRows(log_lik, self.parameters)
+        if not isinstance(log_prior, GaussianPrior):
+            return rows, NamedPrior(log_prior, self.parameters)
+        if bound := [name for name in self.parameters.each if name not in self.free]:
+            raise ValueError(
+                f"a GaussianPrior is a law of any real numbers, and {bound[0]} is constrained: "
+                "write the prior as a function of p"
+            )
+        return rows, log_prior
+
+    def named(self, z: np.ndarray) -> Named:
+        """Arrays by name at z (..., d), in their constraints; {"z": z} if none are declared."""
+        return self.parameters.named(z)
+
+    def given(self, z: np.ndarray) -> Any:
+        """What the functions of the model take for z: `named` if parameters are declared, or z."""
+        return self.named(z) if self.declared else z
+
+    @property
+    def free(self) -> dict[str, tuple[slice, tuple]]:
+        """Where in z those parameters lie that are coordinates of z as they are, and their shapes.
+
+        Their moments under q are known.
+        """
+        return self.parameters.free
+
+    @property
+    def names(self) -> list[str]:
+        """One for each coordinate of z: beta[0], beta[1], sigma, or z[0], z[1], ..."""
+        return self.parameters.names
 
     def __repr__(self):
         return f"<{self.name}: {self.N} data points, {self.dim} latent dimensions>"
@@ -113,6 +182,12 @@ class Model:
     def log_lik_of(self, z: np.ndarray, rows: slice) -> np.ndarray:
         """log p(x | z) of some rows of the data, (..., d) -> (...)."""
         return anp.sum(self.log_lik(z[..., None, :], tuple(a[rows] for a in self.data)), -1)
+
+    def pointwise(self, z: np.ndarray) -> np.ndarray:
+        """The log-likelihood of every data point, (..., d) -> (..., N)."""
+        parts = passes.slices(self.data, z.size)
+        each = (self.log_lik(z[..., None, :], tuple(a[rows] for a in self.data)) for rows in parts)
+        return np.concatenate(list(each), -1)
 
     @cached_property
     def checksum(self) -> int:
@@ -144,9 +219,28 @@ class Model:
         rows = lambda z, j: self.log_lik(z, tuple(a[some[j]] for a in self.data))
         # One draw a row, all data, all data in several runs, an axis of directions beside M.
         shapes = [((3,), (3,)), ((3, 1), (n,)), ((2, 3, 1), (n,)), ((2, 3, 4), (2, 3, 1))]
-        checks.rows("log_lik", rows, self.dim, n, shapes)
-        shapes = [((3,), (1,)), ((2, 3, 4), (1,))]
-        checks.rows("log_prior", lambda z, j: self.log_prior(z), self.dim, 1, shapes)
+        try:
+            checks.rows("log_lik", rows, self.dim, n, shapes)
+            shapes = [((3,), (1,)), ((2, 3, 4), (1,))]
+            checks.rows("log_prior", lambda z, j: self.log_prior(z), self.dim, 1, shapes)
+        except ValueError as error:
+            if not self.declared:
+                raise
+            raise ValueError(f"{error}. Here z holds {self.parameters!r}") from error
+        if self.declared and isinstance(self.log_prior, NamedPrior):
+            self._check_names()
+
+    def _check_names(self):
+        """Every parameter is taken by one of the functions."""
+        taken: set[str] = set()
+        p = Watched(self.named(np.zeros((1, self.dim))), taken)
+        self.log_lik.log_lik(p, tuple(a[:1] for a in self.data))
+        self.log_prior.log_prior(p)
+        if left := [name for name in self.parameters.each if name not in taken]:
+            raise ValueError(
+                f"neither log_lik nor log_prior takes p.{left[0]}: nothing is known of it. Write "
+                "its prior, or leave it out of the parameters"
+            )
 
 
 def _totals(rows, z, log_lik, order):

@@ -1,0 +1,212 @@
+"""Parameters by name: shapes and constraints, declared once, and where each lies in z.
+
+z is any vector of real numbers. A constraint maps some of it, u, to where a parameter lives, and
+says the logarithm of how much it stretches space there, its log-Jacobian. Leading axes broadcast,
+as everywhere in a model. `xp` is autograd's NumPy, or that of JAX for a model written in JAX.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import accumulate
+from math import prod
+from typing import Any
+
+import autograd.numpy as anp
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..arguments import whole
+from ..special import at
+
+# Constraints -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """Where a parameter lives. Call it with a shape for an array: positive(8), simplex((5, 3))."""
+
+    name: str
+    map: Callable  # (u, xp) -> x and its log-Jacobian, entry by entry or along the last axis
+    shape: tuple[int, ...] | None = ()  # of x; None: it must be given
+    fewer: int = 0  # numbers that u has less than x, along the last axis
+
+    def __call__(self, shape: Any) -> "Constraint":
+        shape = shape if isinstance(shape, tuple) else (shape,)
+        if self.shape is None and not shape:
+            raise ValueError(f"cv.{self.name} is an array, not a number: give its length")
+        least = 1 + self.fewer
+        shape = tuple(whole(f"a length of {self.name}", n, least) for n in shape)
+        return replace(self, shape=shape)
+
+    @property
+    def inner(self) -> tuple[int, ...]:
+        """The shape of u."""
+        assert self.shape is not None  # a declaration has seen to that
+        return (*self.shape[:-1], self.shape[-1] - self.fewer) if self.fewer else self.shape
+
+
+def _real(u, xp):
+    return u, 0.0
+
+
+def _positive(u, xp):
+    return xp.exp(u), u
+
+
+def _interval(u, xp, low, high):
+    """By a logistic curve."""
+    down, up = _log_sigmoid(-u, xp), _log_sigmoid(u, xp)
+    return low + (high - low) * xp.exp(up), np.log(np.subtract(high, low)) + up + down
+
+
+def _ordered(u, xp):
+    """x_1 = u_1, and every next one is exp(u_k) larger."""
+    steps = xp.concatenate([u[..., :1], xp.exp(u[..., 1:])], -1)
+    return xp.cumsum(steps, -1), xp.sum(u[..., 1:], -1)
+
+
+def _simplex(u, xp):
+    """A stick is broken K - 1 times: x_k is the share sigmoid(u_k - log(K - k)) of what is left.
+
+    So u = 0 gives equal shares.
+    """
+    K = u.shape[-1] + 1
+    v = u - np.log(np.arange(K - 1, 0, -1))
+    cut, rest = _log_sigmoid(v, xp), _log_sigmoid(-v, xp)
+    left = xp.cumsum(rest, -1)  # log of what is left after each cut, (..., K - 1)
+    before = left - rest
+    shares = xp.concatenate([xp.exp(before + cut), xp.exp(left[..., -1:])], -1)
+    return shares, xp.sum(before + cut + rest, -1)
+
+
+def _log_sigmoid(u, xp):
+    return -xp.logaddexp(0.0, -u)
+
+
+real = Constraint("real", _real)  # any number
+positive = Constraint("positive", _positive)  # x > 0
+ordered = Constraint("ordered", _ordered, None)  # x_1 < x_2 < ...
+simplex = Constraint("simplex", _simplex, None, fewer=1)  # shares x_k > 0 that sum to one
+
+
+def interval(low: float, high: float) -> Constraint:
+    """low < x < high: interval(0, 1), or interval(0, 1)(8) for eight of them."""
+    if not (np.ndim(low) == np.ndim(high) == 0 and -np.inf < low < high < np.inf):
+        raise ValueError(f"interval: low={low} must lie below high={high}, two finite numbers")
+    return Constraint(f"interval({low}, {high})", partial(_interval, low=low, high=high))
+
+
+# Declarations ------------------------------------------------------------------------------------
+
+
+class Named(dict):
+    """Arrays by name: p.beta is p["beta"]."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            known = ", ".join(self)
+            raise AttributeError(f"no parameter {name!r}: the model declares {known}") from None
+
+
+class Watched(Named):
+    """The same, noting which of them a function takes."""
+
+    def __init__(self, arrays: Mapping, taken: set) -> None:
+        super().__init__(arrays)
+        self.__dict__["taken"] = taken
+
+    def __getitem__(self, name: str) -> Any:
+        self.taken.add(name)
+        return super().__getitem__(name)
+
+    def __iter__(self):  # f(**p) then takes them one by one
+        return iter([*dict.keys(self)])
+
+    items, values = Mapping.items, Mapping.values  # type: ignore[assignment]
+
+
+class Parameters:
+    """{name: shape or constraint}, and where each lies in z.
+
+    A shape is a whole number or a tuple; () is one number, and so is `real`.
+    """
+
+    def __init__(self, declared: Mapping[str, Any] | None) -> None:
+        if not isinstance(declared, Mapping) or not declared:
+            raise ValueError(
+                f"parameters={declared!r}: give a dict of names and shapes or constraints, such as "
+                '{"beta": 3, "sigma": cv.positive}'
+            )
+        self.each = {name: _constraint(name, given) for name, given in declared.items()}
+        ends = [0, *accumulate(prod(c.inner) for c in self.each.values())]
+        self.dim = ends[-1]
+        self.where = {name: slice(*ends[k : k + 2]) for k, name in enumerate(self.each)}
+
+    def __repr__(self):
+        return ", ".join(f"{name} {c.name}{list(c.shape)}" for name, c in self.each.items())
+
+    def named(self, z: np.ndarray) -> Named:
+        """The parameters at z (..., d), each (..., *shape)."""
+        return self.mapped(z)[0]
+
+    def mapped(self, z: np.ndarray, xp: Any = anp) -> tuple[Named, np.ndarray]:
+        """The same, and the logarithm of how much all constraints stretch space there, (...)."""
+        found, stretch, lead = Named(), 0 * z[..., 0], z.shape[:-1]
+        for name, c in self.each.items():
+            u = xp.reshape(z[..., self.where[name]], (*lead, *c.inner))
+            found[name], log_jacobian = c.map(u, xp)
+            if c.map is not _real:
+                stretch = stretch + xp.sum(xp.reshape(log_jacobian, (*lead, -1)), -1)
+        return found, stretch
+
+    @property
+    def free(self) -> dict[str, tuple[slice, tuple]]:
+        """Where in z those lie that may be any number, and their shapes."""
+        found = {name: c.shape for name, c in self.each.items() if c.map is _real}
+        return {name: (self.where[name], shape) for name, shape in found.items()}
+
+    @property
+    def names(self) -> list[str]:
+        """One for each coordinate of z, (d,)."""
+        return [label for name, c in self.each.items() for label in labels(name, c.inner)]
+
+
+def labels(name: str, shape: tuple[int, ...]) -> list[str]:
+    """The names of the entries of an array: beta[0], beta[1], ... or sigma."""
+    if not shape:
+        return [name]
+    return [f"{name}[{','.join(map(str, k))}]" for k in np.ndindex(*shape)]
+
+
+def _constraint(name, given):
+    if not (isinstance(name, str) and name.isidentifier()) or hasattr(dict, name):
+        raise ValueError(f"a parameter cannot be called {name!r}: p.{name} must read as its value")
+    if isinstance(given, Constraint):
+        if given.shape is None:
+            raise ValueError(f"{name}: cv.{given.name} needs its length, cv.{given.name}(3)")
+        return given
+    if isinstance(given, tuple | int | np.integer) and not isinstance(given, bool):
+        return real(given)
+    raise ValueError(
+        f"{name}={given!r} is neither a shape (3, (2, 3), () for a number) nor a constraint "
+        "(cv.positive, cv.interval(0, 1), cv.ordered(3), cv.simplex(3), cv.real)"
+    )
+
+
+def pick(z: np.ndarray, index: ArrayLike) -> np.ndarray:
+    """z_j for a column j of data: z (..., d) and whole numbers j (...) broadcast, to (...).
+
+    A model with a parameter for every group needs no one-hot columns: with the number of its group
+    in each row of data, pick(p.t, group) is the parameter of that row.
+    """
+    index, d = np.asarray(index), anp.shape(z)[-1]
+    if index.dtype.kind not in "iu":
+        raise ValueError(f"pick takes whole numbers, not {index.dtype}: write group.astype(int)")
+    if index.size and not (0 <= index.min() and index.max() < d):
+        raise ValueError(f"pick: the index runs {index.min()}..{index.max()}, z has 0..{d - 1}")
+    lead = anp.shape(z)[:-1]
+    row = np.arange(int(np.prod(lead, dtype=int))).reshape(lead) * d
+    return at(anp.reshape(z, (-1,)), row + index)
