@@ -108,17 +108,15 @@ class Fit:
             )
         return found
 
-    def to_arviz(
-        self, n: int = 1000, seed: int = 0, predict: Callable | None = None, pointwise: bool = True
-    ) -> Any:
-        """`arviz.InferenceData`: posterior, log_likelihood if pointwise, posterior_predictive."""
+    def to_arviz(self, n: int = 1000, seed: int = 0, predict: Callable | None = None) -> Any:
+        """`arviz.InferenceData`: posterior, log_likelihood, posterior_predictive if `predict`."""
         try:
             import arviz
         except ImportError as error:
             raise ValueError("to_arviz needs ArviZ: pip install 'cvlib-vi[arviz]'") from error
         chain = lambda arrays: {name: x[None] for name, x in arrays.items()}
         groups: dict[str, Any] = {"posterior": chain(self.draws(n, seed))}
-        if pointwise:
+        if self.model.rows:
             groups["log_likelihood"] = chain({"y": self.log_lik(n, seed)})
         if predict is not None:
             groups["posterior_predictive"] = chain({"y": self.predict(predict, n, seed)})

@@ -1,5 +1,6 @@
 """What p may be: models of one's own, generalised linear models, and the passes over their data."""
 
+from .compiled import Compiled, from_jax, from_numpyro, from_pymc
 from .glm import GLM, Groups, Squares, linear_regression, logistic_regression, poisson_regression
 from .likelihoods import (
     LOGISTIC,
@@ -16,8 +17,9 @@ from .likelihoods import (
 from .own import GaussianPrior, Model
 
 __all__ = [
-    "GLM", "GaussianPrior", "Groups", "LOGISTIC", "Likelihood", "Model", "POISSON", "PROBIT",
-    "Squares", "anything", "counts", "gaussian_likelihood", "linear_regression",
+    "Compiled", "GLM", "GaussianPrior", "Groups", "LOGISTIC", "Likelihood", "Model", "POISSON",
+    "PROBIT", "Squares", "anything", "counts", "from_jax", "from_numpyro", "from_pymc",
+    "gaussian_likelihood", "linear_regression",
     "logistic_regression", "negative_binomial_likelihood", "poisson_regression", "signs",
     "student_t_likelihood",
 ]  # fmt: skip

@@ -148,8 +148,7 @@ def rows(what: str, f: Callable, d: int, n: int, shapes: list[tuple[tuple, tuple
 
     `shapes` has pairs of leading axes, those of z and of j, which must broadcast.
     """
-    rng = np.random.default_rng(0)
-    z = rng.permuted(np.repeat(LEVELS, d, 1), axis=0) * rng.uniform(0.9, 1.1, (3, d))
+    z, rng = _points(d), np.random.default_rng(0)
     pick = lambda count, shape: rng.permutation(np.resize(range(count), np.prod(shape))).reshape(
         shape
     )
@@ -173,6 +172,12 @@ def rows(what: str, f: Callable, d: int, n: int, shapes: list[tuple[tuple, tuple
         in_z = lambda z: f(z, np.arange(3) % n)
         _slope(what, in_z, z)
         _far(what, in_z, z)
+
+
+def _points(d):
+    """Three points near the origin, (3, d)."""
+    rng = np.random.default_rng(1)
+    return rng.permuted(np.repeat(LEVELS, d, 1), axis=0) * rng.uniform(0.9, 1.1, (3, d))
 
 
 @contextmanager
@@ -223,11 +228,8 @@ def _far(what, f, z, letter="z"):
     _finite(what, np.where(np.isinf(far), far, 0.0), 10 * z, letter)
 
 
-def _slope(what, f, z, step=1e-4):
-    """Autograd finds the slope of f, (K, d) -> (K,), that differences find.
-
-    Those are believed where two step sizes agree: not at a kink.
-    """
+def _slope(what, f, z):
+    """Autograd finds the slope of f, (K, d) -> (K,), that differences find."""
     try:
         slope = elementwise_grad(f)(z)
     except Exception as error:
@@ -235,6 +237,14 @@ def _slope(what, f, z, step=1e-4):
             f"autograd cannot differentiate {what}: {CURE}. Its words: "
             f"{type(error).__name__}: {error}"
         ) from error
+    _differences(f"autograd takes the slope of {what} for", slope, f, z, CURE)
+
+
+def _differences(says, slope, f, z, cure, step=1e-4):
+    """The slope (K, d) of f at z is that of differences.
+
+    Those are believed where two step sizes agree: not at a kink.
+    """
     v = np.cos(np.arange(z.shape[-1]))  # a direction
     along, value = slope @ v, np.asarray(f(z))
     coarse, fine = ((f(z + h * v) - f(z - h * v)) / (2 * h) for h in (step, step / 2))
@@ -243,10 +253,24 @@ def _slope(what, f, z, step=1e-4):
     believed = np.abs(coarse - fine) <= 1e-3 * np.abs(fine) + rounding
     wrong = believed & ~(np.abs(along - fine) <= 1e-2 * np.abs(fine) + 10 * rounding)
     if wrong.any():
-        raise ValueError(
-            f"autograd takes the slope of {what} for {along[wrong][0]:.3g} where it is "
-            f"{fine[wrong][0]:.3g}: {CURE}"
-        )
+        raise ValueError(f"{says} {along[wrong][0]:.3g} where it is {fine[wrong][0]:.3g}: {cure}")
+
+
+def compiled(value_and_slope: Callable, value: Callable | None, d: int) -> None:
+    """Functions of points (B, d) that a model brings compiled: shapes, rows, and the slope."""
+    z = _points(d)
+    what, f = "value_and_slope", lambda z: np.asarray(value_and_slope(z)[0])
+    with _quietly():
+        got = _value(what, lambda: f(z), f"z of shape {z.shape}", (3,))
+        _finite(what, got, z)
+        slope = np.asarray(value_and_slope(z)[1])
+        if slope.shape != z.shape:
+            raise ValueError(f"{what} gave a slope of shape {slope.shape} for z of {z.shape}")
+        if not np.allclose(f(z[::-1]), got[::-1]):
+            raise ValueError(f"{what} mixes its points: value k may depend on z[k] alone")
+        if value is not None and not np.allclose(value(z), got):
+            raise ValueError(f"value and {what} differ: {value(z)} and {got}")
+        _differences(f"{what} gives a slope of", slope, f, z, "give the gradient of its value")
 
 
 # Likelihoods --------------------------------------------------------------------------------------

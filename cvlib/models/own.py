@@ -103,6 +103,7 @@ class Model:
     """
 
     log_prior: Any  # a function of z; a GaussianPrior or FamilyPrior has more to say
+    rows = True  # does it show its data points?
     likelihood: Any = None  # of eta = x.z + offset, if the model is a generalised linear one
 
     def __init__(

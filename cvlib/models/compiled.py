@@ -1,0 +1,232 @@
+"""Models from elsewhere: log p(x, z) and its slope, compiled by JAX, for NumPyro and PyMC too.
+
+All that is asked of such a model is value and slope at points z (B, d), any real numbers.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+import autograd.numpy as anp
+import numpy as np
+from autograd.extend import defvjp, primitive
+
+from . import checks
+from .own import Model
+from .parameters import Named, Parameters, labels
+
+STEP = 1e-5  # of differences of slopes, for a unit vector
+BLOCKS = (256, 256), (16, 2), (1, 1)  # points that are computed at once, from how many left on
+
+
+class Compiled(Model):
+    """A model that brings its own log p(x, z) and slope, at points z (B, d).
+
+    `value_and_slope(z)` gives (B,) and (B, d), `value(z)` the first alone, `hessian(z)` (B, d, d);
+    without a `hessian` differences of slopes stand for it. z are real numbers: log p is a density
+    of z, with the log-Jacobians of constraints. `parameters` declares them, or `named(z)` gives
+    arrays {name: (B, *shape)} and `names` one name for every coordinate of z.
+
+    The data are inside and cannot be subsampled: for the package they are one row.
+    """
+
+    rows = False
+
+    def __init__(
+        self, value_and_slope: Callable, dim: int | None = None, name: str = "compiled model", *,
+        parameters: dict | None = None, value: Callable | None = None,
+        hessian: Callable | None = None, named: Callable | None = None,
+        names: list[str] | None = None,
+    ) -> None:  # fmt: skip
+        self.value_and_slope, self.value, self.hessian = value_and_slope, value, hessian
+        self._named, self._names = named, names
+        super().__init__(self._one_row, _flat, np.zeros(1), dim, name, parameters=parameters)
+        self.declared = self.declared or named is not None
+        if len(self.names) != self.dim:
+            raise ValueError(f"{len(self.names)} names for {self.dim} coordinates of z")
+
+    def __repr__(self):
+        return f"<{self.name}: {self.dim} latent dimensions, data inside>"
+
+    def _of_z(self, log_lik, log_prior):
+        return log_lik, log_prior
+
+    def _one_row(self, z, batch):
+        return _value(z, self) + batch[0]
+
+    def _check_functions(self):
+        checks.compiled(self.value_and_slope, self.value, self.dim)
+
+    def named(self, z: np.ndarray) -> Named:
+        if self._named is None:
+            return super().named(z)
+        flat = self._named(z.reshape(-1, self.dim))
+        return Named({k: np.reshape(x, (*z.shape[:-1], *np.shape(x)[1:])) for k, x in flat.items()})
+
+    @property
+    def free(self) -> dict[str, tuple[slice, tuple]]:
+        return super().free if self._named is None else {}
+
+    @property
+    def names(self) -> list[str]:
+        return super().names if self._names is None else self._names
+
+    def take(self, index: np.ndarray) -> tuple[np.ndarray, ...]:
+        raise ValueError(
+            f"{self!r} shows no data points, so there are no batches of them: let every draw see "
+            "all data, fit(model) or Sampling(subsample=False)"
+        )
+
+    def pointwise(self, z: np.ndarray) -> np.ndarray:
+        raise ValueError(f"{self!r} shows no data points: it has their log-likelihood in one sum")
+
+    def totals(
+        self, z: np.ndarray, order: int, factor: np.ndarray | None = None, mean: bool = False
+    ) -> tuple:
+        if order != 1:
+            return super().totals(z, order)
+        value, slope = self.value_and_slope(z.reshape(-1, self.dim))  # once for both
+        return np.reshape(value, z.shape[:-1]), np.reshape(slope, z.shape)
+
+
+def _flat(z):
+    return 0 * z[..., 0]
+
+
+@primitive
+def _value(z, model):
+    points = z.reshape(-1, model.dim)
+    found = model.value(points) if model.value else model.value_and_slope(points)[0]
+    return np.reshape(found, z.shape[:-1])
+
+
+@primitive
+def _slope(z, model):
+    return np.reshape(model.value_and_slope(z.reshape(-1, model.dim))[1], z.shape)
+
+
+@primitive
+def _bend(z, v, model):
+    """The Hessian at z times v, (..., d) both."""
+    if model.hessian:
+        H = np.reshape(model.hessian(z.reshape(-1, model.dim)), (*z.shape, model.dim))
+        return np.matvec(H, v)
+    size = np.maximum(np.linalg.norm(v, axis=-1, keepdims=True), 1e-300)
+    up, down = (_slope(z + sign * STEP * v / size, model) for sign in (1, -1))
+    return size * (up - down) / (2 * STEP)
+
+
+defvjp(_value, lambda ans, z, model: lambda g: anp.expand_dims(g, -1) * _slope(z, model), None)
+defvjp(_slope, lambda ans, z, model: lambda v: _bend(z, v, model), None)
+
+
+# Adapters ----------------------------------------------------------------------------------------
+
+
+def from_jax(log_joint: Callable, parameters: int | dict, name: str = "JAX model") -> Compiled:
+    """log_joint(p) of one point, written for JAX, up to a constant; p as `parameters` declare.
+
+    With a whole number d for `parameters` it takes z (d,). JAX batches and compiles it, in double
+    precision.
+    """
+    jnp = _package("jax").numpy
+    if not isinstance(parameters, dict):
+        return _compiled(log_joint, name, dim=parameters)
+    space = Parameters(parameters)
+
+    def one(z):
+        p, stretch = space.mapped(z, jnp)
+        return log_joint(p) + stretch
+
+    return _compiled(one, name, parameters=parameters)
+
+
+def from_numpyro(model: Callable, *args: Any, **kwargs: Any) -> Compiled:
+    """A NumPyro model, called with these arguments, with its names and constraints."""
+    util = _package("numpyro.infer.util")
+    jax = _package("jax")
+    with _double(jax):
+        key = jax.random.PRNGKey(0)
+        info = util.initialize_model(key, model, model_args=args, model_kwargs=kwargs)
+        shapes = {name: np.shape(x) for name, x in sorted(info.param_info.z.items())}
+    split = lambda z: _split(z, shapes)
+    return _compiled(
+        lambda z: -info.potential_fn(split(z)), model.__name__, dim=_size(shapes),
+        named=lambda z: info.postprocess_fn(split(z)), names=_labels(shapes),
+    )  # fmt: skip
+
+
+def from_pymc(model: Any) -> Compiled:
+    """A PyMC model, with its names and constraints; JAX compiles it."""
+    compiler = _package("pymc.sampling.jax")
+    inside = model.value_vars
+    if discrete := [v.name for v in inside if not v.dtype.startswith("float")]:
+        raise ValueError(f"{discrete[0]} is discrete: only real unknowns have a slope")
+    point = model.initial_point()
+    names = [model.values_to_rvs[v].name for v in inside]
+    shapes = {name: point[v.name].shape for name, v in zip(names, inside)}
+    outside = [v for v in model.unobserved_value_vars if v not in inside or v.name in names]
+    log_joint = compiler.get_jaxified_logp(model)
+    constrained = compiler.get_jaxified_graph(inputs=inside, outputs=outside)
+    split = lambda z: list(_split(z, shapes).values())
+    return _compiled(
+        lambda z: log_joint(split(z)), model.name or "PyMC model", dim=_size(shapes),
+        named=lambda z: dict(zip([v.name for v in outside], constrained(*split(z)))),
+        names=_labels(shapes),
+    )  # fmt: skip
+
+
+def _compiled(log_joint, name, named=None, **about):
+    """A `Compiled` of functions of one z (d,) that JAX can trace."""
+    jax = _package("jax")
+    batched = lambda f: partial(_in_blocks, jax.jit(jax.vmap(f)))
+    return Compiled(
+        batched(jax.value_and_grad(log_joint)), name=name, value=batched(log_joint),
+        hessian=batched(jax.hessian(log_joint)), named=named and batched(named), **about,
+    )  # fmt: skip
+
+
+def _in_blocks(f, z):
+    """f of points z (B, d), in blocks: JAX compiles anew for every number of points it meets."""
+    jax, found, first = _package("jax"), [], 0
+    while (left := len(z) - first) > 0:
+        size = next(size for size, least in BLOCKS if left >= least)
+        rows = np.minimum(np.arange(first, first + size), len(z) - 1)  # the last one fills up
+        with _double(jax):
+            found.append(jax.tree.map(lambda x: np.asarray(x)[:left], f(z[rows])))
+        first += size
+    return jax.tree.map(lambda *parts: np.concatenate(parts), *found)
+
+
+def _package(name):
+    """A package that only adapters need."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        extra = name.split(".")[0]
+        raise ValueError(f"this needs {extra}: pip install 'cvlib-vi[{extra}]'") from error
+
+
+def _double(jax):
+    """JAX in double precision, for a while."""
+    if hasattr(jax, "enable_x64"):
+        return jax.enable_x64(True)
+    return jax.experimental.enable_x64()
+
+
+def _size(shapes):
+    return sum(int(np.prod(shape)) for shape in shapes.values())
+
+
+def _labels(shapes):
+    return [label for name, shape in shapes.items() for label in labels(name, shape)]
+
+
+def _split(z, shapes):
+    """z (d,) as arrays of these shapes, one after the other."""
+    found, first = {}, 0
+    for name, shape in shapes.items():
+        last = first + int(np.prod(shape))
+        found[name], first = z[first:last].reshape(shape), last
+    return found
