@@ -7,9 +7,10 @@ READY  := $(VENV)/.ready
 SITE   := _build/html
 PORT   ?= 8000
 JOBS   ?= auto
+APART  := $(addprefix --ignore tests/,test_lab.py test_pdf.py test_adapters.py)
 SHELL  := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help book pdf serve lint test site-test notebooks lab lock bench race experiments clean distclean
+.PHONY: help book pdf serve lint test site-test adapters notebooks lab lock bench race experiments clean distclean
 
 help:
 	@echo "make book       build the book into $(SITE), warnings are errors"
@@ -19,6 +20,7 @@ help:
 	@echo "make test       lint, unit tests, every chapter executed and compared with its stored outputs"
 	@echo "make site-test  open every page of the built book, and a chapter in Jupyter Lab, in a browser;"
 	@echo "                print the book; install and run what it offers for download (needs chromium)"
+	@echo "make adapters   test models of JAX, NumPyro and PyMC, and ArviZ (installs them; about a minute)"
 	@echo "make notebooks  execute the chapters whose text changed; NAME=02-... for one, ALL=1 for every chapter"
 	@echo "make lab        Jupyter Lab on the chapters; ARGS='--port 8899 --no-browser' are its options"
 	@echo "make bench      time a step against plain autograd and JAX (installs JAX); SAVE=1 for the book;"
@@ -66,12 +68,17 @@ lint: $(READY)
 
 test: lint
 	@start=$$(date +%s); \
-	$(BIN)/pytest --nbval -n $(JOBS) --dist loadfile --no-loadscope-reorder --ignore tests/test_lab.py --ignore tests/test_pdf.py || { \
+	$(BIN)/pytest --nbval -n $(JOBS) --dist loadfile --no-loadscope-reorder $(APART) || { \
 	  echo "Tests FAILED: the report above says which; stale outputs are renewed with: make notebooks ALL=1"; exit 1; }; \
 	echo "All tests passed in $$(( $$(date +%s) - start )) s"
 
 site-test: $(READY)
 	@CVBOOK_BROWSER=required $(BIN)/pytest tests/test_site.py tests/test_pdf.py tests/test_lab.py
+
+adapters: $(READY)
+	@$(BIN)/python -c 'import jax, numpyro, pymc, arviz' 2>/dev/null || \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[jax,numpyro,pymc,arviz]'
+	@$(BIN)/pytest tests/test_adapters.py
 
 notebooks: $(READY)
 	@$(BIN)/python tools/notebooks.py $(NAME) $(if $(ALL),--all)

@@ -52,17 +52,13 @@ def log_joint(p, sd, mean, offset):
 
 
 def check_prior(cv):
-    """The normal prior with numbers and vectors is scipy's density; equal ones are equal."""
+    """The normal prior with numbers and vectors is scipy's density."""
     z = np.random.default_rng(0).standard_normal((4, 3, 2))
     for sd, mean in itertools.product((2.5, SD), (0.0, -0.3, MEAN)):
         prior = cv.models.GaussianPrior(sd, mean)
         assert_allclose(prior(z), stats.norm.logpdf(z, mean, sd).sum(-1), rtol=1e-12)
         right = -(z - mean) / np.asarray(sd) ** 2
         assert_allclose(elementwise_grad(prior)(z), right, rtol=1e-12)
-        twin = cv.models.GaussianPrior(np.copy(sd), np.copy(mean))
-        assert prior == twin and hash(prior) == hash(twin), "equal priors differ"
-        assert prior != cv.models.GaussianPrior(sd, np.asarray(mean) + 1), "unequal priors agree"
-        assert prior != cv.models.GaussianPrior(2 * np.asarray(sd), mean), "unequal priors agree"
         assert len(repr(prior)) < 60
     given = SD.copy()
     prior = cv.models.GaussianPrior(given)
@@ -91,7 +87,7 @@ def check_pickle(cv):
         _, model = built(cv, name, **SETTINGS["vectors and offset"][0])
         model.likelihood.autograd_derivatives(np.ones(2), np.ones(2), 3)
         copy, z = again(model), np.random.default_rng(0).standard_normal((3, 2))
-        assert copy.log_prior == model.log_prior and copy.name == model.name
+        assert repr(copy.log_prior) == repr(model.log_prior) and copy.name == model.name
         assert_allclose(grad(lambda z: anp.sum(copy.log_joint(z)))(z),
                         grad(lambda z: anp.sum(model.log_joint(z)))(z), rtol=0)  # fmt: skip
         for family in oracles.FAMILIES:

@@ -65,18 +65,24 @@ MODELS = {
     "no data point": (lambda: cv.models.logistic_regression(X[:0], []), "empty"),
     "no feature": (
         lambda: cv.models.logistic_regression(X[:, :0], SIGNS),
-        "latent dimensions, at least one",
+        "dim=0: it must be at least one",
     ),
     "half a dimension": (
         lambda: cv.models.Model(lambda z, b: z[..., 0], cv.models.GaussianPrior(), X, 2.5),
-        "dim=2.5: a model needs a whole number",
+        "dim=2.5 must be a whole number",
     ),
     "data as a list": (
         lambda: cv.models.Model(lambda z, b: z[..., 0], cv.models.GaussianPrior(), [X, SIGNS], 2),
         "a list of arrays: write a tuple",
     ),
-    "prior_sd = 0": (lambda: cv.models.logistic_regression(X, SIGNS, 0), "sd must be a positive"),
-    "prior_sd < 0": (lambda: cv.models.logistic_regression(X, SIGNS, -1), "not -1"),
+    "prior_sd = 0": (
+        lambda: cv.models.logistic_regression(X, SIGNS, 0),
+        "sd=0.0: it must be positive",
+    ),
+    "prior_sd < 0": (
+        lambda: cv.models.logistic_regression(X, SIGNS, -1),
+        "sd=-1.0: it must be positive",
+    ),
     "noise_sd NaN": (
         lambda: cv.models.linear_regression(X, SIGNS, noise_sd=np.nan),
         "noise_sd.*nan",

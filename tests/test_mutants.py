@@ -37,6 +37,7 @@ import test_families
 import test_nongaussian
 import test_own_families
 import test_parabola
+import test_parameters
 import test_plotting
 import test_prices
 import test_regression
@@ -49,6 +50,7 @@ BEYOND, RELAXED = test_nongaussian.PROPERTIES, test_relaxations.PROPERTIES
 AREAS = {  # for each list mutants_NAME.py the checks that must see its bugs
     "core": properties.PROPERTIES | test_prices.CHECKS,
     "models": properties_models.PROPERTIES,
+    "parameters": test_parameters.CHECKS,
     "optimize": properties_optimize.PROPERTIES,
     "natural": properties_natural.PROPERTIES,
     "snapshots": properties_snapshots.PROPERTIES,

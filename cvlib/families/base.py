@@ -380,6 +380,8 @@ def check_fit(model: Any, q: Any) -> None:
     prior, lives = model.log_prior, q.smooth  # a function of the reader's own may be of either kind
     if isinstance(prior, GaussianPrior | FamilyPrior):
         lives = prior.q.smooth if isinstance(prior, FamilyPrior) else "z"
+    elif model.declared or not model.rows:  # declared or compiled: real numbers
+        lives = "z"
     if lives != q.smooth:
         kinds = ("discrete", "continuous") if q.smooth == "z" else ("continuous", "discrete")
         raise ValueError(

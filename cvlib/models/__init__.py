@@ -1,4 +1,4 @@
-"""What p may be: models of one's own, generalised linear models, and the passes over their data."""
+"""What p may be: one's own models, generalised linear ones, compiled ones; passes over data."""
 
 from .compiled import Compiled, from_jax, from_numpyro, from_pymc
 from .glm import GLM, Groups, Squares, linear_regression, logistic_regression, poisson_regression

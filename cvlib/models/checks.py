@@ -49,12 +49,6 @@ def number_or_vector(what: str, value: ArrayLike, d: int | None = None) -> float
     return array if array.ndim else float(array)
 
 
-def positive(what: str, value: ArrayLike) -> None:
-    """Above 0, all of them."""
-    if not np.all(numbers(what, value) > 0):
-        raise ValueError(f"{what} must be a positive number, not {value!r}")
-
-
 def data_arrays(data: Any) -> tuple[np.ndarray, ...]:
     """`data` as a tuple of arrays, N rows each."""
     if data is None:
@@ -67,7 +61,7 @@ def data_arrays(data: Any) -> tuple[np.ndarray, ...]:
     if isinstance(data, dict):
         raise ValueError(f"data is a dict: write a tuple of its arrays, ({', '.join(data)})")
     each = data if isinstance(data, tuple) else (data,)
-    _same_index(each)
+    same_labels(each)
     arrays = tuple(_kept(_array(f"array {k} of the data", a)) for k, a in enumerate(each))
     lengths = [len(a) if a.ndim else None for a in arrays]
     if None in lengths or len(set(lengths)) != 1:
@@ -94,7 +88,7 @@ def _kept(a):
     return a
 
 
-def _same_index(each):
+def same_labels(each: tuple) -> None:
     """Tables with row labels must have the same ones: here rows meet by position."""
     labels = [a.index for a in each if hasattr(a, "index") and hasattr(a, "to_numpy")]
     if any(not labels[0].equals(other) for other in labels[1:]):
@@ -195,7 +189,8 @@ def _value(what, f, given, shape):
     except Exception as error:
         raise ValueError(
             f"{what} fails for {given}: {type(error).__name__}: {error}. Write z[..., k] or "
-            "p.beta[..., k] for a coordinate, np.where for if, and let all axes before it broadcast"
+            "p.beta[..., k] for a coordinate, np.where for if, change no array, and let all axes "
+            "before it broadcast"
         ) from error
     if got.shape != shape or got.dtype.kind not in "biuf":
         raise ValueError(
@@ -213,8 +208,9 @@ def _finite(what, got, points, letter="z"):
         first = np.array2string(points[bad][0], precision=3, threshold=6, edgeitems=2)
         raise ValueError(
             f"{what} is {got[bad][:3]}, first at {letter} = {first}: it must be a number for every "
-            f"real {letter}. Declare a parameter as cv.positive or cv.interval(0, 1), or put "
-            f"exp({letter}), 1 / (1 + exp(-{letter})); scale the data if something overflowed"
+            f"real {letter}. Put exp({letter}) for what is positive, 1 / (1 + exp(-{letter})) for "
+            "a probability, or declare cv.positive, cv.interval(0, 1); scale the data if something "
+            "overflowed"
         )
 
 

@@ -43,26 +43,20 @@ class GLM(Model):
                 "models.student_t_likelihood(df) and negative_binomial_likelihood(shape), or your "
                 "own, models.Likelihood(name, phi)"
             )
-        X, y = checks.numbers("X", X), checks.numbers("y", y)
+        given = (X, y) if offset is None else (X, y, offset)
+        checks.same_labels(given)
+        X, y, *rest = map(checks.numbers, ("X", "y", "offset"), given)
         if X.ndim != 2 or y.shape != X.shape[:1]:
             raise ValueError(f"X must be (N, d) and y (N,); got {X.shape} and {y.shape}")
-        if offset is not None:
-            offset = checks.numbers("offset", offset)
-            if offset.shape != y.shape:
-                raise ValueError(
-                    f"offset must be {y.shape}, a number per data point; got {offset.shape}"
-                )
+        if rest and rest[0].shape != y.shape:
+            raise ValueError(f"offset must be {y.shape}, one a data point; got {rest[0].shape}")
         self.likelihood, self.y = likelihood, y  # which are tried when the model is made
-        super().__init__(
-            LinearRows(likelihood),
-            GaussianPrior(
-                checks.number_or_vector("prior_sd", prior_sd, X.shape[1]),
-                checks.number_or_vector("prior_mean", prior_mean, X.shape[1]),
-            ),
-            (X, y) if offset is None else (X, y, offset),
-            X.shape[1],
-            f"{likelihood.name} regression",
+        prior = GaussianPrior(
+            checks.number_or_vector("prior_sd", prior_sd, X.shape[1]),
+            checks.number_or_vector("prior_mean", prior_mean, X.shape[1]),
         )
+        name = f"{likelihood.name} regression"
+        super().__init__(LinearRows(likelihood), prior, (X, y, *rest), X.shape[1], name)
         self.X, self.y, *rest = self.data  # copies of our own, where they are small
         self.offset = rest[0] if rest else None
 
@@ -70,11 +64,6 @@ class GLM(Model):
         self.likelihood.check(self.y)  # all else is written here
 
     row_size = 1  # a data point makes one number, its eta
-
-    def log_lik_of(self, z: np.ndarray, rows: slice) -> np.ndarray:
-        eta = anp.dot(z, self.X[rows].T)
-        eta = eta if self.offset is None else eta + self.offset[rows]
-        return anp.sum(self.likelihood.phi(eta, self.y[rows]), -1)
 
     def totals(
         self, z: np.ndarray, order: int, factor: np.ndarray | None = None, mean: bool = False
@@ -213,9 +202,9 @@ def linear_regression(
 def _totals(rows, z, likelihood, order, factor, mean):
     """Value, slope and Hessian at z, summed over some data points; of the bound, of the mean."""
     X, y, *offset = rows
-    eta = z @ X.T + (offset[0] if offset else 0.0)  # (..., n)
+    eta = anp.dot(z, X.T) + (offset[0] if offset else 0.0)  # (..., n)
     if order == 0:
-        return (likelihood.phi(eta, y).sum(-1),)
+        return (anp.sum(likelihood.phi(eta, y), -1),)
     found = _sums(X, likelihood.phi(eta, y), *likelihood.derivatives(eta, y, order))
     if factor is None:
         return found

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import autograd.numpy as anp
 import numpy as np
 import scipy  # scipy.special is loaded at its first use
 from autograd import elementwise_grad
 
+from ..arguments import number
 from ..special import LOG_2PI, gammaln, log_ndtr
 from . import checks, passes
 
@@ -92,12 +94,8 @@ def _logistic_phi(eta, y):
 
 def _logistic_fast(eta, y, order):
     s = scipy.special.expit(-y * eta)
-    out = [y * s]
-    if order > 1:
-        out.append(s * (s - 1))
-    if order > 2:
-        out.append(y * out[1] * (2 * s - 1))
-    return out
+    first, second = y * s, s * (s - 1) if order > 1 else None
+    return [first, second, y * second * (2 * s - 1) if order > 2 else None][:order]
 
 
 def _logistic_bound(xi, y):
@@ -122,76 +120,49 @@ def _poisson_expected(m, v, y):
     return y * m - rate - gammaln(y + 1), y - rate, -rate
 
 
-@dataclass(frozen=True)
-class _Normal:
-    """log N(y | eta, noise_sd^2), its derivatives and expectations."""
+def _normal_phi(eta, y, sd):
+    return -0.5 * ((y - eta) / sd) ** 2 - 0.5 * LOG_2PI - np.log(sd)
 
-    noise_sd: float
-    precision: float
 
-    def phi(self, eta, y):
-        return -0.5 * self.precision * (y - eta) ** 2 - 0.5 * LOG_2PI - np.log(self.noise_sd)
+def _normal_fast(eta, y, order, sd):
+    one = np.ones(np.broadcast(eta, y).shape)
+    return [(y - eta) / sd**2, -one / sd**2, 0 * one][:order]
 
-    def fast(self, eta, y, order):
-        one = np.ones(np.broadcast(eta, y).shape)
-        return [self.precision * (y - eta), -self.precision * one, 0 * one][:order]
 
-    def expected(self, m, v, y):
-        value = self.phi(m, y) - 0.5 * self.precision * v
-        return value, self.precision * (y - m), -self.precision + 0 * m
+def _normal_expected(m, v, y, sd):
+    return _normal_phi(m, y, sd) - 0.5 * v / sd**2, (y - m) / sd**2, -1 / sd**2 + 0 * m
 
 
 def gaussian_likelihood(noise_sd: float) -> Likelihood:
     """phi(eta, y) = log N(y | eta, noise_sd^2)."""
-    checks.positive("noise_sd", noise_sd)
-    if np.ndim(noise_sd):
-        raise ValueError(f"noise_sd must be one number, not an array of shape {np.shape(noise_sd)}")
-    precision = 1 / noise_sd**2
-    normal = _Normal(noise_sd, precision)
-    return Likelihood(
-        "linear", normal.phi, anything, normal.fast, normal.expected, kappa=precision,
-        quadratic=True,
-    )  # fmt: skip
+    sd = number("noise_sd", noise_sd, 0, above=True)
+    each = (partial(f, sd=sd) for f in (_normal_phi, _normal_fast, _normal_expected))
+    phi, fast, expected = each
+    return Likelihood("linear", phi, anything, fast, expected, kappa=1 / sd**2, quadratic=True)
 
 
-@dataclass(frozen=True)
-class _StudentT:
-    """log t(y | df, eta, scale)."""
-
-    df: float
-    scale: float
-
-    def phi(self, eta, y):
-        half, nu = (self.df + 1) / 2, self.df
-        size = gammaln(half) - gammaln(nu / 2) - 0.5 * np.log(nu * np.pi) - np.log(self.scale)
-        return size - half * anp.log1p(((y - eta) / self.scale) ** 2 / nu)
+def _student_phi(eta, y, df, scale):
+    half = (df + 1) / 2
+    size = gammaln(half) - gammaln(df / 2) - 0.5 * np.log(df * np.pi) - np.log(scale)
+    return size - half * anp.log1p(((y - eta) / scale) ** 2 / df)
 
 
 def student_t_likelihood(df: float, scale: float = 1.0) -> Likelihood:
     """phi(eta, y) = log t(y | df, eta, scale): a linear regression that forgives far points."""
-    for name, value in ("df", df), ("scale", scale):
-        checks.positive(name, value)
-    t = _StudentT(float(df), float(scale))
-    return Likelihood("Student-t", t.phi, strip=t.scale * np.sqrt(t.df))  # poles of phi'
+    df, scale = number("df", df, 0, above=True), number("scale", scale, 0, above=True)
+    phi = partial(_student_phi, df=df, scale=scale)
+    return Likelihood("Student-t", phi, strip=scale * np.sqrt(df))  # poles of phi'
 
 
-@dataclass(frozen=True)
-class _NegativeBinomial:
-    """Counts of mean exp(eta) and variance mean + mean^2 / shape."""
-
-    shape: float
-
-    def phi(self, eta, y):
-        r = self.shape
-        ways = gammaln(y + r) - gammaln(r) - gammaln(y + 1)
-        return ways + y * (eta - np.log(r)) - (y + r) * anp.logaddexp(0.0, eta - np.log(r))
+def _negative_binomial_phi(eta, y, r):
+    ways = gammaln(y + r) - gammaln(r) - gammaln(y + 1)
+    return ways + y * (eta - np.log(r)) - (y + r) * anp.logaddexp(0.0, eta - np.log(r))
 
 
 def negative_binomial_likelihood(shape: float) -> Likelihood:
     """Counts of mean exp(eta) that scatter more than Poisson's: variance mean + mean^2 / shape."""
-    checks.positive("shape", shape)
-    nb = _NegativeBinomial(float(shape))
-    return Likelihood("negative binomial", nb.phi, counts, strip=np.pi)
+    phi = partial(_negative_binomial_phi, r=number("shape", shape, 0, above=True))
+    return Likelihood("negative binomial", phi, counts, strip=np.pi)
 
 
 def _probit_phi(eta, y):
@@ -200,15 +171,9 @@ def _probit_phi(eta, y):
 
 # kappa of the logistic likelihood: of use with classes=False, one mean of x for both classes.
 LOGISTIC = Likelihood(
-    "logistic",
-    _logistic_phi,
-    signs,
-    _logistic_fast,
-    bound=_logistic_bound,
-    kappa=0.5,
-    strip=np.pi,
-    classes=True,
-)
+    "logistic", _logistic_phi, signs, _logistic_fast, bound=_logistic_bound, kappa=0.5,
+    strip=np.pi, classes=True,
+)  # fmt: skip
 POISSON = Likelihood("poisson", _poisson_phi, counts, _poisson_fast, _poisson_expected, kappa=1.0)
 # The normal distribution function has no zero with an imaginary part below 2.8.
 PROBIT = Likelihood("probit", _probit_phi, signs, strip=2.8)

@@ -10,10 +10,10 @@ import autograd.numpy as anp
 import numpy as np
 from autograd import make_vjp
 
-from ..arguments import whole
+from ..arguments import numbers, whole
 from ..special import LOG_2PI, hess_times
 from . import checks, passes
-from .parameters import Named, Parameters, Watched
+from .parameters import Named, Parameters
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -30,7 +30,7 @@ class GaussianPrior:
         for name in ("sd", "mean"):
             value = checks.number_or_vector(f"the prior's {name}", getattr(self, name))
             object.__setattr__(self, name, value)
-        checks.positive("the prior's sd", self.sd)
+        numbers("the prior's sd", self.sd, 0, above=True)
         if len({*self._lengths}) > 1:
             raise ValueError("the prior has {} sd's but {} means".format(*self._lengths))
 
@@ -45,15 +45,6 @@ class GaussianPrior:
     def _lengths(self):
         """Lengths of those of sd and mean that are vectors."""
         return [np.size(a) for a in (self.sd, self.mean) if np.ndim(a)]
-
-    def _key(self):
-        return tuple((np.shape(a), *np.ravel(a).tolist()) for a in (self.sd, self.mean))
-
-    def __eq__(self, other):
-        return isinstance(other, GaussianPrior) and self._key() == other._key()
-
-    def __hash__(self):
-        return hash(self._key())
 
     def __repr__(self):
         sd, mean = (f"<{np.size(a)} numbers>" if np.ndim(a) else a for a in (self.sd, self.mean))
@@ -170,19 +161,15 @@ class Model:
 
     def take(self, index: np.ndarray) -> tuple[np.ndarray, ...]:
         """The rows with these numbers, of all arrays in `data`; no others are read from a file."""
-        if not any(self._files):
-            return tuple([a[index] for a in self.data])
         pairs = zip(self.data, self._files)
-        return tuple(file.take(index) if file else a[index] for a, file in pairs)
+        rows = tuple(np.asarray(file.take(index) if file else a[index]) for a, file in pairs)
+        for a in rows:
+            a.setflags(write=False)  # functions of the reader's see them more than once
+        return rows
 
     def log_joint(self, z: np.ndarray) -> np.ndarray:
         """log p(x, z) over the whole data set, part by part, (..., d) -> (...)."""
-        parts = passes.slices(self.data, z.size)
-        return sum(self.log_lik_of(z, rows) for rows in parts) + self.log_prior(z)
-
-    def log_lik_of(self, z: np.ndarray, rows: slice) -> np.ndarray:
-        """log p(x | z) of some rows of the data, (..., d) -> (...)."""
-        return anp.sum(self.log_lik(z[..., None, :], tuple(a[rows] for a in self.data)), -1)
+        return self.totals(z, 0)[0] + self.log_prior(z)
 
     def pointwise(self, z: np.ndarray) -> np.ndarray:
         """The log-likelihood of every data point, (..., d) -> (..., N)."""
@@ -217,7 +204,7 @@ class Model:
     def _check_functions(self):
         n = 2 if self.N == 3 else min(self.N, 4)  # three z's meet n rows: 3 would hide a mix-up
         some = np.linspace(0, self.N - 1, n).round().astype(int)
-        rows = lambda z, j: self.log_lik(z, tuple(a[some[j]] for a in self.data))
+        rows = lambda z, j: self.log_lik(z, self.take(some[j]))
         # One draw a row, all data, all data in several runs, an axis of directions beside M.
         shapes = [((3,), (3,)), ((3, 1), (n,)), ((2, 3, 1), (n,)), ((2, 3, 4), (2, 3, 1))]
         try:
@@ -233,11 +220,9 @@ class Model:
 
     def _check_names(self):
         """Every parameter is taken by one of the functions."""
-        taken: set[str] = set()
-        p = Watched(self.named(np.zeros((1, self.dim))), taken)
-        self.log_lik.log_lik(p, tuple(a[:1] for a in self.data))
-        self.log_prior.log_prior(p)
-        if left := [name for name in self.parameters.each if name not in taken]:
+        one = self.take(np.zeros(1, int))
+        rows = lambda p: self.log_lik.log_lik(p, one)
+        if left := self.parameters.left_out(rows, self.log_prior.log_prior):
             raise ValueError(
                 f"neither log_lik nor log_prior takes p.{left[0]}: nothing is known of it. Write "
                 "its prior, or leave it out of the parameters"
@@ -248,7 +233,7 @@ def _totals(rows, z, log_lik, order):
     """Value, slope and Hessian of the log-likelihood, summed over some rows, by autograd."""
     f = lambda z: anp.sum(log_lik(z[..., None, :], rows), -1)
     if order == 0:
-        return (np.asarray(f(z)),)
+        return (f(z),)
     back, value = make_vjp(f)(z)
     value_and_slope = value, back(np.ones_like(value))
     if order == 1:

@@ -111,14 +111,14 @@ class Named(dict):
             raise AttributeError(f"no parameter {name!r}: the model declares {known}") from None
 
 
-class Watched(Named):
+class _Watched(Named):
     """The same, noting which of them a function takes."""
 
-    def __init__(self, arrays: Mapping, taken: set) -> None:
+    def __init__(self, arrays, taken):
         super().__init__(arrays)
         self.__dict__["taken"] = taken
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name):
         self.taken.add(name)
         return super().__getitem__(name)
 
@@ -167,6 +167,14 @@ class Parameters:
         """Where in z those lie that may be any number, and their shapes."""
         found = {name: c.shape for name, c in self.each.items() if c.map is _real}
         return {name: (self.where[name], shape) for name, shape in found.items()}
+
+    def left_out(self, *functions: Callable) -> list[str]:
+        """The names that none of these functions of p takes."""
+        taken: set[str] = set()
+        p = _Watched(self.named(np.zeros((1, self.dim))), taken)
+        for f in functions:
+            f(p)
+        return [name for name in self.each if name not in taken]
 
     @property
     def names(self) -> list[str]:

@@ -1,0 +1,202 @@
+"""Models of JAX, NumPyro and PyMC beside the same one for autograd, and ArviZ.
+
+`make adapters` installs these packages and runs this file; a package that is not there is a test
+that is skipped. The models are the code on the package's page, book/api.md.
+"""
+
+import re
+import warnings
+from functools import cache
+from pathlib import Path
+
+import autograd.numpy as anp
+import numpy as np
+import pytest
+from autograd import grad
+from harness import Verdict, judge
+from mutants_adapters import MUTANTS
+from numpy.testing import assert_allclose
+
+import cvlib
+
+PAGE = Path(__file__).resolve().parents[1] / "book" / "api.md"
+NEEDS = {"in_jax": "jax", "in_numpyro": "numpyro", "in_pymc": "pymc"}
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((40, 3))
+y = X @ [1.0, 2.0, -1.0] + 0.5 * RNG.standard_normal(40)
+Z = RNG.standard_normal((33, 4))  # two blocks, and one point left
+
+
+def snippets():
+    """{name of the model: code} of the page."""
+    section = PAGE.read_text("utf-8").split("(api-elsewhere)=")[1].split("### `posteriors.load`")[0]
+    code = re.findall(r"```python\n(.*?)```", section, re.S)
+    return {name: text for name in NEEDS for text in code if f"\n{name} = " in text}
+
+
+def normal(x, mean, sd):
+    return -0.5 * ((x - mean) / sd) ** 2 - anp.log(sd)
+
+
+def by_autograd(cv):
+    log_lik = lambda p, b: normal(b[1], anp.sum(b[0] * p.beta, -1), p.sigma)
+    log_prior = lambda p: anp.sum(normal(p.beta, 0, 10.0), -1) - p.sigma
+    parameters = {"beta": 3, "sigma": cv.positive}
+    return cv.models.Model(log_lik, log_prior, (X, y), parameters=parameters)
+
+
+def made(cv, name):
+    """The model that the page makes."""
+    pytest.importorskip(NEEDS[name], reason=f"pip install 'cvlib-vi[{NEEDS[name]}]', then again")
+    space = {"cv": cv, "X": X, "y": y}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        exec(snippets()[name], space)
+    return space[name]
+
+
+model = cache(lambda name: made(cvlib, name))
+
+
+def agrees(cv, other):
+    """log p up to a constant, its slope, names and parameters at random points."""
+    own = by_autograd(cv)
+    value, slope = other.totals(Z, 1)
+    right = grad(lambda z: anp.sum(own.log_joint(z)))(Z)
+    assert_allclose(slope, right, rtol=1e-8, atol=1e-8)
+    apart = value - own.log_joint(Z)
+    assert np.ptp(apart) < 1e-8, np.ptp(apart)
+    assert_allclose(other.totals(Z, 0)[0], value, rtol=1e-12)
+    assert other.names == own.names and other.dim == 4
+    for name, x in own.named(Z[:, None]).items():
+        assert_allclose(other.named(Z[:, None])[name], x, rtol=1e-12, err_msg=name)
+    return apart[0]
+
+
+@pytest.mark.parametrize("name", NEEDS)
+def test_density_slope_and_names(name):
+    assert len(snippets()) == 3
+    agrees(cvlib, model(name))
+
+
+@pytest.mark.parametrize("name", NEEDS)
+def test_the_fit_is_that_of_the_model_for_autograd(name):
+    other, own = model(name), by_autograd(cvlib)
+    constant = agrees(cvlib, other)
+    fit, right = (cvlib.fit(m, progress=False) for m in (other, own))
+    assert abs(fit.elbo - constant - right.elbo) < 4 * np.hypot(fit.error, right.error)
+    assert_allclose(fit.mean, right.mean, atol=0.05 * right.sd.min())
+    assert_allclose(fit.sd, right.sd, rtol=0.05)
+    for (a, *numbers), (b, *others) in zip(fit.table(), right.table()):
+        assert a == b
+        assert_allclose(numbers, others, rtol=0.1)
+    with pytest.raises(ValueError, match="no batches"):
+        cvlib.fit(other, steps=5, batch=3, progress=False)
+    with pytest.raises(ValueError, match="labels are classes|generalised|GLM"):
+        cvlib.taylor_x(cvlib.terms(other, fit.q)[0])
+
+
+def test_hessians_of_jax():
+    other, own = model("in_jax"), by_autograd(cvlib)
+    assert_allclose(other.totals(Z, 2)[2], _hessians(own), rtol=1e-6, atol=1e-6)
+
+
+def _hessians(own):
+    slope = grad(lambda z: anp.sum(own.log_joint(z)))
+    steps = 1e-5 * np.eye(4)
+    return np.stack([(slope(Z + e) - slope(Z - e)) / 2e-5 for e in steps], -2)
+
+
+def test_all_constraints_in_jax():
+    """One declaration, both frameworks: the same density of z."""
+    jnp = pytest.importorskip("jax.numpy", reason="pip install 'cvlib-vi[jax]', then again")
+    declared = {"a": (2, 2), "s": cvlib.positive(2), "t": cvlib.simplex(3), "o": cvlib.ordered(3),
+                "i": cvlib.interval(-1, 2)}  # fmt: skip
+
+    def log_prior(p, xp, axis):
+        total = lambda x: xp.sum(x, axis)
+        first = -total(p.s) + total(p.t**3) - total(p.o**2) - p.i**2
+        return first - total(xp.reshape(p.a, (*p.a.shape[:-2], -1)) ** 2)
+
+    own = cvlib.models.Model(
+        lambda p, b: 0 * p.i * b[0],
+        lambda p: log_prior(p, anp, -1),
+        np.zeros(1),
+        parameters=declared,
+    )
+    other = cvlib.models.from_jax(lambda p: log_prior(p, jnp, -1), declared)
+    z = np.random.default_rng(1).standard_normal((20, own.dim))
+    assert_allclose(other.totals(z, 1)[0], own.log_joint(z), rtol=1e-12)
+    right = grad(lambda z: anp.sum(own.log_joint(z)))(z)
+    assert_allclose(other.totals(z, 1)[1], right, rtol=1e-9, atol=1e-10)
+
+
+def test_constraints_and_deterministic_quantities_come_along():
+    numpyro = pytest.importorskip("numpyro", reason="pip install 'cvlib-vi[numpyro]', then again")
+    dist = numpyro.distributions
+
+    def shares(counts):
+        theta = numpyro.sample("theta", dist.Dirichlet(np.ones(3)))
+        numpyro.deterministic("first/second", theta[0] / theta[1])
+        numpyro.sample("n", dist.Multinomial(total_count=60, probs=theta), obs=counts)
+
+    other = cvlib.models.from_numpyro(shares, np.array([10, 20, 30]))
+    fit = cvlib.fit(other, progress=False)
+    draws = fit.draws(4000, 0)
+    assert other.dim == 2 and set(draws) == {"theta", "first/second"}
+    assert_allclose(draws["theta"].sum(-1), 1)
+    right = np.array([11, 21, 31]) / 63  # the mean of Dirichlet(11, 21, 31)
+    assert np.abs(draws["theta"].mean(0) - right).max() < 0.01
+    assert_allclose(draws["first/second"], draws["theta"][:, 0] / draws["theta"][:, 1])
+
+
+def test_a_discrete_unknown_is_refused():
+    pm = pytest.importorskip("pymc", reason="pip install 'cvlib-vi[pymc]', then again")
+    with pm.Model() as coin:
+        pm.Normal("y", pm.Bernoulli("b", 0.5), 1, observed=1.0)
+    with pytest.raises(ValueError, match="b is discrete"):
+        cvlib.models.from_pymc(coin)
+
+
+def test_arviz_has_all_groups():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        az = pytest.importorskip("arviz", reason="pip install 'cvlib-vi[arviz]', then again")
+    fit = cvlib.fit(by_autograd(cvlib), progress=False)
+    f = lambda p, b, rng: rng.normal(np.sum(b[0] * p.beta, -1), p.sigma)
+    found = fit.to_arviz(500, 1, predict=f)
+    assert_allclose(found.posterior["sigma"].values[0], fit.draws(500, 1)["sigma"])
+    assert found.posterior["beta"].shape == (1, 500, 3)
+    assert_allclose(found.log_likelihood["y"].values[0], fit.log_lik(500, 1))
+    assert_allclose(found.posterior_predictive["y"].values[0], fit.predict(f, 500, 1))
+    assert az.loo(found).elpd_loo < found.log_likelihood["y"].mean("draw").sum()
+    assert set(cvlib.fit(_row_free(), steps=20, progress=False).to_arviz(9).groups()) == {
+        "posterior"
+    }
+
+
+def _row_free():
+    return cvlib.models.Compiled(lambda z: (-0.5 * (z**2).sum(-1), -z), 2)
+
+
+def test_what_is_missing_is_said(monkeypatch):
+
+    def absent(name, *args, **kwargs):
+        raise ImportError(name)
+
+    monkeypatch.setattr("cvlib.models.compiled.import_module", absent)
+    for make in (
+        lambda: cvlib.models.from_jax(lambda z: 0.0, 2),
+        lambda: cvlib.models.from_numpyro(lambda: None),
+        lambda: cvlib.models.from_pymc(None),
+    ):
+        with pytest.raises(ValueError, match=r"pip install 'cvlib-vi\[(jax|numpyro|pymc)\]'"):
+            make()
+
+
+@pytest.mark.parametrize("bug", MUTANTS, ids=[bug[0] for bug in MUTANTS])
+def test_the_bug_is_caught(bug):
+    name = bug[4]
+    made(cvlib, name)  # skips without the package
+    checks = {name: lambda cv: agrees(cv, made(cv, name))}
+    assert judge(bug, checks) == Verdict("caught", name)

@@ -1,0 +1,383 @@
+"""Parameters by name, what comes out of a fit, and models that bring their own value and slope.
+
+Each check is a function of the package; mutants_parameters.py has bugs that they must see. The
+other side is the same model written for z by hand, scipy, or a closed form.
+"""
+
+import pickle
+import re
+import warnings
+from pathlib import Path
+from unittest import mock
+
+import autograd.numpy as anp
+import numpy as np
+import pytest
+from autograd import elementwise_grad, grad
+from harness import checks_in, on_the_package, part
+from numpy.testing import assert_allclose
+from scipy import stats
+
+import cvlib as cv
+
+RNG = np.random.default_rng(0)
+X, GROUP = RNG.standard_normal((12, 3)), np.arange(12) % 2
+Y = X @ [1.0, -0.5, 0.3] + 0.4 * RNG.standard_normal(12)
+
+
+def normal(x, mean, sd):
+    return -0.5 * ((x - mean) / sd) ** 2 - anp.log(sd) - 0.5 * np.log(2 * np.pi)
+
+
+def log_lik(p, batch):
+    x, y = batch
+    return normal(y, anp.sum(x * p.beta, -1), p.sigma)
+
+
+def log_prior(p):
+    return anp.sum(normal(p["beta"], 0, 2.0), -1) - p["sigma"]
+
+
+def line(cv, **changes):
+    """y ~ N(x.beta, sigma)."""
+    about = {"parameters": {"beta": 3, "sigma": cv.positive}, "name": "line"} | changes
+    return cv.models.Model(log_lik, log_prior, (X, Y), **about)
+
+
+def by_hand(z):
+    """log p(x, z) of the line, z (..., 4), with the log-Jacobian of sigma = exp z_3."""
+    sigma = np.exp(z[..., 3])
+    each = stats.norm.logpdf(Y, z[..., :3] @ X.T, sigma[..., None])
+    prior = stats.norm.logpdf(z[..., :3], 0, 2).sum(-1) + stats.expon.logpdf(sigma)
+    return each.sum(-1) + prior + z[..., 3]
+
+
+def fitted(cv, model=None):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it has not settled
+        return cv.fit(line(cv) if model is None else model, steps=20, progress=False)
+
+
+# Declarations ------------------------------------------------------------------------------------
+
+
+def check_a_named_model_is_the_one_by_hand(cv):
+    """Value with its log-Jacobian, with leading axes; slope by differences of the formula."""
+    model, z = line(cv), np.random.default_rng(1).standard_normal((2, 3, 4))
+    assert_allclose(model.log_joint(z), by_hand(z), rtol=1e-12)
+    got = grad(lambda z: anp.sum(model.log_joint(z)))(z)
+    for k, e in enumerate(1e-5 * np.eye(4)):
+        assert_allclose(got[..., k], (by_hand(z + e) - by_hand(z - e)) / 2e-5, rtol=1e-6, atol=1e-6)
+    assert model.dim == 4 and model.names == ["beta[0]", "beta[1]", "beta[2]", "sigma"]
+    again = pickle.loads(pickle.dumps(model)) if cv.__name__ == "cvlib" else model
+    assert_allclose(again.log_joint(z), by_hand(z), rtol=1e-12)
+
+
+def check_every_shape_lies_in_its_place(cv):
+    """z is cut in the order of the declaration; arrays fill row by row; leading axes stay."""
+    declared = {"a": (2, 2), "s": cv.positive, "t": cv.simplex((2, 3)), "o": cv.ordered((2, 2)),
+                "i": cv.interval(-1, 3)((2, 1)), "b": cv.real}  # fmt: skip
+    space = part(cv, "parameters").Parameters(declared)
+    z = np.random.default_rng(2).standard_normal((5, 1, space.dim))
+    p, stretch = space.mapped(z)
+    assert space.dim == 4 + 1 + 4 + 4 + 2 + 1 and stretch.shape == (5, 1)
+    shapes = {"a": (2, 2), "s": (), "t": (2, 3), "o": (2, 2), "i": (2, 1), "b": ()}
+    assert {name: x.shape[2:] for name, x in p.items()} == shapes
+    assert_allclose(p.a[..., 1, 0], z[..., 2])
+    assert_allclose(p.s, np.exp(z[..., 4]))
+    assert_allclose(p.o[..., 1, :], np.stack([z[..., 11], z[..., 11] + np.exp(z[..., 12])], -1))
+    assert_allclose(p.t.sum(-1), 1)
+    share = 1 / (1 + np.exp(-z[..., 13:15]))
+    assert_allclose(p.i[..., 0], -1 + 4 * share)
+    assert_allclose(p.b, z[..., 15])
+    alone = space.mapped(z[3, 0])[1]  # the parts of the log-Jacobian add up, at one point too
+    cuts = {"s": slice(4, 5), "t": slice(5, 9), "o": slice(9, 13), "i": slice(13, 15)}
+    each = lambda name, cut: part(cv, "parameters").Parameters({name: declared[name]}).mapped(
+        z[3, 0][cut]
+    )[1]  # fmt: skip
+    assert_allclose(stretch[3, 0], alone)
+    assert_allclose(alone, sum(each(*pair) for pair in cuts.items()))
+    four = part(cv, "parameters").Parameters({"s": cv.positive((2, 2))})
+    assert_allclose(four.mapped(z[3, 0][:4])[1], z[3, 0][:4].sum())
+    right = ["a[0,0]", "a[0,1]", "a[1,0]", "a[1,1]", "s", "t[0,0]", "t[0,1]", "t[1,0]"]
+    assert space.names[:8] == right and space.names[-1] == "b"
+
+
+def check_declarations_that_are_wrong(cv):
+    """Each is refused in a sentence that says what would be right."""
+    pos = cv.positive
+    for parameters, words in {
+        "an unknown constraint": ({"beta": 3, "sigma": "positive"}, "neither a shape .*cv.pos"),
+        "no length": ({"beta": 3, "sigma": cv.simplex}, "cv.simplex needs its length"),
+        "a flag": ({"beta": True, "sigma": pos}, "beta=True is neither"),
+        "a name of a dict": ({"beta": 3, "items": pos}, "cannot be called 'items'"),
+        "no name": ({"beta": 3, "a b": pos}, "cannot be called 'a b'"),
+        "nothing": ({}, "give a dict of names"),
+        "one too many": ({"beta": 3, "sigma": pos, "tau": pos}, "nor log_prior takes p.tau"),
+        "one too few": ({"beta": 3}, "no parameter 'sigma': the model declares beta|KeyError"),
+        "another length": ({"beta": 2, "sigma": pos}, r"log_lik fails.*beta real\[2\]"),
+        "not constrained": ({"beta": 3, "sigma": cv.real}, "or declare cv.positive"),
+    }.values():  # fmt: skip
+        with pytest.raises(ValueError, match=words):
+            line(cv, parameters=parameters)
+    for wrong in (lambda: cv.positive(0), lambda: cv.simplex(1), lambda: cv.interval(1, 0),
+                  lambda: cv.interval(0, np.inf), lambda: cv.ordered(())):  # fmt: skip
+        with pytest.raises(ValueError, match="at least|must lie below|give its length"):
+            wrong()
+    with pytest.raises(ValueError, match="one of them"):
+        cv.models.Model(log_lik, log_prior, (X, Y), 4, parameters={"beta": 4})
+    with pytest.raises(ValueError, match="sigma is constrained: write the prior"):
+        cv.models.Model(log_lik, cv.models.GaussianPrior(), (X, Y), parameters=line(cv).parameters
+                        .each)  # fmt: skip
+
+
+def check_names_are_taken_in_any_way(cv):
+    """By attribute, by key, as keywords or one by one: none of them counts as left out."""
+    flat = lambda p: 0.0
+    for f in (
+        lambda p, b: (lambda beta, sigma: log_lik(p, b) * 1)(**p),
+        lambda p, b: sum(anp.sum(x, -1) if name == "beta" else x for name, x in p.items()) * b[1],
+        lambda p, b: sum(anp.sum(x, -1) if k == 0 else x for k, x in enumerate(p.values())) * b[1],
+        lambda p, b: anp.sum(p["beta"], -1) * p["sigma"] * b[1],
+    ):
+        cv.models.Model(f, flat, (X, Y), parameters={"beta": 3, "sigma": cv.positive})
+    real = {"beta": 2, "t": 1}
+    prior = cv.models.GaussianPrior([1.0, 2.0, 3.0])
+    model = cv.models.Model(lambda p, b: b[1] * p.t[..., 0], prior, (X, Y), parameters=real)
+    assert model.log_prior is prior, "the closed form of a Gaussian prior is lost"
+
+
+# What comes out of a fit --------------------------------------------------------------------------
+
+
+def check_draws_come_in_their_constraints(cv):
+    """draws are named(sample), of a seed; a plain model has z."""
+    fit = fitted(cv)
+    z, draws = fit.sample(50, 3), fit.draws(50, 3)
+    assert_allclose(draws["beta"], z[:, :3], rtol=0)
+    assert_allclose(draws["sigma"], np.exp(z[:, 3]), rtol=1e-15)
+    assert type(draws) is dict and (fit.draws(50, 4)["sigma"] != draws["sigma"]).all()
+    plain = cv.models.logistic_regression(X, np.sign(Y))
+    (name, z), = plain.named(np.ones((2, 3))).items()  # fmt: skip
+    assert name == "z" and z.shape == (2, 3) and plain.names == ["z[0]", "z[1]", "z[2]"]
+
+
+def check_the_table_speaks_of_parameters(cv):
+    """Means of free ones are exact, those of sigma = exp(z) lognormal's within four errors."""
+    fit = fitted(cv)
+    names, mean, sd = (np.array(column) for column in zip(*fit.table()))
+    assert list(names) == fit.model.names
+    assert_allclose(mean[:3], fit.mean[:3], rtol=0)
+    assert_allclose(sd[:3], fit.sd[:3], rtol=0)
+    m, s = fit.mean[3], fit.sd[3]
+    right = np.exp(m + s**2 / 2)
+    spread = right * np.sqrt(np.expm1(s**2))
+    assert abs(mean[3] - right) < 4 * spread / np.sqrt(4000)
+    assert abs(sd[3] / spread - 1) < 0.15
+    assert "sigma" in repr(fit) and "sigma" in fit._repr_html_()
+    assert fit.table(names="abcd")[3][0] == "d"
+    with pytest.raises(ValueError, match="3 names for 4"):
+        fit.table(names="abc")
+
+
+def check_warnings_speak_of_parameters(cv):
+    """The clause on the worst coordinate, and a parameter far out in its prior."""
+    looks = part(cv, "looks")
+    real = {"a": cv.real, "b": 2}
+    prior = cv.models.GaussianPrior(1.0)
+    model = cv.models.Model(lambda p, b: -((b[0] - p.a) ** 2) * 50 - 0 * p.b[..., 1],
+                            prior, np.full(1, 30.0), parameters=real)  # fmt: skip
+    said = " ".join(looks.conflicts(model, np.array([0.1, 0.2, 8.0])))
+    assert said.startswith("b[1] = 8 lies 8 standard deviations out"), said
+    q, w = cv.families.Gaussian(3), cv.families.Gaussian(3).start()
+    z = np.random.default_rng(0).standard_normal((500, 3))
+    found = looks.Weights(z, z[:, 2])
+    assert "above all along b[1] " in looks.worst(q, w, found, model.names)
+
+
+def check_pointwise_likelihoods(cv):
+    """(n, N), scipy's numbers; in several parts too."""
+    fit = fitted(cv)
+    draws = fit.draws(7, 5)
+    right = stats.norm.logpdf(Y, draws["beta"] @ X.T, draws["sigma"][:, None])
+    assert_allclose(fit.log_lik(7, 5), right, rtol=1e-10)
+    with mock.patch.object(part(cv, "passes"), "CHUNK", 28 * 5):
+        assert_allclose(fit.log_lik(7, 5), right, rtol=1e-10)
+
+
+def check_predictions(cv):
+    """New data at the draws: scipy's normal of the same generator; of other rows; shapes."""
+    fit = fitted(cv)
+    f = lambda p, b, rng: rng.normal(anp.sum(b[0] * p.beta, -1), p.sigma)
+    got = fit.predict(f, 4000, 2)
+    draws = fit.draws(4000, 2)
+    centre = draws["beta"] @ X.T  # (n, N)
+    assert got.shape == (4000, 12) and (fit.predict(f, 3, 1) != fit.predict(f, 3, 2)).all()
+    away = (got - centre) / draws["sigma"][:, None]
+    assert abs(away.mean()) < 4 / np.sqrt(away.size) and abs(away.std() - 1) < 0.02
+    assert fit.predict(f, 6, 0, data=(X[:5], Y[:5])).shape == (6, 5)
+    with pytest.raises(ValueError, match=r"shape \(1,\), not \(6, ...\)"):
+        fit.predict(lambda p, b, rng: np.ones(1), 6)
+    plain = cv.models.logistic_regression(X, np.sign(Y))
+    eta = cv.fit(plain, progress=False).predict(lambda z, b, rng: (z * b[0]).sum(-1), 5)
+    assert eta.shape == (5, 12)
+
+
+# Models that bring their own value and slope ------------------------------------------------------
+
+
+def value_and_slope(z):
+    """Of the line, by hand."""
+    sigma = np.exp(z[:, 3:])
+    away = Y - z[:, :3] @ X.T
+    in_beta = away @ X / sigma**2 - z[:, :3] / 4
+    in_log = ((away / sigma) ** 2).sum(-1, keepdims=True) - len(Y) - sigma + 1
+    return by_hand(z), np.concatenate([in_beta, in_log], -1)
+
+
+def hessian(z):
+    return np.array([np.stack([
+        (value_and_slope((one + e)[None])[1][0] - value_and_slope((one - e)[None])[1][0]) / 2e-4
+        for e in 1e-4 * np.eye(4)
+    ]) for one in z])  # fmt: skip
+
+
+def compiled(cv, f=value_and_slope, **about):
+    return cv.models.Compiled(f, 4, **about)
+
+
+def check_a_compiled_model_is_fitted_alike(cv):
+    """The same draws see the same numbers: the same fit, to rounding."""
+    own = fitted(cv)
+    for about in ({}, {"value": by_hand, "hessian": hessian}):
+        model = compiled(cv, **about)
+        fit = fitted(cv, model)
+        assert_allclose(fit.mean, own.mean, atol=1e-3)
+        assert_allclose(fit.sd, own.sd, rtol=2e-2)
+        assert abs(fit.elbo - own.elbo) < 4 * np.hypot(fit.error, own.error)
+    for continuous in (model, line(cv)):
+        with pytest.raises(ValueError, match="together they have no ELBO"):
+            cv.fit(continuous, cv.families.Bernoulli(4), progress=False)
+    with pytest.raises(ValueError, match="no batches"):
+        cv.fit(model, steps=20, batch=3, progress=False)
+    with pytest.raises(ValueError, match="shows no data points"):
+        fit.log_lik(3)
+
+
+def check_lines_of_a_compiled_model(cv):
+    """RP1 and Price's gradient of it are those of the model for autograd, on the same draw."""
+    q = cv.families.Gaussian(4)
+    w = q.joined(np.array([0.5, -0.2, 0.1, -0.3]), 0.2 * np.eye(4))
+    eps = np.random.default_rng(0).standard_normal((5, 4))
+    rows = []
+    for model in (line(cv), compiled(cv), compiled(cv, hessian=hessian)):
+        data, prior, _ = cv.terms(model, q)
+        draw = cv.draw(model, q, w, eps=eps, subsample=False)
+        rows.append([word(data + prior)(draw) for word in (cv.RP1, cv.PR)])
+    for other in rows[1:]:
+        assert_allclose(other[0], rows[0][0], rtol=1e-9, atol=1e-9)
+        assert_allclose(other[1], rows[0][1], rtol=1e-4, atol=1e-4)
+
+
+def check_a_compiled_model_has_names(cv):
+    """By a declaration, or by a function of points and a list of names."""
+    z = np.random.default_rng(0).standard_normal((2, 3, 4))
+    declared = cv.models.Compiled(value_and_slope, parameters={"beta": 3, "sigma": cv.positive})
+    named = lambda z: {"sigma": np.exp(z[:, 3]), "both": z[:, :2, None]}
+    other = compiled(cv, named=named, names=list("abcd"))
+    assert_allclose(declared.named(z).sigma, np.exp(z[..., 3]))
+    assert_allclose(other.named(z).sigma, np.exp(z[..., 3]))
+    assert other.named(z).both.shape == (2, 3, 2, 1) and other.names == list("abcd")
+    fit = fitted(cv, other)
+    assert [row[0] for row in fit.table()] == ["sigma", "both[0,0]", "both[1,0]"]
+    assert_allclose(fit.draws(5, 1)["sigma"], np.exp(fit.sample(5, 1)[:, 3]))
+
+
+def check_compiled_functions_that_are_wrong(cv):
+    """Shapes, points that mix, a slope of something else: refused when the model is made."""
+    f = value_and_slope
+    for wrong, words in (
+        (lambda z: (f(z)[0].sum(), f(z)[1]), "must give one number per row"),
+        (lambda z: (f(z)[0], f(z)[1].sum(0)), r"slope of shape \(4,\)"),
+        (lambda z: (f(z)[0] + z[0, 0], f(z)[1]), "mixes its points"),
+        (lambda z: (f(z)[0], 1.2 * f(z)[1]), "value_and_slope gives a slope of"),
+        (lambda z: (np.log(z[:, 0]), f(z)[1]), "is .nan"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            compiled(cv, wrong)
+    with pytest.raises(ValueError, match="value and value_and_slope differ"):
+        compiled(cv, value=lambda z: by_hand(z) + 1)
+    with pytest.raises(ValueError, match="2 names for 4"):
+        compiled(cv, names=["a", "b"])
+
+
+def check_hessians_by_differences(cv):
+    """Of slopes: H v at any length of v."""
+    one = part(cv, "compiled")
+    z = np.random.default_rng(0).standard_normal((2, 3, 4)) / 2
+    right = hessian(z.reshape(-1, 4)).reshape(2, 3, 4, 4)
+    for size in (1e-3, 1.0, 1e3):
+        v = size * np.random.default_rng(1).standard_normal((2, 3, 4))
+        slope = lambda z: one._slope(z, compiled(cv))
+        assert_allclose(elementwise_grad(lambda z: slope(z) * v)(z), np.matvec(right, v),
+                        rtol=1e-4, atol=1e-4 * size)  # fmt: skip
+
+
+# Arrays that a reader keeps -----------------------------------------------------------------------
+
+
+def check_data_are_the_model_s_own(cv):
+    """Whole numbers do not wrap; later changes and changes inside log_lik do not reach the data."""
+    given = np.array([250, 10, 3], np.uint8)
+    f = lambda z, b: -((b[0] + np.uint8(10) - z[..., 0]) ** 2) / 1e4
+    model = cv.models.Model(f, cv.models.GaussianPrior(), (given,), 1)
+    right = -((given.astype(float) + 10) ** 2).sum() / 1e4
+    assert_allclose(model.log_joint(np.zeros(1)) - model.log_prior(np.zeros(1)), right)
+    given[:] = 0
+    assert_allclose(model.log_joint(np.zeros(1)) - model.log_prior(np.zeros(1)), right)
+
+    def in_place(z, b):
+        x = b[0]
+        x -= 0.5
+        return -((x - z[..., 0]) ** 2)
+
+    data = np.ones(5)
+    with pytest.raises(ValueError, match="read-only.*change no array"):
+        cv.models.Model(in_place, cv.models.GaussianPrior(), (data,), 1)
+    assert (data == 1).all()
+
+
+def check_a_table_of_arrays(cv):
+    """Every entry has its own mean and sd: those of sigma_k = exp(z_k), lognormal."""
+    scale = np.array([0.1, 0.2, 0.4, 0.8])
+    f = lambda z: (-0.5 * ((z / scale) ** 2).sum(-1), -z / scale**2)
+    model = cv.models.Compiled(f, parameters={"s": cv.positive((2, 2))})
+    names, mean, sd = zip(*fitted(cv, model).table())
+    assert names == ("s[0,0]", "s[0,1]", "s[1,0]", "s[1,1]")
+    right = np.exp(scale**2 / 2)
+    assert_allclose(mean, right, rtol=0.1)
+    assert_allclose(sd, right * np.sqrt(np.expm1(scale**2)), rtol=0.25)
+
+
+def check_weights_reach_the_slope(cv):
+    """The slope of sum_k c_k log p(z_k) is c_k times that of log p."""
+    model, c = compiled(cv), np.array([0.5, -2.0, 3.0])
+    z = np.random.default_rng(0).standard_normal((3, 4))
+    got = grad(lambda z: anp.sum(c * model.log_joint(z)))(z)
+    assert_allclose(got, c[:, None] * value_and_slope(z)[1], rtol=1e-9)
+
+
+CHECKS = checks_in(globals())
+test_on_the_package = on_the_package(CHECKS)
+
+
+def test_the_example_of_the_readme():
+    """Its lines run, and find what the data were made of."""
+    readme = Path(__file__).resolve().parents[1] / "README.md"
+    (code,) = re.findall(r"```python\n(import autograd.*?)```", readme.read_text("utf-8"), re.S)
+    space = {"cv": cv}
+    exec(code.replace("cv.fit(own)", "cv.fit(own, progress=False)"), space)
+    draws = space["draws"]
+    assert draws["beta"].shape == (1000, 3) and draws["sigma"].shape == (1000,)
+    assert_allclose(draws["beta"].mean(0), [1, 2, -1], atol=0.15)
+    assert_allclose(draws["sigma"].mean(), 0.5, atol=0.1)
