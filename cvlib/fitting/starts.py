@@ -84,10 +84,10 @@ def searched(density: Density, z: np.ndarray, late: Callable = lambda: False) ->
     One standard deviation off a mode log p is lower, in every direction. Where it is higher the
     search goes on: that was a saddle, or the search gave up. Where it stays, there is no mode.
     """
+    mode = climb(density, z, late)
+    if not np.isfinite(mode.value):
+        return mode._replace(trouble="log p(x, z) is not finite where the search began")
     for _ in range(3):
-        mode = climb(density, z, late)
-        if not np.isfinite(mode.value):
-            return mode._replace(trouble="log p(x, z) is not finite where the search began")
         if late():
             return mode
         off = _axes(mode.inverse)[: max(8, 2**24 // density.size)]
@@ -96,9 +96,10 @@ def searched(density: Density, z: np.ndarray, late: Callable = lambda: False) ->
         worst = int(np.argmin(fall))
         if fall[worst] > FALL:
             return mode
-        z = near[worst]
-        if fall[worst] >= -FALL or np.abs(z).max() > FAR / 100:
+        again = climb(density, near[worst], late) if fall[worst] < -FALL else mode
+        if not again.value > mode.value or np.abs(again.z).max() > FAR / 100:
             break
+        mode = again
     k = int(np.argmax(np.abs(near[worst] - mode.z)))
     how, where = "rises" if fall[worst] < -FALL else "stays flat", density.model.names[k]
     said = f"no mode was found: log p(x, z) {how} along {where}, {mode.z[k]:.3g} where it ended"
