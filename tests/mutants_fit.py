@@ -46,7 +46,7 @@ MUTANTS = [
     ("what is left by the coordinate", "Run._left", "left * self.q.dim / 2", "left / 2 + 1",
      "many_rows"),
     ("rounding taken for a loss", "Run._look", "most > -TOLERANCE / 50", "most > 1e-12", "a_look"),
-    ("rho falls before it has arrived", "Run._step", "self.kind == 'natural' and (not self.near)",
+    ("rho falls before it has arrived", "Run._step", "self.kind == 'natural' and many and (not self.near)",
      "False", "rho_waits"),
     ("the exact optimum does not look at the clock", "exact.optimum",
      "np.abs(g).max() < SETTLED or late()", "np.abs(g).max() < SETTLED", "the_clock_of_a_glm"),

@@ -160,7 +160,7 @@ def test_ctrl_c_while_the_mode_is_looked_for(calls):
 @quiet
 def test_a_result_shows_itself():
     fit = cv.fit(SCHOOLS, steps=20, progress=True)
-    assert repr(fit).startswith("eight_schools: Gaussian(10)\nELBO -3") and "z[9]" in repr(fit)
+    assert repr(fit).startswith("eight_schools: Gaussian(10)\nELBO -3") and "t[7]" in repr(fit)
     page = fit._repr_html_()
     assert page.count("<tr>") == 11 and "<table>" in page and "ELBO" in page
     axes = fit.plot()

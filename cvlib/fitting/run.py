@@ -23,7 +23,7 @@ from .ways import planned
 SECONDS = 60.0  # the budget where none is given
 FIRST = {"natural": 20, "passes": 2, "adam": 200}  # steps to the first look; then twice as many ...
 FORGET = {True: 8, False: 4}  # share of its steps that the rule's mean keeps at a look, by q.full
-LEAST, NEAR = 0.1, 1.0  # what rho is at least, while a look still gains so many nats
+LEAST, NEAR, MANY = 0.1, 1.0, 50  # rho of a diagonal q of many unknowns while looks gain a nat
 FAIR, HEAVY = 0.5, 0.7  # share of draws that weights should leave, k-hat that their tail may have
 SURE = 0.95  # a share beyond which a heavy tail is told and not warned of
 KEYBOARD, LATE = "stopped from the keyboard", "out of time"
@@ -128,9 +128,9 @@ class Run:
         """One step; one that is cut off has not begun."""
         rng: Any = self.state.rng
         before = bits(rng)
-        if self.kind == "natural" and not self.near:
-            steps = self.state.memory[1]  # a diagonal q has rho = LEAST from the first step on
-            self._forget(np.where(self.q.full & (steps < 9), steps, 1 / LEAST - 1))
+        many = not self.q.full and self.q.dim > MANY  # slopes are noisy: no longer steps
+        if self.kind == "natural" and many and not self.near:
+            self._forget(np.asarray(1 / LEAST - 1))
         try:
             self.state = optimize.step(self.state, self.plan)
         except KeyboardInterrupt:
@@ -153,8 +153,8 @@ class Run:
             self.best = w
         doubled = bool(self.looks) and t == 2 * self.looks[-1][0]
         self._seen(new)
-        self.near = self.near or bool(abs(gain.mean()) < NEAR)
-        if self.kind == "natural" and np.log2(t / FIRST[self.kind]) % 1 == 0:  # no budget ended
+        if self.kind == "natural" and np.log2(t / FIRST["natural"]) % 1 == 0:  # no budget ended
+            self.near = self.near or bool(abs(gain.mean()) < NEAR)
             steps = self.state.memory[1]  # most of the past was farther from the end
             self._forget(np.maximum(steps // FORGET[self.q.full], np.minimum(steps, 2.0)))
         if doubled and not worse and most < TOLERANCE:
