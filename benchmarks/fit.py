@@ -3,7 +3,9 @@
 The hierarchical Poisson model has 33 unknowns and 900 rows. A plain step of it (RP1, all data, ten
 draws) is timed in turns with a hand-written one in jitted JAX. Time to within 1 nat of the best
 ELBO is taken from a cold process (imports, compilation and all) and without these; JAX's Adam has
-the best of four rates, found beforehand. Run it on a quiet machine: python -m benchmarks.fit --save
+the best of four rates, found beforehand. Run it on a quiet machine:
+
+    python -m benchmarks.fit --old v0.5.0 --save     old and new in turns, with their defaults
 """
 
 import argparse
@@ -12,59 +14,36 @@ import subprocess
 import sys
 import time
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
 
-import autograd.numpy as anp
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 import cvlib as cv
-from benchmarks import stored
+from benchmarks import stored, versions
 from benchmarks.steps import best_times
-from cvlib import CF, RP1, pick
-from experiments import posteriors
+from cvlib import CF, RP1
+from experiments import others
 
-SECONDS, M = 20, 10
+M = 10
 RATES = (0.1, 0.03, 0.01, 0.003)  # of JAX's Adam
 RESULTS = Path(__file__).with_name("fit.json")
 few = lambda x, digits=3: float(f"{x:.{digits}g}")
 
 
-def hierarchical_poisson(N=900, groups=30):
-    """y ~ Poisson(exp(a + b x + s t_group)): 33 unknowns."""
-    rng = np.random.default_rng(0)
-    group, x = np.arange(N) % groups, rng.standard_normal(N)
-    y = rng.poisson(np.exp(0.5 + 0.3 * x + rng.normal(0, 0.5, groups)[group])).astype(float)
-
-    def log_lik(p, batch):
-        y, x, group = batch
-        eta = p.a + p.b * x + p.s * pick(p.t, group)
-        return y * eta - anp.exp(eta)
-
-    def log_prior(p):
-        return -0.5 * ((p.a / 2) ** 2 + (p.b / 2) ** 2 + p.s**2 + anp.sum(p.t**2, -1))
-
-    parameters = {"a": cv.real, "b": cv.real, "s": cv.positive, "t": groups}
-    data = y, x, group
-    return cv.models.Model(
-        log_lik, log_prior, data, name="hierarchical Poisson", parameters=parameters
-    )
-
-
-def posterior(name):
-    """A row of the chapter's table; seconds are those of the processor, on one thread."""
-    p, start = posteriors.load(name), time.process_time()
-    fit = cv.fit(p.model, seconds=SECONDS, progress=False)
-    seconds = time.process_time() - start
-    x = p.parameters(fit.sample(40_000, np.random.default_rng(1)))
-    ratio = x.std(0) / p.sd
-    return {
-        "name": name, "d": p.model.dim, "N": p.model.N, "seconds": few(seconds, 2),
-        "steps": fit.steps, "error": few(np.abs((x.mean(0) - p.mean) / p.sd).max(), 2),
-        "narrowest": few(ratio.min(), 2), "widest": few(ratio.max(), 2),
-        "effective": few(fit.effective, 2), "settled": fit.settled,
-        "k_hat": few(fit.k_hat, 2), "doubts": len(fit.warnings),
-    }  # fmt: skip
+def beside(old, only=()):
+    """[row] of this version, each with "old": the same row of another checkout, in turns."""
+    here = versions.Worker(versions.ROOT, "beside")
+    workers = [here] if old is None else [versions.Worker(old, "beside"), here]
+    found = []
+    for name in only or here.rows:
+        *before, new = (worker.ask(name) for worker in workers)
+        found.append(new | ({"old": before[0]} if before else {}))
+        print(found[-1], flush=True)
+    for worker in workers:
+        worker.end()
+    return found
 
 
 def logistic(name):
@@ -178,7 +157,7 @@ def cold(what, *args):
 
 def alone(what, *args):
     """What a cold process does; prints the seconds that were not part of it."""
-    model = hierarchical_poisson()
+    model = others.OTHERS["groups"]().model("groups")
     if what == "cvlib":
         cv.fit(model, steps=int(args[0]), progress=False)
     else:
@@ -189,7 +168,7 @@ def alone(what, *args):
 
 
 def hierarchical(seconds):
-    model = hierarchical_poisson()
+    model = others.OTHERS["groups"]().model("groups")
     q = cv.families.Gaussian(model.dim)
     best = elbo(model, q, cv.fit(model, q, steps=640, progress=False).w)
     taken, steps = fit_to_one_nat(model, q, best)
@@ -220,24 +199,23 @@ def hierarchical(seconds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name} for the book")
+    parser.add_argument("--old", help="a commit, or the folder of another checkout")
+    parser.add_argument("--only", nargs="*", help="these posteriors, and nothing else")
     parser.add_argument("--seconds", type=float, default=1.0, help="for the plain steps (1)")
     parser.add_argument("--alone", nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args()
     warnings.simplefilter("ignore", cv.Distrust)
+    found = {"versions": stored.versions("numpy", "scipy", "autograd")}
     with threadpool_limits(1):
         if options.alone:
             return alone(*options.alone)
-        found = {"versions": stored.versions("numpy", "scipy", "autograd")}
-        for name, row, keys in [
-            ("posteriors", posterior, posteriors.names),
-            ("logistic", logistic, ("sonar", "ionosphere", "australian")),
-        ]:
-            found[name] = []
-            for key in keys:
-                found[name].append(row(key))
-                print(found[name][-1], flush=True)
+        with versions.checkout(options.old) if options.old else nullcontext() as old:
+            found["posteriors"] = beside(old, options.only)
+        if options.only:
+            return None
+        found["logistic"] = [logistic(name) for name in ("sonar", "ionosphere", "australian")]
         found["hierarchical"] = hierarchical(options.seconds)
-        print(found["hierarchical"])
+        print(found["logistic"], found["hierarchical"])
     if options.save:
         RESULTS.write_text(json.dumps(found, indent=1) + "\n")
         print(f"written to {RESULTS}")

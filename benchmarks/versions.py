@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -51,19 +52,22 @@ def work():
 class Worker:
     """A process with another checkout's cvlib and this checkout's benchmarks."""
 
-    def __init__(self, package):
+    def __init__(self, package, module="versions"):
         paths = os.pathsep.join([str(package), str(ROOT)])
         self.process = subprocess.Popen(
-            [sys.executable, "-c", "from benchmarks import versions; versions.work()"],
+            [sys.executable, "-c", f"from benchmarks import {module}; {module}.work()"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=package,
             env=os.environ | THREADS | {"PYTHONPATH": paths},
         )  # fmt: skip
         self.rows = json.loads(self.process.stdout.readline())
 
-    def time(self, name, calls):
-        self.process.stdin.write(json.dumps([name, calls]) + "\n")
+    def ask(self, *what):
+        self.process.stdin.write(json.dumps(what) + "\n")
         self.process.stdin.flush()
-        return float(self.process.stdout.readline())
+        return json.loads(self.process.stdout.readline())
+
+    def time(self, name, calls):
+        return self.ask(name, calls)
 
     def end(self):
         self.process.stdin.close()
@@ -98,9 +102,15 @@ def main():
     parser.add_argument("--rows", default="", help="only rows with these letters in their name")
     parser.add_argument("--seconds", type=float, default=0.2, help="time for a row and a version")
     args = parser.parse_args()
-    old, how = args.old, {"part": args.rows, "seconds": args.seconds}
+    with checkout(args.old) as old:
+        compare(old, ROOT, part=args.rows, seconds=args.seconds)
+
+
+@contextmanager
+def checkout(old):
+    """The folder of another version of the package: `old` itself, or that commit for a while."""
     if Path(old, "cvlib").is_dir():
-        compare(Path(old).resolve(), ROOT, **how)
+        yield Path(old).resolve()
         return
     with tempfile.TemporaryDirectory() as folder:
         made = subprocess.run(
@@ -110,7 +120,7 @@ def main():
         if made.returncode:
             sys.exit(f"{old!r} is neither a folder with cvlib nor a commit: {made.stderr.strip()}")
         try:
-            compare(Path(folder), ROOT, **how)
+            yield Path(folder)
         finally:
             command = ["git", "worktree", "remove", "--force", folder]
             subprocess.run(command, cwd=ROOT, check=True)

@@ -9,6 +9,7 @@ import numpy as np
 
 import cvlib as cv
 from cvlib.combining import stein
+from cvlib.combining.tails import WIDE, smoothed
 from cvlib.fitting.answers import drawn
 from cvlib.fitting.density import Density
 
@@ -90,7 +91,7 @@ def _asked(F, z, score, log, way):
 def rivals(F, z, score, log, e):
     """{way: Answer} from draws of q itself; an error of NaN where a way has none."""
     w = np.exp(log - log.max())
-    smooth, k = stein.smoothed(log)
+    smooth, k = smoothed(log)
     ones, none = np.ones(len(w)), np.full(F.shape[1], np.nan)
     plain = lambda value, order=2: stein.Answer(value, none, k, order, len(w))
     e_, U = stein.standardised(z, score, smooth)
@@ -134,7 +135,7 @@ def summary(got, truth, whole):
     if not whole:
         return row
     tails = np.array([a.k_hat for a in got])
-    below = tails < stein.WIDE
+    below = tails < WIDE
     seen = (np.abs(value - truth) <= 1.96 * se)[below].mean(0) if below.any() else rms * np.nan
     return row | {
         "rms": _digits(rms), "sd": _digits(value.std(0, ddof=1)), "mean": _digits(value.mean(0)),

@@ -125,6 +125,6 @@ MUTANTS = [
     ("a slope 30 % off is taken", "checks._differences", "1e-2 * np.abs(fine)",
      "0.5 * np.abs(fine)", "slopes of own models"),
     ("L-BFGS begins where natural steps broke", "exact.optimum",
-     "_by_lbfgs(model, q, start, tolerance)", "_by_lbfgs(model, q, w, tolerance)",
+     "_by_lbfgs(model, q, start, tolerance, late)", "_by_lbfgs(model, q, w, tolerance, late)",
      "natural steps that break"),
 ]

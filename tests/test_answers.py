@@ -16,6 +16,7 @@ import cvlib
 from cvlib.combining import stein as own
 
 stein = lambda cv: part(cv, "combining.stein")
+tails = lambda cv: part(cv, "combining.tails")
 answers = lambda cv: part(cv, "fitting.answers")
 
 
@@ -211,21 +212,21 @@ def check_smoothed_weights(cv):
     """Quantiles of the Pareto law by SciPy in place of the largest; short tails as they are."""
     rng = np.random.default_rng(8)
     log = 1.5 * rng.standard_exponential(900)
-    w, k = stein(cv).smoothed(log)
+    w, k = tails(cv).smoothed(log)
     raw, m = np.exp(log - log.max()), 90
     order = np.argsort(log)
     assert_allclose(w[order[:-m]], raw[order[:-m]])
     assert (np.diff(w[order]) >= 0).all() and w.max() <= 1 and 0.33 < k
     tail = raw[order[-m - 1 :]]
-    b, shape = stein(cv).pareto(tail[1:] - tail[0])
+    b, shape = tails(cv).pareto(tail[1:] - tail[0])
     assert_allclose(k, (m * shape + 5) / (m + 10))
     x = stats.genpareto.ppf((np.arange(m) + 0.5) / m, k, loc=tail[0], scale=-shape / b)
     assert_allclose(w[order[-m:]], np.minimum(x, 1), rtol=1e-9)
     short = rng.uniform(size=900)
-    w, k = stein(cv).smoothed(short)
+    w, k = tails(cv).smoothed(short)
     assert k < 1 / 3
     assert_allclose(w, np.exp(short - short.max()))
-    assert np.isnan(stein(cv).smoothed(short[:20])[1])
+    assert np.isnan(tails(cv).smoothed(short[:20])[1])
 
 
 # After a fit -----------------------------------------------------------------------------------

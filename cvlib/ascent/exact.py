@@ -4,6 +4,8 @@ Under a Gaussian q each eta_i = x_i.z + offset_i is a one-dimensional Gaussian, 
 N one-dimensional integrals, whatever the dimension of z; `quadrature` does them.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 import scipy  # scipy.optimize is loaded at its first use
 
@@ -46,11 +48,13 @@ def term_gradients(
 
 
 def optimum(
-    model: Model, q: Family, w: np.ndarray | None = None, tolerance: float = TOLERANCE
-) -> np.ndarray:
+    model: Model, q: Family, w: np.ndarray | None = None, tolerance: float = TOLERANCE,
+    late: Callable = lambda: False,
+) -> np.ndarray:  # fmt: skip
     """The w of the best ELBO in the family: natural steps on the exact gradient (chapter 15).
 
-    Where they do not settle, L-BFGS on the exact ELBO and gradient takes over.
+    Where they do not settle, L-BFGS on the exact ELBO and gradient takes over. Once late() is true
+    the search ends where it is.
     """
     start = q.check(q.start() if w is None else w)
     w, rule = start, natural()
@@ -58,23 +62,28 @@ def optimum(
     with np.errstate(all="ignore"):  # a step that overflows is one that did not settle
         for _ in range(STEPS):
             g = gradient(model, q, w, tolerance) / model.N
-            if np.abs(g).max() < SETTLED:
+            if np.abs(g).max() < SETTLED or late():
                 return w
             w, memory = rule.step(memory, w, g, 1.0, q, model.N)
             if not np.isfinite(w).all():
                 break
-    return _by_lbfgs(model, q, start, tolerance)
+    return _by_lbfgs(model, q, start, tolerance, late)
 
 
-def _by_lbfgs(model, q, w, tolerance):
+def _by_lbfgs(model, q, w, tolerance, late):
+    def after(w):
+        if late():
+            raise StopIteration
+
     found = scipy.optimize.minimize(
         lambda w: -elbo(model, q, w, tolerance) / model.N,
         w,
         jac=lambda w: -gradient(model, q, w, tolerance) / model.N,
         method="L-BFGS-B",
+        callback=after,
         options={"maxiter": 5000, "maxfun": 10000, "ftol": 1e-15, "gtol": 1e-9},
     )
-    if np.abs(found.jac).max() > 1e-5:
+    if np.abs(found.jac).max() > 1e-5 and not late():
         raise RuntimeError(
             f"the optimum was not reached: {found.message}. Start nearer to it with w=, scale the "
             "data, or take a smaller tolerance"

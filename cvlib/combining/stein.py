@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-HEAVY, WIDE = 0.7, 0.5  # k-hat from which an answer, and from which its error, is not believed
+from .tails import HEAVY, WIDE, smoothed
+
 LEVERAGE = 0.8, 0.8, 0.4  # by order: no draw may decide more of its own fitted value
 FEW = 100  # draws below which an error says little
 
@@ -201,53 +202,3 @@ def _doubts(k, n, order, highest, p, found):
             f"variates of order {order}, for at order {highest} ({p} variates) single draws would "
             "decide too much: give more draws for a smaller error"
         )
-
-
-# Weights -----------------------------------------------------------------------------------------
-
-
-def k_hat(log_weights: np.ndarray) -> float:
-    """The tail of importance weights: k of the Pareto law of the largest ones (Vehtari et al.).
-
-    Moments of order below 1 / k exist. As in PSIS the largest min(n / 5, 3 sqrt(n)) weights are
-    looked at, and ten observations of k = 1/2 are added.
-    """
-    return smoothed(log_weights)[1]
-
-
-def smoothed(log_weights: np.ndarray) -> tuple[np.ndarray, float]:
-    """Weights (n,), the largest of them quantiles of their Pareto law (PSIS), and k-hat.
-
-    In units of the largest, which none exceeds. A tail with k-hat below 1/3 stays as it is.
-    """
-    n = len(log_weights)
-    w = np.exp(log_weights - log_weights.max(initial=-np.inf))
-    m = int(min(n / 5, 3 * np.sqrt(n)))
-    if m < 5:
-        return w, np.nan
-    rank = np.argsort(w)[-m - 1 :]
-    least, excess = w[rank[0]], w[rank[1:]] - w[rank[0]]
-    if not excess[-1] > 1e-6:
-        return w, -np.inf  # all weights are alike
-    b, k = pareto(excess)
-    k_hat = (m * k + 5) / (m + 10)
-    if k_hat >= 1 / 3:
-        tail = (1 - (np.arange(m) + 0.5) / m) ** -k_hat  # survival (1 + k x / s)^(-1/k), inverted
-        w[rank[1:]] = np.minimum(least - k / b * (tail - 1) / k_hat, 1.0)
-    return w, k_hat
-
-
-def pareto(x: np.ndarray) -> tuple[float, float]:
-    """b = -k / s and k of the Pareto law of x > 0, sorted: survival (1 + k x / s)^(-1/k).
-
-    The posterior mean of b on a grid (Zhang and Stephens 2009); for given b the best k is the mean
-    of log(1 - b x), and the likelihood is n (log(-b / k) - k - 1).
-    """
-    n, m = len(x), 30 + int(np.sqrt(len(x)))
-    quarter = x[int(n / 4 + 0.5) - 1]
-    b = 1 / x[-1] + (1 - np.sqrt(m / (np.arange(1, m + 1) - 0.5))) / (3 * quarter)
-    k = np.log1p(-b[:, None] * x).mean(1)
-    log_lik = n * (np.log(-b / k) - k - 1)
-    weight = np.exp(log_lik - log_lik.max())
-    mean = (b * weight).sum() / weight.sum()
-    return float(mean), float(np.log1p(-mean * x).mean())

@@ -14,7 +14,8 @@ import numpy as np
 import scipy  # scipy.special is loaded at its first use
 
 from ..arguments import whole
-from ..combining.stein import Answer, answer, expect, hermite, smoothed
+from ..combining.stein import Answer, answer, expect, hermite
+from ..combining.tails import smoothed
 from .density import Density
 
 if TYPE_CHECKING:

@@ -1,11 +1,10 @@
-"""log p(x, z), its slope and its curvature as a fit sees them: in bounded memory, never failing."""
+"""log p(x, z) and its slope as a fit sees them: in bounded memory, never failing."""
 
 import numpy as np
 from autograd import make_vjp
 
 from ..models import Model
 from ..models.own import _totals
-from ..special import hess_times
 
 ROWS, EACH = 10_000, 50  # rows that may stand for all, at least; and for every unknown
 
@@ -37,40 +36,32 @@ class Density:
         self.calls += len(z)
         return self._tried(z, 1)
 
-    def hessian(self, z: np.ndarray) -> np.ndarray:
-        """The curvature at one z (d,), (d, d)."""
-        points = np.broadcast_to(z, (len(z), len(z)))
-        return self._tried(z[None], 2)[2][0] + hess_times(self._prior, points, np.eye(len(z)))
-
-    def _prior(self, z):
-        return self.model.log_prior(z) + 0 * z[..., 0]
-
     def _tried(self, z, order):
-        """Value, slope and Hessian; point by point where one of them fails."""
+        """Value and slope; point by point where one of them fails."""
         with np.errstate(all="ignore"):
             try:
                 return self._all(z, order)
             except np.linalg.LinAlgError:
-                if len(z) > 1:
-                    each = [self._tried(one[None], order) for one in z]
-                    return tuple(map(np.concatenate, zip(*each)))
-                shapes = ((1, *(z.shape[1:] * k)) for k in range(order + 1))
-                return tuple(np.full(shape, np.nan) for shape in shapes)
+                if len(z) == 1:
+                    return np.full(1, np.nan), np.full(z.shape, np.nan)
+                each = [self._tried(one[None], order) for one in z]
+                return tuple(map(np.concatenate, zip(*each)))
 
     def _all(self, z, order):
         if self.rows is None:
             found = self.model.totals(z, order)
         else:
-            found = [self.scale * x for x in _totals(self.rows, z, self.model.log_lik, order)]
-        back, prior = make_vjp(self._prior)(z)
+            some = _totals(self.rows, z, self.model.log_lik, order)
+            found = tuple(self.scale * x for x in some)
+        back, prior = make_vjp(lambda z: self.model.log_prior(z) + 0 * z[..., 0])(z)
         value = found[0] + prior
-        return (value, found[1] + back(np.ones_like(prior)), *found[2:]) if order else (value,)
+        return (value, found[1] + back(np.ones_like(prior))) if order else (value,)
 
     @property
     def size(self) -> int:
         """Numbers that one point makes of the data."""
         rows = self.model.N if self.rows is None else len(self.rows[0])
-        return rows * max(self.model.dim, *(a[0].size for a in self.model.data))
+        return rows * max(self.model.dim, self.model.row_size)
 
 
 def enough(model: Model) -> int:

@@ -11,18 +11,17 @@ from typing import Any
 import numpy as np
 
 from ..arguments import whole
-from ..ascent import exact, optimize
+from ..ascent import optimize
 from ..ascent.rules import Weighting
 from ..families import DiagonalGaussian, Family, Gaussian
 from ..families.base import check_fit
 from ..models import Model
 from ..recipe.estimators import Estimator
 from . import starts
-from .density import enough
 from .result import Fit
 from .run import KEYBOARD, Clock, Run
-from .starts import FULL
-from .ways import affordable, planned
+from .starts import FULL, Start
+from .ways import planned, way
 
 
 class Distrust(UserWarning):
@@ -31,15 +30,15 @@ class Distrust(UserWarning):
 
 def fit(
     model: Model, q: Family | None = None, *, seconds: float | None = None,
-    steps: int | None = None, seed: int = 0, start: Any = None, progress: bool = True,
-    callback: Callable[[Fit], bool] | None = None, h: Estimator | None = None,
-    cvs: list[Estimator] | None = None, weights: Weighting | None = None,
-    M: int | None = None, batch: int | None = None,
+    steps: int | None = None, seed: int = 0, start: Any = None, restarts: int = 0,
+    progress: bool = True, callback: Callable[[Fit], bool] | None = None,
+    h: Estimator | None = None, cvs: list[Estimator] | None = None,
+    weights: Weighting | None = None, M: int | None = None, batch: int | None = None,
 ) -> Fit:  # fmt: skip
     """The best q of a model, as a `Fit`: one call, nothing to tune.
 
     Finds the mode of log p(x, z) by its gradient, and begins with the Gaussian about it that has
-    the best ELBO. A Gaussian q (full up to 300 unknowns, diagonal above) then takes natural steps
+    the best ELBO. A Gaussian q (full up to 500 unknowns, diagonal above) then takes natural steps
     on the regression of the slopes of all data on the draws: gradients alone, no rate. A small
     generalised linear model has its exact optimum instead. Other families, and lines that are
     given, take Adam's steps.
@@ -49,29 +48,43 @@ def fit(
     the last doubling is missed with a chance of about 5 %, all looks together. Or it stops at
     `steps`, or after `seconds` (60 if neither is given). Ctrl-C returns what there is.
 
-    start: a point (d,), a pair of mean and covariance (d, d) or sd (d,), or another `Fit`.
+    start: a point (d,), a pair of mean and covariance (d, d) or sd (d,), another `Fit`, "random".
+    restarts: random points from which the mode is looked for as well; the best start is taken.
     callback: called with the `Fit` so far at each look; True stops the run.
     h, cvs, weights: a base gradient, variates and their weight rule in place of the defaults.
     M: draws a step. batch: how many data points one of Adam's steps sees; all if not given.
     """
-    clock = Clock(seconds, steps)
+    clock, restarts = Clock(seconds, steps), whole("restarts", restarts, 0)
     if q is None and isinstance(model, Model):
         q = (Gaussian if model.dim <= FULL else DiagonalGaussian)(model.dim)
     check_fit(model, q)
+    assert q is not None
     M, batch = (x if x is None else whole(n, x) for n, x in (("M", M), ("batch", batch)))
     if h is None and cvs is not None:
         raise ValueError("cvs go with a base gradient: give h as well, or leave both out")
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback={callback!r} is no function of a Fit")
     lines: dict[str, Any] = {"h": h, "cvs": cvs, "weights": weights}
     given = {name: line for name, line in lines.items() if line is not None}
+    kind = "adam" if given or batch else way(model, q)
+    began = _given(start, model, q, seed)
+    if not q.gaussian and (began or restarts):
+        raise ValueError("start= and restarts= are for a Gaussian q: others begin at their own")
+    plan = planned(kind, model, q, None, M, batch, **given)  # refuses what it must
     with _bar(progress) as bar:
-        kind, begin, w = _begun(model, q, start, clock, given or batch, seed, bar)
-        scale = begin.S if kind == "adam" and begin else None
-        plan = planned(kind, model, q, scale, M, batch, **given)
+        if q.gaussian:
+            bar.set_postfix_str("looking for the mode")
+            begin = starts.start(model, q.full, began, restarts, clock.late, seed)
+            w, scale = q.joined(begin.mu, begin.S), begin.S if kind == "adam" else None
+            plan = planned(kind, model, q, scale, M, batch, **given)
+            bar.set_postfix_str("")
+        else:
+            begin, w, scale = Start(np.empty(0), None, f"the usual start of {q!r}"), q.start(), None
         state = optimize.init(plan, np.random.default_rng(seed), w=w)
-        says = f"began at {begin.says if begin else f'the usual start of {q!r}'}"
-        why = KEYBOARD if begin and begin.stopped else ""
-        says = f"the search for the mode was {why}; {says}" if why else says
-        run = Run(plan, kind, state, w, scale, given, begin.trouble if begin else "", (says,))
+        why = KEYBOARD if begin.stopped else ""
+        says = f"the search for the mode was {why}; began" if why else "began"
+        words = (f"{says} at {begin.says}",)
+        run = Run(plan, kind, state, w, scale, given, begin.trouble, words)
         return _told(run.go(clock, bar, _asked(run, callback), why))
 
 
@@ -79,48 +92,36 @@ def went(
     run: Run, seconds: float | None, steps: int | None, progress: bool, callback: Callable | None
 ) -> Fit:
     """The fit after more of a run."""
+    clock = Clock(seconds, steps, run.state.t)
     with _bar(progress) as bar:
-        return _told(run.go(Clock(seconds, steps, run.state.t), bar, _asked(run, callback)))
+        return _told(run.go(clock, bar, _asked(run, callback)))
 
 
-def _begun(model, q, start, clock, adam, seed, bar):
-    """Which way to go, the `Start` of a Gaussian q, and w (D,)."""
-    if not q.gaussian:
-        if start is not None:
-            raise ValueError("start= is for a Gaussian q: another family begins at its own")
-        return "adam", None, q.start()
-    bar.set_postfix_str("looking for the mode")
-    begin = starts.start(model, q.full, _given(start, model, q), clock.late, seed)
-    bar.set_postfix_str("")
-    w = q.joined(begin.mu, begin.S)
-    if adam or begin.stopped or not affordable(model, q):
-        kind = "natural" if enough(model) == model.N or not q.full else "passes"
-        return "adam" if adam else kind, begin, w
-    try:
-        return "exact", begin, exact.optimum(model, q, w)
-    except RuntimeError:  # it was not reached
-        return "natural", begin, w
-
-
-def _given(start, model, q):
-    """Mean (d,) and factor that a reader gave to begin with, None where there is none."""
+def _given(start, model, q, seed):
+    """Where a reader wants to begin, as a `Start`, or None."""
     if start is None:
         return None
+    if isinstance(start, str) and start == "random":
+        z = np.random.default_rng([seed, 2]).standard_normal(model.dim)
+        return Start(z, None, "a random point")
     if isinstance(start, Fit):
         start = start.mean, (start.cov if q.full and start.q.full else start.sd)
-    mean, spread = start if isinstance(start, tuple) else (start, None)
-    mean = np.asarray(mean, float)
-    if mean.shape != (model.dim,) or not np.isfinite(mean).all():
+    mean, spread = start if isinstance(start, tuple) else (start, np.ones(model.dim))
+    try:
+        mean, spread = np.asarray(mean, float), np.asarray(spread, float)
+        cov = np.diag(spread**2) if spread.ndim == 1 else spread
+        S = np.linalg.cholesky(cov) if q.full else np.sqrt(np.diag(cov))
+        right = mean.shape == (model.dim,) and cov.shape == (model.dim, model.dim)
+    except (TypeError, ValueError, np.linalg.LinAlgError):
+        right = False
+    if not (right and np.isfinite(mean).all() and np.isfinite(S).all()):
         raise ValueError(
-            f"start= needs {model.dim} finite numbers, a point or a mean; got {mean!r}"
+            f"start={start!r}: give {model.dim} finite numbers, a pair of them and sds or a "
+            'positive definite covariance, a fit, or "random"'
         )
-    if spread is None:
-        return mean, None
-    spread = np.asarray(spread, float)
-    if spread.shape not in [(model.dim,), (model.dim, model.dim)]:
-        raise ValueError(f"start= has a spread of shape {spread.shape}: a covariance or sds (d,)")
-    cov = np.diag(spread**2) if spread.ndim == 1 else spread
-    return mean, np.linalg.cholesky(cov) if q.full else np.sqrt(np.diag(cov))
+    given = isinstance(start, tuple)
+    says = "the start that was given" if given else "the point that was given"
+    return Start(mean, S if given else None, says)
 
 
 def _asked(run, callback):

@@ -3,19 +3,20 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import autograd.numpy as anp
 import numpy as np
 import scipy  # scipy.special is loaded at its first use
+from autograd import grad
 
 from ..combining import regression
 from ..families.base import Family
-from ..models import GaussianPrior, Model
+from ..models import Model
 from ..recipe.draws import Draw
 from .density import Density
+from .ways import scored
 
 LOOK, LAST = 1000, 4000  # draws for a look at the ELBO, and for the last one
 TOLERANCE, CHANCE = 0.05, 0.05  # nats that may be left to gain, and the chance to be wrong there
-FAIR = 0.5  # share of draws that weights should leave
-SURE = 0.95  # a share beyond which a heavy tail is told and not warned of
 FEW = 50  # draws left, from which nothing is said of single coordinates
 FAR = 6.0  # standard deviations of its prior that a coordinate may lie out
 
@@ -66,27 +67,21 @@ def at_most(gain: np.ndarray, look: int) -> float:
     return gain.mean() + doubt
 
 
-# The shape of q ----------------------------------------------------------------------------------
-
-
 def explained(model: Model, q: Family, w: np.ndarray, seed: int) -> tuple[float, float]:
     """How much of the slope of log p a quadratic explains, and what a better Gaussian would remove.
 
     The first is one minus residual / mean |G|^2, the second removable / d of the gauge
-    (`regression.gauge`): zero at the best q.
+    (`regression.gauge`): zero at the best q, whose ELBO lies about half of removable higher.
     """
-    density, least = Density(model), max(2 * q.dim, 20) if q.full else 20
-    M = int(np.clip(2**23 // density.size, least, max(least, 200)))
-    draw = Draw(model, q, w, q.noise(np.random.default_rng([seed, M, 1]), w, M), None)
-    with np.errstate(all="ignore"):
-        G = q.times_t(draw.factor, density.slope(draw.z)[1])
+    least = q.dim + 20 if q.full else 20
+    M = int(np.clip(2**23 // Density(model).size, least, max(least, 200)))
+    draw, _, G = scored(model, q, w, np.random.default_rng([seed, M, 1]), M)
     fine = np.isfinite(G).all(-1)
     if fine.sum() < M / 2:
         return np.nan, np.nan
     e, G = draw.eps[fine], G[fine]
     seen = regression.gauge(e, G, diagonal=not q.full)
-    total = (G**2).sum(-1).mean()
-    return float(1 - seen.residual / total), float(seen.removable / q.dim)
+    return float(1 - seen.residual / (G**2).sum(-1).mean()), float(seen.removable / q.dim)
 
 
 def worst(q: Family, w: np.ndarray, found: Weights, names: list[str]) -> str:
@@ -101,12 +96,22 @@ def worst(q: Family, w: np.ndarray, found: Weights, names: list[str]) -> str:
 
 
 def conflicts(model: Model, z: np.ndarray) -> Iterator[str]:
-    """A sentence where z (d,) lies far out in a Gaussian prior: data may be in other units."""
-    if isinstance(prior := model.log_prior, GaussianPrior):
-        out = np.abs(z - prior.mean) / prior.sd
-        k = int(np.argmax(out))
-        if out[k] > FAR:
+    """A sentence where z (d,) lies far out in its prior: data may be in other units.
+
+    Along a coordinate, the others held, log p(z) may rise by x: then z lies sqrt(2 x) standard
+    deviations out, if the prior is normal. Only the few are tried that the prior pulls most.
+    """
+    prior = lambda z: model.log_prior(z) + 0 * anp.sum(z, -1)
+    slope = grad(prior)(z)
+    for k in np.argsort(-np.abs(slope * z))[:4]:
+        line = np.repeat(z[None], 400, 0)
+        line[:, k] += np.sign(slope[k]) * np.geomspace(1e-4, 1e6, 400)
+        height = np.nan_to_num(prior(line) - prior(z), nan=-np.inf)
+        top = int(np.argmax(height[:-1]))
+        out = np.sqrt(2 * max(height[top], 0.0))
+        if out > FAR and -np.inf < height[top + 1] <= height[top]:  # else it rises for ever
             yield (
-                f"{model.names[k]} = {z[k]:.3g} lies {out[k]:.0f} standard deviations out in its "
+                f"{model.names[k]} = {z[k]:.3g} lies {out:.0f} standard deviations out in its "
                 "prior: are the data in the units that the prior was written for?"
             )
+            return

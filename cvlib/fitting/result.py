@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from ..arguments import whole
-from ..combining.stein import Answer, k_hat
+from ..combining.stein import Answer
+from ..combining.tails import k_hat
 from ..families.base import Family
 from ..models import Model
 from ..models.checks import data_arrays
@@ -136,7 +137,10 @@ class Fit:
         """log p(x) with its standard error; the ELBO is below it by KL(q || p)."""
         return answers.evidence(self, n, rng)
 
-    def go_on(self, *, seconds=None, steps=None, progress=True, callback=None) -> "Fit":
+    def go_on(
+        self, *, seconds: float | None = None, steps: int | None = None, progress: bool = True,
+        callback: Callable | None = None,
+    ) -> "Fit":  # fmt: skip
         """The fit after more steps: up to step `steps`, or for so many seconds more."""
         from .front import went  # which is made of fits
 
@@ -148,7 +152,7 @@ class Fit:
         self.run.save(path)
 
     @classmethod
-    def load(cls, path: str | Path, model: Model, **lines) -> "Fit":
+    def load(cls, path: Any, model: Model, **lines: Any) -> "Fit":
         """A saved fit of this model; lines that `fit` was given (h, cvs, weights) come again."""
         return cls.of(Run.load(path, model, **lines))
 
@@ -179,8 +183,8 @@ class Fit:
     def _rows(self):
         """(name, mean, sd) of every entry of every parameter, by draws where it is constrained."""
         model, n = self.model, int(np.clip(2**22 // self.q.dim, 200, 4000))
-        arrays = self.draws(n) if len(model.free) < len(model.named(self.mean)) else model.free
-        rows = []
+        arrays: Any = self.draws(n) if len(model.free) < len(model.named(self.mean)) else model.free
+        rows: list[tuple] = []
         for name, x in arrays.items():
             if name in model.free:
                 where, shape = model.free[name]
@@ -190,7 +194,7 @@ class Fit:
             rows += zip(labels(name, shape), mean, sd)
         return rows
 
-    def table(self, names=None, most: int = 20) -> list[tuple[str, float, float]]:
+    def table(self, names: Any = None, most: int = 20) -> list[tuple[str, float, float]]:
         """Rows (name, mean, sd), one an entry of a parameter: beta[0], sigma, or z[0], z[1], ..."""
         rows = self._rows
         if names is not None:

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,33 +10,32 @@ from typing import Any
 import numpy as np
 
 from ..arguments import number, whole
-from ..ascent import optimize
+from ..ascent import exact, optimize
 from ..ascent.plans import Plan
 from ..ascent.state import bits
-from ..combining.stein import HEAVY
+from ..combining.tails import HEAVY
 from ..families.base import Family
 from ..models import Model
 from . import looks
 from .density import Density
-from .looks import FAIR, SURE, TOLERANCE, Weights
+from .looks import TOLERANCE, Weights
 from .ways import planned
 
 SECONDS = 60.0  # the budget where none is given
-FIRST = {
-    "natural": 20,
-    "passes": 4,
-    "adam": 200,
-}  # steps to the first look at the ELBO; then twice as many ...
+FIRST = {"natural": 20, "passes": 2, "adam": 200}  # steps to the first look; then twice as many ...
 FORGET = {True: 8, False: 4}  # share of its steps that the rule's mean keeps at a look, by q.full
-KEYBOARD = "stopped from the keyboard"
-SAVED = ("kind", "words", "looks", "settled", "seconds", "trouble")
+LEAST, NEAR, MANY = 0.1, 1.0, 50  # rho of a diagonal q of many unknowns while looks gain a nat
+FAIR = 0.5  # share of draws that weights should leave
+SURE = 0.95  # a share beyond which a heavy tail is told and not warned of
+KEYBOARD, LATE = "stopped from the keyboard", "out of time"
+SAVED = ("kind", "words", "looks", "settled", "seconds", "trouble", "near")
 
 
 class Clock:
-    """When to stop: at a step, or at a time; the last look at the ELBO needs time as well."""
+    """When to stop: at a step, or at a time that leaves room for a step and the last looks."""
 
     def __init__(self, seconds: float | None, steps: int | None, taken: int = 0):
-        self.began, self.look = time.perf_counter(), 0.0
+        self.began, self.step, self.look = time.perf_counter(), 0.0, 0.0
         self.seconds = np.inf if steps is not None else SECONDS
         if seconds is not None:
             self.seconds = number("seconds", seconds, 0, above=True)
@@ -53,7 +52,7 @@ class Clock:
         return self.passed > self.seconds / 3
 
     def out(self) -> bool:
-        return self.passed + 2.5 * self.look > self.seconds
+        return self.passed + self.step + 2.5 * self.look > self.seconds
 
 
 @dataclass
@@ -71,6 +70,7 @@ class Run:
     looks: tuple = ()  # (step, elbo, error)
     settled: bool = False
     seconds: float = 0.0
+    near: bool = False  # did the last look gain little?
 
     @property
     def q(self) -> Family:
@@ -81,13 +81,13 @@ class Run:
         """Data points that a step sees; None: all of them."""
         return self.plan.sampling.batch if isinstance(self.plan, optimize.Noisy) else None
 
-    def go(self, clock: Clock, bar, told: Callable | None = None, why: str = "") -> "Run":
+    def go(self, clock: Clock, bar: Any, told: Callable | None = None, why: str = "") -> "Run":
         """Steps until settled or out of budget, none if there is a reason."""
         self.settled, before = False, self.seconds
         try:
             with np.errstate(all="ignore"):
                 while not why:
-                    why = self._block(clock, bar)
+                    why = self._optimum(clock) if self.kind == "exact" else self._block(clock, bar)
                     if not why and told is not None and told():
                         why = "stopped by the callback"
         except KeyboardInterrupt:
@@ -96,74 +96,96 @@ class Run:
         self.words = (*self.words, f"{why} after step {self.state.t}")
         return self
 
+    def _optimum(self, clock):
+        """Natural steps on the exact ELBO; draws, where they do not arrive."""
+        try:
+            self.best = exact.optimum(self.plan.model, self.q, self.best, late=clock.out)
+        except RuntimeError:
+            self.kind, self.plan = "natural", planned("natural", self.plan.model, self.q)
+            self.state = optimize.init(self.plan, self.state.rng, w=self.best)
+            return ""
+        self._seen(looks.weighed(self.plan.model, self.q, self.best, 0, looks.LOOK))
+        self.settled = not clock.out()
+        return "the optimum of the exact ELBO: nothing is left to gain" if self.settled else LATE
+
     def _block(self, clock, bar):
         """Steps to the next look, and the look: "" to go on, or why the run ended."""
-        if self.kind == "exact":
-            self._seen(looks.weighed(self.plan.model, self.q, self.best, 0, looks.LOOK))
-            self.settled = True
-            return "the optimum of the exact ELBO: nothing is left to gain"
         first = end = FIRST[self.kind]
         while end <= self.state.t:
             end *= 2
         if self.state.t == 0 or self.state.t == end // 2 >= first:
             self.state = self.state._replace(mean=np.zeros_like(self.state.w), count=0)
         while self.state.t < min(end, clock.steps) and not clock.out():
-            self._step()
+            clock.step = _timed(self._step)[1]
             bar.update()
             if self.state.diverged >= 0:
                 return f"diverged at step {int(self.state.diverged)}: it ended there,"
-        looked = time.perf_counter()
-        why = self._look()
-        clock.look = time.perf_counter() - looked
+        why, clock.look = _timed(self._left if self.kind == "passes" else self._look)
         if why or self.state.t >= clock.steps or clock.out():
-            return why or ("out of steps" if self.state.t >= clock.steps else "out of time")
+            return why or ("out of steps" if self.state.t >= clock.steps else LATE)
         return ""
 
     def _step(self):
         """One step; one that is cut off has not begun."""
-        before = bits(self.state.rng)
+        rng: Any = self.state.rng
+        before = bits(rng)
+        many = not self.q.full and self.q.dim > MANY  # slopes are noisy: no longer steps
+        if self.kind == "natural" and many and not self.near:
+            self._forget(np.asarray(1 / LEAST - 1))
         try:
             self.state = optimize.step(self.state, self.plan)
         except KeyboardInterrupt:
-            self.state.rng.bit_generator.state = before
+            rng.bit_generator.state = before
             raise
         except np.linalg.LinAlgError:  # a matrix of the model is singular at some draw
             self.state = self.state._replace(diverged=np.asarray(self.state.t + 1))
+        if self.kind == "passes" and self.state.t == 1:
+            self._forget(np.zeros(()))  # it came from far away: the mean begins with the next
 
     def _look(self):
         """Compare with the best w so far on the same draws."""
         model, t = self.plan.model, self.state.t
         w = self.state.mean if self.state.count else self.state.w
         old, new = (looks.weighed(model, self.q, x, t, looks.LOOK) for x in (self.best, w))
-        gain = new.log - old.log
-        most = looks.at_most(gain[np.isfinite(gain)], len(self.looks) + 1)
-        worse = np.isfinite(old.elbo[0]) and not most >= 0  # beyond doubt, or no number
+        gain = (new.log - old.log)[new.fine & old.fine]
+        most = looks.at_most(gain, len(self.looks) + 1)
+        worse = np.isfinite(old.elbo[0]) and not most > -TOLERANCE / 50  # beyond doubt, or none
         if not worse:
             self.best = w
         doubled = bool(self.looks) and t == 2 * self.looks[-1][0]
         self._seen(new)
-        if self.kind == "natural" and np.log2(t / FIRST[self.kind]) % 1 == 0:  # no budget ended
-            self._renew()
+        if self.kind == "natural" and np.log2(t / FIRST["natural"]) % 1 == 0:  # no budget ended
+            self.near = self.near or bool(abs(gain.mean()) < NEAR)
+            steps = self.state.memory[1]  # most of the past was farther from the end
+            self._forget(np.maximum(steps // FORGET[self.q.full], np.minimum(steps, 2.0)))
         if doubled and not worse and most < TOLERANCE:
             self.settled = True
-            more = round(gain[np.isfinite(gain)].mean(), 2) + 0.0  # no minus zero
+            more = round(gain.mean(), 2) + 0.0  # no minus zero
             return f"the ELBO settled (twice the steps gained {more:.2f} nats): it stopped"
         return ""
 
-    def _seen(self, found: Weights):
+    def _left(self):
+        """One more pass: what a better Gaussian would gain, which for many rows is soon nothing."""
+        self.best = self.state.w
+        left = looks.explained(self.plan.model, self.q, self.best, self.state.t)[1]
+        gain = left * self.q.dim / 2
+        self.settled = bool(gain < TOLERANCE)
+        return f"a better Gaussian would gain {gain:.2f} nats: it stopped" if self.settled else ""
+
+    def _seen(self, found: Weights) -> None:
         self.looks = (*self.looks, (self.state.t, *map(float, found.elbo)))
 
-    def _renew(self):
-        """The rule's mean over its steps forgets most of the past: it was farther from the end."""
-        moves, steps, ridge = self.state.memory
-        steps = np.maximum(steps // FORGET[self.q.full], np.minimum(steps, 2.0))
-        self.state = self.state._replace(memory=(moves, steps, ridge))
+    def _forget(self, steps):
+        """The rule's mean over its steps counts no more than so many of them."""
+        moves, _, *rest = self.state.memory
+        self.state = self.state._replace(memory=(moves, steps, *rest))
 
     # What came of it
 
-    def doubts(self, found: Weights, k: float):
+    def doubts(self, found: Weights, k: float) -> Iterator[str]:
         """Sentences that begin with what is wrong and end with what to do."""
-        lost, n = 1 - found.fine.mean(), len(found.log)
+        lost, n, model = 1 - found.fine.mean(), len(found.log), self.plan.model
+        kept = f"importance weights keep {found.effective:.0%} of {n} draws"
         if self.trouble:
             yield (
                 f"{self.trouble}. A prior may be missing, or a log-Jacobian have the wrong sign; "
@@ -183,22 +205,22 @@ class Run:
             yield "the ELBO had not settled: give more seconds or steps, fit.go_on(seconds=60)"
         if FAIR <= found.effective < SURE and k > HEAVY:
             yield (
-                f"importance weights keep {found.effective:.0%} of {n} draws, but k-hat is {k:.2f}:"
-                " the posterior's tail is heavier than that of q, and the share too hopeful"
+                f"{kept}, but k-hat is {k:.2f}: the posterior's tail is heavier than that of q, "
+                "and the share too hopeful"
             )
         if not found.effective >= FAIR:  # or NaN
             yield (
-                f"importance weights keep {found.effective:.0%} of {n} draws, with k-hat {k:.2f}: "
-                "the posterior does not have the shape of q, "
-                f"{looks.worst(self.q, self.best, found, self.plan.model.names)}. No variate will "
-                "help: write it in other coordinates, or take another q, or compare with draws of "
-                "another method"
+                f"{kept}, with k-hat {k:.2f}: the posterior does not have the shape of q, "
+                f"{looks.worst(self.q, self.best, found, model.names)}. No variate will help: "
+                "write it in other coordinates, take another q, or compare with draws of another "
+                "method"
             )
-        yield from looks.conflicts(self.plan.model, self.q.mean(self.best))
+        if self.q.gaussian:
+            yield from looks.conflicts(model, self.q.mean(self.best))
 
     # Files
 
-    def save(self, path: str | Path):
+    def save(self, path: str | Path) -> None:
         model, z = self.plan.model, self.q.mean(self.best)
         about = {name: getattr(self, name) for name in SAVED} | {
             "q": self.q.spec, "model": repr(model), "checksum": model.checksum,
@@ -211,32 +233,33 @@ class Run:
         self.state._replace(notes=self.state.notes | notes).save(path)
 
     @classmethod
-    def load(cls, path: str | Path, model: Model, **lines) -> "Run":
+    def load(cls, path: str | Path, model: Model, **lines: Any) -> "Run":
         state = optimize.load(path)
-        notes = {k: x for k, x in state.notes.items() if k.startswith("fit")}
-        if "fit" not in notes:
+        if "fit" not in state.notes:
             raise ValueError(f"{path} holds no fit: it is a state, for optimize.load")
-        about = json.loads(str(notes["fit"]))
-        q, best = Family.find(*about["q"]), notes["fit best"]
+        about: dict[str, Any] = json.loads(str(state.notes["fit"]))
+        q, best = Family.find(*about["q"]), state.notes["fit best"]
+        scale = state.notes.get("fit scale")
         _check(path, about, model, q.mean(best), lines)
-        scale = notes.get("fit scale")
         plan = planned(about["kind"], model, q, scale, about["M"], about["batch"], **lines)
-        kept = {k: x for k, x in state.notes.items() if k not in notes}
-        told: dict[str, Any] = {name: about[name] for name in SAVED}
-        told = {name: tuple(x) if isinstance(x, list) else x for name, x in told.items()}
-        return cls(
-            plan=plan, state=state._replace(notes=kept), best=best, scale=scale, given=lines, **told
-        )
+        kept = {k: x for k, x in state.notes.items() if not k.startswith("fit")}
+        told: Any = {k: tuple(x) if isinstance(x := about[k], list) else x for k in SAVED}
+        state = state._replace(notes=kept)
+        return cls(plan, state=state, best=best, scale=scale, given=lines, **told)
 
 
 def _check(path, about, model, z, lines):
     """An error if a file is not of this model, or not with these lines."""
     same = about["model"] == repr(model) and about["checksum"] == model.checksum
-    if same:
-        same = np.isclose(Density(model).value(z[None])[0], about["log joint"], rtol=1e-9)
-    if not same:
+    if not (same and np.isclose(Density(model).value(z[None])[0], about["log joint"], rtol=1e-9)):
         other = "other data or other functions: " if about["model"] == repr(model) else ""
         raise ValueError(f"{path} is a fit of {other}{about['model']}, not of {model!r}")
     missing = [name for name in about["given"] if lines.get(name) is None]
     if missing:
         raise ValueError(f"this fit was given {', '.join(missing)}: give them to Fit.load again")
+
+
+def _timed(f):
+    """What f() says, and the seconds that it took."""
+    begun = time.perf_counter()
+    return f(), time.perf_counter() - begun

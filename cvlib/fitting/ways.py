@@ -1,4 +1,4 @@
-"""Which way a fit goes: the family, the plan of its steps, and the w to begin with."""
+"""Which way a fit goes: the plan of its steps."""
 
 from dataclasses import KW_ONLY, dataclass
 
@@ -11,7 +11,7 @@ from ..models import Model
 from ..recipe.draws import Draw
 from ..recipe.estimators import Estimator
 from ..recipe.sampling import Sampling
-from .density import Density
+from .density import Density, enough
 
 EXACT = 2**23, 2**28  # numbers that quadrature may make of the data: nodes, and factors of q
 RATE, AFTER = 0.1, 100  # Adam's: this rate, and from this step on it falls like t^-1/2
@@ -21,8 +21,7 @@ RATE, AFTER = 0.1, 100  # Adam's: this rate, and from this step on it falls like
 class Scored(plans.Plan):
     """M draws, all data, and the slopes of log p alone: what rules on scores need.
 
-    Slopes are computed part by part of the data. Draws at which log p has none are left out; where
-    they are more than half, the step fails.
+    Draws at which log p has none are left out; where they are half or more, the step fails.
     """
 
     _: KW_ONLY
@@ -30,24 +29,30 @@ class Scored(plans.Plan):
     draws = True
 
     def gradient(self, state):
-        eps = self.q.noise(state.rng, state.w, self.M)
-        draw = Draw(self.model, self.q, state.w, eps, None)
-        with np.errstate(all="ignore"):
-            value, slope = Density(self.model).slope(draw.z)
-            scores = self.q.times_t(draw.factor, slope)
+        draw, value, scores = scored(self.model, self.q, state.w, state.rng, self.M)
         fine = np.isfinite(scores).all(-1) & np.isfinite(value)
-        if not fine.all():
-            draw = Draw(self.model, self.q, state.w, eps[fine], None)
         enough = np.asarray(fine.sum() > self.M / 2)
-        if not enough:  # `step` leaves w as it is
-            draw, scores, fine = Draw(self.model, self.q, state.w, eps, None), 0 * eps, slice(None)
-        return plans.Gradient(None, enough, (), state.a, None, draw, scores[fine])
+        kept = fine if enough else np.zeros(self.M, int)  # any: `step` leaves w as it is
+        draw = Draw(self.model, self.q, state.w, draw.eps[kept], None)
+        return plans.Gradient(None, enough, (), state.a, None, draw, np.nan_to_num(scores[kept]))
 
 
-def affordable(model: Model, q: Family) -> bool:
-    """Is the exact optimum of a generalised linear model a matter of a moment?"""
+def scored(model: Model, q: Family, w: np.ndarray, rng: np.random.Generator, M: int) -> tuple:
+    """M draws, log p at them (M,) and its slopes in the coordinates of q (M, d)."""
+    draw = Draw(model, q, w, q.noise(rng, w, M), None)
+    with np.errstate(all="ignore"):
+        value, slope = Density(model).slope(draw.z)
+        return draw, value, q.times_t(draw.factor, slope)
+
+
+def way(model: Model, q: Family) -> str:
+    """The kind of steps that a model is fitted by, if nothing else is said."""
     nodes, factors = 50 * model.N, model.N * q.dim * (q.dim if q.full else 1)
-    return model.likelihood is not None and q.gaussian and nodes < EXACT[0] and factors < EXACT[1]
+    if not q.gaussian:
+        return "adam"
+    if model.likelihood is not None and nodes < EXACT[0] and factors < EXACT[1]:
+        return "exact"
+    return "passes" if enough(model) < model.N and q.full else "natural"
 
 
 def planned(
@@ -55,12 +60,12 @@ def planned(
     batch: int | None = None, h: Estimator | None = None, cvs: list[Estimator] | None = None,
     weights: rules.Weighting | None = None,
 ) -> plans.Plan:  # fmt: skip
-    """The plan of one of four ways.
+    """The plan of one of four kinds of steps.
 
-    "exact": no noise. "natural": steps on the regression of slopes on draws, without a rate to
-    choose. "passes": the same from the mode of some of many rows, whose curvature is right and
-    which lies many standard deviations off, without first moves. "adam": Adam's steps on the line
-    that was given, or on the family's best, in units of `scale`.
+    "exact": no noise. "natural": on the regression of slopes on draws, without a rate to choose.
+    "passes": the same from the mode of some of many rows, whose curvature is right and which lies
+    many standard deviations off, without first moves. "adam": on the line that was given, or on
+    the family's best, in units of `scale`.
     """
     if kind == "exact":
         return plans.NoiseFree(model, q, lr=1.0, rule=rules.natural())
