@@ -166,7 +166,7 @@ MUTANTS = [
     ("steps of any reach", "quadratics.match", "self.reach", "1e9", "quadratics_are_their_loop"),
     # the parabola of a draw before
     ("a parabola of the draws without the landing", "remembered", "G + e", "G + 0 * e",
-     "a_remembered_parabola_is_pulled_to_the_landing"),
+     "a_remembered_parabola_of_a_quadratic"),
     ("the entropy's curvature stays in", "remembered", "A - np.eye(q.dim)", "A",
      "a_remembered_parabola_of_a_quadratic"),
     ("its slope by L", "remembered", "np.vecmat(c, back)", "np.vecmat(c, L)",
