@@ -459,6 +459,7 @@ def check_quadratics_are_their_loop(cv):
     for family, pairs, options, lr in (
         ("Gaussian", False, {}, 1.7), ("Gaussian", False, {"near": 1e-3, "most": 2}, 0.8),
         ("Gaussian", True, {"near": 0.5, "reach": 0.2}, np.array([1.0, 0.9, 0.8])),
+        ("Gaussian", False, {"most": 0}, 1.0),
         ("DiagonalGaussian", False, {"reach": 0.3}, 0.7), ("DiagonalGaussian", True, {}, 1.0),
     ):  # fmt: skip
         rule, M, T = cv.rules.quadratics(**options), 8, 6
