@@ -60,32 +60,42 @@ def fit(
     check_fit(model, q)
     assert q is not None
     M, batch = (x if x is None else whole(n, x) for n, x in (("M", M), ("batch", batch)))
+    given = _lines(h, cvs, weights, callback)
+    kind = "adam" if given or batch else way(model, q)
+    began = _given(start, model, q, seed)
+    if not q.gaussian and (began or restarts):
+        raise ValueError("start= and restarts= are for a Gaussian q: others begin at their own")
+    planned(kind, model, q, None, M, batch, **given)  # refuses what it must, before the bar
+    with _bar(progress) as bar:
+        bar.set_postfix_str("looking for the mode")
+        begin = Start(np.empty(0), None, f"the usual start of {q!r}")
+        if q.gaussian:
+            begin = starts.start(model, q.full, began, restarts, clock.late, seed)
+        bar.set_postfix_str("")
+        run = _begun(model, q, kind, begin, M, batch, given, seed)
+        why = KEYBOARD if begin.stopped else ""
+        return _told(run.go(clock, bar, _asked(run, callback), why))
+
+
+def _lines(h, cvs, weights, callback):
+    """The lines that were given, by their names."""
     if h is None and cvs is not None:
         raise ValueError("cvs go with a base gradient: give h as well, or leave both out")
     if callback is not None and not callable(callback):
         raise TypeError(f"callback={callback!r} is no function of a Fit")
     lines: dict[str, Any] = {"h": h, "cvs": cvs, "weights": weights}
-    given = {name: line for name, line in lines.items() if line is not None}
-    kind = "adam" if given or batch else way(model, q)
-    began = _given(start, model, q, seed)
-    if not q.gaussian and (began or restarts):
-        raise ValueError("start= and restarts= are for a Gaussian q: others begin at their own")
-    plan = planned(kind, model, q, None, M, batch, **given)  # refuses what it must
-    with _bar(progress) as bar:
-        if q.gaussian:
-            bar.set_postfix_str("looking for the mode")
-            begin = starts.start(model, q.full, began, restarts, clock.late, seed)
-            w, scale = q.joined(begin.mu, begin.S), begin.S if kind == "adam" else None
-            plan = planned(kind, model, q, scale, M, batch, **given)
-            bar.set_postfix_str("")
-        else:
-            begin, w, scale = Start(np.empty(0), None, f"the usual start of {q!r}"), q.start(), None
-        state = optimize.init(plan, np.random.default_rng(seed), w=w)
-        why = KEYBOARD if begin.stopped else ""
-        says = f"the search for the mode was {why}; began" if why else "began"
-        words = (f"{says} at {begin.says}",)
-        run = Run(plan, kind, state, w, scale, given, begin.trouble, words)
-        return _told(run.go(clock, bar, _asked(run, callback), why))
+    return {name: line for name, line in lines.items() if line is not None}
+
+
+def _begun(model, q, kind, begin, M, batch, given, seed):
+    """The run before its first step."""
+    w = q.joined(begin.mu, begin.S) if q.gaussian else q.start()
+    scale = begin.S if kind == "adam" else None
+    plan = planned(kind, model, q, scale, M, batch, **given)
+    state = optimize.init(plan, np.random.default_rng(seed), w=w)
+    says = f"began at {begin.says}"
+    says = f"the search for the mode was {KEYBOARD}; {says}" if begin.stopped else says
+    return Run(plan, kind, state, w, scale, given, begin.trouble, (says,))
 
 
 def went(
