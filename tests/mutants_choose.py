@@ -35,7 +35,7 @@ MUTANTS = [
      "at.sampling", "pairs_are_tried"),
     ("kinks not looked for", "choose", "base not in found.astray()", "True",
      "price_is_refused_where_there_are_kinks"),
-    ("few steps refuse", "Pilot.astray", "stdtrit(n - 1, 1 - DOUBT / 2)", "2.0",
+    ("few steps refuse", "Pilot.astray", "scipy.special.stdtrit(n - 1, 1 - DOUBT / 2)", "2.0",
      "price_is_refused_where_there_are_kinks"),
     ("kinks sought in the mean alone", "Pilot._gradients",
      "np.where(np.arange(D) < q.dim, 0.0, w)", "np.where(np.arange(D) < q.dim, w, 0.0)",

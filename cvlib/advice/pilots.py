@@ -7,7 +7,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import stdtrit
+import scipy  # scipy.special is loaded at its first use
 
 from ..arguments import number, whole
 from ..ascent.optimize import init, step
@@ -212,7 +212,7 @@ class Pilot:
         for base, h in others:
             off = self.along[:, h] - self.along[:, first[1]]
             error = off.std(ddof=1) / math.sqrt(n)
-            if abs(off.mean()) > stdtrit(n - 1, 1 - DOUBT / 2) * error + rounding:
+            if abs(off.mean()) > scipy.special.stdtrit(n - 1, 1 - DOUBT / 2) * error + rounding:
                 found[base] = float(abs(off.mean()) / max(error, rounding))
         return found
 
