@@ -60,7 +60,10 @@ def from_copies(tree):
             if renamed(alias.name) != alias.name:
                 assert alias.asname or "." not in alias.name, f"import {alias.name}: no copy of it"
                 alias.asname, alias.name = alias.asname or alias.name, renamed(alias.name)
-    return compile(tree, "a copy", "exec", dont_inherit=True)
+    try:
+        return compile(tree, "a copy", "exec", dont_inherit=True)
+    except ValueError:  # a name that is written has been replaced by one that is read
+        return compile(ast.unparse(tree), "a copy", "exec", dont_inherit=True)
 
 
 @cache

@@ -165,8 +165,6 @@ MUTANTS = [
      "draw.at(where)", "single draws: curved Gaussian False"),
     ("Taylor in z: curvature twice, own model", "Own.along", "v @ H[..., 0, :, :]",
      "2 * v @ H[..., 0, :, :]", "single draws: curved Gaussian False"),
-    ("snapshot: value loses 1/2", "TaylorZ.value", "0.5 * np.vecdot(both, away)",
-     "np.vecdot(both, away)", "expansions about older weights: poisson DiagonalGaussian"),
     ("snapshot: about mu for the older weights", "TaylorZ.grad",
      "draw.at(where) - draw.at(self.centre)", 'draw.at(where) - draw.at("mu")',
      "expansions about older weights: poisson DiagonalGaussian"),

@@ -32,10 +32,6 @@ MUTANTS = [
      "d2", "mean zero"),
     ("first order with a curvature, own model", "TaylorZ.along", "self.order == 1", "False",
      "own lines"),
-    ("bound of an older q with today's width", "TaylorEta.law",
-     "r.variance(draw, self.centre)", "r.variance(draw)", "mean zero"),
-    ("bound of an older q with today's mean", "TaylorEta.law", "r.eta(draw, self.centre)",
-     'r.eta(draw, "mu")', "mean zero"),
     ("Taylor's sums for the bound", "Sums.of", "self.parabola.kind.sums + name", "name",
      "mean zero"),
     # renewals

@@ -343,7 +343,7 @@ def check_natural_steps_that_break(cv):
         def step(self, memory, w, *rest):
             return w + np.nan, memory
 
-    def by_lbfgs(model, q, w, tolerance):
+    def by_lbfgs(model, q, w, tolerance, late):
         began.append(w)
 
     with mock.patch.multiple(cv.exact, natural=Breaks, _by_lbfgs=by_lbfgs):

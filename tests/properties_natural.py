@@ -129,7 +129,7 @@ def check_fixed_point(cv):
     model = oracles.build(cv, p)
     for family in FAMILIES:
         q = getattr(cv.families, family)(2)
-        best = cv.exact._by_lbfgs(model, q, q.start(), cv.exact.TOLERANCE)
+        best = cv.exact._by_lbfgs(model, q, q.start(), cv.exact.TOLERANCE, lambda: False)
         g = cv.exact.gradient(model, q, best) / model.N
         for positive in (True, False):
             rule = cv.rules.natural(positive)
@@ -169,7 +169,7 @@ def check_a_search_begins_anew(cv):
     model, q = oracles.build(cv, oracles.problem("logistic")), cv.families.Gaussian(2)
     begun = []
 
-    def search(model, q, w, tolerance):
+    def search(model, q, w, tolerance, late):
         begun.append(w)
         return w
 

@@ -120,7 +120,8 @@ def suggest():
 
 def test_every_list_has_its_checks_and_no_bug_stands_twice():
     lists = {path.stem for path in Path(__file__).parent.glob("mutants_*.py")}
-    assert lists == {f"mutants_{area}" for area in AREAS}
+    apart = {"mutants_adapters"}  # seen by test_adapters.py, where JAX is installed
+    assert lists == {f"mutants_{area}" for area in AREAS} | apart
     assert len({(area, bug[0]) for area, bug in BUGS}) == len(BUGS)
     assert len({bug[1:4] for _, bug in BUGS}) == len(BUGS)
     assert [bug for area, bug in BUGS if bug[4] not in AREAS[area]] == []
