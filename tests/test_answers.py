@@ -396,3 +396,18 @@ def test_what_an_answer_prints():
     two = own.Answer(np.array([1.0, 20.0]), np.array([0.5, 0.0]), np.nan, 1, 64, ("so so",))
     lines = ["(64 draws, variates of order 1)", "  [0] 1.00 ± 0.50", "  [1] 20 ± 0", "! so so"]
     assert repr(two).splitlines() == lines
+
+
+@pytest.mark.parametrize(
+    "n, options, sentence",
+    [
+        (50, {"order": 5}, "order=5: variates have order 0, 1 or 2"),
+        (50, {"block": 0}, "block=0: it must be at least one"),
+        (50, {"weights": np.zeros(50)}, "all weights are zero"),
+        (0, {}, "number of draws"),
+    ],
+)
+def test_what_cannot_be_answered_is_refused(n, options, sentence):
+    z = np.random.default_rng(0).standard_normal((n, 2))
+    with pytest.raises(ValueError, match=sentence):
+        cvlib.expect(lambda z: z, z, -z, **options)

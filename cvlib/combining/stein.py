@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..arguments import whole
 from .tails import HEAVY, WIDE, smoothed
 
 LEVERAGE = 0.8, 0.8, 0.4  # by order: no draw may decide more of its own fitted value
@@ -76,11 +77,17 @@ def expect(
             f"draws z (n, d), scores (n, d) and values of f (n, ...) must have one n; got "
             f"{z.shape}, {score.shape} and {F.shape}"
         )
+    whole("the number of draws", n, 2)
+    whole("block", block)
+    if order not in (None, 0, 1, 2):
+        raise ValueError(f"order={order!r}: variates have order 0, 1 or 2, or None to choose")
     log = None
     if weights is not None:
         weights = np.asarray(weights, float)
         if weights.shape != (n,) or not (np.isfinite(weights) & (weights >= 0)).all():
             raise ValueError(f"weights must be {n} numbers, none negative, none NaN or infinite")
+        if not weights.any():
+            raise ValueError("all weights are zero: no draw stands for p")
         with np.errstate(divide="ignore"):
             log = np.log(weights)
     F = F.reshape(n, -1)
