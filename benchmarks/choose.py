@@ -8,19 +8,18 @@ import argparse
 from pathlib import Path
 from time import thread_time
 
-import autograd.numpy as anp
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 import cvlib as cv
 from benchmarks import stored
-from benchmarks.own import eight_schools
 from cvlib.advice.choosing import subsets
 from cvlib.advice.pilots import Set, Setting, singles, timed
+from experiments.choosing import LOGISTIC, OWN, midway
+from experiments.choosing import problem as judged
 
 M, RENEW = 10, 50
 RESULTS = Path(__file__).with_name("choose.json")
-LOGISTIC = ("ionosphere", "australian", "sonar")
 SIZES = {"d": (4, 16, 64), "N": (100, 3_000, 100_000)}
 
 
@@ -40,40 +39,16 @@ def poisson(N=1000, d=20):
     return cv.models.poisson_regression(X, y)
 
 
-def student(N=60, d=5):
-    """Regression with Student's noise, four degrees of freedom, as a model of one's own."""
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((N, d))
-    y = X @ np.ones(d) + rng.standard_t(4, N)
-    log_lik = lambda z, batch: -2.5 * anp.log(1 + (batch[1] - anp.sum(batch[0] * z, -1)) ** 2 / 4)
-    model = cv.models.Model(log_lik, cv.models.GaussianPrior(), (X, y), d, "Student")
-    return model, cv.families.Gaussian(d)
-
-
-OWN = {"eight schools": eight_schools, "Student": student}
-
-
 def problem(name):
     """Model, family, and how a sample sees data."""
-    if name in OWN:
-        return *OWN[name](), {"subsample": False}
+    if name in (*OWN, *LOGISTIC):
+        return judged(name)
     if name == "Poisson":
         model = poisson()
-    elif name in LOGISTIC:
-        model = cv.models.logistic_regression(*cv.datasets.load(name))
     else:  # "d = 4" or "N = 100"
         letter, size = name.split(" = ")
         model = simulated(**{"d": 16, "N": 1000, letter: int(size)})
     return model, cv.families.Gaussian(model.dim), {}
-
-
-def midway(model, q, steps=60):
-    """Weights on the way: between the start and the optimum, or after some steps."""
-    if isinstance(model, cv.models.GLM):
-        return (q.start() + cv.exact.optimum(model, q)) / 2
-    h = cv.candidates(model, q)["RP1"][0]
-    how = {"lr": 0.02, "M": 50, "subsample": False, "rng": np.random.default_rng(0)}
-    return cv.optimize.sgd(model, q, h, steps=steps, rule=cv.rules.adam(), **how).w
 
 
 def sets_of(table):

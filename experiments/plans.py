@@ -10,6 +10,7 @@ import numpy as np
 
 from . import posteriors
 from .cells import cell
+from .choosing import LOGISTIC, PROBLEMS
 
 LR = {"ionosphere": 0.4, "australian": 0.4, "sonar": 0.2}  # Table 1's learning rates
 LINES = ("none", "S4", "S5", "S6", "S7", "c5", "c7")  # Table 1's columns
@@ -590,6 +591,49 @@ def answers(size):
 PLANS["answers"] = answers
 
 
+# Choosing ------------------------------------------------------------------------------------
+
+PLACES = (0.0, 0.5, 1.0)  # parts of the way from the start to the optimum
+
+
+def choosing(size):
+    """What `cv.choose` is judged by: noise of every set, and of natural steps at equal cost."""
+    full = size.halves > 1
+    sets = {
+        name: cell(
+            "held_out", problem=name, steps=200 if "data" in name or name in LR else 2000,
+            batches=4,
+        )
+        for name in PROBLEMS
+    }  # fmt: skip
+    equal = {
+        (name, part): cell("equal_cost", problem=name, part=part, blocks=6)
+        for name in LOGISTIC
+        for part in PLACES
+    }
+    if not full:
+        sets = {"Student": cell("held_out", problem="Student", steps=20, batches=2)}
+        equal = {("australian", 1.0): cell("equal_cost", problem="australian", part=1.0, blocks=1)}
+
+    def gather(results):
+        rows = [
+            {"problem": name, "set": label, "square": squares}
+            for name, c in sets.items()
+            for label, squares in results[c.name].items()
+        ]
+        natural = [
+            {"problem": name, "part": part, "way": way, "noise": noise, "error": error}
+            for (name, part), c in equal.items()
+            for way, (noise, error) in results[c.name].items()
+        ]
+        return {"rows": rows, "natural": natural}
+
+    return [*sets.values(), *equal.values()], gather
+
+
+PLANS["choosing"] = choosing
+
+
 # A deep model --------------------------------------------------------------------------------
 
 CODES = {  # ways, in groups of one number of draws
@@ -599,7 +643,7 @@ CODES = {  # ways, in groups of one number of draws
     },
 }  # fmt: skip
 PATH = {"gaussian": "closed", "switches": "learnt"}  # on which the noise is measured
-STEEP = (0.003, 0.01, 0.03)  # rates of Adam
+STEEP = {"gaussian": (0.003, 0.01, 0.03), "switches": (0.01, 0.03, 0.1)}  # rates of Adam
 
 
 def vae(size):
@@ -607,25 +651,25 @@ def vae(size):
 
     At the quick size one way and no noise: JAX takes seconds to compile each.
     """
-    runs, steps = min(size.runs, 4), min(2 * size.steps, 800)
-    codes = CODES if steps == 800 else {"gaussian": {1: ("closed",)}}
+    runs, steps = min(size.runs, 4), min(2 * size.steps, 600)
+    codes = CODES if steps == 600 else {"gaussian": {1: ("closed",)}}
     looks = f"0+{steps // 8}+{steps}"
     cells = {
         (latent, way, K): cell(
-            "vae", latent=latent, way=way, K=K, rates="+".join(map(str, STEEP)), steps=steps,
-            runs=runs,
+            "vae", latent=latent, way=way, K=K, rates="+".join(map(str, STEEP[latent])),
+            steps=steps, runs=runs,
         )
         for latent, groups in codes.items()
         for K, ways in groups.items()
         for way in ways
     }  # fmt: skip
+    grouped = lambda groups: ",".join(f"{K}:{'+'.join(ways)}" for K, ways in groups.items())
     noise = {
-        (latent, K): cell(
-            "vae_noise", latent=latent, ways="+".join(ways), K=K, path=PATH[latent], rate=STEEP[1],
-            steps=looks, repeats=60, runs=runs,
+        latent: cell(
+            "vae_noise", latent=latent, groups=grouped(groups), path=PATH[latent], rate=0.01,
+            steps=looks, repeats=50, runs=runs,
         )
         for latent, groups in codes.items()
-        for K, ways in groups.items()
         if codes is CODES
     }  # fmt: skip
 
@@ -634,13 +678,14 @@ def vae(size):
         rows = [
             dict(zip(("latent", "way", "K"), key)) | {"rate": rate} | row
             for key, c in cells.items()
-            for rate, row in zip(STEEP, _along(results[c.name]))
+            for rate, row in zip(STEEP[key[0]], _along(results[c.name]))
         ]
         noises = [
-            {"latent": latent, "way": way, "K": K, "step": int(step), "noise": list(values)}
-            for (latent, K), c in noise.items()
-            for way, found in results[c.name].items()
-            for step, values in zip(looks.split("+"), zip(*found))
+            {"latent": latent, "way": row["way"], "K": row["K"], "step": int(step)}
+            | {"noise": list(values)}
+            for latent, c in noise.items()
+            for row in results[c.name]
+            for step, values in zip(looks.split("+"), zip(*row["noise"]))
         ]
         return {
             "jax": jax, "steps": _steps(cells.values(), results), "rows": rows, "noise": noises,
@@ -651,12 +696,12 @@ def vae(size):
 
 def _along(result):
     """For each rate: the mean test ELBO at each look, and of each run both ELBOs at the end."""
-    for valid, test in zip(result["valid"], result["test"]):  # (runs, T)
+    for valid, test in zip(result["valid"], result["test"]):  # (runs,), (runs, T)
         mean = np.mean(np.array(test, float), 0)
         yield {
             "test": _few(mean, 6),
             "ends": [run[-1] for run in test],
-            "valid": [run[-1] for run in valid],
+            "valid": valid,
         }
 
 

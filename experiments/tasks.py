@@ -23,6 +23,7 @@ from cvlib.recipe.estimators import evaluate
 from cvlib.recipe.integrands import Integrand, OnData, Wants
 from cvlib.recipe.words import CF, PR, QD, RB, RP1
 
+from . import choosing
 from .answers import answers as answers  # a task as well
 
 RECORDS = 20  # intervals between recorded steps
@@ -329,7 +330,7 @@ def cost(task, *, data="toy", runs=1, steps=1, cvs="S7", replicas=0, samples=0, 
         return 3000 * scale
     if task == "answers":
         return runs / 4
-    if task.startswith("vae"):
+    if task.startswith("vae") or task in ("held_out", "equal_cost"):
         return 20.0
     if task == "natural":
         return 0.5 + scale * (1.0 if cvs == "S7" else 0.25) * runs * steps
@@ -551,6 +552,21 @@ CLIMBS = {
 }
 
 
+# Choosing ------------------------------------------------------------------------------------
+
+
+def held_out(rng, *, problem, steps, batches):
+    """E|g|^2 of every set that can be chosen, batch by batch; draws are paired, without `rng`."""
+    found = choosing.held_out(problem, steps, batches)
+    return {label: _digits(squares, 5) for label, squares in found.items()}
+
+
+def equal_cost(rng, *, problem, part, blocks):
+    """Noise in Fisher's units of natural steps with as many gradients each; draws are paired."""
+    found = choosing.fisher_noise(problem, part, blocks)
+    return {row: _digits(pair, 4) for row, pair in found.items()}
+
+
 # A deep model --------------------------------------------------------------------------------
 
 
@@ -562,15 +578,16 @@ def vae(rng, *, latent, way, K, rates, steps, runs):
     return found | {part: _round(found[part], 3) for part in ("valid", "test")}
 
 
-def vae_noise(rng, *, latent, ways, K, path, rate, steps, repeats, runs):
-    """Noise of the gradient in the encoder, for some ways; `rng` is not used: paths are shared."""
+def vae_noise(rng, *, latent, groups, path, rate, steps, repeats, runs):
+    """Noise of the gradient in the encoder; `groups` is "K:way+way,K:way", `rng` is not used."""
     from .vae import spreads
 
     found = spreads(
-        latent=latent, ways=ways.split("+"), K=K, path=path, rate=rate,
-        steps=[int(t) for t in steps.split("+")], repeats=repeats, runs=runs,
+        latent=latent, path=path, rate=rate, repeats=repeats, runs=runs,
+        groups={int(K): ways.split("+") for K, ways in (g.split(":") for g in groups.split(","))},
+        steps=[int(t) for t in steps.split("+")],
     )  # fmt: skip
-    return {way: _digits(noise, 4) for way, noise in found.items()}
+    return [{"way": way, "K": K, "noise": _digits(noise, 4)} for (way, K), noise in found.items()]
 
 
 def _numbers(text):

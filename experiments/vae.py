@@ -26,7 +26,7 @@ from sklearn.datasets import load_digits
 
 PIXELS, HIDDEN, BATCH = 64, 32, 50
 DIM = {"gaussian": 6, "switches": 12}  # of z
-RECORDS = 16  # looks at the ELBO along a run
+RECORDS = 10  # looks at the ELBO along a run
 DRAWS = 20  # of z for one look
 
 still = lax.stop_gradient
@@ -261,13 +261,14 @@ def steps_of(latent, rng, x, K, steps):
 
 
 def train(rng, *, latent, way, K, rates, steps, runs):
-    """ELBO of validation and test images along runs, (rates, runs, T) each; steps of the looks.
+    """Along runs the ELBO of test images, (rates, runs, T), and that of validation images at the
+    end, (rates, runs); steps of the looks.
 
     The runs of every rate have the same starts, batches and noise.
     """
     with jax.enable_x64(True):
-        x, *others = images()
-        eps = noise(latent, np.random.default_rng(0), DRAWS, len(others[0]))
+        x, valid, test = images()
+        eps = noise(latent, np.random.default_rng(0), DRAWS, len(test))
         move, look = climber(latent, way), jax.jit(partial(elbo, latent))
         seeds, every = rng.integers(2**31, size=runs), max(1, steps // RECORDS)
 
@@ -277,12 +278,12 @@ def train(rng, *, latent, way, K, rates, steps, runs):
             for t in range(RECORDS + 1):
                 if t:
                     state = move(state, rate, *steps_of(latent, own, x, K, every))
-                found.append([look(state[0], part, eps) for part in others])
-            return found
+                found.append(look(state[0], test, eps))
+            return [*found, look(state[0], valid, eps)]
 
         found = np.array([[run(rate, seed) for seed in seeds] for rate in rates])
     kept = [t * every for t in range(RECORDS + 1)]
-    return {"steps": kept, "valid": found[..., 0], "test": found[..., 1], "jax": jax.__version__}
+    return {"steps": kept, "valid": found[..., -1], "test": found[..., :-1], "jax": jax.__version__}
 
 
 # Noise ---------------------------------------------------------------------------------------
@@ -305,7 +306,7 @@ def spread(estimates, latent, K, params, batches, rng, repeats):
     return float(np.mean([np.var(g, axis=0, ddof=1).sum() for g in found]))
 
 
-def between(estimates, latent, params, batches, rng, K=64):
+def between(estimates, latent, params, batches, rng, K=32):
     """Trace of the variance over batches of the mean gradient: the noise that images make.
 
     Two means of K draws a batch: the product of their deviations has no noise of the draws in it.
@@ -315,28 +316,30 @@ def between(estimates, latent, params, batches, rng, K=64):
     return float((a * b).sum() / (len(batches) - 1))
 
 
-def spreads(*, latent, ways, K, path, rate, steps, repeats, runs):
-    """Noise of each of `ways` with K draws, and of the images, along runs of the way `path`.
+def spreads(*, latent, groups, path, rate, steps, repeats, runs):
+    """Noise of each way, for each number K of draws, and of the images, along runs of `path`.
 
-    Returns {way: (runs, T)}, "images" among them, after each of `steps`. A run has the same path
-    whatever is measured on it.
+    `groups` is {K: ways}. Returns {(way, K): (runs, T)}, ("images", 0) among them, after each of
+    `steps`.
     """
     own = 1 if latent == "gaussian" else 2  # draws of the path
+    ways = [(way, K) for K, ways in groups.items() for way in ways]
     with jax.enable_x64(True):
         x, move = images()[0], climber(latent, path)
-        estimates = {way: encoder_gradient(latent, way) for way in (*ways, path)}
-        found = {way: np.zeros((runs, len(steps))) for way in (*ways, "images")}
+        estimates = {way: encoder_gradient(latent, way) for way in (*dict(ways), path)}
+        found = {key: np.zeros((runs, len(steps))) for key in (*ways, ("images", 0))}
         for run in range(runs):
-            walk, look = np.random.default_rng(run), np.random.default_rng((run, K))
+            walk, look = np.random.default_rng(run), np.random.default_rng((run, 1))
             state, t = fresh(latent, walk), 0
             for k, stop in enumerate(steps):
                 if stop > t:
                     state = move(state, rate, *steps_of(latent, walk, x, own, stop - t))
                     t = stop
                 some = x[look.integers(len(x), size=(40, BATCH))]
-                for way in ways:
-                    found[way][run, k] = spread(
+                for way, K in ways:
+                    found[way, K][run, k] = spread(
                         estimates[way], latent, K, state[0], some[:4], look, repeats
                     )
-                found["images"][run, k] = between(estimates[path], latent, state[0], some, look)
+                noise_of_images = between(estimates[path], latent, state[0], some, look)
+                found["images", 0][run, k] = noise_of_images
         return found
