@@ -15,8 +15,8 @@ import cvlib as cv
 from benchmarks import stored
 from cvlib.advice.choosing import subsets
 from cvlib.advice.pilots import Set, Setting, singles, timed
-from experiments.choosing import LOGISTIC, OWN, midway
-from experiments.choosing import problem as judged
+from experiments.judged import LOGISTIC, OWN, midway
+from experiments.judged import problem as known
 
 M, RENEW = 10, 50
 RESULTS = Path(__file__).with_name("choose.json")
@@ -42,7 +42,7 @@ def poisson(N=1000, d=20):
 def problem(name):
     """Model, family, and how a sample sees data."""
     if name in (*OWN, *LOGISTIC):
-        return judged(name)
+        return known(name)
     if name == "Poisson":
         model = poisson()
     else:  # "d = 4" or "N = 100"

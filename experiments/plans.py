@@ -10,7 +10,7 @@ import numpy as np
 
 from . import posteriors
 from .cells import cell
-from .choosing import LOGISTIC, PROBLEMS
+from .judged import LOGISTIC, PROBLEMS
 
 LR = {"ionosphere": 0.4, "australian": 0.4, "sonar": 0.2}  # Table 1's learning rates
 LINES = ("none", "S4", "S5", "S6", "S7", "c5", "c7")  # Table 1's columns

@@ -23,7 +23,7 @@ from cvlib.recipe.estimators import evaluate
 from cvlib.recipe.integrands import Integrand, OnData, Wants
 from cvlib.recipe.words import CF, PR, QD, RB, RP1
 
-from . import choosing
+from . import judged
 from .answers import answers as answers  # a task as well
 
 RECORDS = 20  # intervals between recorded steps
@@ -557,13 +557,13 @@ CLIMBS = {
 
 def held_out(rng, *, problem, steps, batches):
     """E|g|^2 of every set that can be chosen, batch by batch; draws are paired, without `rng`."""
-    found = choosing.held_out(problem, steps, batches)
+    found = judged.held_out(problem, steps, batches)
     return {label: _digits(squares, 5) for label, squares in found.items()}
 
 
 def equal_cost(rng, *, problem, part, blocks):
     """Noise in Fisher's units of natural steps with as many gradients each; draws are paired."""
-    found = choosing.fisher_noise(problem, part, blocks)
+    found = judged.fisher_noise(problem, part, blocks)
     return {row: _digits(pair, 4) for row, pair in found.items()}
 
 

@@ -1,9 +1,17 @@
-"""A real browser for the tests that look at pages as a reader does."""
+"""A copy of the package for checks, and a real browser for pages as a reader sees them."""
 
 import os
 
+import harness
 import pytest
 import sitecheck  # tools/sitecheck.py
+
+
+@pytest.fixture(scope="module")
+def unchanged():
+    """A copy of the package without a bug, one for the checks of a file."""
+    with harness.copy() as load:
+        yield load()
 
 
 @pytest.fixture(scope="session")

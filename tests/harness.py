@@ -34,6 +34,7 @@ PACKAGE = Path(cvlib.__file__).parent
 ROOTS = PACKAGE, PACKAGE.parent / "experiments"  # the folders that are copied
 COPY = "_copy"  # the copy of cvlib is imported as cvlib_copy
 UNCHANGED = ("no bug", "", "", "", "")
+SILENT = set()  # the checks that some test runs on a copy without a bug
 WRONG = (AssertionError, pytest.fail.Exception)  # the second: pytest.raises that saw nothing
 
 
@@ -126,11 +127,15 @@ def checks_in(names):
 
 
 def on_the_package(checks):
-    """A test that runs every check on the package itself."""
+    """A test that runs every check on a copy of the package in which there is no bug.
+
+    So a check that is silent here sees the bug itself where it speaks, and not that it is a copy.
+    """
+    SILENT.update(checks.values())
 
     @pytest.mark.parametrize("name", checks)
-    def test(name):
-        checks[name](cvlib)
+    def test(name, unchanged):
+        checks[name](unchanged)
 
     return test
 

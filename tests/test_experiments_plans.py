@@ -241,7 +241,8 @@ def check_full_size(cv):
         "joint": 3 * (1 + 4 * 6 + 5 + 8 + 2) * 5 + 3,
         "quadratics": 3 * (4 * 4 * 2 + 2 + 8 * 3 + 1),
         "answers": 7,
-        "vae": 6 + 8 + 4,
+        "choosing": 8 + 3 * 3,
+        "vae": 6 + 8 + 2,
     }
     assert set(names["figure3"]) == set(names["figure4"])
     lines = [sgd_names(data, cvs, RATE[data], 50, steps=500) for data in RATE for cvs in LINES]

@@ -17,7 +17,8 @@ quiet = pytest.mark.filterwarnings("ignore::cvlib.Distrust")
 SCHOOLS = posteriors.load("eight_schools").model
 
 
-test_check = quiet(on_the_package(properties_fit.PROPERTIES))
+PROPERTIES = properties_fit.PROPERTIES
+test_check = quiet(on_the_package(PROPERTIES))
 
 
 # Posteriors nobody here wrote --------------------------------------------------------------------
