@@ -164,28 +164,7 @@ def check_posteriors(cv):
         assert p.mean.shape == p.sd.shape == (len(p.names),) and (p.sd > 0).all()
 
 
-# Rules and starts --------------------------------------------------------------------------------
-
-
-def check_stretched(cv):
-    """Three steps of Adam in u, carried to z by the matrix of the linear map, column by column."""
-    rng = np.random.default_rng(0)
-    for q, S in [
-        (cv.families.Gaussian(3), np.tril(rng.uniform(0.5, 2, (3, 3)))),
-        (cv.families.DiagonalGaussian(3), rng.uniform(0.5, 2, 3)),
-    ]:
-        matrix = S if q.full else np.diag(S)
-        parts = [q.unpack(unit) for unit in np.eye(q.D)]
-        moved = [q.joined(matrix @ mu, S @ L if q.full else S * L) for mu, L in parts]
-        A = np.stack(moved, 1)  # w in z is A times w in u
-        inner, outer = cv.rules.adam(), cv.rules.stretched(cv.rules.adam(), S)
-        u = np.linalg.solve(A, q.start())
-        w, a, b = q.start(), inner.start(q, u), outer.start(q, q.start())
-        for _ in range(3):
-            g = rng.standard_normal(q.D)
-            u, a = inner.step(a, u, A.T @ g, 0.1, q, 1)
-            w, b = outer.step(b, w, g, 0.1, q, 1)
-            assert_allclose(w, A @ u, rtol=1e-10)
+# Starts ------------------------------------------------------------------------------------------
 
 
 def gaussian_case(cv):
@@ -440,30 +419,6 @@ def check_draws_without_a_number(cv):
     assert cv.optimize.step(state, plan).diverged == 1
 
 
-def check_adam(cv):
-    model, mean, cov, evidence = gaussian_case(cv)
-    q = cv.families.Gaussian(3)
-    data, prior, variational = cv.terms(model, q)
-    h = cv.RP1(data) + cv.CF(prior) - cv.CF(variational)
-    stick = cv.RP1(variational) - cv.CF(variational)
-    fit = cv.fit(model, q, h=h, cvs=[stick], steps=800, progress=False)
-    sd = np.sqrt(np.diag(cov))
-    assert np.abs((fit.mean - mean) / sd).max() < 0.05 and abs(fit.elbo - evidence) < 0.1
-    assert_allclose(fit.looks[:, 0], [200, 400, 800][: len(fit.looks)])
-    assert not any("edge" in sentence for sentence in fit.warnings)
-    assert fit.run.plan.h is h and fit.run.plan.cvs == [stick]
-    assert_allclose(fit.run.plan.rule.S @ fit.run.plan.rule.S.T, cov, rtol=1e-3)
-
-
-def check_batches(cv):
-    """A step sees so many rows, and the mean is found all the same."""
-    model, mean, cov, _ = gaussian_case(cv)
-    fit = cv.fit(model, batch=10, steps=1600, progress=False)
-    draw = cv.draw(model, fit.q, fit.w, 2, np.random.default_rng(0), sampling=fit.run.plan.sampling)
-    assert draw.index.shape == (1, 10) and "batches of 10" in fit.report
-    assert np.abs((fit.mean - mean) / np.sqrt(np.diag(cov))).max() < 0.3
-
-
 def check_other_families(cv):
     """A gamma and a beta posterior in closed form, and switches by enumeration."""
     F = cv.families
@@ -556,7 +511,7 @@ def check_a_file_knows_the_warnings(cv):
     model, *_ = gaussian_case(cv)
     run = cv.fit(model, steps=1, progress=False).run
     run.trouble = "no mode was found"
-    fit = cv.Fit.of(run)
+    fit = cv.Fit(run)
     with TemporaryDirectory() as folder:
         fit.save(Path(folder) / "fit.npz")
         read = cv.Fit.load(Path(folder) / "fit.npz", model)

@@ -10,6 +10,7 @@ import periodic
 import pytest
 
 import cvlib as cv
+from experiments import catalogue
 
 ROOT = Path(__file__).parents[1]
 
@@ -40,7 +41,7 @@ def small():
     """A zoo that is quick to make: two unknowns, five data points."""
     X = np.random.default_rng(0).uniform(-1, 1, (5, 2))
     model = cv.models.logistic_regression(X, [1, -1, 1, 1, -1])
-    return cv.zoo.legal(model, cv.families.Gaussian(2))
+    return catalogue.legal(model, cv.families.Gaussian(2))
 
 
 def test_a_cell_is_rp1_minus_another_method_or_one_method_on_two_data_sets(small):

@@ -14,8 +14,7 @@ import numpy as np
 
 from ..arguments import number
 from ..ascent.optimize import Hook
-from ..ascent.plans import Noisy
-from ..ascent.state import State
+from ..ascent.plans import Noisy, State
 from ..families.base import Family
 from ..models.own import Model
 from ..recipe.estimators import Estimator

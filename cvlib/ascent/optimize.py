@@ -1,8 +1,6 @@
 """The loop: stochastic gradient ascent on the ELBO with control variates, all runs as one batch.
 
-A plan is what stays the same, a state is what a step changes: `state = step(state, plan)`. `sgd`
-and `noise_free` are the loop around it. What a step makes of a gradient and what weights the
-variates get are values of `rules`.
+`state = step(state, plan)` is one step; `sgd` and `noise_free` are the loop around it.
 """
 
 import math
@@ -20,10 +18,7 @@ from ..models.own import Model
 from ..recipe.estimators import Estimator
 from ..recipe.sampling import Sampling
 from . import rules
-from .plans import NoiseFree, Noisy, Plan
-from .state import State as State
-from .state import bits
-from .state import load as load  # doors of the loop, both
+from .plans import NoiseFree, Noisy, Plan, State
 
 RECORD = 100e6  # bytes that a record may have before it is thinned
 SAMPLING = tuple(field.name for field in fields(Sampling))
@@ -130,8 +125,7 @@ def sgd(
     the steps before, so that g is unbiased. `runs` repetitions go side by side. A run that diverges
     stays at its last finite weights, is marked in `diverged`, and a warning says so.
 
-    every: record every so many steps, and the last. Without it every step is recorded, or every
-        k-th with the smallest k that keeps the record under 100 MB.
+    every: record every so many steps, and the last; without it, as many as 100 MB hold.
     hooks: {k: function}; function(state, plan) is called after the steps k, 2 k, ... It returns
         nothing, or the pair (state, plan) to go on with, or raises StopIteration to end the run.
     state: go on from there, to step `steps`; w, runs and rng are the state's own.
@@ -140,11 +134,10 @@ def sgd(
         M: samples a step. sampling: which data they see, and how they lean on each other.
         rule, weights: the ascent rule and the weight rule, from `rules`.
         average: a step s; the mean of w after the steps s, s + 1, ... is `Path.average`.
-        renew: K, or a rule such as rules.worn(): take a snapshot of the data term every K steps,
-            or when it is worn out, for expansions with at="snapshot".
+        renew: K, or a rule such as rules.worn(): when to take a snapshot of the data term, for
+            a taylor_z, bound or parabola with at="snapshot".
       In place of `sampling` its fields: subsample, batch, each, noise. In place of rule=momentum(b)
       momentum=b, and of weights=bayes(v0, gamma) v0= and gamma=: 0.9, 1e-3, 0.02 if none is given.
-      v0 is in units of the gradient of ELBO / N.
     """
     noisy = Noisy(model, q, h, cvs, **_options(sgd, Noisy, plan))
     if state is None:
@@ -174,30 +167,28 @@ def thinning(steps: int, nbytes: int) -> int:
     return math.ceil(steps / max(1, RECORD // nbytes - 2))  # and the first, and the last
 
 
-# Inside ------------------------------------------------------------------------------------------
+def bits(rng: np.random.Generator | None) -> Any:
+    """The generator's state, from which it can be made again."""
+    return None if rng is None else rng.bit_generator.state
 
 
 def _options(who, kind, given):
     """What a plan of this kind takes, from the keywords of `who`: short forms in their places."""
     takes = [field.name for field in fields(kind) if field.kw_only]
     noisy = "sampling" in takes
-    short = ["momentum", *(("v0", "gamma", *SAMPLING) if noisy else ())]
-    _refuse_unknown(who, given, [*takes, *short])
-    options = {name: x for name, x in given.items() if name in takes}
-    momentum = given.get("momentum", 0.9)
-    if options.get("rule") is None:
-        options["rule"] = rules.momentum(momentum)
-    elif momentum != 0.9:
-        raise ValueError(f"momentum={momentum} is for rules.momentum: leave it out, or the rule")
-    if not noisy:
-        return options
-    v0, gamma = given.get("v0", 1e-3), given.get("gamma", 0.02)
-    if options.get("weights") is None:
-        options["weights"] = rules.bayes(v0, gamma)
-    elif np.any(v0 != 1e-3) or gamma != 0.02:
-        raise ValueError("v0 and gamma belong to the weight rule: write them there, or no weights")
-    fields_given = {name: given[name] for name in SAMPLING if name in given}
-    options["sampling"] = Sampling.of(options.get("sampling"), **fields_given)
+    _refuse_unknown(
+        who, given, [*takes, "momentum", *(("v0", "gamma", *SAMPLING) if noisy else ())]
+    )
+    fill = lambda name, x: name in takes and (x is not None or name in ("lr", "M"))
+    options = {name: x for name, x in given.items() if fill(name, x)}  # None: the default
+    short = lambda *names: {name: given[name] for name in names if name in given}
+    for rule, words in ("rule", short("momentum")), ("weights", short("v0", "gamma")):
+        if words and rule in options:
+            raise ValueError(f"{' and '.join(words)} and {rule}= are two rules: leave one out")
+    options.setdefault("rule", rules.momentum(*short("momentum").values()))
+    if noisy:
+        options.setdefault("weights", rules.bayes(**short("v0", "gamma")))
+        options["sampling"] = Sampling.of(options.get("sampling"), **short(*SAMPLING))
     return options
 
 
@@ -282,7 +273,7 @@ def _answer(answer, state, plan):
 def _fitted(state, plan, steps=math.inf):
     """The state, if it is one that this plan can go on from."""
     if not isinstance(state, State):
-        raise TypeError(f"state={state!r} is no State: take path.state or optimize.load(file)")
+        raise TypeError(f"state={state!r} is no State: take path.state")
     w = plan.q.check(state.w)
     if state.t >= steps:
         raise ValueError(f"the state has taken {state.t} steps: steps={steps} must lie beyond")

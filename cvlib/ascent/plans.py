@@ -1,4 +1,8 @@
-"""Plans: what stays the same from step to step, and where a step's gradient comes from."""
+"""Plans and states: what stays the same from step to step, and what a step changes.
+
+A state holds arrays, numbers and a generator: `pickle` keeps it in a file, and a run goes on from
+there as if it had not stopped.
+"""
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
@@ -18,10 +22,27 @@ from ..recipe.integrands import Wants, wanted
 from ..recipe.sampling import Sampling
 from ..recipe.snapshots import Snapshot, snapshot
 from . import exact, rules
-from .state import State
 
 HUGE = 1e200  # a gradient of larger squared length, or one that overflows, is a run thrown out
 Rate = float | np.ndarray | Callable[[int], float | np.ndarray]
+
+
+class State(NamedTuple):
+    """Where a run stands. The generator `rng` moves on with every step; all else is replaced."""
+
+    t: int  # steps taken
+    w: np.ndarray  # (..., D)
+    memory: tuple  # of the ascent rule
+    moments: tuple  # memory of the weight rule
+    a: np.ndarray  # (..., L) or (..., L, D), weights of the control variates at step t
+    diverged: np.ndarray  # (...) step at which a run left the finite world, -1 if it did not
+    mean: np.ndarray  # (..., D) mean of w since step `plan.average`
+    count: int  # type: ignore[assignment]  # number of steps in it (it hides tuple.count)
+    rng: np.random.Generator | None
+    G: np.ndarray | None  # (..., 1 + L, M, D), h and variates at step t; the next writes over it
+    snapshot: Snapshot | None  # of the data term, for expansions about older weights
+    renewal: np.ndarray | None  # memory of the rule that renews the snapshot
+    notes: dict[str, np.ndarray]  # what hooks want to keep, by name
 
 
 class Gradient(NamedTuple):
@@ -98,10 +119,9 @@ class NoiseFree(Plan):
     """The exact gradient."""
 
     def gradient(self, state):
-        with np.errstate(over="ignore", invalid="ignore"):  # a diverging run is dealt with below
+        with np.errstate(over="ignore", invalid="ignore"):
             g = exact.gradient(self.model, self.q, state.w) / self.model.N
-            finite = np.vecdot(g, g) < HUGE  # no NaN either
-        g[~finite] = 0.0
+            g, finite = _finite(g, state.w.shape[:-1])
         return Gradient(g, finite, state.moments, state.a, None)
 
 
@@ -164,7 +184,7 @@ class Noisy(Plan):
 
     @cached_property
     def weighting(self) -> rules.Weighting:
-        return self.weights if self.cvs else rules.none()
+        return self.weights if self.cvs else rules.fixed(0.0)
 
     def begin(self, runs):
         L = len(self.cvs)
@@ -190,7 +210,7 @@ class Noisy(Plan):
         q, N, weighting = self.q, self.model.N, self.weighting
         how = {"snapshot": state.snapshot, "sampling": self.sampling}
         d = draw(self.model, q, state.w, self.M, state.rng, **how)
-        if self.rule.looks_at_scores(state.memory):  # the lines are not asked
+        if self.rule.on_scores:  # the lines are not asked
             scores, finite = self._scores(d)
             return Gradient(None, finite, state.moments, state.a, None, d, scores)
         if self.pooled:
@@ -211,33 +231,58 @@ class Noisy(Plan):
 
     def _pooled(self, d: Draw) -> tuple[np.ndarray, np.ndarray]:
         """The mean of the base's rows, (..., D), and which runs are finite."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            g = self.h.mean(d)
-        finite = np.vecdot(g, g) < HUGE
-        return np.where(finite[..., None], g, 0.0), finite
+        return _tried(self.h.mean, d, (self.q.D,))
 
     def _evaluated(self, d: Draw, G: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """h and variates (..., 1 + L, M, D), into G if it fits, and which runs are finite (...)."""
-        runs = d.w.shape[:-1]
-        shape = (*runs, len(self.lines), self.M, self.q.D)
-        G = np.empty(shape) if G is None or G.shape != shape else G
-        flat = G.reshape(*runs, -1)
-        with np.errstate(over="ignore", invalid="ignore"):  # a diverging run is dealt with below
-            evaluate(self.lines, d, out=G, check=False)
-            finite = np.vecdot(flat, flat) < HUGE  # no NaN either
-        if not finite.all():
-            G[~finite] = 0.0  # a broken run must not break the moments of the others
-        return G, finite
+        shape = len(self.lines), self.M, self.q.D
+        if G is None or G.shape != (*d.w.shape[:-1], *shape):
+            G = np.empty((*d.w.shape[:-1], *shape))
+        into = lambda one: evaluate(self.lines, one, out=G if one is d else None, check=False)
+        return _tried(into, d, shape)
 
     def _scores(self, d: Draw) -> tuple[np.ndarray, np.ndarray]:
-        """L^T grad_z log p(x, z), (..., M, d), zero in runs where it is not finite; which are."""
+        """L^T grad_z log p(x, z), (..., M, d), and which runs are finite."""
         data, prior, _ = terms(self.model, self.q)
-        with np.errstate(over="ignore", invalid="ignore"):
-            # slopes that the lines looked at too are kept by the draw
-            slope = sum(c * atom.slope(d, "z1") for atom, c in (data + prior).parts.items())
-            scores = self.q.times_t(d.factor, slope)
-            right = np.vecdot(scores, scores).max(-1) < HUGE  # no NaN either
-        return np.where(right[..., None, None], scores, 0.0), right
+        slope = lambda d: sum(c * atom.slope(d, "z1") for atom, c in (data + prior).parts.items())
+        scores = lambda d: self.q.times_t(d.factor, slope(d))
+        return _tried(scores, d, (self.M, self.q.dim))
+
+
+def _tried(f, d, shape):
+    """f(d), (*runs, *shape), zero in runs where it is not finite, and which are finite.
+
+    Where a matrix of the model is singular, f sees run by run, and that run is not finite.
+    """
+
+    def found(d):
+        try:
+            return f(d)
+        except np.linalg.LinAlgError:
+            return (
+                np.stack([found(_of_run(d, k)) for k in range(len(d.w))])
+                if d.w.ndim > 1
+                else (np.full(shape, np.nan))
+            )
+
+    with np.errstate(over="ignore", invalid="ignore"):  # a diverging run
+        return _finite(found(d), d.w.shape[:-1])
+
+
+def _finite(x, runs):
+    """x (*runs, ...) with zeros in runs that are not finite, and which are: (*runs)."""
+    flat = x.reshape(*runs, -1)
+    finite = np.vecdot(flat, flat) < HUGE  # no NaN either
+    if not finite.all():
+        x[~finite] = 0.0  # a broken run must not break the moments of the others
+    return x, finite
+
+
+def _of_run(d, k):
+    """The draw of run k alone."""
+    old = d.snapshot if np.ndim(getattr(d.snapshot, "value", 0)) == 0 else d.snapshot.of_run(k)
+    index = None if d.index is None else d.index[k]
+    return Draw(d.model, d.q, d.w[k], d.eps[k], index, old, d.group)
 
 
 def taken(model: Model, q: Family, w: np.ndarray, wants: Wants) -> Snapshot:

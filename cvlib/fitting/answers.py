@@ -65,6 +65,8 @@ def student(e: np.ndarray) -> np.ndarray:
 
 def expected(fit: Fit, f: Callable, n: int, rng: np.random.Generator | int) -> Answer:
     """E_p f by `expect`; if z is discrete by weights alone, for it has no score."""
+    if not callable(f):
+        raise TypeError(f"f={f!r} is no function of the draws: write fit.expect(lambda p: p.sigma)")
     density, of_z = Density(fit.model), lambda z: f(fit.model.given(z))
     order = None if fit.q.smooth == "z" else 0
     if fit.q.gaussian:

@@ -4,7 +4,6 @@ It begins at the mode, takes natural steps on the regression of slopes on draws,
 has settled, and says in words what it did and what to distrust.
 """
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -12,36 +11,28 @@ import numpy as np
 
 from ..arguments import whole
 from ..ascent import optimize
-from ..ascent.rules import Weighting
 from ..families import DiagonalGaussian, Family, Gaussian
 from ..families.base import check_fit
 from ..models import Model
-from ..recipe.estimators import Estimator
 from . import starts
-from .result import Fit
+from .result import Distrust as Distrust
+from .result import Fit, bar
 from .run import KEYBOARD, Clock, Run
 from .starts import FULL, Start
 from .ways import planned, way
 
 
-class Distrust(UserWarning):
-    """Something about a fit is not as it should be; the sentence says what."""
-
-
 def fit(
     model: Model, q: Family | None = None, *, seconds: float | None = None,
-    steps: int | None = None, seed: int = 0, start: Any = None, restarts: int = 0,
-    progress: bool = True, callback: Callable[[Fit], bool] | None = None,
-    h: Estimator | None = None, cvs: list[Estimator] | None = None,
-    weights: Weighting | None = None, M: int | None = None, batch: int | None = None,
+    steps: int | None = None, seed: int = 0, start: Any = None, restarts: int | None = None,
+    M: int | None = None, progress: bool = True, callback: Callable[[Fit], bool] | None = None,
 ) -> Fit:  # fmt: skip
     """The best q of a model, as a `Fit`: one call, nothing to tune.
 
     Finds the mode of log p(x, z) by its gradient, and begins with the Gaussian about it that has
     the best ELBO. A Gaussian q (full up to 500 unknowns, diagonal above) then takes natural steps
     on the regression of the slopes of all data on the draws: gradients alone, no rate. A small
-    generalised linear model has its exact optimum instead. Other families, and lines that are
-    given, take Adam's steps.
+    generalised linear model has its exact optimum instead. Other families take Adam's steps.
 
     Looks at the ELBO after 20, 40, 80 ... steps (Adam: 200, 400 ...), on common draws. It stops
     when doubling the run has gained less than 0.05 nats beyond doubt: a gain of more than that in
@@ -50,67 +41,41 @@ def fit(
 
     start: a point (d,), a pair of mean and covariance (d, d) or sd (d,), another `Fit`, "random".
     restarts: random points from which the mode is looked for as well; the best start is taken.
-    callback: called with the `Fit` so far at each look; True stops the run.
-    h, cvs, weights: a base gradient, variates and their weight rule in place of the defaults.
-    M: draws a step. batch: how many data points one of Adam's steps sees; all if not given.
+        If it is not given: one, where no mode was found from zero or q is diagonal.
+    M: draws a step. callback: called with the `Fit` so far at each look; True stops the run.
     """
-    clock, restarts = Clock(seconds, steps), whole("restarts", restarts, 0)
+    clock = Clock(seconds, steps)
     if q is None and isinstance(model, Model):
         q = (Gaussian if model.dim <= FULL else DiagonalGaussian)(model.dim)
     check_fit(model, q)
     assert q is not None
-    M, batch = (x if x is None else whole(n, x) for n, x in (("M", M), ("batch", batch)))
-    given = _lines(h, cvs, weights, callback)
-    kind = "adam" if given or batch else way(model, q)
-    began = _given(start, model, q, seed)
-    if not q.gaussian and (began or restarts):
-        raise ValueError("start= and restarts= are for a Gaussian q: others begin at their own")
-    planned(kind, model, q, None, M, batch, **given)  # refuses what it must, before the bar
-    with _bar(progress) as bar:
-        bar.set_postfix_str("looking for the mode")
-        begin = Start(np.empty(0), None, f"the usual start of {q!r}")
-        if q.gaussian:
-            begin = starts.start(model, q.full, began, restarts, clock.late, seed)
-        bar.set_postfix_str("")
-        run = _begun(model, q, kind, begin, M, batch, given, seed)
-        why = KEYBOARD if begin.stopped else ""
-        return _told(run.go(clock, bar, _asked(run, callback), why))
-
-
-def _lines(h, cvs, weights, callback):
-    """The lines that were given, by their names."""
-    if h is None and cvs is not None:
-        raise ValueError("cvs go with a base gradient: give h as well, or leave both out")
+    M, restarts = (
+        n if n is None else whole(name, n, least)
+        for name, n, least in (("M", M, 1), ("restarts", restarts, 0))
+    )
     if callback is not None and not callable(callback):
         raise TypeError(f"callback={callback!r} is no function of a Fit")
-    lines: dict[str, Any] = {"h": h, "cvs": cvs, "weights": weights}
-    return {name: line for name, line in lines.items() if line is not None}
-
-
-def _begun(model, q, kind, begin, M, batch, given, seed):
-    """The run before its first step."""
-    w = q.joined(begin.mu, begin.S) if q.gaussian else q.start()
-    scale = begin.S if kind == "adam" else None
-    plan = planned(kind, model, q, scale, M, batch, **given)
-    state = optimize.init(plan, np.random.default_rng(seed), w=w)
-    says = f"began at {begin.says}"
-    says = f"the search for the mode was {KEYBOARD}; {says}" if begin.stopped else says
-    return Run(plan, kind, state, w, scale, given, begin.trouble, (says,))
-
-
-def went(
-    run: Run, seconds: float | None, steps: int | None, progress: bool, callback: Callable | None
-) -> Fit:
-    """The fit after more of a run."""
-    clock = Clock(seconds, steps, run.state.t)
-    with _bar(progress) as bar:
-        return _told(run.go(clock, bar, _asked(run, callback)))
+    if not (q.gaussian or start is restarts is None):
+        raise ValueError("start= and restarts= are for a Gaussian q: others begin at their own")
+    given = None if start is None else _given(start, model, q, seed)
+    with bar(progress) as shown:
+        shown.set_postfix_str("looking for the mode")
+        if q.gaussian:
+            begin = starts.start(model, q.full, given, restarts, clock.late, seed)
+            w = q.joined(begin.mu, begin.S)
+        else:
+            begin, w = Start(np.empty(0), None, f"the usual start of {q!r}"), q.start()
+        shown.set_postfix_str("")
+        kind = way(model, q)
+        state = optimize.init(planned(kind, model, q, M), np.random.default_rng(seed), w=w)
+        cut = f"the search for the mode was {KEYBOARD}; " if begin.stopped else ""
+        says = f"{cut}began at {begin.says}"
+        run = Run(model, q, kind, M, state, w, begin.trouble, (says,))
+        return Fit.after(run, clock, shown, callback, KEYBOARD if begin.stopped else "")
 
 
 def _given(start, model, q, seed):
-    """Where a reader wants to begin, as a `Start`, or None."""
-    if start is None:
-        return None
+    """Where a reader wants to begin, as a `Start`."""
     if isinstance(start, str) and start == "random":
         z = np.random.default_rng([seed, 2]).standard_normal(model.dim)
         return Start(z, None, "a random point")
@@ -129,25 +94,6 @@ def _given(start, model, q, seed):
             f"start={start!r}: give {model.dim} finite numbers, a pair of them and sds or a "
             'positive definite covariance, a fit, or "random"'
         )
-    given = isinstance(start, tuple)
-    says = "the start that was given" if given else "the point that was given"
-    return Start(mean, S if given else None, says)
-
-
-def _asked(run, callback):
-    """What the callback says of the fit so far."""
-    return None if callback is None else lambda: callback(Fit.of(run))
-
-
-def _told(run):
-    """The fit, after Python's warnings of what to distrust."""
-    found = Fit.of(run)
-    for sentence in found.warnings:
-        warnings.warn(sentence, Distrust, stacklevel=3)
-    return found
-
-
-def _bar(progress):
-    from tqdm import tqdm  # takes a third of the time of import cvlib
-
-    return tqdm(leave=False, desc="fit", unit=" steps", disable=not progress)
+    if isinstance(start, tuple):
+        return Start(mean, S, "the start that was given")
+    return Start(mean, None, "the point that was given")

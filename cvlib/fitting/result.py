@@ -1,13 +1,14 @@
 """What a fit found: draws, tables, pictures, files, and what to distrust."""
 
+import gzip
 import html
+import pickle
+import warnings
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
-from io import BytesIO
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -15,15 +16,18 @@ import numpy as np
 from ..arguments import whole
 from ..combining.stein import Answer
 from ..combining.tails import k_hat
-from ..families.base import Family
 from ..models import Model
 from ..models.checks import data_arrays
 from ..models.parameters import labels
 from . import answers, looks
-from .run import Run
+from .density import Density
+from .run import Clock, Run
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+class Distrust(UserWarning):
+    """Something about a fit is not as it should be; the sentence says what."""
+
+
 class Fit:
     """What `fit` found. z are the model's own coordinates, as it takes them.
 
@@ -32,36 +36,26 @@ class Fit:
     importance weights leave, `k_hat` the tail of these weights.
     """
 
-    model: Model
-    q: Family
-    w: np.ndarray
-    elbo: float
-    error: float
-    effective: float
-    k_hat: float
-    looks: np.ndarray
-    settled: bool
-    steps: int
-    seconds: float
-    words: tuple[str, ...]
-    warnings: tuple[str, ...]
-    run: Run = field(repr=False)
+    def __init__(self, run: Run):
+        self.run, self.model, self.q, self.w = replace(run), run.model, run.q, run.best
+        self.settled, self.steps, self.seconds = run.settled, run.state.t, run.seconds
+        self.looks = np.array(run.looks).reshape(-1, 3)
+        with np.errstate(all="ignore"):
+            found = looks.weighed(run.model, run.q, run.best, run.state.t + 1)
+            self.elbo, self.error = map(float, found.elbo)
+            self.effective, self.k_hat = found.effective, k_hat(found.log[found.fine])
+            self.words = (*run.words, *looks.said(run, found, self.k_hat))
+            self.warnings = tuple(looks.doubts(run, found, self.k_hat))
 
     @classmethod
-    def of(cls, run: Run) -> "Fit":
-        """What a run has come to."""
-        model, q, w = run.plan.model, run.q, run.best
-        with np.errstate(all="ignore"):
-            found = looks.weighed(model, q, w, run.state.t + 1)
-            k = k_hat(found.log[found.fine])
-            words = (*run.words, *_said(run, found, k))
-            doubts = tuple(run.doubts(found, k))
-        elbo, error = found.elbo
-        return cls(
-            model, q, w, float(elbo), float(error), found.effective, k,
-            np.array(run.looks).reshape(-1, 3), run.settled, run.state.t, run.seconds, words,
-            doubts, replace(run),
-        )  # fmt: skip
+    def after(
+        cls, run: Run, clock: Clock, bar: Any, callback: Callable | None = None, why: str = ""
+    ) -> "Fit":
+        """The fit after more of a run, with Python's warnings of what to distrust."""
+        found = cls(run.go(clock, bar, callback and (lambda: callback(cls(run))), why))
+        for sentence in found.warnings:
+            warnings.warn(sentence, Distrust, stacklevel=3)
+        return found
 
     @property
     def mean(self) -> np.ndarray:
@@ -142,28 +136,37 @@ class Fit:
         callback: Callable | None = None,
     ) -> "Fit":  # fmt: skip
         """The fit after more steps: up to step `steps`, or for so many seconds more."""
-        from .front import went  # which is made of fits
-
+        clock = Clock(seconds, steps, self.steps)
         run = replace(self.run, state=deepcopy(self.run.state))  # this fit stays
-        return went(run, seconds, steps, progress, callback)
+        with bar(progress) as shown:
+            return Fit.after(run, clock, shown, callback)
 
     def save(self, path: str | Path) -> None:
-        """Everything but the model into one file; `Fit.load(path, model)` reads it."""
-        self.run.save(path)
+        """Everything but the model into one file, whole or not at all; `Fit.load` reads it."""
+        z, part = self.sample(5), Path(f"{path}.part")
+        about = repr(self.model), self.model.checksum, z, _seen(self, z)
+        part.write_bytes(gzip.compress(pickle.dumps((about, replace(self.run, model=None)))))
+        part.replace(path)
 
     @classmethod
-    def load(cls, path: Any, model: Model, **lines: Any) -> "Fit":
-        """A saved fit of this model; lines that `fit` was given (h, cvs, weights) come again."""
-        return cls.of(Run.load(path, model, **lines))
+    def load(cls, path: str | Path, model: Model) -> "Fit":
+        """The fit of this model that was saved; a file with other data or functions is refused.
 
-    def __reduce__(self):
-        """A pickle holds what `save` writes, and the model."""
-        if {"h", "cvs"} & self.run.given.keys():
-            raise TypeError("a fit that was given h or cvs is not pickled: save it, and load it")
-        with TemporaryDirectory() as folder:
-            path = Path(folder) / "fit.npz"
-            self.save(path)
-            return _unpickled, (path.read_bytes(), self.model, self.run.given)
+        A file is a pickle, which can run any code: load none that you do not trust.
+        """
+        try:
+            (name, data, z, seen), run = pickle.loads(gzip.decompress(Path(path).read_bytes()))
+            run = replace(run, model=model)
+        except FileNotFoundError:
+            raise
+        except Exception as error:  # a broken file fails in many ways
+            raise ValueError(f"{path} holds no fit that was saved whole: {error!r}") from error
+        close = lambda x, y: np.allclose(x, y, rtol=1e-7, equal_nan=True)
+        same = (name, data) == (repr(model), model.checksum)
+        if not (same and all(map(close, seen, _seen(run, z)))):
+            other = "other data or other functions: " if name == repr(model) else ""
+            raise ValueError(f"{path} is a fit of {other}{name}, not of {model!r}")
+        return cls(run)
 
     # What it looks like
 
@@ -194,17 +197,9 @@ class Fit:
             rows += zip(labels(name, shape), mean, sd)
         return rows
 
-    def table(self, names: Any = None, most: int = 20) -> list[tuple[str, float, float]]:
+    def table(self, most: int = 20) -> list[tuple[str, float, float]]:
         """Rows (name, mean, sd), one an entry of a parameter: beta[0], sigma, or z[0], z[1], ..."""
-        rows = self._rows
-        if names is not None:
-            names = list(map(str, names))
-            if len(names) != len(rows):
-                raise ValueError(
-                    f"{len(names)} names for {len(rows)} coordinates: give one for each"
-                )
-            rows = [(name, *row[1:]) for name, row in zip(names, rows)]
-        return rows[:most]
+        return self._rows[:most]
 
     def __repr__(self):
         rows = (f"  {name:8} {m:10.3g} ± {s:.2g}" for name, m, s in self.table(most=12))
@@ -245,27 +240,14 @@ class Fit:
         return axes
 
 
-def _said(run, found, k):
-    """How the steps were made, and two numbers on the shape of q with what each means."""
-    if run.kind == "exact":
-        yield "natural steps on the exact ELBO, by quadrature"
-    elif run.kind in ("natural", "passes"):
-        yield f"natural steps, {run.plan.M} slopes regressed on their draws in each, all data"
-    else:
-        seen = "all data" if run.batch is None else f"batches of {run.batch}"
-        yield f"Adam's steps with {run.plan.M} draws, {seen}, on {run.plan.h!r}"
-    if run.q.gaussian:
-        share, left = looks.explained(run.plan.model, run.q, run.best, run.state.t + 1)
-        yield (
-            f"a quadratic explains {share:.0%} of the slope of log p at the draws, and a better "
-            f"Gaussian would remove {max(left, 0.0) + 0.0:.2g} a coordinate"
-        )
-    yield (
-        f"importance weights keep {found.effective:.0%} of {len(found.log)} draws: what the others "
-        "are worth beside the largest"
-    )
-    yield f"k-hat is {k:.2f}: above 0.7 the tail of the weights is too heavy to believe that share"
+def bar(progress: bool) -> Any:
+    """A bar that counts steps, if one is wanted."""
+    from tqdm import tqdm  # takes a third of the time of import cvlib
+
+    return tqdm(leave=False, desc="fit", unit=" steps", disable=not progress)
 
 
-def _unpickled(content, model, given):
-    return Fit.load(BytesIO(content), model, **given)
+def _seen(fit, z):
+    """What tells a model from others: log p at points z, and its slopes where it has any."""
+    density = Density(fit.model)
+    return density.slope(z) if fit.q.smooth == "z" else [density.value(z)]

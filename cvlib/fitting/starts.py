@@ -39,7 +39,7 @@ class Mode(NamedTuple):
 
 
 def start(
-    model: Model, full: bool = True, given: Start | None = None, restarts: int = 0,
+    model: Model, full: bool = True, given: Start | None = None, restarts: int | None = None,
     late: Callable = lambda: False, seed: int = 0,
 ) -> Start:  # fmt: skip
     """A Gaussian to begin with: the one of several about the mode that has the best ELBO.
@@ -53,8 +53,8 @@ def start(
     near = _about(first.mu, full, first.says) if first.S is None else [first]
     try:
         modes = [searched(few, first.mu, late)]
-        if given is None and (modes[0].trouble or not full):
-            restarts = max(restarts, 1)
+        if restarts is None:
+            restarts = int(given is None and bool(modes[0].trouble or not full))
         for z in rng.standard_normal((restarts, model.dim)) / 2:
             modes += [] if late() else [searched(few, z, late)]
         fine = [mode for mode in modes if not mode.trouble]

@@ -9,7 +9,6 @@ from ..ascent import plans, rules
 from ..families import Family
 from ..models import Model
 from ..recipe.draws import Draw
-from ..recipe.estimators import Estimator
 from ..recipe.sampling import Sampling
 from .density import Density, enough
 
@@ -46,7 +45,7 @@ def scored(model: Model, q: Family, w: np.ndarray, rng: np.random.Generator, M: 
 
 
 def way(model: Model, q: Family) -> str:
-    """The kind of steps that a model is fitted by, if nothing else is said."""
+    """The kind of steps that a model is fitted by."""
     nodes, factors = 50 * model.N, model.N * q.dim * (q.dim if q.full else 1)
     if not q.gaussian:
         return "adam"
@@ -55,29 +54,19 @@ def way(model: Model, q: Family) -> str:
     return "passes" if enough(model) < model.N and q.full else "natural"
 
 
-def planned(
-    kind: str, model: Model, q: Family, scale: np.ndarray | None = None, M: int | None = None,
-    batch: int | None = None, h: Estimator | None = None, cvs: list[Estimator] | None = None,
-    weights: rules.Weighting | None = None,
-) -> plans.Plan:  # fmt: skip
+def planned(kind: str, model: Model, q: Family, M: int | None = None) -> plans.Plan:
     """The plan of one of four kinds of steps.
 
     "exact": no noise. "natural": on the regression of slopes on draws, without a rate to choose.
     "passes": the same from the mode of some of many rows, whose curvature is right and which lies
-    many standard deviations off, without first moves. "adam": on the line that was given, or on
-    the family's best, in units of `scale`.
+    many standard deviations off, without first moves. "adam": on the family's best line.
     """
     if kind == "exact":
         return plans.NoiseFree(model, q, lr=1.0, rule=rules.natural())
-    if kind in ("natural", "passes"):
-        M = M or (max(2 * q.dim, 20) if q.full else 10)
-        moves = rules.quadratics() if kind == "natural" else rules.quadratics(most=0, reach=100.0)
-        return Scored(model, q, lr=1.0, rule=moves, M=M)
-    rule = rules.adam() if scale is None else rules.stretched(rules.adam(), scale)
-    seen = Sampling(subsample=False) if batch is None else Sampling(batch=batch)
-    h = whole_gradient(model, q) if h is None else h
-    return plans.Noisy(
-        model, q, h, () if cvs is None else cvs, M=M or 10,
-        lr=rules.falling(RATE, AFTER, 0.5), rule=rule, average=1, sampling=seen,
-        weights=rules.blocks() if weights is None else weights,
-    )  # fmt: skip
+    if kind == "adam":
+        return plans.Noisy(
+            model, q, whole_gradient(model, q), M=M or 10, lr=rules.falling(RATE, AFTER, 0.5),
+            rule=rules.adam(), average=1, sampling=Sampling(subsample=False),
+        )  # fmt: skip
+    moves = rules.quadratics() if kind == "natural" else rules.quadratics(most=0, reach=100.0)
+    return Scored(model, q, lr=1.0, rule=moves, M=M or (max(2 * q.dim, 20) if q.full else 10))
