@@ -31,7 +31,7 @@ import numpy as np
 import cvlib as cv
 from benchmarks import peers
 from cvlib.advice.choosing import subsets
-from cvlib.advice.pilots import Set, Setting, piloted, timed
+from cvlib.advice.pilots import Pilot, Set, Setting, timed
 from cvlib.ascent.optimize import Noisy, init, step
 from cvlib.fitting.density import Density
 from cvlib.fitting.starts import laplace
@@ -309,7 +309,7 @@ def brute_force(problem, natural, seconds=0.03, draws=60):
     among = table(model, q)
     sets = [s for base, (_, cvs) in among.items() for s in subsets(Set(base, tuple(cvs)))]
     at = Setting(model, q, w, M, sight(model))
-    noise = piloted(among, at, draws, np.random.default_rng(1), natural=natural)
+    noise = Pilot(among, at, draws, np.random.default_rng(1), natural=natural)
     costs = timed(sets, among, at, seconds=seconds * len(sets))
     square = noise.slope2(sets) + noise.noise(sets)
     product = {s: costs[str(s)] * float(e) for s, e in zip(sets, square)}

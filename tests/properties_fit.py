@@ -294,7 +294,7 @@ def check_restarts(cv):
 
 def check_rho_waits(cv):
     """rho = 1 / (steps + 1) of a diagonal q of many unknowns is 0.1 until a look gains little."""
-    lik, run = lambda z, b: 0 * z[..., 0] + 0 * b[0], part(cv, "run")
+    lik, run = lambda z, b: 0 * z[..., 0] + 0 * b[0], part(cv, "fitting.run")
     model = cv.models.Model(lik, cv.models.GaussianPrior(), np.zeros(1), 3)
     fit = cv.fit(model, cv.families.DiagonalGaussian(3), steps=1, progress=False).run
     for many, near, right in ((2, False, 9), (2, True, 30), (5, False, 30)):
@@ -320,7 +320,7 @@ def check_the_clock_of_a_glm(cv):
 def check_a_third_of_the_time_is_for_the_mode(cv):
     """On a clock of our own: a search without end is told to stop after a third of the seconds."""
     model, mean, cov, _ = gaussian_case(cv)
-    now, front, run = [0.0], part(cv, "front"), part(cv, "run")
+    now, front, run = [0.0], part(cv, "fitting.front"), part(cv, "fitting.run")
 
     def slow(model, full, given, restarts, late, seed):
         while not late():
@@ -359,7 +359,7 @@ def check_from_far_away(cv):
     model, mean, cov, evidence = gaussian_case(cv)
     q = cv.families.Gaussian(3)
     for scored in (20, 40):
-        plan = part(cv, "ways").planned("natural", model, q, M=scored)
+        plan = part(cv, "fitting.run").planned("natural", model, q, M=scored)
         state = cv.optimize.init(plan, np.random.default_rng(0), w=q.start())
         for _ in range(12):
             state = cv.optimize.step(state, plan)
@@ -409,7 +409,7 @@ def check_draws_without_a_number(cv):
     """They are left out of a step; where they are most of them, the step fails and is named."""
     lik = lambda z, b: anp.where(z[..., 0] < -1, np.nan, -0.5 * z[..., 0] ** 2) + 0 * b[0]
     model = cv.models.Model(lik, lambda z: 0 * z[..., 0], np.zeros(1), 1)
-    q, way = cv.families.Gaussian(1), part(cv, "ways")
+    q, way = cv.families.Gaussian(1), part(cv, "fitting.run")
     plan = way.planned("natural", model, q, M=50)
     state = cv.optimize.init(plan, np.random.default_rng(0), w=q.pack([0.0], [[1.0]]))
     new = plan.gradient(state)
@@ -453,7 +453,11 @@ def check_many_rows(cv):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((3000, 4))
     y = np.sign(X @ [1.0, -1, 0.5, 0] + rng.logistic(size=3000))
-    glm, density, ways = cv.models.logistic_regression(X, y), part(cv, "density"), part(cv, "ways")
+    glm, density, ways = (
+        cv.models.logistic_regression(X, y),
+        part(cv, "density"),
+        part(cv, "fitting.run"),
+    )
     with mock.patch.multiple(density, ROWS=300, EACH=5), mock.patch.object(ways, "EXACT", (0, 0)):
         few = density.Density.of_some(glm, rng)
         assert len(few.rows[0]) == 300 and few.scale == 10

@@ -410,8 +410,6 @@ def check_report_by_hand(cv):
     assert text[0].startswith("100 pilot draws, 5 samples a step")
     assert text[2].split() == ["RP1", "1", *text[2].split()[2:5], "1", "1"]
     assert text[3].startswith("RP1 with c7") and f"{found.rows[1].left:.2g} ± " in text[3]
-    page = found._repr_html_()
-    assert page.count("<tr>") == 5 and page.count("<td>") == 4 * 7
 
 
 def once(cv):
@@ -845,7 +843,7 @@ def check_a_poor_snapshot_is_not_taken(cv):
     old, away = cv.snapshot(model, q.mean(w), order=1), cv.snapshot(model, q.mean(w) + 1, order=1)
     sets = [pilots.Set("h", ("svrg",))]
     near, far, own = (
-        pilots.piloted(table, at, 400, np.random.default_rng(0), snapshot=s).noise(sets)[0]
+        pilots.Pilot(table, at, 400, np.random.default_rng(0), snapshot=s).noise(sets)[0]
         for s in (old, away, None)
     )
     assert own == near < 0.95 * far  # one that serves is used
@@ -856,7 +854,7 @@ def check_a_poor_snapshot_is_not_taken(cv):
         table = {"h": (z.h, {"svrg": cv.PR(far) - cv.CF(far.over_all_data())})}
         try:
             near, own = (
-                pilots.piloted(table, at, 40, np.random.default_rng(0), snapshot=s).noise(sets)[0]
+                pilots.Pilot(table, at, 40, np.random.default_rng(0), snapshot=s).noise(sets)[0]
                 for s in (old, None)
             )
         except ValueError:

@@ -258,8 +258,8 @@ def check_a_compiled_model_is_fitted_alike(cv):
         with pytest.raises(ValueError, match="together they have no ELBO"):
             cv.fit(continuous, cv.families.Bernoulli(4), progress=False)
     with pytest.raises(ValueError, match="no batches"):
-        f = sum(cv.terms(model, fit.q)[:2])
-        cv.RP1(f)(cv.draw(model, fit.q, fit.w, 2, np.random.default_rng(0), batch=3))
+        data, *_ = cv.terms(model, fit.q)
+        cv.RP1(data)(cv.draw(model, fit.q, fit.w, 2, np.random.default_rng(0), batch=3))
     with pytest.raises(ValueError, match="shows no data points"):
         fit.log_lik(3)
 

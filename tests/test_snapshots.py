@@ -91,11 +91,8 @@ def test_bad_renewals_are_named():
     go = lambda **options: cv.optimize.sgd(
         model, q, h, cvs, lr=0.1, steps=2, rng=np.random.default_rng(0), **{"M": 4} | options
     )
-    for renew in (0, 2.5):
+    for renew in (0, 2.5, "often", cv.rules.worn):
         with pytest.raises((ValueError, TypeError), match="renew="):
-            go(renew=renew)
-    for renew in ("often", cv.rules.worn):
-        with pytest.raises(TypeError, match=r"renew=K .* rules.every\(K\), or rules.worn\(\)"):
             go(renew=renew)
     for options in ({"M": 1}, {"batch": 3}):
         with pytest.raises(ValueError, match="measures noise by the scatter of a step's samples"):

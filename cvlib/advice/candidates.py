@@ -28,13 +28,9 @@ def candidates(
     against their closed forms, and the expansion at a snapshot against that over all data, with
     ("joint") or without ("snapshot") the noise of q. Their best weights are about 1, 1, -1 and -1.
 
-    "RP1 of all three" samples the entropy too, so that noise vanishes where q is the posterior:
-    what `fit` takes where it takes Adam's steps. With all data in every step, so do PR and AQ, the
-    regression on the other samples, which `fit` takes otherwise. With one data point a sample the
-    noise of the data hides what these gain.
-
-    A Hessian of an own model costs d gradients. In more than 200 dimensions that is too dear: then
-    there are neither PR nor expansions.
+    "RP1 of all three" samples the entropy too, so that noise vanishes where q is the posterior.
+    With all data in every step, so do PR and AQ, the regression on the other samples. Where a
+    Hessian is too dear, for an own model of more than 200 unknowns, there are no PR or expansions.
     """
     data, prior, variational = terms(model, q)
     closed, found = written(CF, prior), {}

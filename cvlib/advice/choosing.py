@@ -21,7 +21,7 @@ from ..recipe.estimators import Estimator
 from ..recipe.sampling import Sampling
 from ..recipe.snapshots import Snapshot
 from .candidates import Table, candidates, checked
-from .pilots import Costs, Pilot, Set, Setting, piloted, singles, timed
+from .pilots import Costs, Pilot, Set, Setting, singles, timed
 from .reports import TINY, Report, reported
 
 ALL = 10  # of more variates than these only single ones and pairs are looked at
@@ -91,7 +91,7 @@ def choose(
     table = candidates(model, q, at.sampling.subsample, M) if among is None else among
     table = checked(table, model, q)
     known = costs if costs is None else Costs.given(costs)
-    found = piloted(table, at, pilot, rng, snapshot=snapshot, natural=natural, pairs=pairs)
+    found = Pilot(table, at, pilot, rng, snapshot=snapshot, natural=natural, pairs=pairs)
     fine = {base: lines for base, lines in table.items() if base not in found.astray()}
 
     def time(sets, share):
@@ -173,9 +173,8 @@ def rechoose(
 ) -> Hook:
     """A hook for sgd: choose anew along the run, in at most this share of its time.
 
-    sgd(..., hooks={50: rechoose()}) asks after every 50 steps. It chooses at the first call, and
-    again whenever a choice as long as the last one stays within the share. Of several runs the
-    first decides for all. `options` are those of `choose`; `hook.choices` has (step, Choice).
+    sgd(..., hooks={50: rechoose()}) asks after every 50 steps. Of several runs the first decides
+    for all. `options` are those of `choose`; `hook.choices` has (step, Choice).
     """
     number("share", share, 0, 1, above=True)
     began, choices = clock(), []

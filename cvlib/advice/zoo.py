@@ -34,25 +34,16 @@ PUBLISHED = {  # name: who, and the line as a function of the three terms
     "c2": ("Geffner and Domke 2018", lambda f, p, v: RP1(p) - CF(p)),
     "c3": ("Geffner and Domke 2018", lambda f, p, v: RP1(p) - RP2(p)),
     "c4": ("Geffner and Domke 2018", lambda f, p, v: RP1(f) - RP2(f)),
-    "Wang": (
-        "Wang et al. 2013",
-        lambda f, p, v: _drawn_less_all(RP1, taylor_x_slope(f)),
-    ),
+    "Wang": ("Wang et al. 2013", lambda f, p, v: _drawn_less_all(RP1, taylor_x_slope(f))),
     "c5": (
         "Geffner and Domke 2018, after Wang et al. 2013",
         lambda f, p, v: _drawn_less_all(RP1, taylor_x(f)),
     ),
-    "c6": (
-        "Geffner and Domke 2018",
-        lambda f, p, v: _drawn_less_all(RP2, taylor_x(f)),
-    ),
+    "c6": ("Geffner and Domke 2018", lambda f, p, v: _drawn_less_all(RP2, taylor_x(f))),
     "c7": ("Geffner and Domke 2018", lambda f, p, v: CF(taylor_z(f)) - RP1(taylor_z(f))),
     "Miller": ("Miller et al. 2017", lambda f, p, v: CF(taylor_z(f + p)) - RP1(taylor_z(f + p))),
     "Paisley": ("Paisley et al. 2012", lambda f, p, v: CF(taylor_z(f + p)) - SF(taylor_z(f + p))),
-    "Paisley, bound": (
-        "Paisley et al. 2012",
-        lambda f, p, v: CF(bound(f + p)) - SF(bound(f + p)),
-    ),
+    "Paisley, bound": ("Paisley et al. 2012", lambda f, p, v: CF(bound(f + p)) - SF(bound(f + p))),
     "REBAR": ("Tucker et al. 2017", lambda f, p, v: GR(relax(f + p)) - RP1(relax(f + p))),
     "joint": (  # there with the expansion at older weights, so that a step needs no pass over data
         "Wang, Geffner and Domke 2024",

@@ -45,10 +45,6 @@ class Ascent:
         """
         raise NotImplementedError(f"{type(self).__name__} has no match")
 
-    def average(self, mean: np.ndarray, w: np.ndarray, count: int, q: Family) -> np.ndarray:
-        """The mean of the last `count` weights, from that of all but the newest, w."""
-        return mean + (w - mean) / count
-
 
 @dataclass(frozen=True)
 class momentum(Ascent):
@@ -109,9 +105,7 @@ class natural(Ascent):
     would leave the region where q has looked at the curvature. The memory counts such steps.
 
     With noise and a fixed rho the ELBO rests rho / 4 tr(F^-1 Var g) below its best, F the Fisher
-    matrix. There the mean of Sigma is right to first order in rho (positive=False: that of
-    Sigma^-1). `average` takes the mean of w, which for a log-concave model is never worse than the
-    mean of the ELBOs: the signs of L's diagonal stay, and the ELBO is concave in (mu, L).
+    matrix.
     """
 
     positive: bool = True

@@ -5,7 +5,6 @@
 
 import math
 import warnings
-from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, NamedTuple
@@ -41,14 +40,11 @@ class Interrupted(KeyboardInterrupt):
         return f"stopped after step {t}: see .path, and go on with sgd(..., state=.path.state)"
 
 
-# Steps -------------------------------------------------------------------------------------------
-
-
 def init(
     plan: Plan, rng: np.random.Generator | None = None, *, w: np.ndarray | None = None,
     runs: tuple = (),
 ) -> State:  # fmt: skip
-    """The state before the first step: `runs` repetitions side by side, from w or from q.start."""
+    """The state before the first step: `runs` repetitions side by side, from w or q.start()."""
     check_fit(plan.model, plan.q)
     q, starts = plan.q, () if w is None else np.shape(w)[:-1]
     try:
@@ -91,14 +87,11 @@ def step(state: State, plan: Plan) -> State:
     mean, count = state.mean, state.count
     if plan.average is not None and t >= plan.average:
         count += 1
-        mean = plan.rule.average(mean, moved, count, q)
+        mean = mean + (moved - mean) / count
     return State(
         t, moved, memory, new.moments, new.a, diverged, mean, count, state.rng, new.G,
         state.snapshot, plan.seen(state.renewal, new), state.notes,
     )  # fmt: skip
-
-
-# The loop ----------------------------------------------------------------------------------------
 
 
 class Path(NamedTuple):
@@ -116,8 +109,8 @@ class Path(NamedTuple):
 def sgd(
     model: Model, q: Family, h: Estimator, cvs: list[Estimator] | tuple[Estimator, ...] = (), *,
     steps: int, rng: np.random.Generator | None = None, w: np.ndarray | None = None,
-    runs: tuple = (), every: int | None = None, progress: bool = False,
-    hooks: dict[int, Hook] | None = None, state: State | None = None, **plan: Any,
+    runs: tuple = (), every: int | None = None, hooks: dict[int, Hook] | None = None,
+    state: State | None = None, **plan: Any,
 ) -> Path:  # fmt: skip
     """Momentum ascent on ELBO / N: v <- momentum v + (1 - momentum) g, w <- w + lr v.
 
@@ -147,7 +140,7 @@ def sgd(
         state = init(noisy, rng, w=w, runs=runs)
     elif not (rng is None and w is None and runs == ()):
         raise ValueError("the state has its own w, runs and rng: leave them out")
-    return _ascend(state, noisy, steps, every, hooks, progress)
+    return _ascend(state, noisy, steps, every, hooks)
 
 
 def noise_free(
@@ -159,7 +152,7 @@ def noise_free(
     `plan` is lr, rule (or momentum) and average, as in `sgd`.
     """
     exact = NoiseFree(model, q, **_options(noise_free, NoiseFree, plan))
-    return _ascend(init(exact, w=w), exact, steps, every, hooks, progress=False)
+    return _ascend(init(exact, w=w), exact, steps, every, hooks)
 
 
 def thinning(steps: int, nbytes: int) -> int:
@@ -203,25 +196,23 @@ def _refuse_unknown(who, given, known):
             raise TypeError(f"{who.__name__} has no argument {name!r}: {hint}")
 
 
-def _ascend(state, plan, steps, every, hooks, progress):
+def _ascend(state, plan, steps, every, hooks):
     """Steps up to number `steps`, and a record of the way."""
     steps, hooks = whole("steps", steps), _checked_hooks(hooks)
     state, before = _fitted(state, plan, steps), state.diverged
     every = thinning(steps, state.w.nbytes) if every is None else whole("every", every)
-    kept = [t for t in range(state.t, steps + 1) if t % every == 0 or t in (state.t, steps)]
-    record, n = np.empty((len(kept), *state.w.shape)), 1
-    record[0] = state.w
+    kept = [(state.t, state.w)]
 
     def path():
-        n = bisect_left(kept, state.t)  # the run may have ended between two of them
-        record[n] = state.w
+        if kept[-1][0] != state.t:  # the run ended between two of them
+            kept.append((state.t, state.w))
         average = state.mean if state.count else None
-        at, end = np.array([*kept[:n], state.t]), state._replace(G=None)
-        return Path(state.w, at, record[: n + 1], state.a, state.diverged, average, end)
+        at, record, end = *map(np.array, zip(*kept)), state._replace(G=None)
+        return Path(state.w, at, record, state.a, state.diverged, average, end)
 
     safe = state, bits(state.rng)  # under one name: an interrupt finds two that belong together
     try:
-        for t in _shown(range(state.t + 1, steps + 1), progress):
+        for t in range(state.t + 1, steps + 1):
             state = step(state, plan)
             try:
                 for k, hook in hooks.items():
@@ -229,10 +220,9 @@ def _ascend(state, plan, steps, every, hooks, progress):
                         state, plan = _answer(hook(state, plan), state, plan)
             except StopIteration:
                 break
-            if t == kept[n]:
-                record[n] = state.w
-                n += 1
             safe = state, bits(state.rng)
+            if t % every == 0:
+                kept.append((t, state.w))
     except KeyboardInterrupt:
         state, generator = safe
         if generator is not None:
@@ -247,15 +237,6 @@ def _ascend(state, plan, steps, every, hooks, progress):
             stacklevel=3,
         )
     return path()
-
-
-def _shown(steps, progress):
-    """The steps, with a bar if one is wanted."""
-    if not progress:
-        return steps
-    from tqdm import tqdm  # takes a third of the time of import cvlib
-
-    return tqdm(steps, leave=False)
 
 
 def _answer(answer, state, plan):

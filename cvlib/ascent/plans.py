@@ -129,10 +129,9 @@ class NoiseFree(Plan):
 class Noisy(Plan):
     """The mean over M samples of h + C a, the weights a from the steps before: g is unbiased.
 
-    `sampling` says which data samples see and how they lean on each other; the weight rule sees
-    `combine.replicates`: a pair counts once, and so do all samples of "sobol" together. With
-    `renew` a snapshot of the data term is taken before the first step and when the rule says so; K
-    is short for `rules.every(K)`.
+    The weight rule sees `combine.replicates`: a pair counts once, and so do all samples of "sobol"
+    together. With `renew` a snapshot of the data term is taken before the first step and when the
+    rule says so; K is short for `rules.every(K)`.
     """
 
     h: Estimator
@@ -157,20 +156,14 @@ class Noisy(Plan):
             raise TypeError(f"weights={self.weights!r} is no weight rule such as rules.bayes()")
 
     def _check_renewal(self):
-        if isinstance(self.renew, str | type):
-            raise TypeError(
-                f"renew={self.renew!r} is no rule: write renew=K for a snapshot every K steps, "
-                "rules.every(K), or rules.worn() for one when it is worn out"
-            )
         if not isinstance(self.renew, rules.Renewal | None):
             object.__setattr__(self, "renew", rules.every(self.renew))
         alike = self.M == 1 or self.sampling.shared or self.sampling.noise != "plain"
         rule: Any = self.renew
         if rule and rule.measures and self.cvs and alike:
             raise ValueError(
-                f"{rule!r} measures noise by the scatter of a step's samples, which must be "
-                "two at least, drawn apart, and see data of their own: take M=2 or more, each=True "
-                'and noise="plain", or renew=K'
+                f"{rule!r} measures noise by the scatter of a step's samples: take M=2 or more, "
+                'each=True and noise="plain", or renew=K'
             )
 
     @cached_property
@@ -214,7 +207,7 @@ class Noisy(Plan):
             scores, finite = self._scores(d)
             return Gradient(None, finite, state.moments, state.a, None, d, scores)
         if self.pooled:
-            g, finite = self._pooled(d)
+            g, finite = _tried(self.h.mean, d, (q.D,))
             return Gradient(g / N, finite, state.moments, state.a, None)
         G, finite = self._evaluated(d, state.G)
         base, C = G[..., 0, :, :], G[..., 1:, :, :]
@@ -228,10 +221,6 @@ class Noisy(Plan):
     def pooled(self) -> bool:
         """Is the base alone, and does a part of it know the mean of its rows at once?"""
         return not self.cvs and any(hasattr(word.pull, "mean") for word, _ in self.h.parts)
-
-    def _pooled(self, d: Draw) -> tuple[np.ndarray, np.ndarray]:
-        """The mean of the base's rows, (..., D), and which runs are finite."""
-        return _tried(self.h.mean, d, (self.q.D,))
 
     def _evaluated(self, d: Draw, G: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """h and variates (..., 1 + L, M, D), into G if it fits, and which runs are finite (...)."""
@@ -259,11 +248,9 @@ def _tried(f, d, shape):
         try:
             return f(d)
         except np.linalg.LinAlgError:
-            return (
-                np.stack([found(_of_run(d, k)) for k in range(len(d.w))])
-                if d.w.ndim > 1
-                else (np.full(shape, np.nan))
-            )
+            if d.w.ndim == 1:
+                return np.full(shape, np.nan)
+            return np.stack([found(_of_run(d, k)) for k in range(len(d.w))])
 
     with np.errstate(over="ignore", invalid="ignore"):  # a diverging run
         return _finite(found(d), d.w.shape[:-1])
@@ -293,9 +280,7 @@ def taken(model: Model, q: Family, w: np.ndarray, wants: Wants) -> Snapshot:
 
 def _check_lines(h, cvs):
     if not isinstance(cvs, list | tuple):
-        right = {Estimator: f"[{cvs!r}]", type(None): "[]", dict: "list(cvs.values())"}
-        hint = right.get(type(cvs), "for example [c7], or zoo.S7")
-        raise TypeError(f"cvs must be a list: write {hint}")
+        raise TypeError(f"cvs={cvs!r} must be a list: write [c7], zoo.S7, or [] for none")
     check_gradient(h)
     for c in cvs:
         check_variate(c)

@@ -97,8 +97,8 @@ class fixed(Weighting):
 class Renewal:
     """When the loop renews its snapshot of the data term. One's own is a subclass with `due`.
 
-    `left` is the share of the noise that the variates left in a step: the scatter over its samples
-    of h + C a, over that of h. Rules that look at it set `measures`.
+    Rules that look at what the variates left of the noise in a step, the scatter over its samples
+    of h + C a over that of h, set `measures`.
     """
 
     measures: bool = False

@@ -3,8 +3,10 @@
 import numpy as np
 from autograd import make_vjp
 
+from ..families import Family
 from ..models import Model
 from ..models.own import _totals
+from ..recipe.draws import Draw
 
 ROWS, EACH = 10_000, 50  # rows that may stand for all, at least; and for every unknown
 
@@ -68,3 +70,11 @@ def enough(model: Model) -> int:
     """How many rows may stand for all in the search for the mode: all, unless they are many."""
     n = max(ROWS, EACH * model.dim)
     return n if model.N > 4 * n else model.N
+
+
+def scored(model: Model, q: Family, w: np.ndarray, rng: np.random.Generator, M: int) -> tuple:
+    """M draws, log p at them (M,) and its slopes in the coordinates of q (M, d)."""
+    draw = Draw(model, q, w, q.noise(rng, w, M), None)
+    with np.errstate(all="ignore"):
+        value, slope = Density(model).slope(draw.z)
+        return draw, value, q.times_t(draw.factor, slope)

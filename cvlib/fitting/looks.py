@@ -13,8 +13,7 @@ from ..combining.tails import HEAVY
 from ..families.base import Family
 from ..models import Model
 from ..recipe.draws import Draw
-from .density import Density
-from .ways import scored
+from .density import Density, scored
 
 if TYPE_CHECKING:
     from .run import Run
@@ -76,8 +75,7 @@ def at_most(gain: np.ndarray, look: int) -> float:
 def explained(model: Model, q: Family, w: np.ndarray, seed: int) -> tuple[float, float]:
     """How much of the slope of log p a quadratic explains, and what a better Gaussian would remove.
 
-    The first is one minus residual / mean |G|^2, the second removable / d of the gauge
-    (`regression.gauge`): zero at the best q, whose ELBO lies about half of removable higher.
+    The second is `regression.gauge`'s removable / d: the best ELBO lies about removable / 2 higher.
     """
     least = q.dim + 20 if q.full else 20
     M = int(np.clip(2**23 // Density(model).size, least, max(least, 200)))
@@ -104,8 +102,7 @@ def worst(q: Family, w: np.ndarray, found: Weights, names: list[str]) -> str:
 def conflicts(model: Model, z: np.ndarray) -> Iterator[str]:
     """A sentence where z (d,) lies far out in its prior: data may be in other units.
 
-    Along a coordinate, the others held, log p(z) may rise by x: then z lies sqrt(2 x) standard
-    deviations out, if the prior is normal. Only the few are tried that the prior pulls most.
+    Where log p(z) can rise by x along a coordinate, z lies sqrt(2 x) sds of a normal prior out.
     """
     prior = lambda z: model.log_prior(z) + 0 * anp.sum(z, -1)
     slope = grad(prior)(z)

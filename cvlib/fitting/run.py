@@ -1,26 +1,79 @@
-"""A fit on its way: steps until the ELBO has settled or a budget is spent, and what was seen."""
+"""A fit on its way: its steps, until the ELBO has settled or a budget is spent."""
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from ..advice.candidates import whole_gradient
 from ..arguments import number, whole
-from ..ascent import exact, optimize
-from ..ascent.plans import Plan, State
+from ..ascent import exact, optimize, rules
+from ..ascent.plans import Gradient, Noisy, Plan, State
 from ..families.base import Family
+from ..models import Model
+from ..recipe.draws import Draw
+from ..recipe.sampling import Sampling
 from . import looks
+from .density import enough, scored
 from .looks import TOLERANCE, Weights
-from .ways import planned
 
 SECONDS = 60.0  # the budget where none is given
 FIRST = {"natural": 20, "passes": 2, "adam": 200}  # steps to the first look; then twice as many ...
 FORGET = {True: 8, False: 4}  # share of its steps that the rule's mean keeps at a look, by q.full
 LEAST, NEAR, MANY = 0.1, 1.0, 50  # rho of a diagonal q of many unknowns while looks gain a nat
+EXACT = 2**23, 2**28  # numbers that quadrature may make of the data: nodes, and factors of q
+RATE, AFTER = 0.1, 100  # Adam's: this rate, and from this step on it falls like t^-1/2
 KEYBOARD, LATE = "stopped from the keyboard", "out of time"
+
+
+@dataclass(frozen=True)
+class Scored(Plan):
+    """M draws, all data, and the slopes of log p alone: what rules on scores need.
+
+    Draws at which log p has none are left out; where they are half or more, the step fails.
+    """
+
+    _: KW_ONLY
+    M: int
+    draws = True
+
+    def gradient(self, state):
+        draw, value, scores = scored(self.model, self.q, state.w, state.rng, self.M)
+        fine = np.isfinite(scores).all(-1) & np.isfinite(value)
+        enough = np.asarray(fine.sum() > self.M / 2)
+        kept = fine if enough else np.zeros(self.M, int)  # any: `step` leaves w as it is
+        draw = Draw(self.model, self.q, state.w, draw.eps[kept], None)
+        return Gradient(None, enough, (), state.a, None, draw, np.nan_to_num(scores[kept]))
+
+
+def way(model: Model, q: Family) -> str:
+    """The kind of steps that a model is fitted by."""
+    nodes, factors = 50 * model.N, model.N * q.dim * (q.dim if q.full else 1)
+    if not q.gaussian:
+        return "adam"
+    if model.likelihood is not None and nodes < EXACT[0] and factors < EXACT[1]:
+        return "exact"
+    return "passes" if enough(model) < model.N and q.full else "natural"
+
+
+def planned(kind: str, model: Model, q: Family, M: int | None = None) -> Plan:
+    """The plan of the steps that take draws.
+
+    "natural": on the regression of slopes on draws, without a rate to choose; "exact", where the
+    exact optimum is not found. "passes": the same from the mode of some of many rows, whose
+    curvature is right and which lies many standard deviations off, without first moves. "adam": on
+    the family's best line.
+    """
+    if kind == "adam":
+        return Noisy(
+            model, q, whole_gradient(model, q), M=M or 10, lr=rules.falling(RATE, AFTER, 0.5),
+            rule=rules.adam(), average=1, sampling=Sampling(subsample=False),
+        )  # fmt: skip
+    moves = rules.quadratics(most=0, reach=100.0) if kind == "passes" else rules.quadratics()
+    return Scored(model, q, lr=1.0, rule=moves, M=M or (max(2 * q.dim, 20) if q.full else 10))
 
 
 class Clock:
@@ -92,8 +145,6 @@ class Run:
             self.best = exact.optimum(self.model, self.q, self.best, late=clock.out)
         except RuntimeError:
             self.kind = "natural"
-            vars(self).pop("plan", None)  # it is made anew
-            self.state = optimize.init(self.plan, self.state.rng, w=self.best)
             return ""
         self._seen(looks.weighed(self.model, self.q, self.best, 0, looks.LOOK))
         self.settled = not clock.out()

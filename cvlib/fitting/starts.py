@@ -44,9 +44,8 @@ def start(
 ) -> Start:  # fmt: skip
     """A Gaussian to begin with: the one of several about the mode that has the best ELBO.
 
-    One search begins at zero or where it is said, others at as many random points as there are
-    restarts; at one, if no mode was found from zero or q is diagonal. Modes more than d nats below
-    the highest are left out: a width can be mended, a wrong place hardly. Ctrl-C ends the search.
+    Modes more than d nats below the highest are left out: a width can be mended, a wrong place
+    hardly. Ctrl-C ends the search.
     """
     rng = np.random.default_rng([seed, 1])
     few, first = Density.of_some(model, rng), given or Start(np.zeros(model.dim), None, "z = 0")
