@@ -6,7 +6,7 @@ from itertools import combinations
 
 import numpy as np
 
-from cvlib.advice.zoo import PUBLISHED, published, spanned, written
+from cvlib.advice.zoo import PUBLISHED, published, written
 from cvlib.families.base import Family
 from cvlib.models.own import Model
 from cvlib.recipe.approximations import bound, taylor_z
@@ -156,3 +156,13 @@ def _without_copies(variates, model, q, subsample, M=6):
         kept.append(replace(c, same_as=same_as))
         directions.append(direction)
     return kept
+
+
+def spanned(lines: list[Estimator]) -> tuple[list[Estimator], np.ndarray]:
+    """The single estimators that occur in `lines`, as n lines, and A (L, n) with lines = A parts.
+
+    Estimators are linear, so what is measured for the parts is known for every line.
+    """
+    names = list(dict.fromkeys(part for line in lines for part in line.parts))
+    A = np.array([[line.parts.get(part, 0.0) for part in names] for line in lines])
+    return [Estimator({part: 1}) for part in names], A

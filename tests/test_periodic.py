@@ -57,7 +57,7 @@ def test_a_cell_is_rp1_minus_another_method_or_one_method_on_two_data_sets(small
 
 
 def test_the_cells_without_sums_are_independent_and_with_the_score_span_the_zoo(small):
-    rank = lambda lines: np.linalg.matrix_rank(cv.zoo.spanned(lines)[1])
+    rank = lambda lines: np.linalg.matrix_rank(catalogue.spanned(lines)[1])
     lines = [c.line for _, term, cells in periodic.rows(small) for c in cells.values()
              if "+" not in term]  # fmt: skip
     assert rank(lines) == len(lines) == rank([c.line for c in small]) - 1

@@ -316,7 +316,7 @@ def check_span(cv):
     """Every line is its row of A times the parts, to rounding."""
     _, model, q, w = problem(cv, "logistic", "Gaussian")
     variates = [c.line for c in legal(cv, "logistic", "Gaussian")]
-    parts, A = cv.zoo.spanned(variates)
+    parts, A = part(cv, "experiments.catalogue").spanned(variates)
     draw = cv.draw(model, q, w[0], M=3, rng=np.random.default_rng(0))
     T = cv.evaluate(parts, draw)
     assert A.shape == (len(variates), len(parts)) and len(parts) < 64

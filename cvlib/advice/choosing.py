@@ -75,8 +75,8 @@ def choose(
 ) -> Choice:  # fmt: skip
     """The `Choice` of base and variates with the least cost x E||g||^2 at w (D,).
 
-    among: {base: (h, variates)}, variates a list or {name: line}; by default the `candidates`. Of
-        up to ten variates all subsets are looked at; of more, single ones and pairs.
+    among: {base: (h, {variate: line})}; by default the `candidates`. Of up to ten variates all
+        subsets are looked at; of more, single ones and pairs.
     costs: as in `report`. Without them single variates are timed, sets predicted from these, and
         the best of them timed themselves.
     resamples: how many times the pilot is resampled to see how sure the choice is.
@@ -88,8 +88,7 @@ def choose(
     began = clock()
     at = Setting(model, q, w, M, Sampling.of(sampling, **keywords))
     pairs = sampling is None and "noise" not in keywords and at.may_pair
-    table = candidates(model, q, at.sampling.subsample, M) if among is None else among
-    table = checked(table, model, q)
+    table = candidates(model, q, at.sampling.subsample, M) if among is None else checked(among)
     known = costs if costs is None else Costs.given(costs)
     found = Pilot(table, at, pilot, rng, snapshot=snapshot, natural=natural, pairs=pairs)
     fine = {base: lines for base, lines in table.items() if base not in found.astray()}

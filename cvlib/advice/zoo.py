@@ -7,8 +7,6 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
-import numpy as np
-
 from ..families.base import Family
 from ..models.own import Model
 from ..recipe.approximations import bound, taylor_z
@@ -85,13 +83,3 @@ def paper(
     c["c5"], c["c6"] = (_drawn_less_all(word, near) for word in (RP1, RP2))
     S7 = [c[name] for name in ("c2", "c1", "c3", "c4", "c6", "c5", "c7")]
     return SimpleNamespace(h=h, **c, S4=S7[:4], S5=S7[:5], S6=S7[:6], S7=S7)
-
-
-def spanned(lines: list[Estimator]) -> tuple[list[Estimator], np.ndarray]:
-    """The single estimators that occur in `lines`, as n lines, and A (L, n) with lines = A parts.
-
-    Estimators are linear, so what is measured for the parts is known for every line.
-    """
-    names = list(dict.fromkeys(part for line in lines for part in line.parts))
-    A = np.array([[line.parts.get(part, 0.0) for part in names] for line in lines])
-    return [Estimator({part: 1}) for part in names], A

@@ -75,11 +75,6 @@ class adam(Ascent):
     b2: float = 0.999
     eps: float = 1e-8
 
-    def __post_init__(self):
-        number("b1", self.b1, 0, 1)
-        number("b2", self.b2, 0, 1)
-        number("eps", self.eps, 0, above=True)
-
     def start(self, q, w):
         return np.zeros_like(w), np.zeros_like(w), 1.0, 1.0  # m, s, b1^t, b2^t
 

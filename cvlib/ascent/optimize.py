@@ -28,18 +28,6 @@ class Diverged(UserWarning):
     """Some runs left the finite world."""
 
 
-class Interrupted(KeyboardInterrupt):
-    """A run was stopped from the keyboard. `path` is the `Path` so far; nothing of it is lost."""
-
-    @property
-    def path(self) -> "Path":
-        return self.args[0]
-
-    def __str__(self):
-        t = self.path.state.t
-        return f"stopped after step {t}: see .path, and go on with sgd(..., state=.path.state)"
-
-
 def init(
     plan: Plan, rng: np.random.Generator | None = None, *, w: np.ndarray | None = None,
     runs: tuple = (),
@@ -160,11 +148,6 @@ def thinning(steps: int, nbytes: int) -> int:
     return math.ceil(steps / max(1, RECORD // nbytes - 2))  # and the first, and the last
 
 
-def bits(rng: np.random.Generator | None) -> Any:
-    """The generator's state, from which it can be made again."""
-    return None if rng is None else rng.bit_generator.state
-
-
 def _options(who, kind, given):
     """What a plan of this kind takes, from the keywords of `who`: short forms in their places."""
     takes = [field.name for field in fields(kind) if field.kw_only]
@@ -202,32 +185,18 @@ def _ascend(state, plan, steps, every, hooks):
     state, before = _fitted(state, plan, steps), state.diverged
     every = thinning(steps, state.w.nbytes) if every is None else whole("every", every)
     kept = [(state.t, state.w)]
-
-    def path():
-        if kept[-1][0] != state.t:  # the run ended between two of them
-            kept.append((state.t, state.w))
-        average = state.mean if state.count else None
-        at, record, end = *map(np.array, zip(*kept)), state._replace(G=None)
-        return Path(state.w, at, record, state.a, state.diverged, average, end)
-
-    safe = state, bits(state.rng)  # under one name: an interrupt finds two that belong together
-    try:
-        for t in range(state.t + 1, steps + 1):
-            state = step(state, plan)
-            try:
-                for k, hook in hooks.items():
-                    if t % k == 0:
-                        state, plan = _answer(hook(state, plan), state, plan)
-            except StopIteration:
-                break
-            safe = state, bits(state.rng)
-            if t % every == 0:
-                kept.append((t, state.w))
-    except KeyboardInterrupt:
-        state, generator = safe
-        if generator is not None:
-            state.rng.bit_generator.state = generator
-        raise Interrupted(path()) from None
+    for t in range(state.t + 1, steps + 1):
+        state = step(state, plan)
+        try:
+            for k, hook in hooks.items():
+                if t % k == 0:
+                    state, plan = _answer(hook(state, plan), state, plan)
+        except StopIteration:
+            break
+        if t % every == 0:
+            kept.append((t, state.w))
+    if kept[-1][0] != state.t:  # the run ended between two of them
+        kept.append((state.t, state.w))
     lost = state.diverged[(state.diverged >= 0) & (before < 0)]
     if lost.size:
         warnings.warn(
@@ -236,7 +205,9 @@ def _ascend(state, plan, steps, every, hooks):
             Diverged,
             stacklevel=3,
         )
-    return path()
+    at, record, end = *map(np.array, zip(*kept)), state._replace(G=None)
+    average = state.mean if state.count else None
+    return Path(state.w, at, record, state.a, state.diverged, average, end)
 
 
 def _answer(answer, state, plan):
@@ -262,13 +233,9 @@ def _fitted(state, plan, steps=math.inf):
         raise ValueError(f"average={plan.average}: the run ends before, at step {steps}")
     runs, shapes = w.shape[:-1], lambda memory: [np.shape(x) for x in memory]
     plan.rate(state.t + 1, runs)
-    if shapes(state.memory) != shapes(plan.rule.start(plan.q, w)):
-        raise ValueError(f"the state remembers another rule than {plan.rule!r}: begin with init")
-    if shapes(state.moments) != shapes(plan.begin(runs)[0]):
-        raise ValueError(
-            "the state remembers another weight rule, or another number of variates, than the "
-            "plan has: begin with init"
-        )
+    has, wants = (state.memory, state.moments), (plan.rule.start(plan.q, w), plan.begin(runs)[0])
+    if [*map(shapes, has)] != [*map(shapes, wants)]:
+        raise ValueError("the state is of other rules or variates than the plan: begin with init")
     return state
 
 
