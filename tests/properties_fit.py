@@ -16,6 +16,7 @@ import numpy as np
 import oracles
 import pytest
 from autograd import elementwise_grad, grad, jacobian
+from autograd.extend import defvjp, primitive
 from harness import checks_in, part
 from numpy.testing import assert_allclose
 from scipy import integrate, optimize, stats
@@ -288,6 +289,10 @@ def check_restarts(cv):
     model, starts = cv.models.Model(lik, prior, np.zeros(1), 1), part(cv, "starts")
     assert abs(starts.start(model).mu[0] + 0.2) < 0.3
     assert abs(starts.start(model, restarts=8).mu[0] - 1) < 0.1
+    for restarts, searches in ((None, 2), (0, 1), (3, 4)):  # of a diagonal q
+        with mock.patch.object(starts, "searched", mock.Mock(wraps=starts.searched)) as search:
+            starts.start(model, False, restarts=restarts)
+        assert search.call_count == searches
     fit = cv.fit(model, start="random", restarts=8, steps=20, progress=False)
     assert abs(fit.mean[0] - 1) < 0.1
 
@@ -511,7 +516,10 @@ def check_a_look(cv):
 
 
 def check_a_file_knows_the_warnings(cv):
-    """What a fit distrusts is the same after it was saved and read."""
+    """What a fit distrusts is the same after it was saved and read, and by this model alone.
+
+    Others have one row changed a little, the same values with other slopes, or other values.
+    """
     model, *_ = gaussian_case(cv)
     run = cv.fit(model, steps=1, progress=False).run
     run.trouble = "no mode was found"
@@ -519,6 +527,16 @@ def check_a_file_knows_the_warnings(cv):
     with TemporaryDirectory() as folder:
         fit.save(Path(folder) / "fit.npz")
         read = cv.Fit.load(Path(folder) / "fit.npz", model)
+        (X, y), lik, one = model.data, model.log_lik, primitive(lambda v: 1.0 + 0 * v)
+        defvjp(one, lambda ans, v: lambda g: g * 1e-3)
+        for other, data in (
+            (lik, (X * np.where(np.arange(40) == 7, 1 + 1e-12, 1.0)[:, None], y)),
+            (lambda z, b: lik(z, b) * one(anp.sum(z, -1)), model.data),
+            (lambda z, b: lik(z, b) + 1e-3, model.data),
+        ):
+            wrong = cv.models.Model(other, model.log_prior, data, 3)
+            with pytest.raises(ValueError, match="other data or other functions"):
+                cv.Fit.load(Path(folder) / "fit.npz", wrong)
     assert read.warnings == fit.warnings
     assert any(sentence.startswith("no mode was found") for sentence in read.warnings)
 

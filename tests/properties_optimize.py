@@ -574,7 +574,7 @@ def a_run_whose_matrix_is_singular_leaves_alone(cv):
             raise np.linalg.LinAlgError
         return -0.5 * (z[..., 0] - b[0]) ** 2
 
-    model = cv.models.Model(lik, lambda z: -0.5 * z[..., 0] ** 2, np.zeros(3), 1)
+    model = cv.models.Model(lik, lambda z: -0.5 * z[..., 0] ** 2, np.arange(3.0), 1)
     q = cv.families.Gaussian(1)
     data, prior, variational = cv.terms(model, q)
     f, w = data + prior - variational, np.array([[1.0, 0.1], [9.0, 0.1], [-1.0, 0.1]])

@@ -15,11 +15,11 @@ class Density:
     """log p(x, z) of a model at points z (B, d), part by part of the data.
 
     With `rows` these alone stand for all data, their likelihood scaled by N / n. Where a matrix of
-    the model is singular, log p and its slope are not numbers. `calls` counts points with slopes.
+    the model is singular, log p and its slope are not numbers.
     """
 
     def __init__(self, model: Model, rows: np.ndarray | None = None):
-        self.model, self.calls = model, 0
+        self.model = model
         self.rows = None if rows is None else model.take(rows)
         self.scale = 1.0 if rows is None else model.N / len(rows)
 
@@ -35,7 +35,6 @@ class Density:
 
     def slope(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """log p(x, z) and its slope, (B,) and (B, d)."""
-        self.calls += len(z)
         return self._tried(z, 1)
 
     def _tried(self, z, order):
