@@ -239,21 +239,23 @@ class Noisy(Plan):
 
 
 def _tried(f, d, shape):
-    """f(d), (*runs, *shape), zero in runs where it is not finite, and which are finite.
-
-    Where a matrix of the model is singular, f sees run by run, and that run is not finite.
-    """
-
-    def found(d):
-        try:
-            return f(d)
-        except np.linalg.LinAlgError:
-            if d.w.ndim == 1:
-                return np.full(shape, np.nan)
-            return np.stack([found(_of_run(d, k)) for k in range(len(d.w))])
-
+    """f(d), (*runs, *shape), zero in runs where it is not finite, and which are finite."""
     with np.errstate(over="ignore", invalid="ignore"):  # a diverging run
-        return _finite(found(d), d.w.shape[:-1])
+        try:
+            x = f(d)
+        except np.linalg.LinAlgError:
+            x = _run_by_run(f, d, shape)
+        return _finite(x, d.w.shape[:-1])
+
+
+def _run_by_run(f, d, shape):
+    """f(d), NaN in runs where a matrix of the model is singular."""
+    if d.w.ndim > 1:
+        return np.stack([_run_by_run(f, _of_run(d, k), shape) for k in range(len(d.w))])
+    try:
+        return f(d)
+    except np.linalg.LinAlgError:
+        return np.full(shape, np.nan)
 
 
 def _finite(x, runs):
