@@ -14,6 +14,7 @@ from threadpoolctl import threadpool_limits
 import cvlib as cv
 from benchmarks import stored
 from cvlib.advice.pilots import Set, Setting, timed
+from experiments import catalogue
 
 M = 10
 RESULTS = Path(__file__).with_name("cells.json")
@@ -23,7 +24,7 @@ def costs(seconds):
     """{line, as it prints: plain steps} on the sonar data; `seconds` of timing for each."""
     model = cv.models.logistic_regression(*cv.datasets.load("sonar"))
     q = cv.families.Gaussian(model.dim)
-    found = periodic.rows(cv.zoo.legal(model, q))
+    found = periodic.rows(catalogue.legal(model, q))
     lines = {repr(c.line): c.line for _, _, cells in found for c in cells.values()}
     table = {"h": (cv.zoo.paper(model, q).h, lines)}
     sets = [Set("h"), *(Set("h", (name,)) for name in lines)]

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -30,7 +31,7 @@ import numpy as np
 import cvlib as cv
 from benchmarks import peers
 from cvlib.advice.choosing import subsets
-from cvlib.advice.pilots import Set, Setting, piloted, timed
+from cvlib.advice.pilots import Pilot, Set, Setting, timed
 from cvlib.ascent.optimize import Noisy, init, step
 from cvlib.fitting.density import Density
 from cvlib.fitting.starts import laplace
@@ -308,7 +309,7 @@ def brute_force(problem, natural, seconds=0.03, draws=60):
     among = table(model, q)
     sets = [s for base, (_, cvs) in among.items() for s in subsets(Set(base, tuple(cvs)))]
     at = Setting(model, q, w, M, sight(model))
-    noise = piloted(among, at, draws, np.random.default_rng(1), natural=natural)
+    noise = Pilot(among, at, draws, np.random.default_rng(1), natural=natural)
     costs = timed(sets, among, at, seconds=seconds * len(sets))
     square = noise.slope2(sets) + noise.noise(sets)
     product = {s: costs[str(s)] * float(e) for s, e in zip(sets, square)}
@@ -370,12 +371,37 @@ def mode(model, q):
     return q.joined(begin.mu, begin.S)
 
 
+@dataclass(frozen=True, eq=False)
+class stretched(cv.rules.Ascent):
+    """Another rule in the coordinates u of z = S u, S (d, d) lower triangular or (d,) diagonal.
+
+    mu and L of q in z are S times those in u, so a gradient goes there by S^T and a step comes back
+    by S: neither the model nor the recipe notices. For rules that add a step whatever w is, such as
+    `adam`, and a Gaussian q; a diagonal q takes a diagonal S.
+    """
+
+    rule: cv.rules.Ascent
+    S: np.ndarray
+
+    def start(self, q, w):
+        return self.rule.start(q, w)
+
+    def step(self, memory, w, g, rate, q, N):
+        g_mu, G = q.unpack(g)
+        S_t = np.swapaxes(self.S, -1, -2) if q.full else self.S
+        g = q.joined(q.times_t(self.S, g_mu[..., None, :])[..., 0, :], q.compose(S_t, G))
+        move, memory = self.rule.step(memory, np.zeros_like(w), g, rate, q, N)
+        mu, factor = q.unpack(move)
+        mu = q.times(self.S, mu[..., None, :])[..., 0, :]
+        return w + q.joined(mu, q.compose(self.S, factor)), memory
+
+
 def chosen(problem, rng):
     """From the mode, with what is chosen there, and ordinary steps in its coordinates."""
     model, q = problem.model, problem.q
     begin = laplace(model, q.full)
     w = q.joined(begin.mu, begin.S)
-    rule = cv.rules.stretched(ADAM, begin.S)
+    rule = stretched(ADAM, begin.S)
     return w, pilot_choice(model, q, w, False, rng).line | {"rule": rule}
 
 

@@ -1,8 +1,8 @@
-"""Plausible bugs of `cvlib.zoo`; harness.py says what the entries are."""
+"""Plausible bugs of the zoo and of the catalogue; harness.py says what the entries are."""
 
 # fmt: off
 MUTANTS = [
-    ("a term forgotten", "zoo._sums",
+    ("a term forgotten", "catalogue._sums",
      "[data, prior, variational, data + prior, data - variational, prior - variational]",
      "[data, prior, variational, data + prior, prior - variational]", "complete"),
     ("an approximation forgotten", "APPROXIMATIONS",

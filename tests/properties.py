@@ -13,6 +13,7 @@ import autograd.numpy as anp
 import numpy as np
 import oracles
 from autograd import grad
+from harness import part
 from numpy.testing import assert_allclose
 from oracles import FAMILIES, PROBLEMS
 from scipy import integrate, stats
@@ -187,7 +188,7 @@ def check_variates_have_mean_zero(cv, name, family, subsampled):
     """
     p, model, q, w, lines = setting(cv, name, family)
     variates = list(pairs(lines).values())
-    parts, A = cv.zoo.spanned(variates)
+    parts, A = part(cv, "experiments.catalogue").spanned(variates)
     draw, weight = grid_draw(cv, p, model, q, w, subsampled, nodes=18)
     per_sample = np.repeat(weight, p.N) / p.N if subsampled else weight
     means = np.einsum("m,rnmd->rnd", per_sample, cv.evaluate(parts, draw))
@@ -203,7 +204,7 @@ def check_lines_are_sums(cv, name, family):
     p, model, q, w, lines = setting(cv, name, family)
     variates = list(pairs(lines).values())
     mixed = [2 * a - b / 3 for a, b in zip(variates, variates[len(variates) // 2 :])]
-    parts, A = cv.zoo.spanned(variates + mixed)
+    parts, A = part(cv, "experiments.catalogue").spanned(variates + mixed)
     for kind in ({}, {"batch": 3}, {"batch": 2, "each": True}, {"subsample": False}):
         draw = cv.draw(model, q, w[1], M=2, rng=np.random.default_rng(0), **kind)
         right = np.tensordot(A, cv.evaluate(parts, draw), 1)

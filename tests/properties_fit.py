@@ -16,6 +16,7 @@ import numpy as np
 import oracles
 import pytest
 from autograd import elementwise_grad, grad, jacobian
+from autograd.extend import defvjp, primitive
 from harness import checks_in, part
 from numpy.testing import assert_allclose
 from scipy import integrate, optimize, stats
@@ -164,28 +165,7 @@ def check_posteriors(cv):
         assert p.mean.shape == p.sd.shape == (len(p.names),) and (p.sd > 0).all()
 
 
-# Rules and starts --------------------------------------------------------------------------------
-
-
-def check_stretched(cv):
-    """Three steps of Adam in u, carried to z by the matrix of the linear map, column by column."""
-    rng = np.random.default_rng(0)
-    for q, S in [
-        (cv.families.Gaussian(3), np.tril(rng.uniform(0.5, 2, (3, 3)))),
-        (cv.families.DiagonalGaussian(3), rng.uniform(0.5, 2, 3)),
-    ]:
-        matrix = S if q.full else np.diag(S)
-        parts = [q.unpack(unit) for unit in np.eye(q.D)]
-        moved = [q.joined(matrix @ mu, S @ L if q.full else S * L) for mu, L in parts]
-        A = np.stack(moved, 1)  # w in z is A times w in u
-        inner, outer = cv.rules.adam(), cv.rules.stretched(cv.rules.adam(), S)
-        u = np.linalg.solve(A, q.start())
-        w, a, b = q.start(), inner.start(q, u), outer.start(q, q.start())
-        for _ in range(3):
-            g = rng.standard_normal(q.D)
-            u, a = inner.step(a, u, A.T @ g, 0.1, q, 1)
-            w, b = outer.step(b, w, g, 0.1, q, 1)
-            assert_allclose(w, A @ u, rtol=1e-10)
+# Starts ------------------------------------------------------------------------------------------
 
 
 def gaussian_case(cv):
@@ -309,13 +289,17 @@ def check_restarts(cv):
     model, starts = cv.models.Model(lik, prior, np.zeros(1), 1), part(cv, "starts")
     assert abs(starts.start(model).mu[0] + 0.2) < 0.3
     assert abs(starts.start(model, restarts=8).mu[0] - 1) < 0.1
+    for restarts, searches in ((None, 2), (0, 1), (3, 4)):  # of a diagonal q
+        with mock.patch.object(starts, "searched", mock.Mock(wraps=starts.searched)) as search:
+            starts.start(model, False, restarts=restarts)
+        assert search.call_count == searches
     fit = cv.fit(model, start="random", restarts=8, steps=20, progress=False)
     assert abs(fit.mean[0] - 1) < 0.1
 
 
 def check_rho_waits(cv):
     """rho = 1 / (steps + 1) of a diagonal q of many unknowns is 0.1 until a look gains little."""
-    lik, run = lambda z, b: 0 * z[..., 0] + 0 * b[0], part(cv, "run")
+    lik, run = lambda z, b: 0 * z[..., 0] + 0 * b[0], part(cv, "fitting.run")
     model = cv.models.Model(lik, cv.models.GaussianPrior(), np.zeros(1), 3)
     fit = cv.fit(model, cv.families.DiagonalGaussian(3), steps=1, progress=False).run
     for many, near, right in ((2, False, 9), (2, True, 30), (5, False, 30)):
@@ -341,7 +325,7 @@ def check_the_clock_of_a_glm(cv):
 def check_a_third_of_the_time_is_for_the_mode(cv):
     """On a clock of our own: a search without end is told to stop after a third of the seconds."""
     model, mean, cov, _ = gaussian_case(cv)
-    now, front, run = [0.0], part(cv, "front"), part(cv, "run")
+    now, front, run = [0.0], part(cv, "fitting.front"), part(cv, "fitting.run")
 
     def slow(model, full, given, restarts, late, seed):
         while not late():
@@ -380,7 +364,7 @@ def check_from_far_away(cv):
     model, mean, cov, evidence = gaussian_case(cv)
     q = cv.families.Gaussian(3)
     for scored in (20, 40):
-        plan = part(cv, "ways").planned("natural", model, q, M=scored)
+        plan = part(cv, "fitting.run").planned("natural", model, q, M=scored)
         state = cv.optimize.init(plan, np.random.default_rng(0), w=q.start())
         for _ in range(12):
             state = cv.optimize.step(state, plan)
@@ -430,7 +414,7 @@ def check_draws_without_a_number(cv):
     """They are left out of a step; where they are most of them, the step fails and is named."""
     lik = lambda z, b: anp.where(z[..., 0] < -1, np.nan, -0.5 * z[..., 0] ** 2) + 0 * b[0]
     model = cv.models.Model(lik, lambda z: 0 * z[..., 0], np.zeros(1), 1)
-    q, way = cv.families.Gaussian(1), part(cv, "ways")
+    q, way = cv.families.Gaussian(1), part(cv, "fitting.run")
     plan = way.planned("natural", model, q, M=50)
     state = cv.optimize.init(plan, np.random.default_rng(0), w=q.pack([0.0], [[1.0]]))
     new = plan.gradient(state)
@@ -438,30 +422,6 @@ def check_draws_without_a_number(cv):
     assert_allclose(new.scores, -new.draw.eps)
     state = state._replace(w=q.pack([-3.0], [[1.0]]))
     assert cv.optimize.step(state, plan).diverged == 1
-
-
-def check_adam(cv):
-    model, mean, cov, evidence = gaussian_case(cv)
-    q = cv.families.Gaussian(3)
-    data, prior, variational = cv.terms(model, q)
-    h = cv.RP1(data) + cv.CF(prior) - cv.CF(variational)
-    stick = cv.RP1(variational) - cv.CF(variational)
-    fit = cv.fit(model, q, h=h, cvs=[stick], steps=800, progress=False)
-    sd = np.sqrt(np.diag(cov))
-    assert np.abs((fit.mean - mean) / sd).max() < 0.05 and abs(fit.elbo - evidence) < 0.1
-    assert_allclose(fit.looks[:, 0], [200, 400, 800][: len(fit.looks)])
-    assert not any("edge" in sentence for sentence in fit.warnings)
-    assert fit.run.plan.h is h and fit.run.plan.cvs == [stick]
-    assert_allclose(fit.run.plan.rule.S @ fit.run.plan.rule.S.T, cov, rtol=1e-3)
-
-
-def check_batches(cv):
-    """A step sees so many rows, and the mean is found all the same."""
-    model, mean, cov, _ = gaussian_case(cv)
-    fit = cv.fit(model, batch=10, steps=1600, progress=False)
-    draw = cv.draw(model, fit.q, fit.w, 2, np.random.default_rng(0), sampling=fit.run.plan.sampling)
-    assert draw.index.shape == (1, 10) and "batches of 10" in fit.report
-    assert np.abs((fit.mean - mean) / np.sqrt(np.diag(cov))).max() < 0.3
 
 
 def check_other_families(cv):
@@ -498,7 +458,11 @@ def check_many_rows(cv):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((3000, 4))
     y = np.sign(X @ [1.0, -1, 0.5, 0] + rng.logistic(size=3000))
-    glm, density, ways = cv.models.logistic_regression(X, y), part(cv, "density"), part(cv, "ways")
+    glm, density, ways = (
+        cv.models.logistic_regression(X, y),
+        part(cv, "density"),
+        part(cv, "fitting.run"),
+    )
     with mock.patch.multiple(density, ROWS=300, EACH=5), mock.patch.object(ways, "EXACT", (0, 0)):
         few = density.Density.of_some(glm, rng)
         assert len(few.rows[0]) == 300 and few.scale == 10
@@ -552,14 +516,27 @@ def check_a_look(cv):
 
 
 def check_a_file_knows_the_warnings(cv):
-    """What a fit distrusts is the same after it was saved and read."""
+    """What a fit distrusts is the same after it was saved and read, and by this model alone.
+
+    Others have one row changed a little, the same values with other slopes, or other values.
+    """
     model, *_ = gaussian_case(cv)
     run = cv.fit(model, steps=1, progress=False).run
     run.trouble = "no mode was found"
-    fit = cv.Fit.of(run)
+    fit = cv.Fit(run)
     with TemporaryDirectory() as folder:
         fit.save(Path(folder) / "fit.npz")
         read = cv.Fit.load(Path(folder) / "fit.npz", model)
+        (X, y), lik, one = model.data, model.log_lik, primitive(lambda v: 1.0 + 0 * v)
+        defvjp(one, lambda ans, v: lambda g: g * 1e-3)
+        for other, data in (
+            (lik, (X * np.where(np.arange(40) == 7, 1 + 1e-12, 1.0)[:, None], y)),
+            (lambda z, b: lik(z, b) * one(anp.sum(z, -1)), model.data),
+            (lambda z, b: lik(z, b) + 1e-3, model.data),
+        ):
+            wrong = cv.models.Model(other, model.log_prior, data, 3)
+            with pytest.raises(ValueError, match="other data or other functions"):
+                cv.Fit.load(Path(folder) / "fit.npz", wrong)
     assert read.warnings == fit.warnings
     assert any(sentence.startswith("no mode was found") for sentence in read.warnings)
 

@@ -90,8 +90,6 @@ def test_the_fit_is_that_of_the_model_for_autograd(name):
     for (a, *numbers), (b, *others) in zip(fit.table(), right.table()):
         assert a == b
         assert_allclose(numbers, others, rtol=0.1)
-    with pytest.raises(ValueError, match="no batches"):
-        cvlib.fit(other, steps=5, batch=3, progress=False)
     with pytest.raises(ValueError, match="labels are classes|generalised|GLM"):
         cvlib.taylor_x(cvlib.terms(other, fit.q)[0])
 

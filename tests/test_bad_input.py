@@ -162,7 +162,7 @@ FAMILIES = {
         lambda: cv.families.Gaussian(logistic()),
         "dim=.*must be a whole number: write 2",
     ),
-    "data for a model": (lambda: cv.zoo.legal(X, q), "ndarray is no model such as"),
+    "data for a model": (lambda: cv.zoo.published(X, q), "ndarray is no model such as"),
     "a family for a model": (lambda: cv.terms(q, logistic()), "Gaussian is no model"),
     "a model for a family": (lambda: cv.terms(logistic(), logistic()), "is no family: write"),
     "a loop the wrong way round": (

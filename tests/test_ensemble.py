@@ -7,8 +7,7 @@ checks take the package, so that they can be run on copies with a bug (tests/har
 
 import dataclasses
 import itertools
-import tempfile
-from pathlib import Path
+import pickle
 from types import SimpleNamespace
 from unittest import mock
 
@@ -511,19 +510,13 @@ def check_rules_on_scores_go_on_from_a_file(cv):
     """Six steps, or three, a file and three more: the same bytes. One run and several."""
     model, q, f = logistic(cv)
     rules = cv.rules
-    for rule in (
-        rules.quadratics(most=2), rules.matching(),
-        rules.first(2, rules.matching(), rules.natural()),
-    ):  # fmt: skip
+    for rule in rules.quadratics(most=2), rules.matching():
         for w in weights(q), weights(q)[0]:
             go = lambda steps, **more: cv.optimize.sgd(
                 model, q, cv.AQ(f), rule=rule, lr=0.5, M=8, steps=steps, **more
             )
             whole, half = (go(n, rng=RNG(0), w=w) for n in (6, 3))
-            with tempfile.TemporaryDirectory() as folder:
-                half.state.save(Path(folder) / "state")
-                state = cv.optimize.load(Path(folder) / "state")
-            rest = go(6, state=state)
+            rest = go(6, state=pickle.loads(pickle.dumps(half.state)))
             assert_array_equal(rest.w, whole.w)
             for x, z in zip(rest.state.memory, whole.state.memory, strict=True):
                 assert_array_equal(x, z)

@@ -10,6 +10,7 @@ import periodic
 import pytest
 
 import cvlib as cv
+from experiments import catalogue
 
 ROOT = Path(__file__).parents[1]
 
@@ -40,7 +41,7 @@ def small():
     """A zoo that is quick to make: two unknowns, five data points."""
     X = np.random.default_rng(0).uniform(-1, 1, (5, 2))
     model = cv.models.logistic_regression(X, [1, -1, 1, 1, -1])
-    return cv.zoo.legal(model, cv.families.Gaussian(2))
+    return catalogue.legal(model, cv.families.Gaussian(2))
 
 
 def test_a_cell_is_rp1_minus_another_method_or_one_method_on_two_data_sets(small):
@@ -56,7 +57,7 @@ def test_a_cell_is_rp1_minus_another_method_or_one_method_on_two_data_sets(small
 
 
 def test_the_cells_without_sums_are_independent_and_with_the_score_span_the_zoo(small):
-    rank = lambda lines: np.linalg.matrix_rank(cv.zoo.spanned(lines)[1])
+    rank = lambda lines: np.linalg.matrix_rank(catalogue.spanned(lines)[1])
     lines = [c.line for _, term, cells in periodic.rows(small) for c in cells.values()
              if "+" not in term]  # fmt: skip
     assert rank(lines) == len(lines) == rank([c.line for c in small]) - 1

@@ -11,7 +11,7 @@ from unittest import mock
 
 import autograd.numpy as anp
 import numpy as np
-from harness import checks_in, on_the_package
+from harness import checks_in, on_the_package, part
 from numpy.testing import assert_allclose
 from oracles import FAMILIES
 
@@ -169,7 +169,7 @@ def check_shared_work_is_done_once(cv):
 
     for family in FAMILIES:
         model = Counted(cv, family, 3, glm)
-        lines = [c.line for c in cv.zoo.legal(model.model, model.q)][::9]
+        lines = [c.line for c in part(cv, "experiments.catalogue").legal(model.model, model.q)][::9]
         draw = cv.draw(
             model.model, model.q, model.q.start() + 0.1, M=4, rng=np.random.default_rng(0)
         )

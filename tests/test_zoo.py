@@ -7,19 +7,20 @@ they can be run on copies with a bug (tests/harness.py).
 
 import itertools
 from functools import cache
-from types import ModuleType, SimpleNamespace
 
 import autograd.numpy as anp
 import numpy as np
 import oracles
 import properties
 import pytest
+from harness import part
 from numpy.testing import assert_allclose
 from properties import CONFIGURATIONS
 from scipy import stats
 
 import cvlib as cv
 from cvlib import RP1, RP2
+from experiments import catalogue
 
 configurations = pytest.mark.parametrize("name, family, subsampled", CONFIGURATIONS)
 SUMS = {  # every sum of the ELBO's parts, and `one`
@@ -75,7 +76,7 @@ def expected(cv, name, family, subsampled):
 @cache
 def legal(cv, name, family, subsampled=True):
     _, model, q, _ = problem(cv, name, family)
-    return cv.zoo.legal(model, q, subsample=subsampled)
+    return part(cv, "experiments.catalogue").legal(model, q, subsample=subsampled)
 
 
 def evaluated(cv, lines, draw):
@@ -167,7 +168,7 @@ def test_the_number_of_legal_lines():
     assert counts["logistic", "Gaussian", True] == count_by_hand(2) == 558
     assert counts["poisson", "Gaussian", True] == count_by_hand(1, closed=True) == 420
     model = cv.models.logistic_regression(*cv.datasets.load("australian"))
-    assert len(cv.zoo.legal(model, cv.families.Gaussian(model.dim))) == 558
+    assert len(catalogue.legal(model, cv.families.Gaussian(model.dim))) == 558
 
 
 # What each does ---------------------------------------------------------------------------------
@@ -208,15 +209,12 @@ def test_every_legal_line_has_mean_zero_and_the_noises_it_says(name, family, sub
     assert count == len(legal(cv, name, family, subsampled)) > 15
 
 
-def test_the_check_of_means_can_fail():
-    def legal(model, q, subsample):
-        f = cv.terms(model, q)[0]
-        return [cv.zoo.Variate(1.01 * RP1(f) - RP2(f), "data", "", ("RP1", "RP2"))]
-
-    wrong = ModuleType("wrong")
-    vars(wrong).update(vars(cv), zoo=SimpleNamespace(legal=legal))
+def test_the_check_of_means_can_fail(monkeypatch):
+    f = cv.terms(*problem(cv, "logistic", "Gaussian")[1:3])[0]
+    wrong = catalogue.Variate(1.01 * RP1(f) - RP2(f), "data", "", ("RP1", "RP2"))
+    monkeypatch.setitem(globals(), "legal", lambda *_: [wrong])
     with pytest.raises(AssertionError):
-        check_means_and_noises(wrong, "logistic", "Gaussian", True)
+        check_means_and_noises(cv, "logistic", "Gaussian", True)
 
 
 def test_other_families_join_by_themselves():
@@ -235,7 +233,7 @@ def test_other_families_join_by_themselves():
         cv.families.Categorical(1, 3),
     ):
         model = cv.models.Model(lik, lambda z: -0.5 * anp.sum(z**2, -1), (X, y), q.dim)
-        variates = cv.zoo.legal(model, q)
+        variates = catalogue.legal(model, q)
         assert any(c.name == "score" for c in variates)
         assert {c.approximation for c in variates if "RP" in "".join(c.pair)} <= {"relax"}
         relaxed = [c for c in variates if c.approximation == "relax"]
@@ -318,7 +316,7 @@ def check_span(cv):
     """Every line is its row of A times the parts, to rounding."""
     _, model, q, w = problem(cv, "logistic", "Gaussian")
     variates = [c.line for c in legal(cv, "logistic", "Gaussian")]
-    parts, A = cv.zoo.spanned(variates)
+    parts, A = part(cv, "experiments.catalogue").spanned(variates)
     draw = cv.draw(model, q, w[0], M=3, rng=np.random.default_rng(0))
     T = cv.evaluate(parts, draw)
     assert A.shape == (len(variates), len(parts)) and len(parts) < 64

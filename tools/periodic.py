@@ -29,7 +29,7 @@ KNOWN = {  # RP1 of the data term minus these: estimators with a name, no variat
 
 
 def rows(zoo):
-    """[(group, term, {column: variate})] for the list of `zoo.legal`, row by row."""
+    """[(group, term, {column: variate})] for the list of `catalogue.legal`, row by row."""
     pairs = {(c.approximation, c.term, frozenset(c.pair)): c for c in zoo}
     columns = [[{"RP1", m} for m in ms] for ms in PARTNERS]
     columns += [[{m, m + " all"} for m in ms] for ms in SINGLE]

@@ -10,8 +10,7 @@ from ..recipe.ensemble import AQ, LB
 from ..recipe.estimators import Estimator, check_gradient, check_variate
 from ..recipe.integrands import Illegal, Integrand
 from ..recipe.words import CF, GR, LOO, PR, QD, RB, RP1, SF, Method
-from . import zoo
-from .zoo import written
+from .zoo import published, written
 
 DENSE = 200  # dimensions up to which a Hessian of an own model, d gradients, is not too dear
 FEW = 4  # samples below which a regression on the others has too little to go by
@@ -28,13 +27,9 @@ def candidates(
     against their closed forms, and the expansion at a snapshot against that over all data, with
     ("joint") or without ("snapshot") the noise of q. Their best weights are about 1, 1, -1 and -1.
 
-    "RP1 of all three" samples the entropy too, so that noise vanishes where q is the posterior:
-    what `fit` takes where it takes Adam's steps. With all data in every step, so do PR and AQ, the
-    regression on the other samples, which `fit` takes otherwise. With one data point a sample the
-    noise of the data hides what these gain.
-
-    A Hessian of an own model costs d gradients. In more than 200 dimensions that is too dear: then
-    there are neither PR nor expansions.
+    "RP1 of all three" samples the entropy too, so that noise vanishes where q is the posterior.
+    With all data in every step, so do PR and AQ, the regression on the other samples. Where a
+    Hessian is too dear, for an own model of more than 200 unknowns, there are no PR or expansions.
     """
     data, prior, variational = terms(model, q)
     closed, found = written(CF, prior), {}
@@ -44,7 +39,7 @@ def candidates(
         h = written(lambda: word(data) + (closed or word(prior)) - CF(variational))
         if h is None:
             continue
-        lines = {} if q.gaussian else zoo.published(model, q)
+        lines = {} if q.gaussian else published(model, q)
         if q.gaussian and curved:
             lines = _expansions(word, data, data if closed else data + prior, subsample)
         found[word.name] = h, {name: c for name, c in lines.items() if c and c.parts}
@@ -83,35 +78,15 @@ def _expansions(word: Method, data: Integrand, f: Integrand, subsample: bool) ->
     return lines
 
 
-# Tables that a reader gives -----------------------------------------------------------------------
-
-
-def checked(table: dict, model: Model, q: Family) -> Table:
-    """The table with a name for every variate, or an error that says what is wrong with it."""
-    example = 'among={"mine": (h, [c7])}'
-    if not isinstance(table, dict):
-        raise TypeError(f"{table!r} is no table of bases and their variates: write {example}")
-    if not table:
-        raise ValueError("nothing to choose among: give {name: (h, variates)}, or leave it out")
-    found = {}
+def checked(table: Table) -> Table:
+    """The table, or an error that says what is wrong with it."""
+    right = 'write among={"mine": (h, {"c7": c7})}'
+    if not (isinstance(table, dict) and table):
+        raise TypeError(f"{table!r} is no table of bases and their variates: {right}")
     for name, pair in table.items():
-        if not (isinstance(pair, tuple) and len(pair) == 2):
-            raise TypeError(f"{name!r}: {pair!r} is no pair of h and variates: write {example}")
-        found[name] = pair[0], named(pair[1], model, q)
+        if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[1], dict)):
+            raise TypeError(f"{name!r}: {pair!r} is no pair of h and variates by name: {right}")
         check_gradient(pair[0])
-        for c in found[name][1].values():
+        for c in pair[1].values():
             check_variate(c)
-    return found
-
-
-def named(lines: dict | list | tuple, model: Model, q: Family) -> dict[str, Estimator]:
-    """{name: line}. Lines of a list get the names that the zoo has, or what they print as."""
-    if isinstance(lines, Estimator):
-        raise TypeError(f"lines come in a list: write [{lines!r}], or {{name: line}}")
-    for c in lines.values() if isinstance(lines, dict) else lines:
-        if not isinstance(c, Estimator):
-            check_variate(c)  # says what is right
-    if isinstance(lines, dict):
-        return lines
-    known = {frozenset(c.parts.items()): name for name, c in zoo.published(model, q).items()}
-    return {known.get(frozenset(c.parts.items()), repr(c)): c for c in lines}
+    return table

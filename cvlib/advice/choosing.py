@@ -14,15 +14,14 @@ import numpy as np
 
 from ..arguments import number
 from ..ascent.optimize import Hook
-from ..ascent.plans import Noisy
-from ..ascent.state import State
+from ..ascent.plans import Noisy, State
 from ..families.base import Family
 from ..models.own import Model
 from ..recipe.estimators import Estimator
 from ..recipe.sampling import Sampling
 from ..recipe.snapshots import Snapshot
 from .candidates import Table, candidates, checked
-from .pilots import Costs, Pilot, Set, Setting, piloted, singles, timed
+from .pilots import Costs, Pilot, Set, Setting, singles, timed
 from .reports import TINY, Report, reported
 
 ALL = 10  # of more variates than these only single ones and pairs are looked at
@@ -76,8 +75,8 @@ def choose(
 ) -> Choice:  # fmt: skip
     """The `Choice` of base and variates with the least cost x E||g||^2 at w (D,).
 
-    among: {base: (h, variates)}, variates a list or {name: line}; by default the `candidates`. Of
-        up to ten variates all subsets are looked at; of more, single ones and pairs.
+    among: {base: (h, {variate: line})}; by default the `candidates`. Of up to ten variates all
+        subsets are looked at; of more, single ones and pairs.
     costs: as in `report`. Without them single variates are timed, sets predicted from these, and
         the best of them timed themselves.
     resamples: how many times the pilot is resampled to see how sure the choice is.
@@ -89,10 +88,9 @@ def choose(
     began = clock()
     at = Setting(model, q, w, M, Sampling.of(sampling, **keywords))
     pairs = sampling is None and "noise" not in keywords and at.may_pair
-    table = candidates(model, q, at.sampling.subsample, M) if among is None else among
-    table = checked(table, model, q)
+    table = candidates(model, q, at.sampling.subsample, M) if among is None else checked(among)
     known = costs if costs is None else Costs.given(costs)
-    found = piloted(table, at, pilot, rng, snapshot=snapshot, natural=natural, pairs=pairs)
+    found = Pilot(table, at, pilot, rng, snapshot=snapshot, natural=natural, pairs=pairs)
     fine = {base: lines for base, lines in table.items() if base not in found.astray()}
 
     def time(sets, share):
@@ -174,9 +172,8 @@ def rechoose(
 ) -> Hook:
     """A hook for sgd: choose anew along the run, in at most this share of its time.
 
-    sgd(..., hooks={50: rechoose()}) asks after every 50 steps. It chooses at the first call, and
-    again whenever a choice as long as the last one stays within the share. Of several runs the
-    first decides for all. `options` are those of `choose`; `hook.choices` has (step, Choice).
+    sgd(..., hooks={50: rechoose()}) asks after every 50 steps. Of several runs the first decides
+    for all. `options` are those of `choose`; `hook.choices` has (step, Choice).
     """
     number("share", share, 0, 1, above=True)
     began, choices = clock(), []

@@ -30,23 +30,15 @@ def elbo(model: Model, q: Family, w: np.ndarray, M: int, rng: np.random.Generato
 
     For any model and family; all data, some samples at a time.
     """
-    values = log_weights(model, q, w, whole("M", M, 2), rng)
-    return Estimate(values.mean(-1), values.std(-1, ddof=1) / np.sqrt(M))
-
-
-def log_weights(
-    model: Model, q: Family, w: np.ndarray, M: int, rng: np.random.Generator
-) -> np.ndarray:
-    """log p(x, z) - log q_w(z) at M samples of q_w, (..., M)."""
     if isinstance(model, Family):
         raise TypeError(f"{model!r} is a family: the model comes first, elbo(model, q, w, M, rng)")
     if hasattr(w, "w"):
         raise TypeError(f"w is a {type(w).__name__}: give its weights, .w")
     data, prior, variational = terms(model, q)
-    f, w, values = (data + prior - variational).parts.items(), q.check(w), []
+    f, w, parts = (data + prior - variational).parts.items(), q.check(w), []
     most = max(1, CHUNK // (max(model.N * model.row_size, q.D) * math.prod(w.shape[:-1])))
-    for first in range(0, M, most):
-        m = min(most, M - first)
-        d = draw(model, q, w, m, rng, sampling=Sampling(subsample=False))
-        values.append(sum(coef * atom.value(d, "z1") for atom, coef in f))  # (..., m)
-    return np.concatenate(values, -1)
+    for first in range(0, whole("M", M, 2), most):
+        d = draw(model, q, w, min(most, M - first), rng, sampling=Sampling(subsample=False))
+        parts.append(sum(coef * atom.value(d, "z1") for atom, coef in f))  # (..., m)
+    values = np.concatenate(parts, -1)
+    return Estimate(values.mean(-1), values.std(-1, ddof=1) / np.sqrt(M))

@@ -90,7 +90,8 @@ class Pilot:
     K (n, P, P) are products of the distances of P lines from their means, so that their mean over n
     steps is the covariance of a step's gradients; `sources` (n, 2, P, P) what of it is due to q
     alone and the data alone. Steps of one half try the weights that the other half fits. With
-    pairs=True every line is there twice, the second time drawn in pairs.
+    pairs=True every line is there twice, the second time drawn in pairs. A new snapshot is taken
+    where lines want more than the one that is given has.
     """
 
     def __init__(
@@ -98,9 +99,15 @@ class Pilot:
         snapshot: Snapshot | None = None, shares: bool = False, natural: bool = False,
         pairs: bool = False,
     ):  # fmt: skip
+        if not isinstance(rng, np.random.Generator):
+            raise ValueError(f"rng={rng!r}: give a generator, rng=np.random.default_rng(0)")
+        steps = whole("pilot", steps, 2)
         self.natural, self.ways = natural, [at, at.paired] if pairs else [at]
         self.names = {base: list(cvs) for base, (_, cvs) in table.items()}
         self.lines, self.place = _placed(table, len(self.ways))
+        wants = wanted(atom for line in self.lines for _, atom in line.parts)
+        if wants and not _serves(snapshot, wants):
+            snapshot = taken(at.model, at.q, at.w, wants)
         R = max(3, min(math.ceil(steps / 2), CHUNK // (len(self.lines) * at.M * at.q.D)))
         parts = 2 * math.ceil(steps / (2 * R))  # of R steps each
         self.half = np.repeat(np.arange(parts) % 2, R)
@@ -202,10 +209,9 @@ class Pilot:
         return np.stack(K, 1)
 
     def astray(self) -> dict[str, float]:
-        """{base: by how many standard errors its mean is not that of the first base}.
+        """{base: by how many standard errors its mean along the width of q is not the first's}.
 
-        Along the width of q, where Stein's lemma makes E[slope x eps] the mean curvature: PR has
-        the curvature at a sample, which says nothing of a kink.
+        There PR has the curvature at a sample, which says nothing of a kink.
         """
         first, *others = [(base, own[0]) for (base, pairs), own in self.place.items() if not pairs]
         n, found, rounding = len(self.along), {}, 1e-9 * np.abs(self.along).max() + 1e-300
@@ -217,20 +223,6 @@ class Pilot:
         return found
 
 
-def piloted(
-    table: Table, at: Setting, steps: int, rng: np.random.Generator, *,
-    snapshot: Snapshot | None = None, **how: Any,
-) -> Pilot:  # fmt: skip
-    """The `Pilot` of a table; with a new snapshot where lines want more than the old one has."""
-    if not isinstance(rng, np.random.Generator):
-        raise ValueError(f"rng={rng!r}: give a generator, rng=np.random.default_rng(0)")
-    lines = [c for h, cvs in table.values() for c in (h, *cvs.values())]
-    wants = wanted(atom for line in lines for _, atom in line.parts)
-    if wants and not _serves(snapshot, wants):
-        snapshot = taken(at.model, at.q, at.w, wants)
-    return Pilot(table, at, whole("pilot", steps, 2), rng, snapshot=snapshot, **how)
-
-
 def _serves(old: Snapshot | None, wants: Wants) -> bool:
     """Does a snapshot have what is wanted of it?"""
     if old is None:
@@ -240,10 +232,7 @@ def _serves(old: Snapshot | None, wants: Wants) -> bool:
 
 
 def _placed(table: Table, ways: int) -> tuple[list[Estimator], dict]:
-    """All lines of a table, once for each way to draw, and where they stand in the list.
-
-    {(base, in pairs): [place of the base, places of its variates]}.
-    """
+    """All lines, once for each way to draw, and {(base, in pairs): places of base and variates}."""
     lines: dict[tuple, tuple[int, Estimator]] = {}
     place = lambda k, c: lines.setdefault((k, frozenset(c.parts.items())), (len(lines), c))[0]
     places = {
@@ -308,7 +297,7 @@ def in_turns(
 ) -> dict[str, float]:
     """Seconds a call for each of {name: function}: the shortest of up to ROUNDS blocks, in turns.
 
-    A slow moment of the machine so falls on all of them; `seconds` is for all together.
+    `seconds` is for all together.
     """
 
     def block(way, n):

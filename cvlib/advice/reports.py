@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from html import escape
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -14,8 +13,8 @@ from ..models.own import Model
 from ..recipe.estimators import Estimator
 from ..recipe.sampling import Sampling
 from ..recipe.snapshots import Snapshot
-from .candidates import candidates, checked, named
-from .pilots import Costs, Pilot, Set, Setting, piloted, singles, timed
+from .candidates import candidates, checked
+from .pilots import Costs, Pilot, Set, Setting, singles, timed
 
 TINY = 1e-9  # noise left of this size is rounding error
 
@@ -58,24 +57,10 @@ class Report:
 
     def __repr__(self):
         rows = self.table()
-        widths = [max(map(len, column)) for column in zip(*rows)]
-        cells = lambda row: [x.rjust(n) for x, n in zip(row[1:], widths[1:])]
-        return "\n".join(
-            [
-                self.about,
-                *("  ".join([r[0].ljust(widths[0]), *cells(r)]).rstrip() for r in rows),
-                *self.refused,
-            ]
-        )
-
-    def _repr_html_(self):
-        row = lambda cells, tag: "".join(f"<{tag}>{escape(x)}</{tag}>" for x in cells)
-        heads, *body = self.table()
-        lines = "\n".join(f"<tr>{row(cells, 'td')}</tr>" for cells in body)
-        return (
-            f"<table>\n<caption>{escape(self.about)}</caption>\n"
-            f"<thead><tr>{row(heads, 'th')}</tr></thead>\n<tbody>\n{lines}\n</tbody>\n</table>"
-        )
+        first, *widths = [max(map(len, column)) for column in zip(*rows)]
+        cells = lambda row: [x.rjust(n) for x, n in zip(row[1:], widths)]
+        lines = ["  ".join([r[0].ljust(first), *cells(r)]).rstrip() for r in rows]
+        return "\n".join([self.about, *lines, *self.refused])
 
     def frontier(self) -> list[Row]:
         """The rows than which none is both cheaper and quieter, from cheap to dear."""
@@ -139,36 +124,34 @@ def reported(
 
 
 def report(
-    lines: dict[str, Estimator] | list[Estimator], model: Model, q: Family, w: np.ndarray, *,
-    M: int = 10, rng: np.random.Generator, pilot: int = 100,
+    lines: dict[str, Estimator], model: Model, q: Family, w: np.ndarray, *, M: int = 10,
+    rng: np.random.Generator, pilot: int = 100,
     costs: dict[str, float] | None = None, seconds: float = 1.0,
     clock: Callable[[], float] = perf_counter, snapshot: Snapshot | None = None,
     renew: int = 50, natural: bool = False, sampling: Sampling | None = None, **keywords: Any,
 ) -> Report:  # fmt: skip
     """What lines leave of the noise and cost, as a `Report`; any model, any family, w (D,).
 
-    lines: gradients and variates, a list or {name: line}. Each gradient stands alone; the first of
-        them (RP1's, if there is none) also goes with each variate, and with all of them.
+    lines: {name: line}, gradients and variates. Each gradient stands alone; the first of them
+        (RP1's, if there is none) also goes with each variate, and with all of them.
     pilot: steps of M samples to measure noise with, each twice, to tell the shares apart.
     costs: {set, as it prints: seconds a step}, in place of `seconds` of timing by `clock`; on a
         busy machine time.thread_time is the better clock, if a step needs one thread only.
-    snapshot, renew: for expansions at a snapshot: one that the run has, else a new one at w; and
-        the number of steps it serves.
+    snapshot, renew: one that the run has, else a new one at w; the number of steps it serves.
     natural: measure gradients in units of q, by Fisher's matrix, as natural steps do.
-    sampling: which data samples see and how they lean on each other; or its fields: subsample,
-        batch, each, noise.
+    sampling: as in `draw`; or its fields: subsample, batch, each, noise.
     """
     at = Setting(model, q, w, M, Sampling.of(sampling, **keywords))
-    lines = named(lines, model, q)
+    if not (isinstance(lines, dict) and all(isinstance(c, Estimator) for c in lines.values())):
+        raise TypeError(f'{lines!r} are no lines by name: write {{"h": h, "c7": c7}}')
     cvs = {name: line for name, line in lines.items() if line.is_control_variate}
     bases = {name: line for name, line in lines.items() if name not in cvs}
     bases = bases or {name: h for name, (h, _) in [*candidates(model, q).items()][:1]}
     first = next(iter(bases))
-    table = {name: (h, cvs if name == first else {}) for name, h in bases.items()}
-    table = checked(table, model, q)
+    table = checked({name: (h, cvs if name == first else {}) for name, h in bases.items()})
     known = costs if costs is None else Costs.given(costs)
     how: dict[str, Any] = {"snapshot": snapshot, "natural": natural, "shares": True}
-    found = piloted(table, at, pilot, rng, **how)
+    found = Pilot(table, at, pilot, rng, **how)
     full = Set(first, tuple(cvs))
     sets = [*map(Set, bases), *singles(full), *[full] * (len(cvs) > 1)]
     if known is None:

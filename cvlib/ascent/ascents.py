@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..arguments import number, whole
+from ..arguments import number
 from ..families.base import Family
 from ..recipe.draws import Draw
 
@@ -45,26 +45,10 @@ class Ascent:
         """
         raise NotImplementedError(f"{type(self).__name__} has no match")
 
-    def looks_at_scores(self, memory: tuple) -> bool:
-        """Is the next step one of `match`?"""
-        return self.on_scores
-
-    def average(self, mean: np.ndarray, w: np.ndarray, count: int, q: Family) -> np.ndarray:
-        """The mean of the last `count` weights, from that of all but the newest, w."""
-        return mean + (w - mean) / count
-
-
-@dataclass(frozen=True)
-class plain(Ascent):
-    """w <- w + rate g."""
-
-    def step(self, memory, w, g, rate, q, N):
-        return w + rate * g, memory
-
 
 @dataclass(frozen=True)
 class momentum(Ascent):
-    """v <- beta v + (1 - beta) g, w <- w + rate v: the rule of the paper, from v = 0."""
+    """v <- beta v + (1 - beta) g, w <- w + rate v: the rule of the paper. Plain steps: beta = 0."""
 
     beta: float = 0.9
 
@@ -91,11 +75,6 @@ class adam(Ascent):
     b2: float = 0.999
     eps: float = 1e-8
 
-    def __post_init__(self):
-        number("b1", self.b1, 0, 1)
-        number("b2", self.b2, 0, 1)
-        number("eps", self.eps, 0, above=True)
-
     def start(self, q, w):
         return np.zeros_like(w), np.zeros_like(w), 1.0, 1.0  # m, s, b1^t, b2^t
 
@@ -121,9 +100,7 @@ class natural(Ascent):
     would leave the region where q has looked at the curvature. The memory counts such steps.
 
     With noise and a fixed rho the ELBO rests rho / 4 tr(F^-1 Var g) below its best, F the Fisher
-    matrix. There the mean of Sigma is right to first order in rho (positive=False: that of
-    Sigma^-1). `average` takes the mean of w, which for a log-concave model is never worse than the
-    mean of the ELBOs: the signs of L's diagonal stay, and the ELBO is concave in (mu, L).
+    matrix.
     """
 
     positive: bool = True
@@ -167,83 +144,6 @@ def newton(
     length = np.sqrt(np.vecdot(before, before)) / (reach * np.sqrt(q.dim))
     mu = mu + q.times(factor, (v / np.maximum(length, 1.0)[..., None])[..., None, :])[..., 0, :]
     return q.joined(mu, factor), length > 1
-
-
-@dataclass(frozen=True, eq=False)
-class stretched(Ascent):
-    """Another rule in the coordinates u of z = S u, S (d, d) lower triangular or (d,) diagonal.
-
-    mu and L of q in z are S times those in u, so a gradient goes there by S^T and a step comes back
-    by S: neither the model nor the recipe notices. For rules that add a step whatever w is, such as
-    `adam`, and a Gaussian q; a diagonal q takes a diagonal S.
-    """
-
-    rule: Ascent
-    S: np.ndarray
-
-    def start(self, q, w):
-        return self.rule.start(q, w)
-
-    def step(self, memory, w, g, rate, q, N):
-        g_mu, G = q.unpack(g)
-        S_t = np.swapaxes(self.S, -1, -2) if q.full else self.S
-        g = q.joined(q.times_t(self.S, g_mu[..., None, :])[..., 0, :], q.compose(S_t, G))
-        move, memory = self.rule.step(memory, np.zeros_like(w), g, rate, q, N)
-        mu, factor = q.unpack(move)
-        mu = q.times(self.S, mu[..., None, :])[..., 0, :]
-        return w + q.joined(mu, q.compose(self.S, factor)), memory
-
-
-@dataclass(frozen=True)
-class first(Ascent):
-    """One rule for the first `moves` steps, then another. Both remember from the start."""
-
-    moves: int
-    rule: Ascent
-    then: Ascent
-
-    def __post_init__(self):
-        whole("moves", self.moves)
-        for rule in (self.rule, self.then):
-            if not isinstance(rule, Ascent):
-                raise TypeError(f"{rule!r} is no ascent rule such as rules.adam()")
-
-    @property
-    def on_scores(self) -> bool:  # type: ignore[override]  # it is read, and never set
-        return self.rule.on_scores or self.then.on_scores
-
-    @property
-    def in_units_of_q(self) -> bool:  # type: ignore[override]
-        return self.then.in_units_of_q
-
-    def start(self, q, w):
-        begin, rest = self.rule.start(q, w), self.then.start(q, w)
-        return 0, len(begin), *begin, *rest  # steps taken, and where the second memory begins
-
-    def looks_at_scores(self, memory):
-        rule, own, _ = self._present(memory)
-        return rule.looks_at_scores(own)
-
-    def step(self, memory, w, g, rate, q, N):
-        rule, own, after = self._present(memory)
-        w, own = rule.step(own, w, g, rate, q, N)
-        return w, after(own)
-
-    def match(self, memory, w, draw, scores, rate, q):
-        rule, own, after = self._present(memory)
-        w, own = rule.match(own, w, draw, scores, rate, q)
-        return w, after(own)
-
-    def average(self, mean, w, count, q):
-        return self.then.average(mean, w, count, q)
-
-    def _present(self, memory):
-        """The rule in force, its memory, and what makes of its next memory that of both."""
-        t, n, *both = memory
-        begin, rest = tuple(both[: int(n)]), tuple(both[int(n) :])
-        if t < self.moves:
-            return self.rule, begin, lambda own: (t + 1, n, *own, *rest)
-        return self.then, rest, lambda own: (t + 1, n, *begin, *own)
 
 
 @dataclass(frozen=True)

@@ -76,13 +76,10 @@ def _by_lbfgs(model, q, w, tolerance, late):
             raise StopIteration
 
     found = scipy.optimize.minimize(
-        lambda w: -elbo(model, q, w, tolerance) / model.N,
-        w,
+        lambda w: -elbo(model, q, w, tolerance) / model.N, w, method="L-BFGS-B", callback=after,
         jac=lambda w: -gradient(model, q, w, tolerance) / model.N,
-        method="L-BFGS-B",
-        callback=after,
         options={"maxiter": 5000, "maxfun": 10000, "ftol": 1e-15, "gtol": 1e-9},
-    )
+    )  # fmt: skip
     if np.abs(found.jac).max() > 1e-5 and not late():
         raise RuntimeError(
             f"the optimum was not reached: {found.message}. Start nearer to it with w=, scale the "

@@ -1,13 +1,10 @@
 """The loop: stochastic gradient ascent on the ELBO with control variates, all runs as one batch.
 
-A plan is what stays the same, a state is what a step changes: `state = step(state, plan)`. `sgd`
-and `noise_free` are the loop around it. What a step makes of a gradient and what weights the
-variates get are values of `rules`.
+`state = step(state, plan)` is one step; `sgd` and `noise_free` are the loop around it.
 """
 
 import math
 import warnings
-from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, NamedTuple
@@ -20,10 +17,7 @@ from ..models.own import Model
 from ..recipe.estimators import Estimator
 from ..recipe.sampling import Sampling
 from . import rules
-from .plans import NoiseFree, Noisy, Plan
-from .state import State as State
-from .state import bits
-from .state import load as load  # doors of the loop, both
+from .plans import NoiseFree, Noisy, Plan, State
 
 RECORD = 100e6  # bytes that a record may have before it is thinned
 SAMPLING = tuple(field.name for field in fields(Sampling))
@@ -34,26 +28,11 @@ class Diverged(UserWarning):
     """Some runs left the finite world."""
 
 
-class Interrupted(KeyboardInterrupt):
-    """A run was stopped from the keyboard. `path` is the `Path` so far; nothing of it is lost."""
-
-    @property
-    def path(self) -> "Path":
-        return self.args[0]
-
-    def __str__(self):
-        t = self.path.state.t
-        return f"stopped after step {t}: see .path, and go on with sgd(..., state=.path.state)"
-
-
-# Steps -------------------------------------------------------------------------------------------
-
-
 def init(
     plan: Plan, rng: np.random.Generator | None = None, *, w: np.ndarray | None = None,
     runs: tuple = (),
 ) -> State:  # fmt: skip
-    """The state before the first step: `runs` repetitions side by side, from w or from q.start."""
+    """The state before the first step: `runs` repetitions side by side, from w or q.start()."""
     check_fit(plan.model, plan.q)
     q, starts = plan.q, () if w is None else np.shape(w)[:-1]
     try:
@@ -96,14 +75,11 @@ def step(state: State, plan: Plan) -> State:
     mean, count = state.mean, state.count
     if plan.average is not None and t >= plan.average:
         count += 1
-        mean = plan.rule.average(mean, moved, count, q)
+        mean = mean + (moved - mean) / count
     return State(
         t, moved, memory, new.moments, new.a, diverged, mean, count, state.rng, new.G,
         state.snapshot, plan.seen(state.renewal, new), state.notes,
     )  # fmt: skip
-
-
-# The loop ----------------------------------------------------------------------------------------
 
 
 class Path(NamedTuple):
@@ -121,8 +97,8 @@ class Path(NamedTuple):
 def sgd(
     model: Model, q: Family, h: Estimator, cvs: list[Estimator] | tuple[Estimator, ...] = (), *,
     steps: int, rng: np.random.Generator | None = None, w: np.ndarray | None = None,
-    runs: tuple = (), every: int | None = None, progress: bool = False,
-    hooks: dict[int, Hook] | None = None, state: State | None = None, **plan: Any,
+    runs: tuple = (), every: int | None = None, hooks: dict[int, Hook] | None = None,
+    state: State | None = None, **plan: Any,
 ) -> Path:  # fmt: skip
     """Momentum ascent on ELBO / N: v <- momentum v + (1 - momentum) g, w <- w + lr v.
 
@@ -130,8 +106,7 @@ def sgd(
     the steps before, so that g is unbiased. `runs` repetitions go side by side. A run that diverges
     stays at its last finite weights, is marked in `diverged`, and a warning says so.
 
-    every: record every so many steps, and the last. Without it every step is recorded, or every
-        k-th with the smallest k that keeps the record under 100 MB.
+    every: record every so many steps, and the last; without it, as many as 100 MB hold.
     hooks: {k: function}; function(state, plan) is called after the steps k, 2 k, ... It returns
         nothing, or the pair (state, plan) to go on with, or raises StopIteration to end the run.
     state: go on from there, to step `steps`; w, runs and rng are the state's own.
@@ -140,11 +115,10 @@ def sgd(
         M: samples a step. sampling: which data they see, and how they lean on each other.
         rule, weights: the ascent rule and the weight rule, from `rules`.
         average: a step s; the mean of w after the steps s, s + 1, ... is `Path.average`.
-        renew: K, or a rule such as rules.worn(): take a snapshot of the data term every K steps,
-            or when it is worn out, for expansions with at="snapshot".
+        renew: K, or a rule such as rules.worn(): when to take a snapshot of the data term, for
+            a taylor_z, bound or parabola with at="snapshot".
       In place of `sampling` its fields: subsample, batch, each, noise. In place of rule=momentum(b)
       momentum=b, and of weights=bayes(v0, gamma) v0= and gamma=: 0.9, 1e-3, 0.02 if none is given.
-      v0 is in units of the gradient of ELBO / N.
     """
     noisy = Noisy(model, q, h, cvs, **_options(sgd, Noisy, plan))
     if state is None:
@@ -154,7 +128,7 @@ def sgd(
         state = init(noisy, rng, w=w, runs=runs)
     elif not (rng is None and w is None and runs == ()):
         raise ValueError("the state has its own w, runs and rng: leave them out")
-    return _ascend(state, noisy, steps, every, hooks, progress)
+    return _ascend(state, noisy, steps, every, hooks)
 
 
 def noise_free(
@@ -166,7 +140,7 @@ def noise_free(
     `plan` is lr, rule (or momentum) and average, as in `sgd`.
     """
     exact = NoiseFree(model, q, **_options(noise_free, NoiseFree, plan))
-    return _ascend(init(exact, w=w), exact, steps, every, hooks, progress=False)
+    return _ascend(init(exact, w=w), exact, steps, every, hooks)
 
 
 def thinning(steps: int, nbytes: int) -> int:
@@ -174,30 +148,23 @@ def thinning(steps: int, nbytes: int) -> int:
     return math.ceil(steps / max(1, RECORD // nbytes - 2))  # and the first, and the last
 
 
-# Inside ------------------------------------------------------------------------------------------
-
-
 def _options(who, kind, given):
     """What a plan of this kind takes, from the keywords of `who`: short forms in their places."""
     takes = [field.name for field in fields(kind) if field.kw_only]
     noisy = "sampling" in takes
-    short = ["momentum", *(("v0", "gamma", *SAMPLING) if noisy else ())]
-    _refuse_unknown(who, given, [*takes, *short])
-    options = {name: x for name, x in given.items() if name in takes}
-    momentum = given.get("momentum", 0.9)
-    if options.get("rule") is None:
-        options["rule"] = rules.momentum(momentum)
-    elif momentum != 0.9:
-        raise ValueError(f"momentum={momentum} is for rules.momentum: leave it out, or the rule")
-    if not noisy:
-        return options
-    v0, gamma = given.get("v0", 1e-3), given.get("gamma", 0.02)
-    if options.get("weights") is None:
-        options["weights"] = rules.bayes(v0, gamma)
-    elif np.any(v0 != 1e-3) or gamma != 0.02:
-        raise ValueError("v0 and gamma belong to the weight rule: write them there, or no weights")
-    fields_given = {name: given[name] for name in SAMPLING if name in given}
-    options["sampling"] = Sampling.of(options.get("sampling"), **fields_given)
+    _refuse_unknown(
+        who, given, [*takes, "momentum", *(("v0", "gamma", *SAMPLING) if noisy else ())]
+    )
+    fill = lambda name, x: name in takes and (x is not None or name in ("lr", "M"))
+    options = {name: x for name, x in given.items() if fill(name, x)}  # None: the default
+    short = lambda *names: {name: given[name] for name in names if name in given}
+    for rule, words in ("rule", short("momentum")), ("weights", short("v0", "gamma")):
+        if words and rule in options:
+            raise ValueError(f"{' and '.join(words)} and {rule}= are two rules: leave one out")
+    options.setdefault("rule", rules.momentum(*short("momentum").values()))
+    if noisy:
+        options.setdefault("weights", rules.bayes(**short("v0", "gamma")))
+        options["sampling"] = Sampling.of(options.get("sampling"), **short(*SAMPLING))
     return options
 
 
@@ -212,41 +179,24 @@ def _refuse_unknown(who, given, known):
             raise TypeError(f"{who.__name__} has no argument {name!r}: {hint}")
 
 
-def _ascend(state, plan, steps, every, hooks, progress):
+def _ascend(state, plan, steps, every, hooks):
     """Steps up to number `steps`, and a record of the way."""
     steps, hooks = whole("steps", steps), _checked_hooks(hooks)
     state, before = _fitted(state, plan, steps), state.diverged
     every = thinning(steps, state.w.nbytes) if every is None else whole("every", every)
-    kept = [t for t in range(state.t, steps + 1) if t % every == 0 or t in (state.t, steps)]
-    record, n = np.empty((len(kept), *state.w.shape)), 1
-    record[0] = state.w
-
-    def path():
-        n = bisect_left(kept, state.t)  # the run may have ended between two of them
-        record[n] = state.w
-        average = state.mean if state.count else None
-        at, end = np.array([*kept[:n], state.t]), state._replace(G=None)
-        return Path(state.w, at, record[: n + 1], state.a, state.diverged, average, end)
-
-    safe = state, bits(state.rng)  # under one name: an interrupt finds two that belong together
-    try:
-        for t in _shown(range(state.t + 1, steps + 1), progress):
-            state = step(state, plan)
-            try:
-                for k, hook in hooks.items():
-                    if t % k == 0:
-                        state, plan = _answer(hook(state, plan), state, plan)
-            except StopIteration:
-                break
-            if t == kept[n]:
-                record[n] = state.w
-                n += 1
-            safe = state, bits(state.rng)
-    except KeyboardInterrupt:
-        state, generator = safe
-        if generator is not None:
-            state.rng.bit_generator.state = generator
-        raise Interrupted(path()) from None
+    kept = [(state.t, state.w)]
+    for t in range(state.t + 1, steps + 1):
+        state = step(state, plan)
+        try:
+            for k, hook in hooks.items():
+                if t % k == 0:
+                    state, plan = _answer(hook(state, plan), state, plan)
+        except StopIteration:
+            break
+        if t % every == 0:
+            kept.append((t, state.w))
+    if kept[-1][0] != state.t:  # the run ended between two of them
+        kept.append((state.t, state.w))
     lost = state.diverged[(state.diverged >= 0) & (before < 0)]
     if lost.size:
         warnings.warn(
@@ -255,16 +205,9 @@ def _ascend(state, plan, steps, every, hooks, progress):
             Diverged,
             stacklevel=3,
         )
-    return path()
-
-
-def _shown(steps, progress):
-    """The steps, with a bar if one is wanted."""
-    if not progress:
-        return steps
-    from tqdm import tqdm  # takes a third of the time of import cvlib
-
-    return tqdm(steps, leave=False)
+    at, record, end = *map(np.array, zip(*kept)), state._replace(G=None)
+    average = state.mean if state.count else None
+    return Path(state.w, at, record, state.a, state.diverged, average, end)
 
 
 def _answer(answer, state, plan):
@@ -282,7 +225,7 @@ def _answer(answer, state, plan):
 def _fitted(state, plan, steps=math.inf):
     """The state, if it is one that this plan can go on from."""
     if not isinstance(state, State):
-        raise TypeError(f"state={state!r} is no State: take path.state or optimize.load(file)")
+        raise TypeError(f"state={state!r} is no State: take path.state")
     w = plan.q.check(state.w)
     if state.t >= steps:
         raise ValueError(f"the state has taken {state.t} steps: steps={steps} must lie beyond")
@@ -290,13 +233,9 @@ def _fitted(state, plan, steps=math.inf):
         raise ValueError(f"average={plan.average}: the run ends before, at step {steps}")
     runs, shapes = w.shape[:-1], lambda memory: [np.shape(x) for x in memory]
     plan.rate(state.t + 1, runs)
-    if shapes(state.memory) != shapes(plan.rule.start(plan.q, w)):
-        raise ValueError(f"the state remembers another rule than {plan.rule!r}: begin with init")
-    if shapes(state.moments) != shapes(plan.begin(runs)[0]):
-        raise ValueError(
-            "the state remembers another weight rule, or another number of variates, than the "
-            "plan has: begin with init"
-        )
+    has, wants = (state.memory, state.moments), (plan.rule.start(plan.q, w), plan.begin(runs)[0])
+    if [*map(shapes, has)] != [*map(shapes, wants)]:
+        raise ValueError("the state is of other rules or variates than the plan: begin with init")
     return state
 
 

@@ -1,4 +1,8 @@
-"""Plans: what stays the same from step to step, and where a step's gradient comes from."""
+"""Plans and states: what stays the same from step to step, and what a step changes.
+
+A state holds arrays, numbers and a generator: `pickle` keeps it in a file, and a run goes on from
+there as if it had not stopped.
+"""
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
@@ -18,10 +22,27 @@ from ..recipe.integrands import Wants, wanted
 from ..recipe.sampling import Sampling
 from ..recipe.snapshots import Snapshot, snapshot
 from . import exact, rules
-from .state import State
 
 HUGE = 1e200  # a gradient of larger squared length, or one that overflows, is a run thrown out
 Rate = float | np.ndarray | Callable[[int], float | np.ndarray]
+
+
+class State(NamedTuple):
+    """Where a run stands. The generator `rng` moves on with every step; all else is replaced."""
+
+    t: int  # steps taken
+    w: np.ndarray  # (..., D)
+    memory: tuple  # of the ascent rule
+    moments: tuple  # memory of the weight rule
+    a: np.ndarray  # (..., L) or (..., L, D), weights of the control variates at step t
+    diverged: np.ndarray  # (...) step at which a run left the finite world, -1 if it did not
+    mean: np.ndarray  # (..., D) mean of w since step `plan.average`
+    count: int  # type: ignore[assignment]  # number of steps in it (it hides tuple.count)
+    rng: np.random.Generator | None
+    G: np.ndarray | None  # (..., 1 + L, M, D), h and variates at step t; the next writes over it
+    snapshot: Snapshot | None  # of the data term, for expansions about older weights
+    renewal: np.ndarray | None  # memory of the rule that renews the snapshot
+    notes: dict[str, np.ndarray]  # what hooks want to keep, by name
 
 
 class Gradient(NamedTuple):
@@ -98,10 +119,9 @@ class NoiseFree(Plan):
     """The exact gradient."""
 
     def gradient(self, state):
-        with np.errstate(over="ignore", invalid="ignore"):  # a diverging run is dealt with below
+        with np.errstate(over="ignore", invalid="ignore"):
             g = exact.gradient(self.model, self.q, state.w) / self.model.N
-            finite = np.vecdot(g, g) < HUGE  # no NaN either
-        g[~finite] = 0.0
+            g, finite = _finite(g, state.w.shape[:-1])
         return Gradient(g, finite, state.moments, state.a, None)
 
 
@@ -109,10 +129,9 @@ class NoiseFree(Plan):
 class Noisy(Plan):
     """The mean over M samples of h + C a, the weights a from the steps before: g is unbiased.
 
-    `sampling` says which data samples see and how they lean on each other; the weight rule sees
-    `combine.replicates`: a pair counts once, and so do all samples of "sobol" together. With
-    `renew` a snapshot of the data term is taken before the first step and when the rule says so; K
-    is short for `rules.every(K)`.
+    The weight rule sees `combine.replicates`: a pair counts once, and so do all samples of "sobol"
+    together. With `renew` a snapshot of the data term is taken before the first step and when the
+    rule says so; K is short for `rules.every(K)`.
     """
 
     h: Estimator
@@ -137,20 +156,14 @@ class Noisy(Plan):
             raise TypeError(f"weights={self.weights!r} is no weight rule such as rules.bayes()")
 
     def _check_renewal(self):
-        if isinstance(self.renew, str | type):
-            raise TypeError(
-                f"renew={self.renew!r} is no rule: write renew=K for a snapshot every K steps, "
-                "rules.every(K), or rules.worn() for one when it is worn out"
-            )
         if not isinstance(self.renew, rules.Renewal | None):
             object.__setattr__(self, "renew", rules.every(self.renew))
         alike = self.M == 1 or self.sampling.shared or self.sampling.noise != "plain"
         rule: Any = self.renew
         if rule and rule.measures and self.cvs and alike:
             raise ValueError(
-                f"{rule!r} measures noise by the scatter of a step's samples, which must be "
-                "two at least, drawn apart, and see data of their own: take M=2 or more, each=True "
-                'and noise="plain", or renew=K'
+                f"{rule!r} measures noise by the scatter of a step's samples: take M=2 or more, "
+                'each=True and noise="plain", or renew=K'
             )
 
     @cached_property
@@ -164,7 +177,7 @@ class Noisy(Plan):
 
     @cached_property
     def weighting(self) -> rules.Weighting:
-        return self.weights if self.cvs else rules.none()
+        return self.weights if self.cvs else rules.fixed(0.0)
 
     def begin(self, runs):
         L = len(self.cvs)
@@ -190,11 +203,11 @@ class Noisy(Plan):
         q, N, weighting = self.q, self.model.N, self.weighting
         how = {"snapshot": state.snapshot, "sampling": self.sampling}
         d = draw(self.model, q, state.w, self.M, state.rng, **how)
-        if self.rule.looks_at_scores(state.memory):  # the lines are not asked
+        if self.rule.on_scores:  # the lines are not asked
             scores, finite = self._scores(d)
             return Gradient(None, finite, state.moments, state.a, None, d, scores)
         if self.pooled:
-            g, finite = self._pooled(d)
+            g, finite = _tried(self.h.mean, d, (q.D,))
             return Gradient(g / N, finite, state.moments, state.a, None)
         G, finite = self._evaluated(d, state.G)
         base, C = G[..., 0, :, :], G[..., 1:, :, :]
@@ -209,35 +222,56 @@ class Noisy(Plan):
         """Is the base alone, and does a part of it know the mean of its rows at once?"""
         return not self.cvs and any(hasattr(word.pull, "mean") for word, _ in self.h.parts)
 
-    def _pooled(self, d: Draw) -> tuple[np.ndarray, np.ndarray]:
-        """The mean of the base's rows, (..., D), and which runs are finite."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            g = self.h.mean(d)
-        finite = np.vecdot(g, g) < HUGE
-        return np.where(finite[..., None], g, 0.0), finite
-
     def _evaluated(self, d: Draw, G: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """h and variates (..., 1 + L, M, D), into G if it fits, and which runs are finite (...)."""
-        runs = d.w.shape[:-1]
-        shape = (*runs, len(self.lines), self.M, self.q.D)
-        G = np.empty(shape) if G is None or G.shape != shape else G
-        flat = G.reshape(*runs, -1)
-        with np.errstate(over="ignore", invalid="ignore"):  # a diverging run is dealt with below
-            evaluate(self.lines, d, out=G, check=False)
-            finite = np.vecdot(flat, flat) < HUGE  # no NaN either
-        if not finite.all():
-            G[~finite] = 0.0  # a broken run must not break the moments of the others
-        return G, finite
+        shape = len(self.lines), self.M, self.q.D
+        if G is None or G.shape != (*d.w.shape[:-1], *shape):
+            G = np.empty((*d.w.shape[:-1], *shape))
+        into = lambda one: evaluate(self.lines, one, out=G if one is d else None, check=False)
+        return _tried(into, d, shape)
 
     def _scores(self, d: Draw) -> tuple[np.ndarray, np.ndarray]:
-        """L^T grad_z log p(x, z), (..., M, d), zero in runs where it is not finite; which are."""
+        """L^T grad_z log p(x, z), (..., M, d), and which runs are finite."""
         data, prior, _ = terms(self.model, self.q)
-        with np.errstate(over="ignore", invalid="ignore"):
-            # slopes that the lines looked at too are kept by the draw
-            slope = sum(c * atom.slope(d, "z1") for atom, c in (data + prior).parts.items())
-            scores = self.q.times_t(d.factor, slope)
-            right = np.vecdot(scores, scores).max(-1) < HUGE  # no NaN either
-        return np.where(right[..., None, None], scores, 0.0), right
+        slope = lambda d: sum(c * atom.slope(d, "z1") for atom, c in (data + prior).parts.items())
+        scores = lambda d: self.q.times_t(d.factor, slope(d))
+        return _tried(scores, d, (self.M, self.q.dim))
+
+
+def _tried(f, d, shape):
+    """f(d), (*runs, *shape), zero in runs where it is not finite, and which are finite."""
+    with np.errstate(over="ignore", invalid="ignore"):  # a diverging run
+        try:
+            x = f(d)
+        except np.linalg.LinAlgError:
+            x = _run_by_run(f, d, shape)
+        return _finite(x, d.w.shape[:-1])
+
+
+def _run_by_run(f, d, shape):
+    """f(d), NaN in runs where a matrix of the model is singular."""
+    if d.w.ndim > 1:
+        return np.stack([_run_by_run(f, _of_run(d, k), shape) for k in range(len(d.w))])
+    try:
+        return f(d)
+    except np.linalg.LinAlgError:
+        return np.full(shape, np.nan)
+
+
+def _finite(x, runs):
+    """x (*runs, ...) with zeros in runs that are not finite, and which are: (*runs)."""
+    flat = x.reshape(*runs, -1)
+    finite = np.vecdot(flat, flat) < HUGE  # no NaN either
+    if not finite.all():
+        x[~finite] = 0.0  # a broken run must not break the moments of the others
+    return x, finite
+
+
+def _of_run(d, k):
+    """The draw of run k alone."""
+    old = d.snapshot if np.ndim(getattr(d.snapshot, "value", 0)) == 0 else d.snapshot.of_run(k)
+    index = None if d.index is None else d.index[k]
+    return Draw(d.model, d.q, d.w[k], d.eps[k], index, old, d.group)
 
 
 def taken(model: Model, q: Family, w: np.ndarray, wants: Wants) -> Snapshot:
@@ -248,9 +282,7 @@ def taken(model: Model, q: Family, w: np.ndarray, wants: Wants) -> Snapshot:
 
 def _check_lines(h, cvs):
     if not isinstance(cvs, list | tuple):
-        right = {Estimator: f"[{cvs!r}]", type(None): "[]", dict: "list(cvs.values())"}
-        hint = right.get(type(cvs), "for example [c7], or zoo.S7")
-        raise TypeError(f"cvs must be a list: write {hint}")
+        raise TypeError(f"cvs={cvs!r} must be a list: write [c7], zoo.S7, or [] for none")
     check_gradient(h)
     for c in cvs:
         check_variate(c)

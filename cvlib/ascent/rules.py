@@ -5,12 +5,11 @@ A rule is a value without a memory of its own. What it has to remember goes in a
 tuple of arrays and numbers, so that a run can be saved and gone on with. Leading axes are runs.
 """
 
-from .ascents import Ascent, adam, falling, first, momentum, natural, plain, stretched
+from .ascents import Ascent, adam, falling, momentum, natural
 from .ensemble import matching, quadratics
-from .weightings import Renewal, Weighting, bayes, blocks, empirical, every, fixed, none, worn
+from .weightings import Renewal, Weighting, bayes, blocks, every, fixed, worn
 
 __all__ = [
-    "Ascent", "Renewal", "Weighting", "adam", "bayes", "blocks", "empirical", "every", "falling",
-    "first", "fixed", "matching", "momentum", "natural", "none", "plain", "quadratics",
-    "stretched", "worn",
+    "Ascent", "Renewal", "Weighting", "adam", "bayes", "blocks", "every", "falling", "fixed",
+    "matching", "momentum", "natural", "quadratics", "worn",
 ]  # fmt: skip

@@ -33,7 +33,7 @@ class bayes(Weighting):
     """The Bayesian rule on moving moments: one weight a variate.
 
     v0, a number or an array that broadcasts against the runs, belongs to the gradient of ELBO / N;
-    gamma is the forgetting of the moments at each step.
+    0 trusts the moments as if they were the true ones. gamma is their forgetting at each step.
     """
 
     v0: float | np.ndarray = 1e-3
@@ -71,14 +71,9 @@ class blocks(bayes):
         return combine.follow(combine.Moments(*memory), new, self.gamma)
 
 
-def empirical(gamma: float = 0.02) -> bayes:
-    """The best weights of the moving moments themselves, as if they were the true ones: v0 = 0."""
-    return bayes(0.0, gamma)
-
-
 @dataclass(frozen=True)
 class fixed(Weighting):
-    """Weights that never change: a number for all, (L,) with one a variate, or (..., L)."""
+    """Weights that never change: a number for all (0: no variates), (L,), or (..., L)."""
 
     a: float | np.ndarray
 
@@ -99,16 +94,11 @@ class fixed(Weighting):
         return memory[0] + self.a
 
 
-def none() -> fixed:
-    """No weight for any variate: the base gradient alone."""
-    return fixed(0.0)
-
-
 class Renewal:
     """When the loop renews its snapshot of the data term. One's own is a subclass with `due`.
 
-    `left` is the share of the noise that the variates left in a step: the scatter over its samples
-    of h + C a, over that of h. Rules that look at it set `measures`.
+    Rules that look at what the variates left of the noise in a step, the scatter over its samples
+    of h + C a over that of h, set `measures`.
     """
 
     measures: bool = False

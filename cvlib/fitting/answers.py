@@ -19,22 +19,19 @@ from ..combining.tails import smoothed
 from .density import Density
 
 if TYPE_CHECKING:
-    from .result import Fit
+    from .front import Fit
 
 NU = 5.0  # degrees of freedom of every second draw
 
 
 class Draws(NamedTuple):
-    """z (n, d) and its score, log p(x, z) less the log density of the draws (n,); e and q's share.
+    """Draws from the mixture of q and Student's t."""
 
-    e (n, d) are q's own coordinates, and share = q / (law of the draws), (n,).
-    """
-
-    z: np.ndarray
-    score: np.ndarray
-    log: np.ndarray
-    e: np.ndarray
-    share: np.ndarray
+    z: np.ndarray  # (n, d)
+    score: np.ndarray  # (n, d)
+    log: np.ndarray  # (n,) log p(x, z) less the log density of the draws
+    e: np.ndarray  # (n, d) in q's own coordinates
+    share: np.ndarray  # (n,) q / law of the draws
 
 
 def drawn(fit: Fit, n: int, rng: np.random.Generator | int) -> Draws:
@@ -65,6 +62,8 @@ def student(e: np.ndarray) -> np.ndarray:
 
 def expected(fit: Fit, f: Callable, n: int, rng: np.random.Generator | int) -> Answer:
     """E_p f by `expect`; if z is discrete by weights alone, for it has no score."""
+    if not callable(f):
+        raise TypeError(f"f={f!r} is no function of the draws: write fit.expect(lambda p: p.sigma)")
     density, of_z = Density(fit.model), lambda z: f(fit.model.given(z))
     order = None if fit.q.smooth == "z" else 0
     if fit.q.gaussian:

@@ -3,8 +3,10 @@
 import numpy as np
 from autograd import make_vjp
 
+from ..families import Family
 from ..models import Model
 from ..models.own import _totals
+from ..recipe.draws import Draw
 
 ROWS, EACH = 10_000, 50  # rows that may stand for all, at least; and for every unknown
 
@@ -13,11 +15,11 @@ class Density:
     """log p(x, z) of a model at points z (B, d), part by part of the data.
 
     With `rows` these alone stand for all data, their likelihood scaled by N / n. Where a matrix of
-    the model is singular, log p and its slope are not numbers. `calls` counts points with slopes.
+    the model is singular, log p and its slope are not numbers.
     """
 
     def __init__(self, model: Model, rows: np.ndarray | None = None):
-        self.model, self.calls = model, 0
+        self.model = model
         self.rows = None if rows is None else model.take(rows)
         self.scale = 1.0 if rows is None else model.N / len(rows)
 
@@ -33,7 +35,6 @@ class Density:
 
     def slope(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """log p(x, z) and its slope, (B,) and (B, d)."""
-        self.calls += len(z)
         return self._tried(z, 1)
 
     def _tried(self, z, order):
@@ -68,3 +69,11 @@ def enough(model: Model) -> int:
     """How many rows may stand for all in the search for the mode: all, unless they are many."""
     n = max(ROWS, EACH * model.dim)
     return n if model.N > 4 * n else model.N
+
+
+def scored(model: Model, q: Family, w: np.ndarray, rng: np.random.Generator, M: int) -> tuple:
+    """M draws, log p at them (M,) and its slopes in the coordinates of q (M, d)."""
+    draw = Draw(model, q, w, q.noise(rng, w, M), None)
+    with np.errstate(all="ignore"):
+        value, slope = Density(model).slope(draw.z)
+        return draw, value, q.times_t(draw.factor, slope)

@@ -1,7 +1,7 @@
 """A look at a fit: the ELBO on common draws, whether it has settled, and what to distrust."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import autograd.numpy as anp
 import numpy as np
@@ -9,14 +9,19 @@ import scipy  # scipy.special is loaded at its first use
 from autograd import grad
 
 from ..combining import regression
+from ..combining.tails import HEAVY
 from ..families.base import Family
 from ..models import Model
 from ..recipe.draws import Draw
-from .density import Density
-from .ways import scored
+from .density import Density, scored
+
+if TYPE_CHECKING:
+    from .run import Run
 
 LOOK, LAST = 1000, 4000  # draws for a look at the ELBO, and for the last one
 TOLERANCE, CHANCE = 0.05, 0.05  # nats that may be left to gain, and the chance to be wrong there
+FAIR = 0.5  # share of draws that weights should leave
+SURE = 0.95  # a share beyond which a heavy tail is told and not warned of
 FEW = 50  # draws left, from which nothing is said of single coordinates
 FAR = 6.0  # standard deviations of its prior that a coordinate may lie out
 
@@ -70,8 +75,7 @@ def at_most(gain: np.ndarray, look: int) -> float:
 def explained(model: Model, q: Family, w: np.ndarray, seed: int) -> tuple[float, float]:
     """How much of the slope of log p a quadratic explains, and what a better Gaussian would remove.
 
-    The first is one minus residual / mean |G|^2, the second removable / d of the gauge
-    (`regression.gauge`): zero at the best q, whose ELBO lies about half of removable higher.
+    The second is `regression.gauge`'s removable / d: the best ELBO lies about removable / 2 higher.
     """
     least = q.dim + 20 if q.full else 20
     M = int(np.clip(2**23 // Density(model).size, least, max(least, 200)))
@@ -98,8 +102,7 @@ def worst(q: Family, w: np.ndarray, found: Weights, names: list[str]) -> str:
 def conflicts(model: Model, z: np.ndarray) -> Iterator[str]:
     """A sentence where z (d,) lies far out in its prior: data may be in other units.
 
-    Along a coordinate, the others held, log p(z) may rise by x: then z lies sqrt(2 x) standard
-    deviations out, if the prior is normal. Only the few are tried that the prior pulls most.
+    Where log p(z) can rise by x along a coordinate, z lies sqrt(2 x) sds of a normal prior out.
     """
     prior = lambda z: model.log_prior(z) + 0 * anp.sum(z, -1)
     slope = grad(prior)(z)
@@ -115,3 +118,53 @@ def conflicts(model: Model, z: np.ndarray) -> Iterator[str]:
                 "prior: are the data in the units that the prior was written for?"
             )
             return
+
+
+# In words ----------------------------------------------------------------------------------------
+
+STEPS = {  # by the kind of a run
+    "exact": "natural steps on the exact ELBO, by quadrature",
+    "natural": "natural steps, {plan.M} slopes regressed on their draws in each, all data",
+    "passes": "natural steps, {plan.M} slopes regressed on their draws in each, all data",
+    "adam": "Adam's steps with {plan.M} draws, all data, on {plan.h!r}",
+}
+
+
+def said(run: "Run", found: Weights, k: float) -> Iterator[str]:
+    """How the steps were made, and three numbers on the shape of q with what each means."""
+    yield STEPS[run.kind].format(plan=run.plan)
+    if run.q.gaussian:
+        share, left = explained(run.model, run.q, run.best, run.state.t + 1)
+        yield (
+            f"a quadratic explains {share:.0%} of the slope of log p at the draws, and a better "
+            f"Gaussian would remove {max(left, 0.0) + 0.0:.2g} a coordinate"
+        )
+    yield (
+        f"importance weights keep {found.effective:.0%} of {len(found.log)} draws: what the others "
+        "are worth beside the largest"
+    )
+    yield f"k-hat is {k:.2f}: above 0.7 the tail of the weights is too heavy to believe that share"
+
+
+def doubts(run: "Run", found: Weights, k: float) -> list[str]:
+    """Sentences that begin with what is wrong and end with what to do."""
+    lost, left, diverged = 1 - found.fine.mean(), found.effective, int(run.state.diverged)
+    kept = f"importance weights keep {left:.0%} of {len(found.log)} draws"
+    where = worst(run.q, run.best, found, run.model.names)
+    cases = [
+        (run.trouble, f"{run.trouble}. A prior may be missing, or a log-Jacobian have the wrong "
+         "sign; if neither is, compare with draws of another method"),
+        (diverged >= 0, f"the run diverged at step {diverged}: try more draws M, scale the data, "
+         "or put a prior on what they do not tell"),
+        (lost > 0, f"log p(x, z) is no number at {lost:.1%} of the draws of q, which were left "
+         "out: something overflows there, or a matrix is singular"),
+        (not run.settled and lost < 0.1 and diverged < 0, "the ELBO had not settled: give more "
+         "seconds or steps, fit.go_on(seconds=60)"),
+        (FAIR <= left < SURE and k > HEAVY, f"{kept}, but k-hat is {k:.2f}: the posterior's tail "
+         "is heavier than that of q, and the share too hopeful"),
+        (not left >= FAIR, f"{kept}, with k-hat {k:.2f}: the posterior does not have the shape of "
+         f"q, {where}. No variate will help: write it in other coordinates, take another q, or "
+         "compare with draws of another method"),  # or NaN
+    ]  # fmt: skip
+    far = conflicts(run.model, run.q.mean(run.best)) if run.q.gaussian else ()
+    return [*(sentence for true, sentence in cases if true), *far]

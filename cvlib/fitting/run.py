@@ -1,34 +1,79 @@
-"""A fit on its way: steps until the ELBO has settled or a budget is spent, and what was seen."""
+"""A fit on its way: its steps, until the ELBO has settled or a budget is spent."""
 
-import json
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from ..advice.candidates import whole_gradient
 from ..arguments import number, whole
-from ..ascent import exact, optimize
-from ..ascent.plans import Plan
-from ..ascent.state import bits
-from ..combining.tails import HEAVY
+from ..ascent import exact, optimize, rules
+from ..ascent.plans import Gradient, Noisy, Plan, State
 from ..families.base import Family
 from ..models import Model
+from ..recipe.draws import Draw
+from ..recipe.sampling import Sampling
 from . import looks
-from .density import Density
+from .density import enough, scored
 from .looks import TOLERANCE, Weights
-from .ways import planned
 
 SECONDS = 60.0  # the budget where none is given
 FIRST = {"natural": 20, "passes": 2, "adam": 200}  # steps to the first look; then twice as many ...
 FORGET = {True: 8, False: 4}  # share of its steps that the rule's mean keeps at a look, by q.full
 LEAST, NEAR, MANY = 0.1, 1.0, 50  # rho of a diagonal q of many unknowns while looks gain a nat
-FAIR = 0.5  # share of draws that weights should leave
-SURE = 0.95  # a share beyond which a heavy tail is told and not warned of
+EXACT = 2**23, 2**28  # numbers that quadrature may make of the data: nodes, and factors of q
+RATE, AFTER = 0.1, 100  # Adam's: this rate, and from this step on it falls like t^-1/2
 KEYBOARD, LATE = "stopped from the keyboard", "out of time"
-SAVED = ("kind", "words", "looks", "settled", "seconds", "trouble", "near")
+
+
+@dataclass(frozen=True)
+class Scored(Plan):
+    """M draws, all data, and the slopes of log p alone: what rules on scores need.
+
+    Draws at which log p has none are left out; where they are half or more, the step fails.
+    """
+
+    _: KW_ONLY
+    M: int
+    draws = True
+
+    def gradient(self, state):
+        draw, value, scores = scored(self.model, self.q, state.w, state.rng, self.M)
+        fine = np.isfinite(scores).all(-1) & np.isfinite(value)
+        enough = np.asarray(fine.sum() > self.M / 2)
+        kept = fine if enough else np.zeros(self.M, int)  # any: `step` leaves w as it is
+        draw = Draw(self.model, self.q, state.w, draw.eps[kept], None)
+        return Gradient(None, enough, (), state.a, None, draw, np.nan_to_num(scores[kept]))
+
+
+def way(model: Model, q: Family) -> str:
+    """The kind of steps that a model is fitted by."""
+    nodes, factors = 50 * model.N, model.N * q.dim * (q.dim if q.full else 1)
+    if not q.gaussian:
+        return "adam"
+    if model.likelihood is not None and nodes < EXACT[0] and factors < EXACT[1]:
+        return "exact"
+    return "passes" if enough(model) < model.N and q.full else "natural"
+
+
+def planned(kind: str, model: Model, q: Family, M: int | None = None) -> Plan:
+    """The plan of the steps that take draws.
+
+    "natural": on the regression of slopes on draws, without a rate to choose; "exact", where the
+    exact optimum is not found. "passes": the same from the mode of some of many rows, whose
+    curvature is right and which lies many standard deviations off, without first moves. "adam": on
+    the family's best line.
+    """
+    if kind == "adam":
+        return Noisy(
+            model, q, whole_gradient(model, q), M=M or 10, lr=rules.falling(RATE, AFTER, 0.5),
+            rule=rules.adam(), average=1, sampling=Sampling(subsample=False),
+        )  # fmt: skip
+    moves = rules.quadratics(most=0, reach=100.0) if kind == "passes" else rules.quadratics()
+    return Scored(model, q, lr=1.0, rule=moves, M=M or (max(2 * q.dim, 20) if q.full else 10))
 
 
 class Clock:
@@ -57,14 +102,14 @@ class Clock:
 
 @dataclass
 class Run:
-    """Plan and state of the loop, and what was seen at the looks."""
+    """State of the loop, and what was seen at the looks."""
 
-    plan: Plan
+    model: Any  # None in a file
+    q: Family
     kind: str  # "natural", "passes", "adam" or "exact"
-    state: optimize.State
+    M: int | None  # draws a step, if it was said
+    state: State
     best: np.ndarray  # (D,) w at the best look
-    scale: np.ndarray | None = None  # of Adam's coordinates, S of the start
-    given: dict = field(default_factory=dict)  # lines that were given: h, cvs, weights
     trouble: str = ""  # of the density, seen at the start
     words: tuple = ()
     looks: tuple = ()  # (step, elbo, error)
@@ -72,14 +117,12 @@ class Run:
     seconds: float = 0.0
     near: bool = False  # did the last look gain little?
 
-    @property
-    def q(self) -> Family:
-        return self.plan.q
+    @cached_property
+    def plan(self) -> Plan:
+        return planned(self.kind, self.model, self.q, self.M)
 
-    @property
-    def batch(self) -> int | None:
-        """Data points that a step sees; None: all of them."""
-        return self.plan.sampling.batch if isinstance(self.plan, optimize.Noisy) else None
+    def __getstate__(self):
+        return {name: x for name, x in vars(self).items() if name != "plan"}
 
     def go(self, clock: Clock, bar: Any, told: Callable | None = None, why: str = "") -> "Run":
         """Steps until settled or out of budget, none if there is a reason."""
@@ -99,12 +142,11 @@ class Run:
     def _optimum(self, clock):
         """Natural steps on the exact ELBO; draws, where they do not arrive."""
         try:
-            self.best = exact.optimum(self.plan.model, self.q, self.best, late=clock.out)
+            self.best = exact.optimum(self.model, self.q, self.best, late=clock.out)
         except RuntimeError:
-            self.kind, self.plan = "natural", planned("natural", self.plan.model, self.q)
-            self.state = optimize.init(self.plan, self.state.rng, w=self.best)
+            self.kind = "natural"
             return ""
-        self._seen(looks.weighed(self.plan.model, self.q, self.best, 0, looks.LOOK))
+        self._seen(looks.weighed(self.model, self.q, self.best, 0, looks.LOOK))
         self.settled = not clock.out()
         return "the optimum of the exact ELBO: nothing is left to gain" if self.settled else LATE
 
@@ -128,7 +170,7 @@ class Run:
     def _step(self):
         """One step; one that is cut off has not begun."""
         rng: Any = self.state.rng
-        before = bits(rng)
+        before = rng.bit_generator.state
         many = not self.q.full and self.q.dim > MANY  # slopes are noisy: no longer steps
         if self.kind == "natural" and many and not self.near:
             self._forget(np.asarray(1 / LEAST - 1))
@@ -137,16 +179,14 @@ class Run:
         except KeyboardInterrupt:
             rng.bit_generator.state = before
             raise
-        except np.linalg.LinAlgError:  # a matrix of the model is singular at some draw
-            self.state = self.state._replace(diverged=np.asarray(self.state.t + 1))
         if self.kind == "passes" and self.state.t == 1:
             self._forget(np.zeros(()))  # it came from far away: the mean begins with the next
 
     def _look(self):
         """Compare with the best w so far on the same draws."""
-        model, t = self.plan.model, self.state.t
+        t = self.state.t
         w = self.state.mean if self.state.count else self.state.w
-        old, new = (looks.weighed(model, self.q, x, t, looks.LOOK) for x in (self.best, w))
+        old, new = (looks.weighed(self.model, self.q, x, t, looks.LOOK) for x in (self.best, w))
         gain = (new.log - old.log)[new.fine & old.fine]
         most = looks.at_most(gain, len(self.looks) + 1)
         worse = np.isfinite(old.elbo[0]) and not most > -TOLERANCE / 50  # beyond doubt, or none
@@ -167,7 +207,7 @@ class Run:
     def _left(self):
         """One more pass: what a better Gaussian would gain, which for many rows is soon nothing."""
         self.best = self.state.w
-        left = looks.explained(self.plan.model, self.q, self.best, self.state.t)[1]
+        left = looks.explained(self.model, self.q, self.best, self.state.t)[1]
         gain = left * self.q.dim / 2
         self.settled = bool(gain < TOLERANCE)
         return f"a better Gaussian would gain {gain:.2f} nats: it stopped" if self.settled else ""
@@ -179,84 +219,6 @@ class Run:
         """The rule's mean over its steps counts no more than so many of them."""
         moves, _, *rest = self.state.memory
         self.state = self.state._replace(memory=(moves, steps, *rest))
-
-    # What came of it
-
-    def doubts(self, found: Weights, k: float) -> Iterator[str]:
-        """Sentences that begin with what is wrong and end with what to do."""
-        lost, n, model = 1 - found.fine.mean(), len(found.log), self.plan.model
-        kept = f"importance weights keep {found.effective:.0%} of {n} draws"
-        if self.trouble:
-            yield (
-                f"{self.trouble}. A prior may be missing, or a log-Jacobian have the wrong sign; "
-                "if neither is, compare with draws of another method"
-            )
-        if self.state.diverged >= 0:
-            yield (
-                f"the run diverged at step {int(self.state.diverged)}: try more draws M, scale the "
-                "data, or put a prior on what they do not tell"
-            )
-        if lost > 0:
-            yield (
-                f"log p(x, z) is no number at {lost:.1%} of the draws of q, which were left out: "
-                "something overflows there, or a matrix is singular"
-            )
-        if not self.settled and lost < 0.1 and self.state.diverged < 0:
-            yield "the ELBO had not settled: give more seconds or steps, fit.go_on(seconds=60)"
-        if FAIR <= found.effective < SURE and k > HEAVY:
-            yield (
-                f"{kept}, but k-hat is {k:.2f}: the posterior's tail is heavier than that of q, "
-                "and the share too hopeful"
-            )
-        if not found.effective >= FAIR:  # or NaN
-            yield (
-                f"{kept}, with k-hat {k:.2f}: the posterior does not have the shape of q, "
-                f"{looks.worst(self.q, self.best, found, model.names)}. No variate will help: "
-                "write it in other coordinates, take another q, or compare with draws of another "
-                "method"
-            )
-        if self.q.gaussian:
-            yield from looks.conflicts(model, self.q.mean(self.best))
-
-    # Files
-
-    def save(self, path: str | Path) -> None:
-        model, z = self.plan.model, self.q.mean(self.best)
-        about = {name: getattr(self, name) for name in SAVED} | {
-            "q": self.q.spec, "model": repr(model), "checksum": model.checksum,
-            "log joint": float(Density(model).value(z[None])[0]), "given": sorted(self.given),
-            "M": getattr(self.plan, "M", None), "batch": self.batch,
-        }  # fmt: skip
-        notes = {"fit": np.array(json.dumps(about)), "fit best": self.best}
-        if self.scale is not None:
-            notes["fit scale"] = self.scale
-        self.state._replace(notes=self.state.notes | notes).save(path)
-
-    @classmethod
-    def load(cls, path: str | Path, model: Model, **lines: Any) -> "Run":
-        state = optimize.load(path)
-        if "fit" not in state.notes:
-            raise ValueError(f"{path} holds no fit: it is a state, for optimize.load")
-        about: dict[str, Any] = json.loads(str(state.notes["fit"]))
-        q, best = Family.find(*about["q"]), state.notes["fit best"]
-        scale = state.notes.get("fit scale")
-        _check(path, about, model, q.mean(best), lines)
-        plan = planned(about["kind"], model, q, scale, about["M"], about["batch"], **lines)
-        kept = {k: x for k, x in state.notes.items() if not k.startswith("fit")}
-        told: Any = {k: tuple(x) if isinstance(x := about[k], list) else x for k in SAVED}
-        state = state._replace(notes=kept)
-        return cls(plan, state=state, best=best, scale=scale, given=lines, **told)
-
-
-def _check(path, about, model, z, lines):
-    """An error if a file is not of this model, or not with these lines."""
-    same = about["model"] == repr(model) and about["checksum"] == model.checksum
-    if not (same and np.isclose(Density(model).value(z[None])[0], about["log joint"], rtol=1e-9)):
-        other = "other data or other functions: " if about["model"] == repr(model) else ""
-        raise ValueError(f"{path} is a fit of {other}{about['model']}, not of {model!r}")
-    missing = [name for name in about["given"] if lines.get(name) is None]
-    if missing:
-        raise ValueError(f"this fit was given {', '.join(missing)}: give them to Fit.load again")
 
 
 def _timed(f):

@@ -39,22 +39,21 @@ class Mode(NamedTuple):
 
 
 def start(
-    model: Model, full: bool = True, given: Start | None = None, restarts: int = 0,
+    model: Model, full: bool = True, given: Start | None = None, restarts: int | None = None,
     late: Callable = lambda: False, seed: int = 0,
 ) -> Start:  # fmt: skip
     """A Gaussian to begin with: the one of several about the mode that has the best ELBO.
 
-    One search begins at zero or where it is said, others at as many random points as there are
-    restarts; at one, if no mode was found from zero or q is diagonal. Modes more than d nats below
-    the highest are left out: a width can be mended, a wrong place hardly. Ctrl-C ends the search.
+    Modes more than d nats below the highest are left out: a width can be mended, a wrong place
+    hardly. Ctrl-C ends the search.
     """
     rng = np.random.default_rng([seed, 1])
     few, first = Density.of_some(model, rng), given or Start(np.zeros(model.dim), None, "z = 0")
     near = _about(first.mu, full, first.says) if first.S is None else [first]
     try:
         modes = [searched(few, first.mu, late)]
-        if given is None and (modes[0].trouble or not full):
-            restarts = max(restarts, 1)
+        if restarts is None:
+            restarts = int(given is None and bool(modes[0].trouble or not full))
         for z in rng.standard_normal((restarts, model.dim)) / 2:
             modes += [] if late() else [searched(few, z, late)]
         fine = [mode for mode in modes if not mode.trouble]
