@@ -40,7 +40,7 @@ MUTANTS = [
     ("names of a dict's methods", "_constraint",
      "not (isinstance(name, str) and name.isidentifier()) or hasattr(dict, name)",
      "not (isinstance(name, str) and name.isidentifier())", "declarations_that_are_wrong"),
-    ("parameters that nothing takes", "Parameters.left_out", "name not in taken", "name in ()",
+    ("parameters that nothing takes", "Parameters.left_out", "self.each", "()",
      "declarations_that_are_wrong"),
     ("a Gaussian law of a constrained parameter", "Model._of_z", "name not in self.free",
      "name not in self.parameters.each", "declarations_that_are_wrong"),

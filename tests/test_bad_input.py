@@ -75,7 +75,7 @@ MODELS = {
     ),
     "data as a list": (
         lambda: cv.models.Model(lambda z, b: z[..., 0], cv.models.GaussianPrior(), [X, SIGNS], 2),
-        "a list of arrays: write a tuple",
+        "data is a list: write a tuple of arrays",
     ),
     "prior_sd = 0": (
         lambda: cv.models.logistic_regression(X, SIGNS, 0),

@@ -43,7 +43,7 @@ GLMS = {
         r"prior_sd must be a number or \(2,\); got \(3,\)",
     ),
     "prior_sd a matrix": (lambda: glm(X, SIGNS, np.eye(2)), r"prior_sd .* got \(2, 2\)"),
-    "prior_sd text": (lambda: glm(X, SIGNS, "1"), "prior_sd='1' is text: give a number"),
+    "prior_sd text": (lambda: glm(X, SIGNS, "1"), "prior_sd holds text, such as '1': give"),
     "prior_sd with a 0": (lambda: glm(X, SIGNS, [1.0, 0.0]), "prior's sd=.*must be positive"),
     "prior_sd infinite": (lambda: glm(X, SIGNS, np.inf), "prior_sd must be finite, not inf"),
     "prior_mean of another length": (

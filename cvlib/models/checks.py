@@ -56,10 +56,11 @@ def data_arrays(data: Any) -> tuple[np.ndarray, ...]:
             "data=None: give an array or a tuple of arrays, one row per data point; "
             "np.zeros(1) where there are none"
         )
-    if isinstance(data, list) and any(isinstance(a, np.ndarray) for a in data):
-        raise ValueError("data is a list of arrays: write a tuple, such as (X, y)")
-    if isinstance(data, dict):
-        raise ValueError(f"data is a dict: write a tuple of its arrays, ({', '.join(data)})")
+    listed = isinstance(data, list) and any(isinstance(a, np.ndarray) for a in data)
+    if listed or isinstance(data, dict):
+        raise ValueError(
+            f"data is a {type(data).__name__}: write a tuple of arrays, such as (X, y)"
+        )
     each = data if isinstance(data, tuple) else (data,)
     same_labels(each)
     arrays = tuple(_kept(_array(f"array {k} of the data", a)) for k, a in enumerate(each))
@@ -76,8 +77,7 @@ def data_arrays(data: Any) -> tuple[np.ndarray, ...]:
 def _kept(a):
     """The array as the model keeps it: nobody can write into it, and whole numbers do not wrap.
 
-    What fits into memory twice is copied, so that later changes of the reader's array do not
-    change the model.
+    What fits into memory twice is copied: later changes of the reader's array do not change it.
     """
     if a.dtype.kind in "iu" and a.dtype.itemsize < 8 and not passes.is_mapped(a):
         a = a.astype(np.int64)
@@ -101,19 +101,15 @@ def same_labels(each: tuple) -> None:
 def _finite_data(k, a):
     """No NaN or infinity in array k of the data."""
     before = 0
-    for n, bad in passes.each(_first_bad, (a,)) if a.dtype.kind in "fc" else ():
-        if bad is not None:
-            where = [before + bad[0], *bad[1:]]
+    for (rows,) in passes.parts((a,)) if a.dtype.kind in "fc" else ():
+        finite = np.isfinite(rows)
+        if not finite.all():
+            first, *rest = np.argwhere(~finite)[0].tolist()
+            where = [before + first, *rest]
             raise ValueError(
                 f"array {k} of the data is {a[tuple(where)]} at {where}: drop or fill it"
             )
-        before += n
-
-
-def _first_bad(rows):
-    """How many rows these are, and where the first entry lies that is not finite, or None."""
-    finite = np.isfinite(rows[0])
-    return len(finite), None if finite.all() else np.argwhere(~finite)[0].tolist()
+        before += len(rows)
 
 
 def _array(what, value):
@@ -124,13 +120,10 @@ def _array(what, value):
         raise ValueError(f"{what} has rows of unequal length: {error}") from error
     if array.dtype.kind in "USO":
         first = next(iter(array.ravel().tolist()), None)
-        text = isinstance(first, str)
-        if text and not array.ndim:
-            raise ValueError(f"{what}={first!r} is text: give a number")
-        raise ValueError(
-            f"{what} holds {'text' if text else 'objects'}, such as {first!r}: give numbers, "
-            + (f"np.where(label == {first!r}, 1.0, -1.0) for two classes" if text else "as floats")
-        )
+        holds, give = "objects", "as floats"
+        if isinstance(first, str):
+            holds, give = "text", f"np.where(label == {first!r}, 1.0, -1.0) for two classes"
+        raise ValueError(f"{what} holds {holds}, such as {first!r}: give numbers, {give}")
     return array
 
 
@@ -272,18 +265,20 @@ def compiled(value_and_slope: Callable, value: Callable | None, d: int) -> None:
 # Likelihoods --------------------------------------------------------------------------------------
 
 
-def likelihood(lik: "Likelihood", y: np.ndarray) -> None:
-    """The fields of a Likelihood against its phi, at a few eta and labels of y (N,)."""
-    labels = np.unique(y)
-    eta, y = (a.ravel() for a in np.meshgrid(ETA, labels[[0, len(labels) // 2, -1]]))  # (12,)
+def likelihood(lik: "Likelihood", labels: np.ndarray) -> None:
+    """The fields of a Likelihood against its phi, at a few eta and three labels."""
+    eta, y = (a.ravel() for a in np.meshgrid(ETA, labels))  # (12,)
     with _quietly():
         _phi(f"phi of the {lik.name} likelihood", lik.phi, eta, y)
-        if lik.fast is not None or lik.quadratic or lik.kappa is not None:
-            _derivatives(lik, eta, y)
-        if lik.expected is not None:
-            _expected(lik, eta, y)
-        if lik.bound is not None:
-            _bound(lik, eta, y)
+        for what, got, right, tolerance in _claims(lik, eta, y):
+            what = f"{what} of the {lik.name} likelihood"
+            if np.shape(got) != eta.shape:
+                raise ValueError(f"{what} has shape {np.shape(got)} for eta of shape {eta.shape}")
+            wrong = ~(np.abs(got - right) <= tolerance)
+            if wrong.any():
+                k = np.argmax(wrong)
+                where = f"at eta = {eta[k]}, y = {y[k]}"
+                raise ValueError(f"{what} is {got[k]:.6g} {where}; its phi gives {right[k]:.6g}")
 
 
 def _phi(what, phi, eta, y):
@@ -298,67 +293,30 @@ def _phi(what, phi, eta, y):
     _far(what, in_eta, eta[:, None], "eta")
 
 
-def _derivatives(lik, eta, y):
-    """`fast`, `quadratic` and `kappa` against autograd."""
+def _claims(lik, eta, y):
+    """(what, got, right, tolerance) of what the fields of a likelihood say, (12,) each."""
     right = lik.autograd_derivatives(eta, y, 3)
-    scale = np.max(np.abs(right))
-    compare = lambda what, got, right: _compare(lik, what, got, right, eta, y, 1e-8, 1e-8 * scale)
-    for order in (1, 2, 3):
-        if lik.fast is not None:
-            got = lik.fast(eta, y, order)
-            if len(got) != order:
-                raise ValueError(
-                    f"fast of the {lik.name} likelihood gives {len(got)} derivatives for {order}"
-                )
-            compare(f"phi{order * chr(39)} by fast", got[-1], right[order - 1])
+    near = lambda x: 1e-8 * (np.abs(x) + np.max(np.abs(right)))
+    for k in (1, 2, 3) if lik.fast else ():
+        yield f"phi{k * chr(39)} by fast", lik.fast(eta, y, k)[-1], right[k - 1], near(right[k - 1])
     if lik.quadratic:
-        compare("phi''' by quadratic=True", 0 * eta, right[2])
+        yield "phi''' by quadratic=True", 0 * eta, right[2], near(0)
     if lik.kappa is not None:
         other = np.roll(y, len(ETA))  # the next label at the same eta
         moved = right[0] - lik.autograd_derivatives(eta, other, 1)[0]
-        compare("what y adds to phi' by kappa", lik.kappa * (y - other), moved)
-
-
-def _expected(lik, m, y, v=0.6):
-    """`expected` against the trapezoidal rule; by Stein's identity from the values of phi alone."""
-    t = np.linspace(-9, 9, 801)  # fine enough for a phi with kinks
-    weights = np.exp(-(t**2) / 2)
-    eta, label = np.broadcast_arrays(m[:, None] + np.sqrt(v) * t, y[:, None])
-    phi = lik.phi(eta, label)
-    factors = np.ones_like(t), t / np.sqrt(v), (t**2 - 1) / v
-    got = lik.expected(m, np.full_like(m, v), y)
-    for k, factor in enumerate(factors):
-        right, size = (f @ (factor * weights) / weights.sum() for f in (phi, np.abs(phi)))
-        what = f"E[phi{k * chr(39)}] by expected"
-        _compare(lik, what, got[k], right, m, y, 1e-3, 1e-8 * np.max(np.abs(phi)))
-
-
-def _bound(lik, eta, y):
-    """`bound` is nowhere above phi and touches it at xi or -xi."""
-    xi = np.abs(eta)
-    a, b, c = lik.bound(xi, y)
-
-    def gap(eta):
-        eta, label = np.broadcast_arrays(eta, y)
-        phi = lik.phi(eta, label)
-        return (phi - a - b * eta - 0.5 * c * eta**2) / (1 + np.abs(phi))
-
-    if gap(np.linspace(-8, 8, 33)[:, None]).min() < -1e-8:
-        raise ValueError(f"bound of the {lik.name} likelihood is above phi")
-    if np.minimum(np.abs(gap(xi)), np.abs(gap(-xi))).max() > 1e-6:
-        raise ValueError(f"bound of the {lik.name} likelihood does not touch phi at xi or -xi")
-
-
-def _compare(lik, what, got, right, eta, y, rtol, atol):
-    if np.shape(got) != np.shape(eta):
-        raise ValueError(
-            f"{what} of the {lik.name} likelihood has shape {np.shape(got)} for eta and y of shape "
-            f"{eta.shape}: it must have the same"
-        )
-    wrong = ~(np.abs(got - right) <= rtol * np.abs(right) + atol)
-    if wrong.any():
-        k = np.argmax(wrong)
-        raise ValueError(
-            f"{what} of the {lik.name} likelihood is {got[k]:.6g} at eta = {eta[k]}, y = {y[k]}; "
-            f"its phi gives {right[k]:.6g}"
-        )
+        yield "what y adds to phi' by kappa", lik.kappa * (y - other), moved, near(moved)
+    if lik.expected is not None:  # by the trapezoidal rule and Stein's identity, from phi alone
+        t, v = np.linspace(-9, 9, 801), 0.6  # fine enough for a phi with kinks
+        weights = np.exp(-(t**2) / 2)
+        phi = lik.phi(*np.broadcast_arrays(eta[:, None] + np.sqrt(v) * t, y[:, None]))
+        got = lik.expected(eta, np.full_like(eta, v), y)
+        for k, factor in enumerate((np.ones_like(t), t / np.sqrt(v), (t**2 - 1) / v)):
+            mean = phi @ (factor * weights) / weights.sum()
+            tolerance = 1e-3 * np.abs(mean) + 1e-8 * np.max(np.abs(phi))
+            yield f"E[phi{k * chr(39)}] by expected", got[k], mean, tolerance
+    if lik.bound is not None:
+        a, b, c = lik.bound(xi := np.abs(eta), y)
+        over = lambda t: a + b * t + 0.5 * c * t**2 - lik.phi(*np.broadcast_arrays(t, y))
+        above = np.max(over(np.linspace(-8, 8, 33)[:, None]), 0)
+        yield "what bound has above phi", np.maximum(above, 0), 0 * eta, 1e-6
+        yield "what bound has below phi", np.maximum(over(xi), over(-xi)), 0 * eta, 1e-6

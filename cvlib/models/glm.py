@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import autograd.numpy as anp
 import numpy as np
@@ -174,29 +175,21 @@ def _spreads(rows, classes, x, mean_y, phi):
     return xx, xy, np.bincount(group, own, minlength=len(each))
 
 
-def logistic_regression(
-    X: ArrayLike, y: ArrayLike, prior_sd: ArrayLike = 1.0, *, prior_mean: ArrayLike = 0.0,
-    offset: ArrayLike | None = None,
-) -> GLM:  # fmt: skip
-    """log p(y | x, z) = log sigmoid(y (x.z + offset)), y in {-1, +1}; the prior as in `GLM`."""
-    return GLM(X, y, LOGISTIC, prior_sd, prior_mean=prior_mean, offset=offset)
+def logistic_regression(X: ArrayLike, y: ArrayLike, prior_sd: ArrayLike = 1.0, **more: Any) -> GLM:
+    """log p(y | x, z) = log sigmoid(y (x.z + offset)), y in {-1, +1}; all else as in `GLM`."""
+    return GLM(X, y, LOGISTIC, prior_sd, **more)
 
 
-def poisson_regression(
-    X: ArrayLike, y: ArrayLike, prior_sd: ArrayLike = 1.0, *, prior_mean: ArrayLike = 0.0,
-    offset: ArrayLike | None = None,
-) -> GLM:  # fmt: skip
-    """y ~ Poisson(exp(x.z + offset)), y in {0, 1, 2, ...}; the prior as in `GLM`."""
-    return GLM(X, y, POISSON, prior_sd, prior_mean=prior_mean, offset=offset)
+def poisson_regression(X: ArrayLike, y: ArrayLike, prior_sd: ArrayLike = 1.0, **more: Any) -> GLM:
+    """y ~ Poisson(exp(x.z + offset)), y in {0, 1, 2, ...}; all else as in `GLM`."""
+    return GLM(X, y, POISSON, prior_sd, **more)
 
 
 def linear_regression(
-    X: ArrayLike, y: ArrayLike, prior_sd: ArrayLike = 1.0, noise_sd: float = 1.0, *,
-    prior_mean: ArrayLike = 0.0, offset: ArrayLike | None = None,
-) -> GLM:  # fmt: skip
-    """y ~ N(x.z + offset, noise_sd^2), the prior as in `GLM`: conjugate, everything is exact."""
-    likelihood = gaussian_likelihood(noise_sd)
-    return GLM(X, y, likelihood, prior_sd, prior_mean=prior_mean, offset=offset)
+    X: ArrayLike, y: ArrayLike, prior_sd: ArrayLike = 1.0, noise_sd: float = 1.0, **more: Any
+) -> GLM:
+    """y ~ N(x.z + offset, noise_sd^2), all else as in `GLM`: conjugate, everything is exact."""
+    return GLM(X, y, gaussian_likelihood(noise_sd), prior_sd, **more)
 
 
 def _totals(rows, z, likelihood, order, factor, mean):

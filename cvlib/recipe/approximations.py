@@ -1,7 +1,4 @@
-"""Approximations of integrands that are quadratic in z: the expectation over q is then known.
-
-Those that are polynomials in x, for the expectation over the data, are in `in_data`.
-"""
+"""Approximations of integrands that are quadratic in z: the expectation over q is then known."""
 
 from collections.abc import Sequence
 
@@ -17,9 +14,8 @@ from .rows import Rows
 def taylor_z(f: Integrand, at: str = "mu", order: int = 2) -> Integrand:
     """Taylor expansion of f in z about mu (Paisley et al. 2012, Miller et al. 2017).
 
-    With at="snapshot" about older weights, those of the draw's snapshot: over all data it then
-    needs no pass over them. With order=1 it has no curvature: SVRG (Johnson and Zhang 2013). An
-    integrand that is quadratic in z already is its own expansion of second order.
+    With at="snapshot" about the mu of the draw's snapshot: over all data it then needs no pass.
+    With order=1 it has no curvature: SVRG (Johnson and Zhang 2013).
     """
     _check_place(at)
     if order not in (1, 2):
@@ -52,8 +48,7 @@ def _made(kind, atom, at, order=2):
 def tangent(f: Integrand) -> Integrand:
     """The mean slope of f at the other samples, times z - mu (Titsias and Shi 2022).
 
-    Given the others it is a straight line in z. LOO(tangent(f)) - CF(tangent(f)) is their double
-    control variate for LOO(f); it needs slopes of f where f was looked at, and no more.
+    LOO(tangent(f)) - CF(tangent(f)) is their double control variate for LOO(f).
     """
     for atom in integrand(f, "tangent").parts:
         if atom.space != "z" or atom.q is None:
@@ -64,8 +59,7 @@ def tangent(f: Integrand) -> Integrand:
 def bound(f: Integrand, at: str = "mu") -> Integrand:
     """Quadratic lower bound of the logistic likelihood (Jaakkola and Jordan 2000).
 
-    Its variational parameters are set from q: xi_i^2 = E_q[(x_i.z)^2]; with at="snapshot" from
-    the q of the draw's snapshot, which must have a factor. Quadratic integrands stay.
+    It touches at xi_i^2 = E_q[(x_i.z)^2], with q that of now or of the draw's snapshot.
     """
     _check_place(at)
     for atom in integrand(f, "bound").parts:
@@ -85,9 +79,8 @@ def bound(f: Integrand, at: str = "mu") -> Integrand:
 def parabola(f: Integrand, at: str = "mu") -> Integrand:
     """The parabola of means: of all parabolas in eta that whose slope is nearest to f's under q.
 
-    Its slope and curvature at the mean of eta are E phi' and E phi'' under q, by quadrature, where
-    taylor_z has phi' and phi'' there. So CF(parabola(f)) is QD(f); with at="snapshot" it is the
-    quadrature of the snapshot's q at its own weights, and near it elsewhere.
+    Where taylor_z has phi' and phi'' at the mean of eta this has E phi' and E phi'' under q, by
+    quadrature. So CF(parabola(f)) is QD(f).
     """
     _check_place(at)
     for atom in integrand(f, "parabola").parts:
@@ -135,10 +128,7 @@ class Expansion(OnData):
 
 
 class TaylorZ(Expansion):
-    """f(c) + grad f(c).(z - c) + (z - c)^T grad^2 f(c) (z - c) / 2, c = mu or an older mu.
-
-    Of order 1 without the last. With another `kind` the parabola of that kind, from a snapshot.
-    """
+    """f(c) + grad f(c).(z - c) + (z - c)^T grad^2 f(c) (z - c) / 2; of order 1 without the last."""
 
     word = "taylor_z"
     closed_form = quadratic = True
@@ -198,23 +188,20 @@ class Sums(Term):
         return self.q.bend(lambda V: V[..., None, :, :] @ H, draw.factor)
 
 
-class Tangent(Expansion):
+class Tangent(TaylorZ):
     """u.(z - mu), u the mean of grad f over the samples outside m's group, (..., M, d)."""
 
     word = "tangent"
-    closed_form = quadratic = True
+
+    def __init__(self, f: Atom) -> None:
+        super().__init__(f)
+        self.order = 1  # no curvature
 
     def value(self, draw: Draw, where: str) -> np.ndarray:
         return np.vecdot(self.slope(draw, where), draw.at(where) - draw.at("mu"))
 
     def grad(self, draw: Draw, where: str) -> np.ndarray:
         return draw.once((self.key, "others"), lambda draw: draw.others(self.f.slope(draw, "z1")))
-
-    def bend(self, draw: Draw, where: str) -> np.ndarray:
-        return self.q.bend(lambda V: np.zeros((1, *V.shape[-2:])), draw.factor)
-
-    def along(self, draw: Draw, where: str, v: np.ndarray) -> np.ndarray:
-        return np.zeros_like(v)
 
 
 class TaylorEta(TaylorZ, OfEta):

@@ -110,8 +110,7 @@ class Variational(Term):
 class OfEta(OnData):
     """sum_i psi_i(eta_i): an f that has of z only eta_i = x_i.z + offset_i, under a Gaussian q.
 
-    A subclass says psi and its derivatives. Then slope and curvature are those of `rows`, and
-    E_q needs one-dimensional expectations only: of eta_i ~ N(m_i, v_i).
+    A subclass says psi and its derivatives.
     """
 
     of_eta = True
@@ -141,10 +140,7 @@ class OfEta(OnData):
         return r.back(self.derivatives(draw, where, 2)[1] * r.dot(v))
 
     def from_derivatives(self, draw: Draw, d1: np.ndarray, d2: np.ndarray) -> np.ndarray:
-        """[sum d1 x, sum d2 x x^T L]: grad_w E_q f when d1, d2 stand for E psi' and E psi''.
-
-        The words that do expectations by hand differ in these two alone, and give them.
-        """
+        """[sum d1 x, sum d2 x x^T L]: grad_w E_q f when d1, d2 stand for E psi' and E psi''."""
         r = self.rows(draw)
         return draw.q.chain(draw, r.back(d1), r.bend(draw, d2))
 
@@ -196,10 +192,7 @@ class GLMData(OfEta):
 
 
 class Own(Term):
-    """An integrand f(z) of the reader's own, differentiated by autograd in z.
-
-    Rows are independent, so the gradient of the sum over rows is the gradient row by row.
-    """
+    """An integrand f(z) of the reader's own, differentiated by autograd in z, row by row."""
 
     advice = "CF(taylor_z(...))"
 
@@ -238,10 +231,7 @@ class Own(Term):
         return hess_times(self.function(draw, 0), z, v)
 
     def one_hessian(self, draw: Draw, where: str) -> np.ndarray | None:
-        """grad^2 f, (..., 1, d, d), where one serves all samples and is worth its d products.
-
-        None where samples see different points or data, or a diagonal q needs no d x d matrix.
-        """
+        """grad^2 f, (..., 1, d, d), where one serves all samples and q is full; else None."""
         z = self.points(draw, where)
         if z.shape[-2] != 1 or not self.q.full:
             return None

@@ -14,15 +14,12 @@ from .snapshots import Snapshot
 
 
 class Draw:
-    """M samples at the weights w: eps (..., M, d), and which data points each of them sees.
+    """M samples at the weights w: base samples eps (..., M, d), and the data that each sees.
 
-    The base sample eps is standard normal for a Gaussian q; another family says what its own is.
     `index` is (..., M), one data point a sample; (..., M, B), a batch for each; (..., 1, B), one
-    batch for all; or None: every sample sees all data. What several estimators share is computed
-    once and kept here.
-
-    Samples come in groups that lean on each other: m, m + M / group, m + 2 M / group, ... Groups
-    are independent. group = 1 without coupling, 2 in pairs, M where all samples lean on all.
+    batch for all; or None: every sample sees all data. Samples m, m + M / group, m + 2 M / group
+    ... lean on each other: group is 1 without coupling, 2 in pairs, M where all lean on all. What
+    several estimators share is computed once and kept here.
     """
 
     def __init__(
@@ -102,11 +99,9 @@ def draw(
 ) -> Draw:  # fmt: skip
     """A `Draw` at w (..., D), random from `rng` or with `eps` and `index` given.
 
-    sampling: which data a sample sees and how samples lean on each other; its fields may be given
-        as keywords: subsample, batch, each, noise (see `Sampling`). In pairs sample m + M / 2 is
-        the partner of m, and eps and index, if given, are those of the first half. index is
-        (..., M), with batch=B (..., B), with each=True (..., M, B).
-    snapshot: for expansions about older weights.
+    The fields of `sampling` may be given as keywords: subsample, batch, each, noise. In pairs
+    sample m + M / 2 is the partner of m, and eps and index, if given, are those of the first half.
+    index is (..., M), with batch=B (..., B), with each=True (..., M, B).
     """
     check_fit(model, q)
     how, w = Sampling.of(sampling, **keywords), q.check(w)

@@ -1,8 +1,4 @@
-"""Lines: sums and differences of estimators, what they estimate, and their numbers on a draw.
-
-An estimator is a function from a draw to per-sample gradients, (..., M, D). Estimators add and
-subtract; a difference of two estimators of the same thing is a control variate.
-"""
+"""Lines: sums and differences of estimators, what they estimate, and their numbers on a draw."""
 
 from collections.abc import Mapping, Sequence
 from math import isfinite

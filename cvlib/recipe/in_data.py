@@ -1,8 +1,4 @@
-"""Approximations of the data term that are polynomials in x: its mean over the data is then known.
-
-It needs moments of the data alone, which are computed once. `taylor_x` expands the function,
-`taylor_x_slope` its slope.
-"""
+"""Approximations of the data term that are polynomials in x: its mean needs moments of the data."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,8 +15,8 @@ from .rows import rows
 def taylor_x(f: Integrand) -> Integrand:
     """Second-order Taylor expansion of the data term in x about the mean of each class.
 
-    The full parabola of the function. On the drawn data as it stands; `.over_all_data()` averages
-    over the data set through moments that are computed once. Regression data form one class.
+    `.over_all_data()` averages through moments that are computed once. Regression data form one
+    class.
     """
     return _in_x(f, "taylor_x", TaylorX)
 

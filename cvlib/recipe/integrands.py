@@ -1,8 +1,6 @@
 """Integrands f of grad_w E_q[f]: atoms, and sums of them.
 
-An atom knows its value, its slope and its curvature in z at the points of a draw, and, where there
-is one, the gradient of its expectation in closed form. `Integrand` is a linear combination of
-atoms. Whatever an atom takes from w (the v of log q_v, a point of expansion) is held fixed.
+Whatever an atom takes from w (the v of log q_v, a point of expansion) is held fixed.
 """
 
 from collections.abc import Callable, Iterable
@@ -38,8 +36,8 @@ def wanted(atoms: "Iterable[Atom]") -> Wants | None:
 class Atom:
     """One integrand. Points are names such as "z1"; arrays are (..., M, ...), M = 1 at "mu".
 
-    This is all that the engine asks of an atom, and what an answer looks like does not depend on
-    its class. What an atom cannot say stays None, and the words that need it are refused.
+    This is all that the engine asks of an atom. What one cannot say stays None, and the words that
+    need it are refused.
     """
 
     space: str = "z"  # or "zeta", behind a discrete z: which routes of the family it takes

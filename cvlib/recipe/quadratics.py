@@ -1,7 +1,6 @@
 """Quadratics by name: a parabola of one's own in place of an integrand, under a Gaussian q.
 
-CF(f~) - RP1(f~) has mean zero for every quadratic f~ that does not depend on the draw, such as the
-fit of a step before (`Fixed`). A shape of one's own has the same four methods.
+CF(f~) - RP1(f~) has mean zero for every f~ that does not depend on the draw, such as `Fixed`.
 """
 
 from dataclasses import dataclass

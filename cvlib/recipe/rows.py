@@ -1,8 +1,7 @@
 """The data points that a GLM's integrand sees under a draw: one a sample, a batch, or all of them.
 
-eta = x.z + offset is all that a GLM has of z. A function of eta has the slope c x and the curvature
-c x x^T, with c its derivatives in eta: `back` and `bend` make these from c, summed over the points
-of a sample and scaled so that they stand for all N.
+A function of eta = x.z + offset has the slope c x and the curvature c x x^T: `back` and `bend` make
+these from its derivatives c, summed over the points of a sample and scaled to stand for all N.
 """
 
 import numpy as np
@@ -78,10 +77,7 @@ class Rows:
 
 
 class Batch(Rows):
-    """B data points a sample: x (..., M or 1, B, d), and so eta and c (..., M, B).
-
-    With 1 in place of M all samples share the batch, and sums over it are matrix products.
-    """
+    """B data points a sample, or for all of them: x (..., M or 1, B, d), eta and c (..., M, B)."""
 
     def __init__(self, model: Model, index: np.ndarray) -> None:
         super().__init__(model, index)

@@ -16,19 +16,15 @@ NOISES = {"plain": "", "pairs": "mirror", "sobol": "quantile"}  # and what a fam
 
 @dataclass(frozen=True)
 class Sampling:
-    """How the samples of a step are drawn.
-
-    Every sample sees a data point of its own. With batch=B it sees B of them: one batch for all
-    samples, or with each=True one for each. With subsample=False it sees the whole data set.
+    """How the samples of a step are drawn: which data each sees, and how they lean on each other.
 
     noise: "plain", independent base samples; "pairs", each with its opposite, on the same data;
-        "sobol", points that fill the space evenly, scrambled afresh. Every sample has the law q_w
-        in all three.
+        "sobol", points that fill the space evenly, scrambled afresh.
     """
 
-    subsample: bool = True
-    batch: int | None = None
-    each: bool = False
+    subsample: bool = True  # a data point a sample; if not, all data
+    batch: int | None = None  # or so many data points, one batch for all samples
+    each: bool = False  # or a batch for each
     noise: str = "plain"
 
     def __post_init__(self):
@@ -100,9 +96,7 @@ PLAIN = Sampling()
 def sobol(rng: np.random.Generator, runs: tuple[int, ...], M: int, d: int) -> np.ndarray:
     """M points of Sobol's sequence in the unit cube for every run, scrambled, (*runs, M, d).
 
-    Digits are scrambled by a random lower triangular matrix and a random shift (Matousek 1998):
-    then every point is uniform, so that means are unbiased, and the points stay even. Best is a
-    power of two for M.
+    Digits are scrambled by a random lower triangular matrix and a random shift (Matousek 1998).
     """
     marks = _marks(M, d)  # (m, M, d)
     m, over_runs = len(marks), (1,) * len(runs)

@@ -1,8 +1,4 @@
-"""Snapshots: the data term's value, slope and curvature at older weights, summed over all data.
-
-With them an expansion about the snapshot needs no pass over the data until it is renewed: SVRG's
-idea (Johnson and Zhang 2013), with curvature.
-"""
+"""Snapshots: the data term's value, slope and curvature at older weights, summed over all data."""
 
 from typing import Any, NamedTuple
 
@@ -50,17 +46,13 @@ class Snapshot(NamedTuple):
 
 
 def snapshot(
-    model: Model,
-    mu: np.ndarray,
-    order: int = 2,
-    factor: np.ndarray | None = None,
+    model: Model, mu: np.ndarray, order: int = 2, factor: np.ndarray | None = None,
     mean: bool = False,
-) -> Snapshot:
+) -> Snapshot:  # fmt: skip
     """The `Snapshot` of a model at mu (..., d): one pass over the data, part by part.
 
-    With order=1 without the Hessian, for expansions of that order. With the factor of a Gaussian q,
-    L or sigma, also of the likelihood's quadratic bound; with mean=True also of the parabola of
-    means, which takes a quadrature for every data point.
+    With order=1 without the Hessian. With the factor of a Gaussian q, L or sigma, also of the
+    likelihood's quadratic bound; with mean=True also of the parabola of means.
     """
     mu = np.asarray(mu, float)
     if mu.shape[-1:] != (model.dim,) or not np.isfinite(mu).all():

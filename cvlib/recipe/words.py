@@ -1,8 +1,6 @@
 """The words: estimators of grad_w E_q[f], each called with an integrand to make a line.
 
-SF, RP1, RP2, GR sample; RB, PR, QD, CF take one expectation after the other by hand. A word is
-refused where it is written if the term or the family does not have it; a sum of words is judged
-where it is used, so that the order of writing does not matter.
+A word is refused where it is written if the term or the family does not have it.
 """
 
 from collections.abc import Callable
@@ -22,24 +20,20 @@ from .steps import ByHand, InEta, Pull, Score
 class Method:
     """A word of the language: called with an integrand it makes a line.
 
-    A word that samples goes the family's route of its name, or that of `route`. Where it makes more
-    of values f (..., M) and a score (..., M, D) than their product, `rows(draw, f, score)` says
-    what; where it pulls slopes back in a way of its own, `pull(draw, u, out, add)` does. A word
-    that takes expectations by hand has `by_hand`, the gradient (..., M or 1, D) of an atom, and,
-    for an f of eta, `in_eta`: what stands for psi' and psi'' in [sum psi' x, sum psi'' x x^T L].
-    `refuses(atom)` is a sentence where an atom does not have the word.
+    A word that samples goes a route of the family; one that takes expectations by hand has
+    `by_hand` and, for an f of eta, `in_eta`.
     """
 
     name: str
     doc: str
-    by_hand: Any = None  # (draw, atom)
-    in_eta: Any = None  # (draw, atom)
-    refuses: Callable[[Atom], str | None] = lambda atom: None
+    by_hand: Any = None  # (draw, atom) -> the gradient, (..., M or 1, D)
+    in_eta: Any = None  # (draw, atom) -> psi' and psi'' for [sum psi' x, sum psi'' x x^T L]
+    refuses: Callable[[Atom], str | None] = lambda atom: None  # a sentence: the atom lacks it
     why: str = "no such transformation of a fixed base sample"  # a family lacks this word
     samples: bool = True  # does it look at the sample of q?
     route: str = ""  # the route it goes, if it is not that of its own name
-    rows: Callable[[Draw, np.ndarray, np.ndarray], np.ndarray] | None = None
-    pull: Callable[..., None] | None = None
+    rows: Callable[[Draw, np.ndarray, np.ndarray], np.ndarray] | None = None  # if not f * score
+    pull: Callable[..., None] | None = None  # (draw, u, out, add), if not the family's
 
     def __post_init__(self):
         object.__setattr__(self, "__doc__", self.doc)
@@ -75,13 +69,9 @@ class Method:
                 return f"{self.name} needs the value of f; '{atom.name}' is a slope: try RP1"
         return self.refuses(atom)
 
-    @property
-    def _hand(self):
-        return self.by_hand is not None or self.in_eta is not None
-
     def steps(self, atom: Atom, q: Family) -> list:
         """The steps that make this word's rows for one atom."""
-        if self._hand:
+        if self.by_hand is not None or self.in_eta is not None:
             return [InEta() if atom.of_eta and not atom.whole else ByHand(self)]
         if self.pull is not None:
             return [Pull("z1", self.pull)]
@@ -136,8 +126,8 @@ LOO = Method(
     "LOO",
     """(f_m - mean of f over the other samples) grad_w log q_w(Z_m): leave-one-out, (..., M, D).
 
-    The others know nothing of sample m, so that their mean is a baseline without a bias. In pairs
-    the partner is left out too. For data + prior - variational: VarGrad (Richter et al. 2020).
+    In pairs the partner is left out too. For data + prior - variational: VarGrad (Richter et al.
+    2020).
     """,
     route="SF",
     rows=lambda draw, f, score: (f[..., None] - draw.others(f[..., None])) * score,
@@ -146,8 +136,7 @@ DisARM = Method(
     "DisARM",
     """(f(Z) - f(Z~)) / 2 (Z - Z~) sigma(|w|) with Z~ the opposite of a Bernoulli Z, (..., M, D).
 
-    ARM, the antithetic estimator of Yin and Zhou 2019, with its uniform numbers averaged out given
-    Z and Z~ (Dong, Mnih and Tucker 2020; U2G of Yin et al. 2020). Partners have the same gradient.
+    Dong, Mnih and Tucker 2020; U2G of Yin et al. 2020. Partners have the same gradient.
     """,
     why="it is for the two values of a Bernoulli variable",
     rows=lambda draw, f, score: (f - np.roll(f, draw.M // 2, -1))[..., None] / 2 * score,
@@ -162,20 +151,14 @@ RP2 = Method(
 )
 GR = Method(
     "GR",
-    """f(Z) grad_w log qbar_w(eps) + grad_w f(T_w(eps)), Z = T_w(eps): generalised, (..., M, D).
-
-    The score is that of the base density qbar_w. Where the base does not move this is RP1, where
-    the transform T_w does nothing it is SF.
-    """,
+    "f(Z) grad_w log qbar_w(eps) + grad_w f(T_w(eps)), Z = T_w(eps): generalised, (..., M, D).",
 )
 RB = Method(
     "RB",
     """E[RP1 | eta]: RP1 averaged over the part of eps that f does not see, (..., M, D).
 
-    For an f of eta = x.z: N phi'(eta) [x, lower(x e^T)] with e = E[eps | eta] = L^T x (eta - m)/v.
-    Rao-Blackwell; the local reparameterisation of Kingma, Salimans and Welling 2015. Of several
-    data points each is averaged given its own eta: the sum is no conditional mean, and may have
-    more noise than RP1.
+    Of several data points each is averaged given its own eta: the sum is no conditional mean, and
+    may have more noise than RP1.
     """,
     in_eta=lambda draw, atom: atom.averaged(draw),
     refuses=_not_of_eta("RB"),
@@ -191,10 +174,7 @@ PR = Method(
 )
 QD = Method(
     "QD",
-    """N [E phi'(eta) x, lower(E phi''(eta) x x^T L)], the means by quadrature in eta, (..., M, D).
-
-    No noise from q is left; with subsampling, that of the data is.
-    """,
+    "N [E phi'(eta) x, lower(E phi''(eta) x x^T L)], the means by quadrature in eta, (..., M, D).",
     in_eta=lambda draw, atom: atom.integrated(draw),
     refuses=_not_of_eta("QD"),
     why=GAUSSIAN,
