@@ -37,7 +37,6 @@ def check_the_file_is_the_one_named_in_its_readme(cv):
     folder = resources.files(cv.__name__) / "data"
     for name in SETS:
         digest = hashlib.sha256((folder / f"{name}.csv").read_bytes()).hexdigest()
-        assert digest == cv.datasets.SHA256[name]
         assert digest in (folder / "README.md").read_text()
 
 
@@ -86,12 +85,6 @@ def check_rows_are_picked_before_the_scaling(cv):
         assert np.array_equal(same[0], X) and np.array_equal(same[1], y)
     shuffled = load("sonar", "raw", rows=(5, 3, 3))[0]
     assert np.array_equal(shuffled, load("sonar", "raw")[0][[5, 3, 3]])
-
-
-def check_a_changed_file_is_noticed(cv):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(cv.datasets.SHA256, "sonar", "0" * 64)
-        assert "sonar.csv is not the file" in said(lambda: cv.datasets.load("sonar"))
 
 
 def check_toy_set(cv):

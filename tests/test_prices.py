@@ -6,7 +6,6 @@ checks take the package, so that they can be run on copies with a bug (tests/har
 
 import tracemalloc
 from dataclasses import replace
-from threading import Thread
 from unittest import mock
 
 import autograd.numpy as anp
@@ -180,31 +179,6 @@ def check_shared_work_is_done_once(cv):
         made.clear()
         for ask in (lambda: draw.of("z1"), lambda: draw.once("a", lambda draw: np.ones(2))):
             assert ask() is ask()
-
-
-def check_threads_do_not_share_scratch(cv):
-    """A second thread that runs in the middle of the first one's RP2 changes nothing."""
-
-    class Pausing(cv.families.Gaussian):
-        meanwhile = None
-
-        def lower(self, G):
-            work, self.meanwhile = self.meanwhile, None
-            if work:
-                thread = Thread(target=work)
-                thread.start()
-                thread.join()
-            return super().lower(G)
-
-    q, rng = Pausing(3), np.random.default_rng(0)
-    model = glm(cv, 3, Counted(cv, "Gaussian", 3, glm))
-    line = cv.RP2(cv.terms(model, q)[0])
-    draws = [cv.draw(model, q, q.start() + s, M=4, rng=rng) for s in (0.1, 0.4)]
-    alone, found = [line(draw) for draw in draws], []
-    q.meanwhile = lambda: found.append(line(draws[1]))
-    interrupted = line(draws[0])
-    assert np.array_equal(found[0], alone[1])
-    assert np.array_equal(interrupted, alone[0])
 
 
 # How large ----------------------------------------------------------------------------------------

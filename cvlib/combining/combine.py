@@ -38,10 +38,8 @@ def moments(h: ArrayLike, C: ArrayLike) -> Moments:
 def replicates(x: ArrayLike, group: int) -> np.ndarray:
     """Samples that lean on each other taken together, (..., M, D) -> (..., M / group, D).
 
-    Samples m, m + M / group, m + 2 M / group ... form a group, as in `Draw`. Groups are independent
-    and the estimate is their mean, so they are what moments must count and weights must suit. Each
-    is the mean of its samples times sqrt(group): the size of one sample if they were independent,
-    so that v0 means the same for every kind of draw.
+    Groups are those of `Draw`. Each becomes its mean times sqrt(group), the size of one sample, so
+    that v0 means the same for every kind of draw.
     """
     *lead, M, D = np.shape(x)
     return np.reshape(x, (*lead, group, M // group, D)).sum(-3) / np.sqrt(group)
@@ -53,8 +51,7 @@ def replicates(x: ArrayLike, group: int) -> np.ndarray:
 def best_weights(CC: ArrayLike, Ch: ArrayLike) -> np.ndarray:
     """a = -CC^-1 Ch, the shortest h + C a in mean square when E[C^T C] and E[C^T h] are known.
 
-    Where CC is singular (a repeated or an all-zero variate) a is the solution of least norm, the
-    norm taken with every variate scaled to unit size, so that units do not matter.
+    Where CC is singular a is the solution of least norm, with every variate scaled to unit size.
     """
     CC, Ch = np.asarray(CC, float), np.asarray(Ch, float)
     if CC.shape[-2:] != (Ch.shape[-1], Ch.shape[-1]):
@@ -82,11 +79,7 @@ def bayes_weights(moments: Moments, v0: ArrayLike, D: int) -> np.ndarray:
 
 
 def by_block(h: ArrayLike, C: ArrayLike, blocks: Sequence[slice]) -> Moments:
-    """`moments` of each block of coordinates: one more axis behind the runs, (..., K, L, L).
-
-    `blocks` are K slices that cut the D coordinates into consecutive pieces. The squared length of
-    h + C a is the sum over its blocks, so each block is a problem of its own.
-    """
+    """`moments` of each of K blocks of coordinates, consecutive slices: (..., K, L, L)."""
     h, C = _checked(h, C)
     ends = [0, *(block.stop for block in blocks)]
     if [block.start for block in blocks] != ends[:-1] or ends[-1] != h.shape[-1]:
@@ -97,10 +90,7 @@ def by_block(h: ArrayLike, C: ArrayLike, blocks: Sequence[slice]) -> Moments:
 
 
 def block_weights(moments: Moments, v0: ArrayLike, blocks: Sequence[slice]) -> np.ndarray:
-    """The Bayesian rule in each block, from `by_block`: (..., L, D), constant within a block.
-
-    D in the ridge is the length of the block: a sample of it has that many coordinates.
-    """
+    """The Bayesian rule in each block, from `by_block`: (..., L, D), constant within a block."""
     lengths = np.array([block.stop - block.start for block in blocks])
     ridges = np.asarray(v0, float)[..., None] * lengths  # (..., K)
     a = bayes_weights(moments, ridges, D=1)  # (..., K, L)
@@ -123,10 +113,8 @@ def update(state: Moments, h: ArrayLike, C: ArrayLike, gamma: float) -> Moments:
 def follow(state: Moments, new: Moments, gamma: float) -> Moments:
     """Moving moments after one more step whose own moments are `new`: state in, state out.
 
-    A sample of age k steps counts (1 - gamma)^k, and the means are taken with these counts, so
-    the first steps carry no pull towards zero. `M` is their sum at the next step, where the newest
-    samples have age one: M_eff = B sum_{k=1..t} (1 - gamma)^k. Weights for a step come from the
-    state before it: only then are they independent of the step's draws, its gradient unbiased.
+    A sample of age k steps counts (1 - gamma)^k. `M` is the sum of these counts at the next step,
+    where the newest samples have age one: M_eff = B sum_{k=1..t} (1 - gamma)^k.
     """
     if not 0 <= gamma < 1:
         raise ValueError(f"gamma must lie in [0, 1); got {gamma}")
@@ -181,8 +169,7 @@ NOISE = 100 * np.finfo(float).eps  # relative size below which an eigenvalue is 
 def _solve(S, b):
     """-S^-1 b for symmetric positive semi-definite S (..., L, L), b (..., L), by eigenvalues.
 
-    Scaling S to a unit diagonal is an exact change of unknowns, a = scale * y; it lets variates of
-    size 1e-8 and 1e8 stand side by side. Directions of rounding error alone get weight zero.
+    S is scaled to a unit diagonal first. Directions of rounding error alone get weight zero.
     """
     size2 = S.diagonal(axis1=-2, axis2=-1)  # (..., L)
     if size2.shape[-1] == 1 and (size2 >= 0).all():  # one variate, the common case

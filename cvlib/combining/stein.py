@@ -1,14 +1,9 @@
 """Answers with error bars: E_p f from weighted draws and variates whose mean is known. NumPy alone.
 
-Draws z_m (n, d) stand for p with weights w_m. The score s(z) = grad log p(z) has mean zero under p,
-and so has div v + v.s for every vector field v that does not grow too fast (Stein's identity). In
-standardised coordinates e = L^-1 (z - m), U = L^T s, the fields of order 1 and 2 give
-
-    U_i   and   e_i U_j + e_j U_i + 2 [i = j]:
-
-d (d + 3) / 2 control variates C. Weighted least squares of f on [1, C] has the answer for its
-intercept. Every draw is then left out once, in closed form, which is the jackknife: it removes the
-bias of order 1 / n that comes of weights fitted to the same draws, and it gives the error.
+With the score s = grad log p, e = L^-1 (z - m) and U = L^T s, the variates U_i and
+e_i U_j + e_j U_i + 2 [i = j] have mean zero under p (Stein's identity). The answer is the intercept
+of weighted least squares of f on them. The jackknife, every draw left out once, removes its bias of
+order 1 / n and gives its error.
 """
 
 from collections.abc import Callable

@@ -6,11 +6,7 @@ HEAVY, WIDE = 0.7, 0.5  # k-hat from which an answer, and from which its error, 
 
 
 def k_hat(log_weights: np.ndarray) -> float:
-    """The tail of importance weights: k of the Pareto law of the largest ones (Vehtari et al.).
-
-    Moments of order below 1 / k exist. As in PSIS the largest min(n / 5, 3 sqrt(n)) weights are
-    looked at, and ten observations of k = 1/2 are added.
-    """
+    """The tail of importance weights: k of the Pareto law of the largest ones (Vehtari et al.)."""
     return smoothed(log_weights)[1]
 
 

@@ -35,14 +35,12 @@ COLUMNS = 64  # of a Hessian, that a family with a diagonal factor looks at toge
 class Route(NamedTuple):
     """How an estimator of grad_w E_q[f] looks at f: f(point) score + pull(grad f(point)).
 
-    Each field names a method of the family. `at` takes a draw to the points, (..., M, d); `score`
-    to what the value of f is multiplied by, (..., M, D). `pull(draw, u, out, add)` carries slopes
-    u (..., M, d) back to w: it fills out (..., M, D), or adds to it.
+    Each field names a method of the family.
     """
 
-    at: str
-    score: str | None = None
-    pull: str | None = None
+    at: str  # (draw) -> the points, (..., M, d)
+    score: str | None = None  # (draw) -> what the value of f is multiplied by, (..., M, D)
+    pull: str | None = None  # (draw, u, out, add): slopes u (..., M, d) into out (..., M, D)
 
 
 class Family:
@@ -50,12 +48,8 @@ class Family:
 
     Its functions of w are called with w (..., 1, D) or (..., M, D), and written with
     autograd.numpy. An argument of the constructor is kept under its own name (self.nu = nu):
-    equality, repr and saved fits go by it. Score and pull-back come by autograd through copies of
-    w, one a sample, in one reverse pass. A family that writes them itself is faster.
-
-    routes   {space: {word: Route}}: how each word estimates an integrand of z (or of the zeta
-             behind a discrete z) by sampling. As given here they are right for a base sample whose
-             law does not move with w.
+    equality, repr and saved fits go by it. Score and pull-back come by autograd; a family that
+    writes them itself is faster.
     """
 
     required = {
@@ -77,7 +71,7 @@ class Family:
     if TYPE_CHECKING:  # where `gaussian` is true: how its factor acts; where z is discrete: squash
         own_factor = times = times_t = solve = solve_t = outer = by_row = gram = NOT_SAID
         joined = compose = change = curvature = from_own = squash = NOT_SAID
-    routes = {
+    routes = {  # {space: {word: Route}}; a space is z, or the zeta behind a discrete z
         "z": {
             "SF": Route("z1", score="score"),
             "RP1": Route("z1", pull="pull1"),
@@ -193,9 +187,7 @@ class Family:
         flat = w.ravel()
         if flat.dot(flat) <= self.largest:  # then no number is larger: the quick way to say so
             return w
-        wrong = np.argwhere(~(np.abs(w) <= self.largest))  # NaN too
-        if len(wrong):
-            where = wrong[0].tolist()
+        for where in np.argwhere(~(np.abs(w) <= self.largest)).tolist():  # NaN too
             value = w[tuple(where)]
             if not np.isfinite(value):
                 raise ValueError(f"w is not finite at {where}: {value}")
@@ -319,10 +311,9 @@ class Family:
         return each.reshape(*each.shape[:-2], -1)
 
     def bend(self, times: Callable, sd: Array) -> Array:
-        """What w has of H L for a diagonal L: diag(H) sd, (..., M, d).
+        """What w has of H L for a diagonal L: diag(H) sd, (..., M, d), without a d x d matrix.
 
-        `times` takes rows V (k, d) to H V, (..., M, k, d). A few unit vectors at a time, so that no
-        d x d matrix is built.
+        `times` takes rows V (k, d) to H V, (..., M, k, d).
         """
         found = []
         for first in range(0, self.dim, COLUMNS):

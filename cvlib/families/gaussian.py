@@ -1,14 +1,11 @@
 """Gaussian families: two reparameterisations, their pull-backs, and what curvature gives.
 
-The pull-back of u = grad_z f(z) to w is written by hand, once per transform, for all samples at a
-time: autograd through w, sample by sample, is many times slower.
+Pull-backs are written by hand: autograd through w, sample by sample, is many times slower.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from threading import local
 from typing import Any
 
 import autograd.numpy as anp
@@ -17,10 +14,6 @@ import scipy  # scipy.linalg and scipy.special are loaded at their first use
 
 from ..special import LOG_2PI
 from .base import Array, ArrayLike, Draw, Family, Pair, Route, put
-
-CACHED = 2**16  # numbers of a scratch array that stay in a processor's cache
-KEPT = 2**20  # numbers of a scratch array that is kept between calls
-_scratch = local()
 
 
 class _GaussianFamily(Family, base=True):
@@ -97,10 +90,7 @@ class _GaussianFamily(Family, base=True):
         return self.unpack(w)
 
     def chain(self, draw: Draw, slope: Array, bend: Array) -> Array:
-        """grad_w E_q f = [E grad f, E[grad^2 f] L] (Bonnet, Price), (..., M or 1, D).
-
-        Either may be the same for all samples.
-        """
+        """grad_w E_q f = [E grad f, E[grad^2 f] L] (Bonnet, Price), (..., M or 1, D)."""
         if slope.shape[:-1] != bend.shape[:-1]:
             lead = np.broadcast_shapes(slope.shape[:-1], bend.shape[:-1])
             slope = np.broadcast_to(slope, (*lead, slope.shape[-1]))
@@ -194,8 +184,7 @@ class Gaussian(_GaussianFamily):
     def curvature(self, L: Array, g: Array) -> Array:
         """I - P from the part g (..., D - d) of a gradient of the ELBO, (..., d, d).
 
-        P = -L^T E[grad^2 log p(x, z)] L is the curvature in q's own coordinates. g is the lower
-        own_factor of (E[grad^2 log p] + Sigma^-1) L, so that of L^T g is that of I - P.
+        P = -L^T E[grad^2 log p(x, z)] L is the curvature in q's own coordinates.
         """
         T = np.tril(L.mT @ self.square(g))
         return T + np.tril(T, -1).mT
@@ -275,32 +264,10 @@ class Gaussian(_GaussianFamily):
         U, _, Vt = draw.of("svd")
         a, b, share = u @ U, draw.of("eps_U"), draw.of("shares")
         left, right = np.stack([a, b], -1), np.stack([b, a], -2)  # (..., M, d, 2), (..., M, 2, d)
-        if not add:
-            out[...] = 0.0  # small beside the products
-        out[..., : self.dim] += u
-        for r in self._blocks(a.shape):
-            K, P = self._buffers((*a[r].shape, self.dim))  # (..., M, d, d)
-            np.matmul(left[r], right[r], out=K)  # a b^T + b a^T
-            K *= share[r]
-            np.matmul(K, Vt[r][..., None, :, :], out=P)
-            np.matmul(U[r][..., None, :, :], P, out=K)
-            out[r][..., self.dim :] += self.lower(K)
-
-    def _blocks(self, shape: tuple[int, ...]) -> list:
-        """Slices of the runs: as many at a time as the cache holds with their d x d matrices."""
-        if len(shape) == 2:
-            return [...]
-        step = max(1, CACHED // max(1, math.prod(shape[1:]) * self.dim))
-        return [np.s_[first : first + step] for first in range(0, shape[0], step)]
-
-    def _buffers(self, shape: tuple[int, ...]) -> Any:
-        """Two scratch arrays a thread, kept between calls: fresh pages cost as much as the sums."""
-        n = math.prod(shape)
-        if n > KEPT:
-            return np.empty((2, *shape))
-        if getattr(_scratch, "size", 0) < n:
-            _scratch.size, _scratch.pair = n, np.empty((2, n))
-        return (flat[:n].reshape(shape) for flat in _scratch.pair)
+        K = left @ right  # a b^T + b a^T
+        K *= share
+        K = U[..., None, :, :] @ (K @ Vt[..., None, :, :])  # (..., M, d, d)
+        put(np.concatenate([u, self.lower(K)], -1), out, add)
 
 
 def _cholesky(S: Array) -> Array:
@@ -320,11 +287,7 @@ def _inverse(R: Array) -> Array:
 
 
 class DiagonalGaussian(_GaussianFamily):
-    """q_w = N(mu, diag(sigma^2)), w = [mu, sigma], D = 2 d.
-
-    The symmetric square root of the covariance is diag(|sigma|): where sigma is positive both
-    reparameterisations are one, and the difference of RP1 and RP2 is 0.
-    """
+    """q_w = N(mu, diag(sigma^2)), w = [mu, sigma], D = 2 d; RP1 is RP2 where sigma > 0."""
 
     parts = "mu", "sigma"
 

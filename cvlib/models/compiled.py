@@ -1,7 +1,4 @@
-"""Models from elsewhere: log p(x, z) and its slope, compiled by JAX, for NumPyro and PyMC too.
-
-All that is asked of such a model is value and slope at points z (B, d), any real numbers.
-"""
+"""Models from elsewhere: log p(x, z) and its slope, compiled by JAX, for NumPyro and PyMC too."""
 
 from collections.abc import Callable
 from functools import partial
@@ -21,14 +18,12 @@ BLOCKS = (256, 256), (16, 2), (1, 1)  # points that are computed at once, from h
 
 
 class Compiled(Model):
-    """A model that brings its own log p(x, z) and slope, at points z (B, d).
+    """A model that brings its own log p(x, z) and slope, at points z (B, d); the data are inside.
 
     `value_and_slope(z)` gives (B,) and (B, d), `value(z)` the first alone, `hessian(z)` (B, d, d);
-    without a `hessian` differences of slopes stand for it. z are real numbers: log p is a density
-    of z, with the log-Jacobians of constraints. `parameters` declares them, or `named(z)` gives
+    without a `hessian` differences of slopes stand for it. log p is a density of z, any real
+    numbers, with the log-Jacobians of constraints. `parameters` declares them, or `named(z)` gives
     arrays {name: (B, *shape)} and `names` one name for every coordinate of z.
-
-    The data are inside and cannot be subsampled: for the package they are one row.
     """
 
     rows = False
@@ -41,7 +36,8 @@ class Compiled(Model):
     ) -> None:  # fmt: skip
         self.value_and_slope, self.value, self.hessian = value_and_slope, value, hessian
         self._named, self._names = named, names
-        super().__init__(self._one_row, _flat, np.zeros(1), dim, name, parameters=parameters)
+        flat = lambda z: 0 * z[..., 0]
+        super().__init__(self._one_row, flat, np.zeros(1), dim, name, parameters=parameters)
         self.declared = self.declared or named is not None
         if len(self.names) != self.dim:
             raise ValueError(f"{len(self.names)} names for {self.dim} coordinates of z")
@@ -90,10 +86,6 @@ class Compiled(Model):
         return np.reshape(value, z.shape[:-1]), np.reshape(slope, z.shape)
 
 
-def _flat(z):
-    return 0 * z[..., 0]
-
-
 @primitive
 def _value(z, model):
     points = z.reshape(-1, model.dim)
@@ -127,8 +119,7 @@ defvjp(_slope, lambda ans, z, model: lambda v: _bend(z, v, model), None)
 def from_jax(log_joint: Callable, parameters: int | dict, name: str = "JAX model") -> Compiled:
     """log_joint(p) of one point, written for JAX, up to a constant; p as `parameters` declare.
 
-    With a whole number d for `parameters` it takes z (d,). JAX batches and compiles it, in double
-    precision.
+    With a whole number d for `parameters` it takes z (d,).
     """
     jnp = _package("jax").numpy
     if not isinstance(parameters, dict):

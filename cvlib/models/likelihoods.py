@@ -39,9 +39,8 @@ def counts(y: np.ndarray) -> str | None:
 class Likelihood:
     """phi(eta, y), the log-likelihood of one data point as a function of eta = x.z + offset.
 
-    Autograd supplies the derivatives in eta; a likelihood used in a hot loop may bring its own
-    (`fast`). The other fields open more of the recipe where they exist. All of them are compared
-    with phi when a model is made.
+    Autograd supplies the derivatives in eta. The other fields are compared with phi when a model is
+    made.
     """
 
     name: str
@@ -57,9 +56,7 @@ class Likelihood:
 
     def derivatives(self, eta: np.ndarray, y: np.ndarray, order: int) -> Sequence[np.ndarray]:
         """[phi', phi'', ...] up to `order` (at most 3), each of the shape of eta."""
-        if self.fast is not None:
-            return self.fast(eta, y, order)
-        return self.autograd_derivatives(eta, y, order)
+        return (self.fast or self.autograd_derivatives)(eta, y, order)
 
     def autograd_derivatives(self, eta: np.ndarray, y: np.ndarray, order: int) -> list[np.ndarray]:
         eta, y = np.broadcast_arrays(eta, y)

@@ -18,12 +18,9 @@ from .parameters import Named, Parameters
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GaussianPrior:
-    """log N(z | mean, diag(sd^2)), callable like any log-prior; its expectations are known.
+    """log N(z | mean, diag(sd^2)), callable like any log-prior; its expectations are known."""
 
-    `sd` and `mean` are numbers, the same for all coordinates, or vectors (d,).
-    """
-
-    sd: float | np.ndarray = 1.0
+    sd: float | np.ndarray = 1.0  # one for all coordinates, or (d,)
     mean: float | np.ndarray = 0.0
 
     def __post_init__(self):
@@ -82,15 +79,10 @@ class Model:
     a tuple with the rows of the arrays in `data`, all leading axes broadcast, the result is (...).
     On all data at M points p.sigma is (M, 1), a batch has N rows, and the result is (M, N).
     `log_prior(p)` is the log-density of the parameters themselves, (...): log-Jacobians are added.
-    `pick(p.t, group)` is an entry for every row. `data` is an array or a tuple of arrays, N rows
-    each.
+    With `dim` in place of `parameters` both functions take z itself, (..., dim).
 
-    With `dim` in place of `parameters` both functions take z itself, any vector of real numbers,
-    as (..., dim).
-
-    A likelihood that does not factorise over rows, that of a time series for example, is one row:
-    give y[None] for y, and `batch` holds y as (..., 1, n). Then N = 1, and nothing can be
-    subsampled.
+    A likelihood that does not factorise over rows is one row: give y[None] for y, and `batch` holds
+    y as (..., 1, n).
     """
 
     log_prior: Any  # a function of z; a GaussianPrior or FamilyPrior has more to say
@@ -145,10 +137,7 @@ class Model:
 
     @property
     def free(self) -> dict[str, tuple[slice, tuple]]:
-        """Where in z those parameters lie that are coordinates of z as they are, and their shapes.
-
-        Their moments under q are known.
-        """
+        """Where in z those parameters lie that are coordinates of it as they are, and shapes."""
         return self.parameters.free
 
     @property

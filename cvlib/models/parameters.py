@@ -112,10 +112,7 @@ class Named(dict):
 
 
 class Parameters:
-    """{name: shape or constraint}, and where each lies in z.
-
-    A shape is a whole number or a tuple; () is one number, and so is `real`.
-    """
+    """{name: shape or constraint}, and where each lies in z; the shape () is one number."""
 
     def __init__(self, declared: Mapping[str, Any] | None) -> None:
         if not isinstance(declared, Mapping) or not declared:
@@ -192,11 +189,7 @@ def _constraint(name, given):
 
 
 def pick(z: np.ndarray, index: ArrayLike) -> np.ndarray:
-    """z_j for a column j of data: z (..., d) and whole numbers j (...) broadcast, to (...).
-
-    A model with a parameter for every group needs no one-hot columns: with the number of its group
-    in each row of data, pick(p.t, group) is the parameter of that row.
-    """
+    """z_j for a column j of data: z (..., d) and whole numbers j (...) broadcast, to (...)."""
     index, d = np.asarray(index), anp.shape(z)[-1]
     if index.dtype.kind not in "iu":
         raise ValueError(f"pick takes whole numbers, not {index.dtype}: write group.astype(int)")

@@ -13,7 +13,7 @@ import numpy as np
 from ..arguments import number
 from ..combining import regression
 from .draws import Draw
-from .integrands import Integrand
+from .integrands import Integrand, integrand
 from .quadratics import Fixed, quadratic
 from .words import GAUSSIAN, Method
 
@@ -90,6 +90,9 @@ def remembered(f: Integrand, draw: Draw, ridge: float | np.ndarray | None = None
     unbiased for any number of samples, one included. The ridge, by default AQ's, pulls the
     curvature of p towards that of log q, which makes it sticking the landing.
     """
+    integrand(f, "remembered")
+    if not isinstance(draw, Draw):
+        raise TypeError(f"remembered takes a draw such as cv.draw(model, q, w, ...), not {draw!r}")
     q, (mu, L) = draw.q, draw.q.unpack(draw.w)
     u = sum(c * atom.slope(draw, "z1") for atom, c in f.parts.items())
     e, G, usual = Regressed(None, False)._own(draw, u)
