@@ -1,7 +1,6 @@
 """What autograd lacks: special functions of scipy.special, and Hessians times vectors.
 
-`autograd.scipy` has them too, but brings scipy.stats along. The name `scipy` alone loads
-scipy.special at the first call, which takes longer than the rest of the package together.
+`autograd.scipy` has them too, but brings scipy.stats along. `scipy` loads its parts at first use.
 """
 
 from collections.abc import Callable

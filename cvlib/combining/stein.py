@@ -60,9 +60,8 @@ def expect(
     """E_p f(z) as an `Answer`, from draws z (n, d) and scores grad log p(z) (n, d) there.
 
     f takes z to (n, ...), or is that array. weights (n,): p / q up to a factor, for draws of
-    another law q; none for draws of p itself. order: 0, 1 or 2; if not given, the highest at which
-    no draw decides too much. block: draws of a chain lean on each other, and `block` neighbours
-    are left out together; a few times the autocorrelation time. One chain after the other.
+    another law q. order: 0, 1 or 2; if not given, the highest at which no draw decides too much.
+    block: so many neighbours of a chain are left out together, a few autocorrelation times.
     """
     z, score = np.asarray(z, float), np.asarray(score, float)
     F = np.asarray(f(z) if callable(f) else f, float)

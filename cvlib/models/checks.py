@@ -1,8 +1,4 @@
-"""What a reader brings to a model is tried once, when the model is made, on a few small arrays.
-
-A function that autograd cannot differentiate, that sums over the wrong axis or contradicts another
-one is named here, with what would be right, and not found later in a result.
-"""
+"""What a reader brings to a model is tried once, when the model is made, on a few small arrays."""
 
 import warnings
 from collections.abc import Callable
@@ -133,7 +129,7 @@ def _array(what, value):
 def rows(what: str, f: Callable, d: int, n: int, shapes: list[tuple[tuple, tuple]]) -> None:
     """f(z, j) for z (..., d) and row numbers j < n: each entry is of its own z and row alone.
 
-    `shapes` has pairs of leading axes, those of z and of j, which must broadcast.
+    `shapes` has pairs of leading axes, those of z and of j.
     """
     z, rng = _points(d), np.random.default_rng(0)
     pick = lambda count, shape: rng.permutation(np.resize(range(count), np.prod(shape))).reshape(
@@ -230,10 +226,7 @@ def _slope(what, f, z):
 
 
 def _differences(says, slope, f, z, cure, step=1e-4):
-    """The slope (K, d) of f at z is that of differences.
-
-    Those are believed where two step sizes agree: not at a kink.
-    """
+    """The slope (K, d) of f at z is that of differences, where two step sizes agree: at no kink."""
     v = np.cos(np.arange(z.shape[-1]))  # a direction
     along, value = slope @ v, np.asarray(f(z))
     coarse, fine = ((f(z + h * v) - f(z - h * v)) / (2 * h) for h in (step, step / 2))

@@ -1,8 +1,7 @@
 """Parameters by name: shapes and constraints, declared once, and where each lies in z.
 
-z is any vector of real numbers. A constraint maps some of it, u, to where a parameter lives, and
-says the logarithm of how much it stretches space there, its log-Jacobian. Leading axes broadcast,
-as everywhere in a model. `xp` is autograd's NumPy, or that of JAX for a model written in JAX.
+A constraint maps some of z, u, to where a parameter lives, and says its log-Jacobian. Leading axes
+broadcast. `xp` is autograd's NumPy, or that of JAX for a model written in JAX.
 """
 
 from collections.abc import Callable, Mapping
@@ -67,10 +66,7 @@ def _ordered(u, xp):
 
 
 def _simplex(u, xp):
-    """A stick is broken K - 1 times: x_k is the share sigmoid(u_k - log(K - k)) of what is left.
-
-    So u = 0 gives equal shares.
-    """
+    """A stick is broken K - 1 times: x_k is the share sigmoid(u_k - log(K - k)) of what is left."""
     K = u.shape[-1] + 1
     v = u - np.log(np.arange(K - 1, 0, -1))
     cut, rest = _log_sigmoid(v, xp), _log_sigmoid(-v, xp)

@@ -1,14 +1,9 @@
 """One-dimensional expectations of a likelihood: E phi, E phi', E phi'' for eta ~ N(m, v).
 
-Where the likelihood knows them they are taken from there. Else the trapezoidal rule with step h
-(in standard deviations) sums over |x| <= T. For a g that is analytic and of size B in the strip
-|Im x| <= b its error is at most (Trefethen and Weideman 2014, theorem 5.1)
-
-    2 B exp(b^2 / 2) / (exp(2 pi b / h) - 1)  from the step
-    B exp(-T^2 / 2)                           from the cut.
-
-phi' and phi'' are analytic for |Im eta| < strip, so b may be anything below strip / sd: a wide q
-needs more nodes. Gauss-Hermite nodes, few of which lie in the middle, do much worse there.
+Where the likelihood does not know them, by the trapezoidal rule with step h over |x| <= T. For a g
+that is analytic and of size B in the strip |Im x| <= b its error is at most (Trefethen and Weideman
+2014, theorem 5.1) 2 B exp(b^2 / 2) / (exp(2 pi b / h) - 1) from the step, B exp(-T^2 / 2) from the
+cut. b may be anything below strip / sd: a wide q needs more nodes.
 """
 
 from collections.abc import Sequence
