@@ -151,7 +151,7 @@ class TaylorZ(Expansion):
 
     def bend(self, draw: Draw, where: str) -> np.ndarray:
         if self.order == 1:
-            return np.zeros((1, self.q.D - self.q.dim))
+            return self.q.bend(lambda V: np.zeros((1, *V.shape[-2:])), draw.factor)
         return draw.once((self.key, "bend"), self.at_centre(draw).bend, self.centre)
 
     def along(self, draw: Draw, where: str, v: np.ndarray) -> np.ndarray:
