@@ -386,6 +386,7 @@ def check_small_bias(cv):
 # Special functions --------------------------------------------------------------------------------
 
 X = np.array([[0.2, 1.0, 3.7], [12.5, 0.01, 250.0]])
+B = np.array([0.6, 2.0, 41.0])
 SPECIAL = {
     "gammaln": (lambda s, x: s.gammaln(x), X),
     "psi": (lambda s, x: s.psi(x), X),

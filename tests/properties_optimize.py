@@ -526,6 +526,42 @@ def a_hook_can_change_the_plan_and_the_state(cv):
     assert_array_equal(short.path, right.path[[0, 2, 4]].tolist() + [run(cv, steps=5).w.tolist()])
 
 
+def an_interrupt_loses_nothing(cv):
+    """Stopped inside the draw of step 6, with part of its noise drawn: go on to the same end."""
+    unbroken = run(cv, steps=10)
+    for every, kept in (1, [0, 1, 2, 3, 4, 5]), (100, [0, 5]):
+        path, rest = interrupted(cv, every)
+        assert path.steps.tolist() == kept
+        assert_array_equal(path.path, unbroken.path[kept])
+        assert_array_equal(rest.w, unbroken.w)
+
+
+def interrupted(cv, every):
+    """The path of a run that stops in its sixth step, and of the one that goes on from there."""
+    model, q, _ = logistic(cv)
+    calls = []
+
+    class Stops(type(q)):
+        def noise(self, rng, w, M):
+            eps = super().noise(rng, w, M)
+            calls.append(1)
+            if len(calls) == 6:
+                raise KeyboardInterrupt
+            return eps
+
+    stops = Stops(q.dim)
+    z = cv.zoo.paper(model, stops)
+    settings = dict(lr=0.3, M=4, steps=10, every=every)
+    rng = np.random.default_rng(0)
+    try:
+        cv.optimize.sgd(model, stops, z.h, z.S7, rng=rng, runs=(3,), **settings)
+        raise AssertionError("it was not interrupted")
+    except cv.optimize.Interrupted as stop:
+        path = stop.path
+        assert "after step 5" in str(stop)
+    return path, cv.optimize.sgd(model, stops, z.h, z.S7, state=path.state, **settings)
+
+
 def short_forms_are_the_rules(cv):
     rules = cv.rules
     for short, long in (
@@ -734,6 +770,7 @@ PROPERTIES = {
         steps_are_the_loop,
         a_run_resumed_from_a_file_gives_the_same_bytes,
         a_hook_can_change_the_plan_and_the_state,
+        an_interrupt_loses_nothing,
         a_single_run_with_a_snapshot_goes_on_from_its_file,
         short_forms_are_the_rules,
         every_way_to_say_what_samples_see,

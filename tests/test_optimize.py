@@ -219,6 +219,12 @@ def test_a_hook_sees_the_gradients_of_its_step(logistic):
     assert path.state.t == 6 and path.state.G is None
 
 
+def test_an_interrupt_can_cross_processes():
+    path = run(cv, steps=2)
+    stop = pickle.loads(pickle.dumps(cv.optimize.Interrupted(path)))
+    assert isinstance(stop, KeyboardInterrupt) and stop.path.state.t == 2
+
+
 def test_rules_are_values():
     assert rules.momentum() == rules.momentum(0.9) != rules.momentum(0.5)
     assert repr(rules.blocks()) == "blocks(v0=0.001, gamma=0.02)"
