@@ -415,6 +415,37 @@ def _reached(result, optimum):
 PLANS["natural"] = natural
 
 
+def snapshots(size):
+    """Natural steps on QD of ten data points with a snapshot: Taylor's parabola, SVRG, of means.
+
+    Twenty runs of 50 steps at constant rho; rows as those of `natural`.
+    """
+    runs, steps = min(size.runs, 20), min(size.steps, 50)
+    cells = {
+        (data, cvs, rho): cell(
+            "natural", data=data, base="QD", cvs=cvs, whole=False, rho=rho, after=0, M=LOOP["M"],
+            steps=steps, runs=runs, decimals=6,
+        )
+        for data in size.sets
+        for cvs in ("snapshot", "gradient", "means")
+        for rho in (0.2, 0.4, 1.0)[-size.halves :]
+    }  # fmt: skip
+    best = {data: cell("optimum", data=data, decimals=6) for data in size.sets}
+
+    def gather(results):
+        optimum = {data: results[c.name]["elbo"] for data, c in best.items()}
+        rows = [
+            dict(zip(("data", "cvs", "rho"), key)) | _reached(results[c.name], optimum[key[0]])
+            for key, c in cells.items()
+        ]
+        return {"steps": steps, "rows": rows}
+
+    return [*cells.values(), *best.values()], gather
+
+
+PLANS["snapshots"] = snapshots
+
+
 # Both noises ---------------------------------------------------------------------------------
 
 RENEW = (1, 5, 20, 50, 200, "worn")  # steps from one snapshot to the next
@@ -502,6 +533,8 @@ WEIGHTS = ("others", "pairs", "same", "before")  # where the quadratic comes fro
 SCHEDULES = ((0.2, 20), (1.0, 4), (0.4, 10))  # rho = min(first, 4 / t)
 RIVALS = [("RP1", "2d"), ("landing", "2d"), ("c7", "2d"), ("PR", "10"), ("PR3", "10")]
 RIVALS += [("PR pairs", "10"), ("PR pairs", "2"), ("QD", "10")]
+FURTHER = [("inside", "1.1d"), ("inside", "2d"), ("inside, pairs", "2d")]  # ideas one step on
+FURTHER += [("then pairs", "1.1d+2d"), ("then pairs", "2d+2d"), ("pairs midway", "2d+2d")]
 MOVES = 12  # at most, before natural steps
 
 
@@ -518,6 +551,7 @@ def quadratics(size):
         for way in WEIGHTS
         for moves in (MOVES, 0)
     ]
+    ways += [(*way, MOVES, *SCHEDULES[-1]) for way in FURTHER]
     ways += [("matching", "2d", MOVES, *SCHEDULES[-1]), ("exact", "0", 0, 1.0, 1)]
     ways += [(*rival, 0, *rate) for rival in RIVALS for rate in SCHEDULES[-size.halves :]]
     ways += [("PR pairs", "2", 4, *SCHEDULES[-1])]

@@ -379,7 +379,8 @@ def natural_line(data, base, cvs):
     The base is a word for the data term, prior and entropy are in closed form; "landing" takes the
     same word for all three. "parabola" is the expansion about mu, at weight -1. "snapshot" takes
     the place of the sum over all data, at weight -1; "joint" does so by the base's own word, and
-    removes the noise of z as well. "pairs" draws eps and -eps.
+    removes the noise of z as well. "means" and "gradient" are those of `both`. "pairs" draws eps
+    and -eps.
     """
     model, q, z = problem(data)
     f, prior, variational = terms(model, q)
@@ -392,12 +393,14 @@ def natural_line(data, base, cvs):
     if cvs == "parabola":
         near = word(taylor_z(f)) - CF(taylor_z(f))
         return {"h": h, "cvs": [near], "weights": SURE}
+    renewed = {"weights": SURE, "renew": RENEW}
+    if cvs in ("means", "gradient"):
+        return {"h": h, "cvs": [both(data, base, cvs)[1]]} | renewed
     if cvs not in ("snapshot", "joint"):
         return {"h": h, "cvs": variates(z, cvs)}
     far = taylor_z(f, at="snapshot")
     like = word if base == "RP1" or cvs == "joint" else CF
-    both = like(far) - CF(far.over_all_data())
-    return {"h": h, "cvs": [both], "weights": SURE, "renew": RENEW}
+    return {"h": h, "cvs": [like(far) - CF(far.over_all_data())]} | renewed
 
 
 # All quadratics ------------------------------------------------------------------------------
@@ -407,51 +410,70 @@ def quadratics(rng, *, data, way, draws, moves, rho, after, most, runs):
     """Nats missing along the climb, some runs side by side, and the gradients it has taken.
 
     `way` is one of `CLIMBS` or of `rival`; `draws` is a number such as "10", or a multiple of the
-    dimension such as "2d". Up to `moves` first moves by batch and match, then natural steps. Rivals
+    dimension such as "2d"; "1.1d+2d" is 1.1 d plain ones until the `TURNS` of the way, and 2 d in
+    pairs from there on. Up to `moves` first moves by batch and match, then natural steps. Rivals
     have rho = 1 / s in step s since then if there were any, min(rho, rho after / t) if not.
     """
     model, q, _ = problem(data)
-    d, M = q.dim, count(draws, q.dim)
-    steps = affordable(way, M, d, most)
+    *first, M = (count(part, q.dim) for part in draws.split("+"))
+    early = (moves, 2 * q.dim)  # steps of another kind, and their draws
+    if way in CLIMBS:
+        early = (TURNS[way](q.dim, *first), *first) if first else (0, 0)
+    steps = affordable(way, M, q.dim, most)
     how = {"runs": (runs,), "subsample": False, "every": 1, "rng": rng}
-    f, prior, variational = terms(model, q)
-    landing = RP1(f) + RP1(prior) - RP1(variational)  # not asked for by rules that look at scores
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optimize.Diverged)  # counted below
         if way == "exact":
             path = optimize.noise_free(model, q, lr=rho, steps=steps, rule=rules.natural())
             weights, lost = path.path[:, None, :], np.full(1, -1)
         elif way in CLIMBS:
-            how |= {"noise": "pairs"} if way == "pairs" else {}
-            path = optimize.sgd(
-                model, q, landing, rule=CLIMBS[way](moves), lr=1.0, M=M, steps=steps, **how
-            )
-            weights, lost = path.path, path.diverged
+            weights, lost = _on_scores(data, way, early, M, steps, CLIMBS[way](moves), how)
         else:
-            weights = q.start((runs,))[None]
-            if moves:
-                weights = optimize.sgd(
-                    model, q, landing, rule=rules.matching(), lr=1.0, M=2 * d, steps=moves, **how
-                ).path
-            rate = rules.falling(1.0, 1) if moves else rules.falling(rho, after)
-            path = optimize.sgd(
-                model, q, lr=rate, rule=rules.natural(), M=M, steps=steps,
-                **how | rival(data, way) | {"w": weights[-1], "runs": ()},
-            )  # fmt: skip
-            weights, lost = np.concatenate([weights[:-1], path.path]), path.diverged
-            lost = np.where(lost >= 0, lost + moves, lost)
+            weights, lost = _on_gradients(data, way, early, M, steps, (rho, after), how)
     last = len(weights) - 1
     kept = [t for t in range(last + 1) if t <= 20 or t % 5 == 0 or t == last]
     best = exact.elbo(model, q, exact.optimum(model, q))
     gap = best - np.array([exact.elbo(model, q, weights[t], 1e-8) for t in kept])  # (T, runs)
     gone = (lost >= 0) & (np.array(kept)[:, None] >= lost)
-    used = gradients_used(way, M, d, model.N, moves, last)
+    used = gradients_used(way, M, q.dim, model.N, last, early)
     return {
         "steps": kept,
         "gradients": _digits(used[kept], 5),
         "gap": _digits(np.where(gone, np.nan, gap).T, 4),
         "diverged": lost.tolist(),
     }
+
+
+def _on_scores(data, way, early, M, steps, rule, how):
+    """Weights (T, runs, D) of a rule that looks at draws and scores, and where runs were lost."""
+    model, q, _ = problem(data)
+    f, prior, variational = terms(model, q)
+    landing = RP1(f) + RP1(prior) - RP1(variational)  # not asked for by these rules
+    turn, first = early
+    how, begun = {"rule": rule, "lr": 1.0} | how, q.start(how["runs"])[None]
+    if turn:  # plain draws, before the pairs
+        path = optimize.sgd(model, q, landing, M=first, steps=turn, **how)
+        how = {k: how[k] for k in ("rule", "lr", "subsample", "every")} | {"state": path.state}
+        begun = path.path
+    noise = "pairs" if "pairs" in way or turn else "plain"
+    path = optimize.sgd(model, q, landing, M=M, steps=turn + steps, noise=noise, **how)
+    return np.concatenate([begun[:-1], path.path]), path.diverged
+
+
+def _on_gradients(data, way, early, M, steps, fall, how):
+    """The same of natural steps on a rival's gradient, after first moves or without them."""
+    model, q, _ = problem(data)
+    moves, first = early
+    weights = q.start(how["runs"])[None]
+    if moves:
+        weights, _ = _on_scores(data, "matching", (0, 0), first, moves, rules.matching(), how)
+    rate = rules.falling(1.0, 1) if moves else rules.falling(*fall)
+    path = optimize.sgd(
+        model, q, lr=rate, rule=rules.natural(), M=M, steps=steps,
+        **how | rival(data, way) | {"w": weights[-1], "runs": ()},
+    )  # fmt: skip
+    lost = np.where(path.diverged >= 0, path.diverged + moves, path.diverged)
+    return np.concatenate([weights[:-1], path.path]), lost
 
 
 def count(draws, d):
@@ -465,12 +487,15 @@ def affordable(way, M, d, most):
     """Steps: as many as 120 d gradients pay for, but not fewer than 24, nor more than `most`."""
     if way in ("exact", "QD"):
         return min(most, 12) if way == "exact" else 5 * most // 2
-    a_step = gradients_used(way, M, d, 1, 0, 1)[-1]
+    a_step = gradients_used(way, M, d, 1, 1)[-1]
     return int(min(most, max(24, 120 * d / a_step)))
 
 
-def gradients_used(way, M, d, N, moves, steps):
+def gradients_used(way, M, d, N, steps, early=(0, 0)):
     """Gradients of all data after each step, (1 + steps,), where a Hessian counts d of them.
+
+    `early` has how many of the steps come before and take other draws, gradients alone, and how
+    many these are.
 
     The exact gradient does the arithmetic of one Hessian. QD does that of a Hessian for its ten of
     N points, and for all of them at each snapshot.
@@ -482,8 +507,8 @@ def gradients_used(way, M, d, N, moves, steps):
         renewed = [s == 0 or rules.every(RENEW).due(s, ()) for s in range(steps)]
         return M * d / N * t + d * np.append(0, np.cumsum(renewed))
     each = {"PR": M * (d + 1), "PR3": M * (d + 1), "PR pairs": M * (d + 1), "c7": M + d}.get(way, M)
-    first = 0 if way in CLIMBS else moves
-    return 2 * d * np.minimum(t, first) + each * np.maximum(t - first, 0)
+    first, draws = early
+    return draws * np.minimum(t, first) + each * np.maximum(t - first, 0)
 
 
 def rival(data, way):
@@ -543,9 +568,39 @@ def _with_old(draw, f, curve):
     return c, q.curvature(draw.factor, g[..., q.dim :]) + np.eye(q.dim)
 
 
+@dataclass(frozen=True)
+class inside(rules.quadratics):
+    """`rules.quadratics` with each curvature from the others symmetrised before its draw meets it.
+
+    The regression symmetrises in the end, which needs no curvature for each draw: a matrix product
+    in place of M matrices.
+    """
+
+    def _found(self, draw, scores, ridge, q):
+        return symmetric_inside(draw.eps, scores + draw.eps, ridge, draw.group)
+
+
+def symmetric_inside(e, G, ridge, group=1):
+    """`regression.regress` with sym(A_-) for A_-, and the constant c_- that is best beside it."""
+    _, K_X, beta, Q = regression._fit(e, G, ridge, group)
+    A = regression.sym(regression._without(K_X, beta, Q, group)[..., 1:, :])  # (..., M, d, d)
+    own = lambda x: np.concatenate([regression._grouped(x, group).sum(-2)] * group, -2)
+    less = lambda x: x - (x.sum(-2, keepdims=True) - own(x)) / (x.shape[-2] - group)
+    left = less(G) - np.matvec(A, less(e))  # G_m - c_- - sym(A_-) e_m
+    curved = left.mT @ e / e.shape[-2] + A.mean(-3)
+    return regression.Quadratic((G - np.matvec(A, e)).mean(-2), regression.sym(curved))
+
+
+TURNS = {  # plain steps before the pairs, for M draws in d dimensions
+    "then pairs": lambda d, M: 4,
+    "pairs midway": lambda d, M: round(30 * d / M),
+}
 CLIMBS = {
     "others": lambda moves: rules.quadratics(most=moves),
     "pairs": lambda moves: rules.quadratics(most=moves),
+    **{way: lambda moves: rules.quadratics(most=moves) for way in TURNS},
+    "inside": lambda moves: inside(most=moves),
+    "inside, pairs": lambda moves: inside(most=moves),
     "same": lambda moves: weighed(most=moves, kind="same"),
     "before": lambda moves: weighed(most=moves, kind="before"),
     "matching": lambda moves: rules.matching(),

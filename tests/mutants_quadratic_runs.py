@@ -3,7 +3,7 @@
 # fmt: off
 MUTANTS = [
     ("a Hessian for nothing", "gradients_used", "M + d", "M", "gradients_are_counted"),
-    ("first moves are free", "gradients_used", "2 * d * np.minimum(t, first)",
+    ("first moves are free", "gradients_used", "draws * np.minimum(t, first)",
      "0 * np.minimum(t, first)", "gradients_are_counted"),
     ("snapshots are free", "gradients_used", "d * np.append(0, np.cumsum(renewed))", "0",
      "gradients_are_counted"),
@@ -26,6 +26,12 @@ MUTANTS = [
      "weights_from_the_same_draws_and_from_the_step_before"),
     ("the parabola of this step", "weighed.match", "parabolas.Fixed(*memory[3:])", "new.curve",
      "weights_from_the_same_draws_and_from_the_step_before"),
+    ("the constant of another curvature", "symmetric_inside", "np.matvec(A, less(e))",
+     "np.matvec(A, e)", "symmetrised_inside_is_a_refit_for_each_draw"),
+    ("the others are all draws", "symmetric_inside", "own(x)", "0",
+     "symmetrised_inside_is_a_refit_for_each_draw"),
+    ("never in pairs", "_on_scores", '"pairs" in way or turn', '"pairs" in way and not turn',
+     "plain_draws_and_then_pairs"),
     ("c7 with the wrong sign", "tasks.rival", "rules.fixed(1.0)", "rules.fixed(-1.0)",
      "rivals_are_their_lines"),
     ("the landing is RP1", "tasks.rival", "RP1(f) + RP1(prior) - RP1(variational)", "RP1(f) + rest",

@@ -203,7 +203,7 @@ ROWS = {
     "SF": alone, "SF, best baseline": best_baseline, "SF, pairs": in_pairs,
     "LOO": leave_one_out, "DisARM": disarm, "linear": linear,
     "ARMS": lambda M: coupled(dirichlet_law, M), "even draws": lambda M: coupled(even_law, M),
-    "REBAR, untuned": rebar, "REBAR, tuned": rebar_tuned,
+    "REBAR, tuned": rebar_tuned,
     "double": lambda M: leave_one_out(M, slopes=True),
 }  # fmt: skip
 LISTED = {"ARMS": (2, 4), "even draws": (2, 4)}  # eight draws have 2^24 patterns: drawn, below

@@ -238,8 +238,9 @@ def check_full_size(cv):
         "figure5": 3 * 5 + 3 * (8 + 6 - 1),  # v0 and gamma share the cell of their defaults
         "ladder": 3 * 25 * 5 + 3 + 3,
         "natural": 3 * 17 * (7 + 4) + 3 + 3,
+        "snapshots": 3 * 3 * 3 + 3,
         "joint": 3 * (1 + 4 * 6 + 5 + 8 + 2) * 5 + 3,
-        "quadratics": 3 * (4 * 4 * 2 + 2 + 8 * 3 + 1),
+        "quadratics": 3 * (4 * 4 * 2 + 6 + 2 + 8 * 3 + 1),
         "answers": 7,
         "choosing": 8 + 3 * 3,
         "vae": 6 + 8 + 2,

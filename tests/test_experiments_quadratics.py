@@ -18,20 +18,19 @@ SETS = "sonar", "ionosphere", "australian"
 def check_gradients_are_counted(cv):
     """M a step; a Hessian is d more; the exact gradient one Hessian; QD a share, and snapshots."""
     tasks = part(cv, "experiments.tasks")
-    used = lambda way, M=4, moves=0: tasks.gradients_used(way, M, 10, 100, moves, 3).tolist()
-    for way in "others", "pairs", "same", "before", "matching", "landing", "RP1":
+    used = lambda way, M=4, *early: tasks.gradients_used(way, M, 10, 100, 3, *early).tolist()
+    for way in "others", "pairs", "same", "before", "inside", "matching", "landing", "RP1":
         assert used(way) == [0, 4, 8, 12]
     for way in "PR", "PR3", "PR pairs":
         assert used(way) == [0, 44, 88, 132]
     assert used("c7") == [0, 14, 28, 42]
     assert used("exact") == [0, 10, 20, 30]
-    assert used("PR pairs", M=2, moves=2) == [0, 20, 40, 62]  # 2 d for a first move
-    assert used("others", moves=12) == [0, 4, 8, 12]
+    assert used("PR pairs", 2, (2, 20)) == [0, 20, 40, 62]  # 2 d for a first move
+    assert used("then pairs", 20, (2, 12)) == [0, 12, 24, 44]
+    assert tasks.TURNS["then pairs"](10, 12) == 4 and tasks.TURNS["pairs midway"](10, 20) == 15
     # ten of a hundred points: a tenth of a Hessian; snapshots before the steps 1, 2, 3, 5, 6, 11
     snapshots = np.array([0, 1, 2, 3, 3, 4, 5, 5, 5, 5, 5, 6])
-    assert_allclose(
-        tasks.gradients_used("QD", 10, 10, 100, 0, 11), np.arange(12.0) + 10 * snapshots
-    )
+    assert_allclose(tasks.gradients_used("QD", 10, 10, 100, 11), np.arange(12.0) + 10 * snapshots)
 
 
 def check_draws_and_steps(cv):
@@ -73,7 +72,7 @@ def check_cells(cv):
     plans = part(cv, "experiments.plans")
     cells, _ = plans.quadratics(plans.Size(sets=("toy",)))
     names = [c.name.removeprefix("quadratics data=toy ") for c in cells]
-    assert len(names) == len(set(names)) == 4 * 4 * 2 + 2 + 8 * 3 + 1
+    assert len(names) == len(set(names)) == 4 * 4 * 2 + 6 + 2 + 8 * 3 + 1
     end = "most=60 runs=20"
     for draws in "1.1d", "2d", "4d", "8d":
         for way in "others", "pairs", "same", "before":
@@ -84,6 +83,8 @@ def check_cells(cv):
         for rate in "rho=0.2 after=20", "rho=0.4 after=10", "rho=1.0 after=4":
             assert f"way={way} draws={draws} moves=0 {rate} {end}" in names
     assert f"way=PR pairs draws=2 moves=4 rho=0.4 after=10 {end}" in names
+    for way in "inside draws=1.1d", "inside draws=2d", "then pairs draws=1.1d+2d":
+        assert f"way={way} moves=12 rho=0.4 after=10 {end}" in names
 
 
 # The rules, one run by hand ----------------------------------------------------------------------
@@ -212,6 +213,42 @@ def check_rivals_are_their_lines(cv):
     assert_allclose(found["gap"], gaps, rtol=1e-3, atol=1e-7)
 
 
+def check_symmetrised_inside_is_a_refit_for_each_draw(cv):
+    """Least squares without the draw, or its pair, A symmetrised, and the constant beside it."""
+    rng = np.random.default_rng(7)
+    for group in 1, 2:
+        e, G = rng.normal(size=(2, 8, 3))
+        c, A = 0, 0
+        for m in range(8):
+            rest = [k for k in range(8) if k % (8 // group) != m % (8 // group)]
+            c_, A_ = fitted(e[rest], G[rest], 0.7)
+            c = c + (G[m] - A_ @ e[m]) / 8
+            A = A + (np.outer(G[m] - c_ - A_ @ e[m], e[m]) + A_) / 8
+        found = part(cv, "experiments.tasks").symmetric_inside(e, G, 0.7, group)
+        assert_allclose(found.c, c, atol=1e-9)
+        assert_allclose(found.A, (A + A.T) / 2, atol=1e-9)
+
+
+def check_plain_draws_and_then_pairs(cv):
+    """Four steps of the public loop, and the same state with pairs."""
+    model = cv.models.logistic_regression(*cv.datasets.toy())
+    q, rng = cv.families.Gaussian(model.dim), np.random.default_rng(3)
+    data, prior, variational = cv.terms(model, q)
+    whole = cv.AQ(data + prior - variational)
+    how = {"rule": cv.rules.quadratics(), "lr": 1.0, "subsample": False}
+    first = cv.optimize.sgd(model, q, whole, M=6, steps=4, runs=(2,), rng=rng, **how)
+    then = cv.optimize.sgd(model, q, whole, M=8, steps=7, noise="pairs", state=first.state, **how)
+    found = part(cv, "experiments.tasks").quadratics(
+        np.random.default_rng(3), data="toy", way="then pairs", draws="6+8", moves=12, rho=0.4,
+        after=10, most=3, runs=2,
+    )  # fmt: skip
+    best = cv.exact.elbo(model, q, cv.exact.optimum(model, q))
+    path = np.concatenate([first.path, then.path[1:]])
+    gaps = best - cv.exact.elbo(model, q, path, 1e-8).T
+    assert_allclose(found["gap"], gaps, rtol=1e-3, atol=1e-7)
+    assert found["gradients"] == [0, 6, 12, 18, 24, 32, 40, 48]
+
+
 CHECKS = checks_in(globals())
 test_check = on_the_package(CHECKS)
 
@@ -235,7 +272,7 @@ def median(values):
 
 def test_rows_are_whole(stored):
     assert stored["dim"] == {"ionosphere": 35, "australian": 15, "sonar": 61}
-    assert len(stored["rows"]) == 3 * 59
+    assert len(stored["rows"]) == 3 * 65
     for r in stored["rows"]:
         runs = 1 if r["way"] == "exact" else 20
         assert len(r["gap"]) == len(r["to_1"]) == runs
@@ -261,7 +298,9 @@ def test_what_the_chapter_says_of_the_race(stored, data):
     assert ours < end(way="same", draws="2d", moves=12) / 1.3
     assert ours < end(way="matching") / 10
     assert ours < end(way="PR pairs", draws="2", moves=4) / 2
-    assert end(way="pairs", draws="4d", moves=12) < ours
+    turned = row(stored, data=data, way="then pairs", draws="1.1d+2d")
+    assert median(turned["gap"]) < ours / 2
+    assert median(turned["to_1"]) < 5 * stored["dim"][data]
     first = lambda moves: median(
         row(stored, data=data, way="others", draws="2d", moves=moves)["to_1"]
     )

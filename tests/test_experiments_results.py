@@ -34,7 +34,7 @@ def test_a_result_says_how_it_was_made(name):
     assert content["versions"]["cvlib"] in released()  # the slice below says if it still holds
     assert content["settings"]["runs"] == size.runs
     assert content["settings"]["steps"] == 500
-    assert len((RESULTS / f"{name}.json").read_bytes()) < 300_000
+    assert len((RESULTS / f"{name}.json").read_bytes()) < 350_000
 
 
 def test_every_line_has_all_its_runs(table):
