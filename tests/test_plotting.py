@@ -10,6 +10,7 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from html.parser import HTMLParser
+from xml.etree import ElementTree
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -374,6 +375,16 @@ def test_pictures_have_few_colors():
     data = Page(text).all("img")[0]["src"].split(",")[1]
     picture = Image.open(io.BytesIO(base64.b64decode(data)))
     assert picture.size == (60, 60) and 2 < len(picture.getcolors()) <= 8
+
+
+def test_a_table_is_html_and_text():
+    shown = sliders.table("rule | a < b", [["one", 1.5], ["another", "2 ± 1"]], caption="nats")
+    rows = [[e.text for e in row] for row in ElementTree.fromstring(shown.text).iter("tr")]
+    assert rows == [["rule", "a < b"], ["one", "1.5"], ["another", "2 ± 1"]]
+    lines = repr(shown).splitlines()
+    assert lines == ["nats", "rule     a < b", "one        1.5", "another  2 ± 1"]
+    with pytest.raises(ValueError, match="2 titles, and rows of"):
+        sliders.table("a | b", [["one"]])
 
 
 def test_a_slider_needs_a_value_and_words_for_each_figure():

@@ -1,4 +1,4 @@
-"""Figures as one picture with a slider, for pages that have no kernel."""
+"""Figures as one picture with a slider, and printed tables, for pages that have no kernel."""
 
 import base64
 import html
@@ -53,6 +53,39 @@ class Html:
 
     def __repr__(self):
         return "<an interactive figure: open the page in a browser>"
+
+
+class Table(Html):
+    """A table as HTML, and as columns of text where HTML is not shown."""
+
+    def __init__(self, rows: list[list[str]], caption: str) -> None:
+        self.rows, self.caption = rows, caption
+        line = lambda cells, tag: "".join(
+            f'<{tag} style="text-align:{"right" if k else "left"}">{html.escape(cell)}</{tag}>'
+            for k, cell in enumerate(cells)
+        )
+        body = "".join(f"<tr>{line(cells, 'td')}</tr>" for cells in rows[1:])
+        title = f"<caption>{html.escape(caption)}</caption>" if caption else ""
+        top = f"<thead><tr>{line(rows[0], 'th')}</tr></thead>"
+        super().__init__(f"<table>{title}{top}<tbody>{body}</tbody></table>")
+
+    def __repr__(self):
+        wide = [max(map(len, column)) for column in zip(*self.rows, strict=True)]
+        texts = [
+            "  ".join(c.rjust(n) if k else c.ljust(n) for k, (c, n) in enumerate(zip(row, wide)))
+            for row in self.rows
+        ]
+        return "\n".join([*filter(None, [self.caption]), *texts])
+
+
+def table(head: str, rows: Iterable[Sequence], caption: str = "") -> Table:
+    """Rows of text or numbers under the titles of `head`, which a bar parts."""
+    titles = [title.strip() for title in head.split("|")]
+    cells = [[str(cell) for cell in row] for row in rows]
+    if any(len(row) != len(titles) for row in cells):
+        lengths = sorted({len(row) for row in cells})
+        raise ValueError(f"{len(titles)} titles, and rows of {lengths} cells")
+    return Table([titles, *cells], caption)
 
 
 def _png(figure, dpi, colors):
