@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
@@ -226,6 +227,39 @@ def test_the_two_lines_of_the_introduction_bring_the_book_to_an_empty_folder(
         make_folder(tmp_path / "elsewhere"),
     )
     assert run.stdout.strip().endswith("elsewhere/here/cvlib/__init__.py"), run.stdout + run.stderr
+
+
+ALONE = """import nbformat, sys
+from nbclient import NotebookClient
+
+nb = nbformat.read(sys.argv[1], as_version=4)
+look = "import cvlib, experiments, sliders; print(cvlib.__file__, experiments.__file__)"
+nb.cells.append(nbformat.v4.new_code_cell(look))
+NotebookClient(nb, timeout=600, kernel_name="python3", coalesce_streams=True).execute()
+nbformat.write(nb, sys.argv[1])"""
+
+
+@pytest.mark.parametrize("name", ["11-logistic-regression"])
+def test_a_chapter_downloaded_alone_runs_with_the_wheel(browser_required, site, tmp_path, name):
+    """In an empty folder, with nothing of the project in reach: a slider, stored results, measured
+    times. What the extra `book` names is taken from this environment."""
+    if not browser_required:
+        pytest.skip("it runs a chapter: make site-test does it")
+    wheel, here = site / takeaway.wheel_name(), tmp_path / "installed"
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(here)
+        (about,) = (n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
+        named = re.findall(
+            r"^Requires-Dist: ([\w-]+).*extra == .book.", archive.read(about).decode(), re.M
+        )
+    assert named and all(find_spec(package) for package in named)
+    chapter = shutil.copy(site / f"_sources/book/{name}.ipynb", tmp_path)
+    assert "pip install" in Path(chapter).read_text("utf-8").split("import cvbook")[0]
+    env = os.environ | {"PYTHONPATH": str(here)}
+    subprocess.run([sys.executable, "-c", ALONE, chapter], cwd=tmp_path, env=env, check=True)
+    said = stored_text(chapter)
+    assert said[-1].count(str(here)) == 2  # nothing came from elsewhere
+    assert said[:-1] == stored_text(ROOT / f"book/{name}.ipynb")
 
 
 def make_folder(path):

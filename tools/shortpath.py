@@ -9,6 +9,7 @@
 """
 
 import re
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,8 +23,9 @@ MARK = "◆"
 WORDS, LINES, EQUATIONS, RESULTS = 130, 12, 2, 2  # that are read in a minute
 
 
-PARTS = re.compile(  # headings, whole solutions, and the two ends of one with code inside
-    r"^(## [^\n]+|:+\{solution\}[^\n]*\n.*?^:::+$|:+\{solution-[^\n]+)$", re.M | re.S
+PARTS = re.compile(  # headings, code, whole solutions, and the two ends of one with code inside
+    r"^(## [^\n]+|```\{code-cell\}.*?^```|:+\{solution\}.*?^:::+|:+\{solution-[^\n]+)$",
+    re.M | re.S,
 )
 
 
@@ -36,31 +38,27 @@ class Stop(NamedTuple):
     read: set  # all headings to read, "" for what stands before the first
 
 
+@cache
 def sections(page, root=ROOT):
     """{heading: minutes} of a page, in order, from its text; solutions are not counted."""
-    md = root / f"book/{page}.md"
-    is_notebook = md in notebooks.chapters(md.parent)
-    cells = notebooks.parse(md).cells if is_notebook else []
-    texts = [(c.cell_type, c.source, c.metadata.get("tags", [])) for c in cells]
+    text = re.sub(
+        r"\A---\n.*?\n---\n", "", (root / f"book/{page}.md").read_text("utf-8"), flags=re.S
+    )
     found, here, solution = {"": 0.0}, "", False
-    for kind, text, tags in texts or [("markdown", md.read_text("utf-8"), [])]:
-        if kind == "code":
-            folded = {"hide-input", "remove-input"} & set(tags)  # its result is a table or a figure
-            time = 1 / RESULTS if folded else len(text.splitlines()) / LINES
+    for part in PARTS.split(text):
+        if part.startswith("## "):
+            here = part[3:].strip()
+            found[here] = 0.0
+        elif part.startswith("```{code-cell}"):
+            folded = re.search(r"tags: .*(hide|remove)-input", part)  # to a table or a figure
+            code = re.sub(r"\A[^\n]*\n(---\n.*?\n---\n|(:[^\n]*\n)*)", "", part, flags=re.S)
+            time = 1 / RESULTS if folded else code.count("\n") / LINES
             found[here] += 0.0 if solution else time
-            continue
-        for part in re.split(PARTS, text):
-            if heading := re.match(r"## ([^\n]+)", part):
-                here = heading[1].strip()
-                found[here] = 0.0
-                part = part[heading.end() :]
-            elif fence := re.match(r":+\{solution-(\w+)\}", part):
-                solution = fence[1] == "start"
-            elif re.match(r":+\{solution\}", part):
-                continue
-            if not solution:
-                equations = len(re.findall(r"^\$\$$", part, re.M)) // 2
-                found[here] += len(part.split()) / WORDS + equations / EQUATIONS
+        elif fence := re.match(r":+\{solution(?:-(\w+))?\}", part):
+            solution = fence[1] == "start"
+        elif not solution:
+            equations = len(re.findall(r"^\$\$$", part, re.M)) // 2
+            found[here] += len(part.split()) / WORDS + equations / EQUATIONS
     return found
 
 
@@ -134,7 +132,9 @@ def put_signs(app, doctree, here):
     if k is None:
         return
     stop, top = path[k], next(doctree.findall(nodes.section))
-    ahead = ["Next stop: ", link(app, here, path[k + 1]), "."] if k + 1 < len(path) else ["Its end."]
+    ahead = (
+        ["Next stop: ", link(app, here, path[k + 1]), "."] if k + 1 < len(path) else ["Its end."]
+    )
     read = {title.replace("$", "") for title in stop.read}
     here_on, title = "" in read, ""
     left = [title.replace("$", "") for title in stop.also]

@@ -1,7 +1,7 @@
 """Sphinx extension of the book: what is set on a page otherwise than its text says.
 
-- A reference to a chapter shows its number: "Chapter 8" in a sentence, "8. Best weights" in a table;
-  the title is its tooltip.
+- A reference to a chapter shows its number: "Chapter 8" in a sentence, with the title as tooltip,
+  and "8. Best weights" in a table.
 - A slider is a figure: it has a number, and a caption of its own or its label.
 - A formula broken in two lines for phones has one on a wide screen and on paper, if it fits there.
 """
@@ -75,10 +75,14 @@ BROKEN = re.compile(
 def length(tex):
     """About how many characters a formula is wide."""
     tex = re.sub(r"\\(?:under|over)brace\{(.*?)\}_\{.*?\}", r"\1", tex)
-    tex = re.sub(r"\\(?:mathbb|mathrm|mathcal|text|textstyle|big[lr]?|Big[lr]?|left|right)\b", "", tex)
+    tex = re.sub(
+        r"\\(?:mathbb|mathrm|mathcal|text|textstyle|big[lr]?|Big[lr]?|left|right)\b", "", tex
+    )
     for _ in range(3):  # the longer half of a fraction, half of what stands low or high
         tex = re.sub(r"[\^_](\{[^{}]{2,}\})", lambda m: m[1][: len(m[1]) // 2 + 1], tex)
-        tex = re.sub(r"\\[dt]?frac\{([^{}]*)\}\{([^{}]*)\}", lambda m: max(m.groups(), key=len), tex)
+        tex = re.sub(
+            r"\\[dt]?frac\{([^{}]*)\}\{([^{}]*)\}", lambda m: max(m.groups(), key=len), tex
+        )
         tex = re.sub(r"\{([^{}]*)\}", r"\1", tex)
     tex = re.sub(r"\\(log|exp|tr|le|ge|approx|sim|to)\b", "xxx", tex)
     tex = re.sub(r"\\[a-zA-Z]+|\\.", "x", re.sub(r"[\s&^_{}]", "", tex))
@@ -96,7 +100,12 @@ def joined(tex):
     for row in rest:
         more, before = GOES_ON.fullmatch(row), rows[-1].rstrip()
         both = f"{before} {more[1]}" if more else ""
-        if more and not (is_chain and RELATION.match(more[1])) and before[-1] not in ",;." and length(both) <= FITS:
+        if (
+            more
+            and not (is_chain and RELATION.match(more[1]))
+            and before[-1] not in ",;."
+            and length(both) <= FITS
+        ):
             rows[-1] = both
         else:
             rows.append(row)
