@@ -17,6 +17,7 @@ from pathlib import Path
 import nbformat
 import notebooks  # tools/notebooks.py
 import pytest
+import shortpath  # tools/shortpath.py
 import sitecheck  # tools/sitecheck.py
 import takeaway  # tools/takeaway.py
 
@@ -38,7 +39,10 @@ def site(browser_required):
         "cvlib/*.py",
         "tools/backmatter.py",
         "tools/booksite.py",
+        "tools/cvbook.py",
+        "tools/shortpath.py",
         "tools/takeaway.py",
+        "tools/typeset.py",
     )
     if newest("_build/html/index.html") < sources:
         if not browser_required:
@@ -53,6 +57,77 @@ def test_every_page(browser, site):
     found = {str(p.relative_to(site)): sitecheck.check_page(browser, p, site) for p in pages}
     assert len(pages) >= len(list(ROOT.glob("book/*.md")))
     assert not {page: problems for page, problems in found.items() if problems}
+
+
+OWN = "api", "extending", "internals"  # the package's own pages, which are made of code
+
+
+def test_code_takes_no_more_than_two_fifths_of_a_page(browser, site):
+    """By height on a laptop, folds closed."""
+    pages = [p for p in (site / "book").glob("*.html") if p.stem not in OWN]
+    share = {p.stem: sitecheck.code_of(browser, p)["share"] for p in pages}
+    assert len(share) >= 30 and max(share.values()) > 0.1
+    assert not {page: round(x, 2) for page, x in share.items() if x > 0.4}
+
+
+def test_the_short_path_can_be_walked_by_its_links(browser, site):
+    """From sign to sign, with a click on each: every stop, in order, to the section it begins."""
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.goto((site / "book/intro.html").resolve().as_uri(), wait_until="load")
+    path, seen = shortpath.stops(), []
+    for k, stop in enumerate(path):
+        seen.append(Path(page.url.split("#")[0]).stem)
+        assert bool(stop.first) == ("#" in page.url)
+        signs = page.locator(".short-path")
+        assert f"stop {k + 1} of {len(path)}" in signs.first.inner_text()
+        assert "leaves here" in signs.nth(1).inner_text()  # and where to stop reading
+        on = page.locator(".bd-article section > section:not(.off-path) > h2").all_inner_texts()
+        assert len(on) == len(stop.read - {""})
+        marked = page.locator(".bd-sidebar-primary .on-path").count()
+        assert marked == len(path) - 1  # all but the home page
+        if k + 1 < len(path):
+            signs.first.locator("a").last.click()
+    page.close()
+    assert seen == [stop.page for stop in path]
+
+
+def test_references_to_chapters_have_numbers_and_sliders_captions(browser, site):
+    page = browser.new_page()
+    for md in notebooks.chapters():
+        text = (site / f"book/{md.stem}.html").read_text("utf-8")
+        for words in re.findall(r'href="\d\d-[^"]*#chap-[^"]*"[^>]*>(.*?)</a>', text, re.S):
+            words = re.sub(r"<[^>]+>", "", words)
+            assert re.match(r"Chapter \d+$|\d+\. |(?!.*[?.]$)[a-z]", words), (md.stem, words)
+        assert text.count('class="cv-slider"') == len(
+            re.findall(r'<figure[^>]*>(?:(?!</figure>).)*?class="cv-slider"', text, re.S)
+        )
+    page.goto((site / "book/02-one-control-variate.html").resolve().as_uri(), wait_until="load")
+    caption = page.locator("figure:has(.cv-slider) figcaption").inner_text()
+    assert re.match(r"Fig\. 2\.\d", caption)
+    page.close()
+
+
+@pytest.mark.parametrize("width, lines", [(1280, 1), (390, 2)])
+def test_a_formula_has_one_line_on_a_wide_screen_and_two_on_a_phone(browser, site, width, lines):
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    page.goto((site / "book/01-elbo-in-four-terms.html").resolve().as_uri(), wait_until="load")
+    page.evaluate(sitecheck.MATHS)
+    shown = page.locator("div.math:has(.wide-screen)").first.locator("mjx-container:visible")
+    assert shown.count() == 1
+    assert shown.locator("[data-mml-node=mtr]").count() >= lines
+    assert (shown.locator("[data-mml-node=mtr]").count() == 1) == (lines == 1)
+    page.close()
+
+
+def test_on_a_screen_the_periodic_table_has_no_printed_twin(browser, site):
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.goto((site / "book/07-the-zoo.html").resolve().as_uri(), wait_until="load")
+    for media, twin, buttons in ("screen", False, True), ("print", True, False):
+        page.emulate_media(media=media)
+        assert page.locator("#fig-zoo-sonar img").is_visible() == twin
+        assert page.locator(".cv-table").is_visible() == buttons
+        assert page.locator("#fig-zoo-sonar figcaption").is_visible()
+    page.close()
 
 
 def test_the_problems_of_all_pages_are_counted(monkeypatch, capsys, tmp_path):

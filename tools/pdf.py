@@ -32,14 +32,15 @@ FILE = f"{takeaway.NAME}.pdf"
 AFTERNOON = f"{takeaway.NAME}-afternoon.pdf"
 LEFT_OUT = "api", "extending", "internals"  # of the package's own: for the screen
 SIDE = 18  # mm of an A4 page left and right of the text
+GAP = 8  # mm between the two columns of the contents
 WIDTH = round((210 - 2 * SIDE) / 25.4 * 96)  # of the text, in CSS pixels
 # How pages look on paper, custom.css says. A book is set smaller, and has a title and contents.
 STYLE = f"""
-@page {{ size: A4; margin: 18mm {SIDE}mm 15mm; }}
+@page {{ size: A4; margin: 16mm {SIDE}mm 13mm; }}
 @page {{ @bottom-center {{ content: counter(page); font: 8pt sans-serif; }} }}
 html {{ font-size: 12px; }} body {{ background: #fff; }}
 article {{ break-before: page; }}
-.bd-article :is(p, li) {{ line-height: 1.4; }} .bd-article p {{ margin-bottom: .7em; }}
+.bd-article :is(p, li) {{ line-height: 1.36; }} .bd-article p {{ margin-bottom: .6em; }}
 .bd-article h1 {{ font-size: 2.2em; }} .bd-article h2 {{ font-size: 1.5em; margin: 1.2em 0 .5em; }}
 .bd-article h3 {{ font-size: 1.25em; margin: 1em 0 .4em; }}
 .bd-article :is(pre, .admonition pre) {{ font-size: 9.5px; line-height: 1.3; padding: .5em; }}
@@ -47,12 +48,14 @@ article {{ break-before: page; }}
 .bd-article :is(td, th) {{ padding: .2em .5em; }}
 .bd-article div.cell {{ margin: .4em 0; }} .bd-article .admonition {{ margin: .8em 0; }}
 .bd-article figure {{ margin: .6em 0; }}
-.bd-article img {{ max-height: 200mm; max-width: 84%; }}
+.bd-article img {{ max-height: 200mm; max-width: 74%; }}
 .cv-slider {{ max-width: 36rem !important; }}
+#solutions-- {{ font-size: .93em; }}
 .left-out {{ font-size: .8em; font-style: italic; margin: 0 !important; text-align: right; }}
 .front {{ height: 200mm; text-align: center; padding-top: 80mm; }}
 .front div {{ font-size: 3em; }}
-.contents {{ break-before: page; }}
+.contents {{ break-before: page; columns: 2; column-gap: {GAP}mm; }}
+.contents h1 {{ column-span: all; }}
 .contents p {{ margin: 0 3em .2em 0; }} .contents a {{ color: inherit; text-decoration: none; }}
 .contents h2 {{ font-size: 1.2em; margin: 1.2em 0 .4em; }}
 .contents .level0 {{ font-weight: bold; }}
@@ -62,14 +65,14 @@ SIGNS = (
     "h1 + .short-path { display: block !important; }"  # of the path, hidden in the other edition
 )
 SHRINK = """() => {
-  for (const table of document.querySelectorAll('table')) {
-    const room = table.parentElement.clientWidth;
-    if (table.scrollWidth > room) table.style.zoom = room / table.scrollWidth - 0.005;
-  }
-  for (const formula of document.querySelectorAll('mjx-container[display]')) {
-    const room = formula.closest('div.math').clientWidth, wide = formula.scrollWidth;
-    if (wide > room) formula.style.fontSize = `${Math.floor(95 * room / wide)}%`;
-  }
+  const [tables, formulas] = ['table', 'mjx-container[display]'].map(
+    kind => [...document.querySelectorAll(kind)].map(e => {
+      const room = (e.closest('div.math') || e.parentElement).clientWidth;
+      return [e, room / e.scrollWidth];
+    }).filter(([, share]) => share < 1));  // look at all before any is changed: it is faster
+  for (const [table, share] of tables) table.style.zoom = share - 0.005;
+  for (const [formula, share] of formulas)
+    formula.style.fontSize = `${Math.floor(95 * share)}%`;
 }"""
 TOO_WIDE = """() => [...document.querySelectorAll('article *')]
   .filter(e => !e.closest('svg, mjx-assistive-mml')
@@ -242,12 +245,15 @@ def number_contents(opened, writer, places):
     page = opened.new_page()
     for sheet in writer.pages[1 : min(places.values())]:
         links = [link.get_object() for link in sheet.get("/Annots", [])]
-        lowest = {str(link["/Dest"]).lstrip("/"): float(link["/Rect"][1]) for link in links}
+        ends = {str(link["/Dest"]).lstrip("/"): link["/Rect"][:2] for link in links}
+        height, middle = float(sheet.mediabox.height), float(sheet.mediabox.width) / 2
+        right, left = SIDE, 105 + GAP / 2  # mm from the paper's edge to those of the columns
         numbers = "".join(
-            f'<p style="top: {float(sheet.mediabox.height) - y - 11}pt">{places[name] + 1}</p>'
-            for name, y in lowest.items()
+            f'<p style="top: {height - y - 10}pt; right: {right if x > middle else left}mm">'
+            f"{places[name] + 1}</p>"
+            for name, (x, y) in ends.items()
         )
-        style = f"p {{ position: absolute; right: {SIDE}mm; margin: 0; font: 9.5pt sans-serif }}"
+        style = "p { position: absolute; margin: 0; font: 9pt sans-serif }"
         page.set_content(f"<style>{style}</style>{numbers}")
         sheet.merge_page(PdfReader(io.BytesIO(page.pdf(format="A4"))).pages[0])
     page.close()
