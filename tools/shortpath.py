@@ -132,9 +132,8 @@ def put_signs(app, doctree, here):
     if k is None:
         return
     stop, top = path[k], next(doctree.findall(nodes.section))
-    ahead = (
-        ["Next stop: ", link(app, here, path[k + 1]), "."] if k + 1 < len(path) else ["Its end."]
-    )
+    after = path[k + 1 : k + 2]
+    ahead = ["Next stop: ", link(app, here, after[0]), "."] if after else ["It is the last one."]
     read = {title.replace("$", "") for title in stop.read}
     here_on, title = "" in read, ""
     left = [title.replace("$", "") for title in stop.also]
