@@ -99,8 +99,8 @@ def link(app, here, stop):
     page, env = f"book/{stop.page}", app.env
     number = env.toc_secnumbers.get(page, {}).get("")
     title = env.titles[page].astext()
-    anchors = {r.astext(): r["anchorname"] for r in env.tocs[page].findall(nodes.reference)}
-    uri = app.builder.get_relative_uri(here, page) + (stop.first and anchors[stop.first])
+    anchors = {plain(r.astext()): r["anchorname"] for r in env.tocs[page].findall(nodes.reference)}
+    uri = app.builder.get_relative_uri(here, page) + (stop.first and anchors[plain(stop.first)])
     name = f"{number[0]}. {title}" if number else title
     return nodes.reference("", "", nodes.Text(name), refuri=uri, internal=True)
 
@@ -125,6 +125,11 @@ def sign(*parts):
     return nodes.container("", nodes.paragraph("", "", *made), classes=["short-path"])
 
 
+def plain(title):
+    """A heading as typed, or as a page has it (formulas set, quotes curly), to compare the two."""
+    return title.replace("$", "").replace("\u2019", "'")
+
+
 def put_signs(app, doctree, here):
     """On a page of the path: a sign on top, one where it leaves, a class for what it skips."""
     path = app.env.stops
@@ -134,19 +139,17 @@ def put_signs(app, doctree, here):
     stop, top = path[k], next(doctree.findall(nodes.section))
     after = path[k + 1 : k + 2]
     ahead = ["Next stop: ", link(app, here, after[0]), "."] if after else ["It is the last one."]
-    read = {title.replace("$", "") for title in stop.read}
-    here_on, title = "" in read, ""
-    left = [title.replace("$", "") for title in stop.also]
+    read, left = set(map(plain, stop.read)), list(stop.also)
+    here_on = "" in read
     for child in top[1:]:
         if isinstance(child, nodes.section):
-            was_on, title = here_on, child[0].astext()
+            was_on, title = here_on, plain(child[0].astext())
             here_on = title in read
             if was_on and not here_on:
-                later = [t for t in stop.also if t.replace("$", "") in left]
-                on = ["It goes on with ", *quoted(*later), " below. "] if later else []
+                on = ["It goes on with ", *quoted(*left), " below. "] if left else []
                 leave = sign(f"{MARK} The short path leaves here. ", *on, *ahead)
                 top.insert(top.index(child), leave)
-            left = [t for t in left if t != title]
+            left = [other for other in left if plain(other) != title]
         if not here_on and isinstance(child, nodes.Element):
             child["classes"].append("off-path")
     begin = ["Read from ", *quoted(stop.first), " to"] if stop.first else ["Read to"]
