@@ -14,7 +14,7 @@ SHELL  := /bin/sh
 
 help:
 	@echo "make book       build the book into $(SITE), warnings are errors"
-	@echo "make pdf        build it, and print all of it into $(SITE)/cvbook.pdf (needs chromium)"
+	@echo "make pdf        build it, and print it and its short path into $(SITE) (needs chromium)"
 	@echo "make serve      serve the built book on http://localhost:$(PORT)"
 	@echo "make lint       ruff's checks and format, mypy's types: the first part of make test"
 	@echo "make test       lint, unit tests, every chapter executed and compared with its stored outputs"

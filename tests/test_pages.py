@@ -1,10 +1,16 @@
 """What every chapter has: exercises with solutions, a summary, history, words for its pictures."""
 
+import ast
+import inspect
 import re
 
 import nbformat
 import notebooks  # tools/notebooks.py
 import pytest
+import shortpath  # tools/shortpath.py
+import typeset  # tools/typeset.py
+
+import cvlib
 
 NUMBERED = [md for md in notebooks.chapters() if re.match(r"\d+-", md.name)]
 stem = lambda path: path.stem
@@ -87,3 +93,90 @@ def test_who_fits_deep_models_finds_a_page(word):
     """The search looks at the text of pages and at the index of ideas."""
     pages = [md for md in NUMBERED if word in read(md) and md.name[:2] in ("22", "23")]
     assert pages and re.search(rf"^- .*{word}", read(notebooks.BOOK / "concepts.md"), re.M)
+
+
+# The short path, and the page of what to do -------------------------------------------------------
+
+
+def test_the_short_path_goes_through_the_book_in_order():
+    """Ten stops that exist, from the introduction on, each a part of its page and in its order."""
+    path = shortpath.stops()
+    pages = [re.sub(r"^book/|\.ipynb$", "", file) for file in notebooks.pages_of_toc()]
+    places = [pages.index(stop.page) for stop in path]
+    assert len(path) == 10 and places[0] == 0 and places == sorted(places)
+    for stop in path:
+        titles = list(shortpath.sections(stop.page))
+        order = [
+            titles.index(t) for t in ([stop.first] if stop.first else []) + [stop.last, *stop.also]
+        ]
+        assert order == sorted(order)
+        assert "Exercises" not in stop.read and "History and further reading" not in stop.read
+        part = shortpath.minutes(stop.page, read=stop.read)
+        assert 5 <= part <= min(60, shortpath.minutes(stop.page))
+    hours = sum(shortpath.minutes(stop.page, read=stop.read) for stop in path) / 60
+    assert 2 < hours < 5  # an afternoon
+
+
+def test_a_stop_with_a_heading_that_is_not_there_is_named(tmp_path):
+    (tmp_path / "book").mkdir()
+    (tmp_path / "book/a.md").write_text("# A\n\nWords.\n\n## One\n\nMore words.\n")
+    (tmp_path / "_path.yml").write_text("- {page: a, until: One}\n")
+    assert shortpath.stops(tmp_path)[0].read == {"", "One"}
+    (tmp_path / "_path.yml").write_text("- {page: a, until: Two}\n")
+    with pytest.raises(Exception, match="a has no section 'Two'"):
+        shortpath.stops(tmp_path)
+
+
+def test_reading_times_count_words_code_and_formulas_but_no_solution(tmp_path):
+    (tmp_path / "book").mkdir()
+    text = "# A\n\n## One\n\n" + "word " * 260 + "\n\n$$\nx\n$$\n\n## Two\n\n"
+    text += "```{code-cell} ipython3\n---\nmystnb: {}\n---\n" + "x\n" * 24 + "```\n\n## Three\n\n"
+    text += "```{code-cell} ipython3\n:tags: [hide-input]\n\n" + "x\n" * 24 + "```\n\n"
+    text += ":::{solution} ex\n" + "word " * 1000 + "\n:::\n"
+    (tmp_path / "book/a.md").write_text(text)
+    found = shortpath.sections("a", tmp_path)
+    assert 2.4 < found["One"] < 2.6 and found["Two"] == 2 and 0.5 <= found["Three"] < 0.6
+
+
+def test_what_to_do_names_things_that_exist_and_takes_their_keywords():
+    """Every call of the package in the page's lines of code."""
+    lines = re.findall(
+        r"^ *```python\n(.*?)^ *```$", read(notebooks.BOOK / "what-to-do.md"), re.M | re.S
+    )
+    calls = [
+        n
+        for text in lines
+        for n in ast.walk(ast.parse(inspect.cleandoc(text)))
+        if isinstance(n, ast.Call)
+    ]
+    checked = 0
+    for call in calls:
+        name = ast.unparse(call.func)
+        if name.startswith("fit."):
+            found = getattr(cvlib.Fit, name.removeprefix("fit."))
+        elif name.startswith("cv."):
+            found = cvlib
+            for part in name.split(".")[1:]:
+                found = getattr(found, part)
+        else:
+            continue
+        takes = inspect.signature(found).parameters
+        free = any(p.kind == p.VAR_KEYWORD for p in takes.values())
+        assert free or {k.arg for k in call.keywords} <= set(takes), name
+        checked += 1
+    assert checked >= 9
+
+
+@pytest.mark.parametrize(
+    "broken, whole",
+    [
+        (r"a ={}& b \\ & + c .", r"a ={}& b + c ."),
+        (r"& a \\ & \quad = b \\ & \qquad {} - c", r"& a = b - c"),
+        (r"a &= b \\ &= c", None),  # a chain
+        (r"a &= b, \\ c &= d", None),  # two formulas
+        (r"a ={}& b \\ & + " + "c" * 70, None),  # too long for a line
+    ],
+)
+def test_a_formula_broken_for_phones_is_joined_if_it_is_one_and_fits(broken, whole):
+    made = typeset.joined(r"\begin{aligned}" + broken + r"\end{aligned}")
+    assert made == r"\begin{aligned}" + (whole or broken) + r"\end{aligned}"

@@ -4,10 +4,12 @@
 """
 
 import re
+from pathlib import Path
 
 import notebooks  # tools/notebooks.py
 import pdf  # tools/pdf.py
 import pytest
+import shortpath  # tools/shortpath.py
 import sitecheck  # tools/sitecheck.py
 from pypdf import PdfReader
 from test_site import site  # noqa: F401
@@ -17,16 +19,33 @@ TWO = notebooks.BOOK / "02-one-control-variate.md"
 words = lambda text: re.sub(r"\s+", "", text)  # as PDFs have it: spaces are places, not letters
 
 
+SHEETS = {pdf.FILE: 400, pdf.AFTERNOON: 90}  # at most
+
+
+def edition(site, file):  # noqa: F811
+    made = site / file
+    if not made.exists() or made.stat().st_mtime < (site / "index.html").stat().st_mtime:
+        assert pdf.make(site, file) == []  # nothing was wider than the text
+        pdf.name_in_menus(site)
+    return PdfReader(made)
+
+
 @pytest.fixture(scope="module")
-def book(browser_required, site):  # noqa: F811
+def printer(browser_required):
     if not browser_required:
         pytest.skip("it prints the whole book: make site-test does it")
     if not sitecheck.chromium():
         pytest.fail("no browser: install chromium to print the pages")
-    made = site / pdf.FILE
-    if not made.exists() or made.stat().st_mtime < (site / "index.html").stat().st_mtime:
-        assert pdf.make(site) == []  # nothing was wider than the text
-    return PdfReader(made)
+
+
+@pytest.fixture(scope="module")
+def book(printer, site):  # noqa: F811
+    return edition(site, pdf.FILE)
+
+
+@pytest.fixture(scope="module")
+def afternoon(printer, site):  # noqa: F811
+    return edition(site, pdf.AFTERNOON)
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +70,9 @@ def text_of(book, chapters, title):
 
 
 def test_bookmarks_are_the_chapters_and_their_sections_in_order(book, chapters):
-    pages = notebooks.pages_of_toc()
-    assert len(chapters) == len(pages) and len(book.pages) > 10 * len(pages)
+    pages = [page for page in notebooks.pages_of_toc() if Path(page).stem not in pdf.LEFT_OUT]
+    assert len(chapters) == len(pages) + 1 and list(chapters)[-1] == "Solutions"
+    assert 5 * len(pages) < len(book.pages) < SHEETS[pdf.FILE]
     firsts = [page for page, _ in chapters.values()]
     assert firsts == sorted(set(firsts))
     for first, sections in chapters.values():
@@ -68,15 +88,54 @@ def test_bookmarks_are_the_chapters_and_their_sections_in_order(book, chapters):
         assert words(title) in words(book.pages[page].extract_text())
 
 
-def test_solutions_and_folded_code_are_there(book, chapters):
+def test_solutions_are_in_the_appendix_with_links_both_ways(book, chapters):
     two = next(title for title in chapters if title.startswith("2."))
-    shown = text_of(book, chapters, two)
     text = TWO.read_text("utf-8")
-    solutions = re.findall(r"^:+\{solution-start\}|^:+\{solution\}", text, re.M)
-    assert shown.count("Solutionto") == len(solutions) >= 3
-    code = [c.source for c in notebooks.read_text(TWO).cells if c.cell_type == "code"]
-    for line in "\n".join(code).splitlines():
-        assert words(line) in shown, line
+    solved = re.findall(r"^:+\{solution(?:-start)?\} (\S+)", text, re.M)
+    assert "Solutionto" not in text_of(book, chapters, two)
+    assert "SolutiontoExercise2.1" in text_of(book, chapters, "Solutions")
+    named, links = book.named_destinations, {}
+    for number, page in enumerate(book.pages):
+        for link in page.get("/Annots", []):
+            links.setdefault(str(link.get_object().get("/Dest")), []).append(number)
+    appendix = chapters["Solutions"][0]
+    for label in solved:
+        assert max(links[f"/02-one-control-variate--{label}"]) >= appendix  # from the solution
+    there = [d for d in links if d.startswith("/02-one-control-variate--book") and "solution" in d]
+    assert len(there) == len(solved) >= 3
+    for name in there:  # from the exercise
+        assert book.get_destination_page_number(named[name]) >= appendix
+        assert chapters[two][0] <= min(links[name]) < appendix
+
+
+def test_folded_code_is_left_out_and_a_line_says_where_it_is(book, chapters):
+    two = next(title for title in chapters if title.startswith("2."))
+    shown = text_of(book, chapters, two) + text_of(book, chapters, "Solutions")
+    cells = [c for c in notebooks.read_text(TWO).cells if c.cell_type == "code"]
+    for number, cell in enumerate(cells, 1):
+        folded = "hide-input" in cell.metadata.get("tags", [])
+        longest = max(cell.source.splitlines(), key=len)
+        assert (words(longest) in shown) != folded, longest
+        assert (f"cell{number}of{TWO.stem}.ipynb" in shown) == folded
+
+
+def test_running_heads_and_formulas_are_text(book, chapters):
+    two = next(title for title in chapters if title.startswith("2."))
+    first = chapters[two][0]
+    assert words(book.pages[first + 1].extract_text()).startswith(words(two))
+    assert "a∗=−" in text_of(book, chapters, two)  # of equation (2.2)
+    assert "(2.2)" in text_of(book, chapters, two)
+
+
+def test_the_afternoon_edition_is_the_short_path(afternoon, site):  # noqa: F811
+    assert 50 < len(afternoon.pages) < SHEETS[pdf.AFTERNOON]
+    titles = [item.title for item in afternoon.outline if not isinstance(item, list)]
+    assert len(titles) == len(shortpath.stops())
+    sections = [[s.title for s in item] for item in afternoon.outline if isinstance(item, list)]
+    for stop, listed in zip(shortpath.stops(), sections, strict=True):
+        assert len(listed) == len(stop.read - {""})
+    text = words("".join(page.extract_text() for page in afternoon.pages))
+    assert text.count("Ontheshortpath,stop") == len(titles)
 
 
 def test_pages_are_numbered_and_the_contents_agree(book, chapters):
@@ -124,7 +183,7 @@ def test_text_and_pictures_begin_and_end_on_the_paper(book):
 
 def test_the_menus_offer_it(book, site):  # noqa: F811
     html = (site / "book/02-one-control-variate.html").read_text("utf-8")
-    assert f'href="../{pdf.FILE}"' in html and "book.pdf" in html
+    assert f'href="../{pdf.FILE}"' in html and f'href="../{pdf.AFTERNOON}"' in html
     pdf.name_in_menus(site)  # a second time changes nothing
     assert (site / "book/02-one-control-variate.html").read_text("utf-8") == html
 
@@ -154,12 +213,14 @@ def test_what_is_too_wide_is_found_or_made_to_fit(browser, tmp_path, inside, wid
 
 
 def test_an_article_for_print():
-    """Ids of its own, links inside the book, no link to a file of the site, nothing folded."""
+    """Ids of its own, links inside the book, no link to a file of the site, no folded code."""
     html = """<article class="bd-article"><section id="s"><h1>T<a class="headerlink" href="#s">#</a>
 </h1><a href="b.html#x">1</a><a href="#s">2</a><a href="../z.zip">3</a><a href="https://e.org">4</a>
+<div class="cell"><details class="above-input">code</details></div>
 <details><summary>more</summary>in</details></section></article>"""
     found = pdf.article("book/a.html", html, {"book/a.html", "book/b.html"})
     links = [tag.get("href") for tag in found.find_all("a")]
     assert links == ["#b--x", "#a--s", None, "https://e.org"]
     assert found["id"] == "a--" and found.section["id"] == "a--s"
     assert found.details.has_attr("open") and "#" not in found.h1.get_text()
+    assert found.select_one("div.cell").get_text() == "Code left out: cell 1 of a.ipynb"

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,8 +17,10 @@ from pathlib import Path
 import nbformat
 import notebooks  # tools/notebooks.py
 import pytest
+import shortpath  # tools/shortpath.py
 import sitecheck  # tools/sitecheck.py
 import takeaway  # tools/takeaway.py
+from bs4 import BeautifulSoup
 
 ROOT = Path(__file__).resolve().parents[1]
 SITE = ROOT / "_build/html"
@@ -37,7 +40,10 @@ def site(browser_required):
         "cvlib/*.py",
         "tools/backmatter.py",
         "tools/booksite.py",
+        "tools/cvbook.py",
+        "tools/shortpath.py",
         "tools/takeaway.py",
+        "tools/typeset.py",
     )
     if newest("_build/html/index.html") < sources:
         if not browser_required:
@@ -52,6 +58,74 @@ def test_every_page(browser, site):
     found = {str(p.relative_to(site)): sitecheck.check_page(browser, p, site) for p in pages}
     assert len(pages) >= len(list(ROOT.glob("book/*.md")))
     assert not {page: problems for page, problems in found.items() if problems}
+
+
+OWN = "api", "extending", "internals"  # the package's own pages, which are made of code
+
+
+def test_code_takes_no_more_than_two_fifths_of_a_page(browser, site):
+    """By height on a laptop, folds closed."""
+    pages = [p for p in (site / "book").glob("*.html") if p.stem not in OWN]
+    share = {p.stem: sitecheck.code_of(browser, p)["share"] for p in pages}
+    assert len(share) >= 30 and max(share.values()) > 0.1
+    assert not {page: round(x, 2) for page, x in share.items() if x > 0.4}
+
+
+def test_the_short_path_can_be_walked_by_its_links(site):
+    """From sign to sign, by the last link of each: every stop, in order, where it begins."""
+    path, here, anchor = shortpath.stops(), site / "book/intro.html", ""
+    for k, stop in enumerate(path):
+        page = BeautifulSoup(here.read_text("utf-8"), "html.parser")
+        top, *leave = page.select(".short-path")
+        assert here.stem == stop.page and f"stop {k + 1} of {len(path)}" in top.get_text()
+        assert leave and all("leaves here" in sign.get_text() for sign in leave)
+        begins = page.find(id=anchor).h2.get_text().strip("#") if anchor else ""
+        assert begins == stop.first
+        assert len(page.select("section > section:not(.off-path) > h2")) == len(stop.read - {""})
+        marked = page.select(".bd-sidebar-primary .on-path")
+        assert len(marked) == len(path) - 1  # all but the first page, which is not listed
+        if k + 1 < len(path):
+            file, _, anchor = top.select("a")[-1]["href"].partition("#")
+            here = here.parent / file
+
+
+def test_references_to_chapters_have_numbers_and_sliders_captions(site):
+    for md in notebooks.chapters():
+        text = (site / f"book/{md.stem}.html").read_text("utf-8")
+        article = BeautifulSoup(text, "html.parser").find("article")
+        for link in article.select('a[href*="#chap-"]'):
+            named = re.search(r"/?(\d\d)-[^/]*#", link["href"])
+            words = link.get_text()
+            own = re.match("[a-z]", words)  # the text's own words for it
+            assert not named or own or re.match(rf"(Chapter )?{int(named[1])}\b", words), words
+        for slider in article.select(".cv-slider"):
+            caption = slider.find_parent("figure").figcaption.get_text()
+            assert re.match(rf"Fig. {int(md.name[:2])}\.\d", caption.strip())
+
+
+@pytest.mark.parametrize("width, lines", [(1280, 1), (390, 2)])
+def test_a_formula_has_one_line_on_a_wide_screen_and_two_on_a_phone(browser, site, width, lines):
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    page.set_default_timeout(sitecheck.PATIENCE)
+    page.goto((site / "book/01-elbo-in-four-terms.html").resolve().as_uri(), wait_until="load")
+    page.evaluate(sitecheck.MATHS)
+    shown = page.locator("div.math:has(.wide-screen)").first.locator("mjx-container:visible")
+    assert shown.count() == 1
+    assert shown.locator("[data-mml-node=mtr]").count() >= lines
+    assert (shown.locator("[data-mml-node=mtr]").count() == 1) == (lines == 1)
+    page.close()
+
+
+def test_on_a_screen_the_periodic_table_has_no_printed_twin(browser, site):
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.set_default_timeout(sitecheck.PATIENCE)
+    page.goto((site / "book/07-the-zoo.html").resolve().as_uri(), wait_until="load")
+    for media, twin, buttons in ("screen", False, True), ("print", True, False):
+        page.emulate_media(media=media)
+        assert page.locator("#fig-zoo-sonar img").is_visible() == twin
+        assert page.locator(".cv-table").is_visible() == buttons
+        assert page.locator("#fig-zoo-sonar figcaption").is_visible()
+    page.close()
 
 
 def test_the_problems_of_all_pages_are_counted(monkeypatch, capsys, tmp_path):
@@ -226,6 +300,39 @@ def test_the_two_lines_of_the_introduction_bring_the_book_to_an_empty_folder(
         make_folder(tmp_path / "elsewhere"),
     )
     assert run.stdout.strip().endswith("elsewhere/here/cvlib/__init__.py"), run.stdout + run.stderr
+
+
+ALONE = """import nbformat, sys
+from nbclient import NotebookClient
+
+nb = nbformat.read(sys.argv[1], as_version=4)
+look = "import cvlib, experiments, sliders; print(cvlib.__file__, experiments.__file__)"
+nb.cells.append(nbformat.v4.new_code_cell(look))
+NotebookClient(nb, timeout=600, kernel_name="python3", coalesce_streams=True).execute()
+nbformat.write(nb, sys.argv[1])"""
+
+
+@pytest.mark.parametrize("name", ["11-logistic-regression"])
+def test_a_chapter_downloaded_alone_runs_with_the_wheel(browser_required, site, tmp_path, name):
+    """In an empty folder, with nothing of the project in reach: a slider, stored results, measured
+    times. What the extra `book` names is taken from this environment."""
+    if not browser_required:
+        pytest.skip("it runs a chapter: make site-test does it")
+    wheel, here = site / takeaway.wheel_name(), tmp_path / "installed"
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(here)
+        (about,) = (n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
+        named = re.findall(
+            r"^Requires-Dist: ([\w-]+).*extra == .book.", archive.read(about).decode(), re.M
+        )
+    assert named and all(find_spec(package) for package in named)
+    chapter = shutil.copy(site / f"_sources/book/{name}.ipynb", tmp_path)
+    assert "pip install" in Path(chapter).read_text("utf-8").split("import cvbook")[0]
+    env = os.environ | {"PYTHONPATH": str(here)}
+    subprocess.run([sys.executable, "-c", ALONE, chapter], cwd=tmp_path, env=env, check=True)
+    said = stored_text(chapter)
+    assert said[-1].count(str(here)) == 2  # nothing came from elsewhere
+    assert said[:-1] == stored_text(ROOT / f"book/{name}.ipynb")
 
 
 def make_folder(path):

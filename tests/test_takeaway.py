@@ -4,6 +4,7 @@ tests/test_site.py unpacks the site's own zip in an empty folder, installs it an
 """
 
 import io
+import json
 import shutil
 import subprocess
 import zipfile
@@ -68,19 +69,31 @@ def test_the_project_is_small(project):
     assert len(project) < 12_000_000
 
 
-def test_the_wheel_holds_the_package_and_is_the_same_again(unpacked):
+def test_the_wheel_holds_the_package_and_what_chapters_read_and_is_the_same_again(unpacked):
     built = takeaway.wheel()
     assert takeaway.wheel(unpacked) == built
     names = zipfile.ZipFile(io.BytesIO(built)).namelist()
     own = {str(p) for p in takeaway.files() if p.parts[0] == "cvlib"}
-    assert own == {name for name in names if ".dist-info/" not in name}
+    assert own == {name for name in names if name.startswith("cvlib/")}
+    book = {f"{to}/{p.name}" for pattern, to in takeaway.BOOK.items() for p in ROOT.glob(pattern)}
+    assert book | {"cvbook/__init__.py"} == {n for n in names if n.startswith("cvbook/")}
+    assert {name.split("/")[0].split("-")[0] for name in names} == {"cvlib", "cvbook", "cvlib_vi"}
     assert f"cvlib_vi-{cvlib.__version__}.dist-info/METADATA" in names
     assert takeaway.wheel_name() == f"cvlib_vi-{cvlib.__version__}-py3-none-any.whl"
+
+
+def test_a_chapter_alone_is_the_chapter_and_a_first_cell():
+    text = (ROOT / "book/02-one-control-variate.ipynb").read_text("utf-8")
+    first, *rest = json.loads(takeaway.alone(text))["cells"]
+    assert "cvbook.here()" in first["source"] and takeaway.wheel_name() in "".join(first["source"])
+    assert rest == json.loads(text)["cells"]
 
 
 def test_a_wheel_that_cannot_be_built_says_why(unpacked, tmp_path):
     shutil.copytree(unpacked / "cvlib", tmp_path / "cvlib")
     shutil.copy(unpacked / ".gitignore", tmp_path)
+    (tmp_path / "tools").mkdir()
+    shutil.copy(unpacked / "tools/cvbook.py", tmp_path / "tools")
     (tmp_path / "pyproject.toml").write_text("[build-system")
     with pytest.raises(RuntimeError, match="whl was not built:(.|\\n)*pyproject"):
         takeaway.wheel(tmp_path)

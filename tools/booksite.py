@@ -126,12 +126,16 @@ def link_figures(app, page, template, context, doctree):
 
 
 def write_files_to_take(app, error):
-    """Put the project and the wheel into the site, in place of older ones."""
+    """Put the project and the wheel into the site, in place of older ones; let chapters that are
+    downloaded alone run with the wheel."""
     if app.builder.name == "html" and not error:
         for old in takeaway.NAME + ".*", "*.whl":
             for path in Path(app.outdir).glob(old):
                 path.unlink()
         takeaway.write(Path(app.outdir), Path(app.srcdir))
+        for notebook in Path(app.outdir, "_sources").rglob("*.ipynb"):
+            made = takeaway.alone(notebook.read_text("utf-8"), Path(app.srcdir))
+            notebook.write_text(made, "utf-8")
 
 
 def drop_source_maps(app, error):

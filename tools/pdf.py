@@ -1,9 +1,11 @@
-"""The whole book as one PDF: every page in reading order, nothing folded, links inside the file.
+"""The book on paper, in two editions: one to study from, and the short path for an afternoon.
 
-    python tools/pdf.py [_build/html]      writes cvbook.pdf there, and names it in each page's menu
+    python tools/pdf.py [_build/html]      writes both there, and names them in each page's menu
 
-The articles of the built pages become one document, which chromium prints: it sets page numbers
-and keeps links between anchors. pypdf adds bookmarks, and the page numbers of the contents.
+The articles of the built pages become one document, which chromium prints: it sets running heads
+and page numbers and keeps links between anchors. pypdf adds bookmarks, and the page numbers of the
+contents. Code that is folded on screen is left out, with a line that says where it is; the pages of
+the package's own are left out, too. Solutions stand in an appendix.
 """
 
 import io
@@ -12,10 +14,12 @@ import posixpath
 import re
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import notebooks
+import shortpath
 import sitecheck
 import takeaway
 import yaml
@@ -25,27 +29,51 @@ from pypdf.generic import Fit
 
 logging.getLogger("pypdf").setLevel(logging.ERROR)  # it warns of what chromium always writes
 FILE = f"{takeaway.NAME}.pdf"
-SIDE = 20  # mm of an A4 page left and right of the text
-MARGIN = dict(top="16mm", bottom="18mm", left=f"{SIDE}mm", right=f"{SIDE}mm")
+AFTERNOON = f"{takeaway.NAME}-afternoon.pdf"
+LEFT_OUT = "api", "extending", "internals"  # of the package's own: for the screen
+SIDE = 18  # mm of an A4 page left and right of the text
+GAP = 8  # mm between the two columns of the contents
 WIDTH = round((210 - 2 * SIDE) / 25.4 * 96)  # of the text, in CSS pixels
-FOOTER = """<div style="width: 100%; font: 8px sans-serif; text-align: center">
-<span class="pageNumber"></span></div>"""
 # How pages look on paper, custom.css says. A book is set smaller, and has a title and contents.
-STYLE = """
-html { font-size: 13px; } body { background: #fff; }
-article { break-before: page; }
-.bd-article img { max-height: 225mm; }
-.front { height: 200mm; text-align: center; padding-top: 80mm; }
-.front div { font-size: 3em; }
-.contents { break-before: page; }
-.contents p { margin: 0 3em .2em 0; } .contents a { color: inherit; text-decoration: none; }
-.contents h2 { font-size: 1.2em; margin: 1.2em 0 .4em; } .contents .level0 { font-weight: bold; }
-.contents .level1 { margin-left: 1.6em; }
+STYLE = f"""
+@page {{ size: A4; margin: 16mm {SIDE}mm 13mm; }}
+@page {{ @bottom-center {{ content: counter(page); font: 8pt sans-serif; }} }}
+html {{ font-size: 12px; }} body {{ background: #fff; }}
+article {{ break-before: page; }}
+.bd-article :is(p, li) {{ line-height: 1.36; }} .bd-article p {{ margin-bottom: .6em; }}
+.bd-article h1 {{ font-size: 2.2em; }} .bd-article h2 {{ font-size: 1.5em; margin: 1.2em 0 .5em; }}
+.bd-article h3 {{ font-size: 1.25em; margin: 1em 0 .4em; }}
+.bd-article :is(pre, .admonition pre) {{ font-size: 9.5px; line-height: 1.3; padding: .5em; }}
+.bd-article :is(pre, .highlight, table) {{ break-inside: auto; }}
+.bd-article :is(td, th) {{ padding: .2em .5em; }}
+.bd-article div.cell {{ margin: .4em 0; }} .bd-article .admonition {{ margin: .8em 0; }}
+.bd-article figure {{ margin: .6em 0; }}
+.bd-article img {{ max-height: 200mm; max-width: 74%; }}
+.cv-slider {{ max-width: 36rem !important; }}
+#solutions-- {{ font-size: .93em; }}
+.left-out {{ font-size: .8em; font-style: italic; margin: 0 !important; text-align: right; }}
+.front {{ height: 200mm; text-align: center; padding-top: 80mm; }}
+.front div {{ font-size: 3em; }}
+.contents {{ break-before: page; columns: 2; column-gap: {GAP}mm; }}
+.contents h1 {{ column-span: all; }}
+.contents p {{ margin: 0 3em .2em 0; }} .contents a {{ color: inherit; text-decoration: none; }}
+.contents h2 {{ font-size: 1.2em; margin: 1.2em 0 .4em; }}
+.contents .level0 {{ font-weight: bold; }}
+.contents .level1 {{ margin-left: 1.6em; }}
 """
-SHRINK = """() => document.querySelectorAll('table').forEach(table => {
-  const room = table.parentElement.clientWidth;
-  if (table.scrollWidth > room) table.style.zoom = room / table.scrollWidth - 0.005;
-})"""
+SIGNS = (
+    "h1 + .short-path { display: block !important; }"  # of the path, hidden in the other edition
+)
+SHRINK = """() => {
+  const [tables, formulas] = ['table', 'mjx-container[display]'].map(
+    kind => [...document.querySelectorAll(kind)].map(e => {
+      const room = (e.closest('div.math') || e.parentElement).clientWidth;
+      return [e, room / e.scrollWidth];
+    }).filter(([, share]) => share < 1));  // look at all before any is changed: it is faster
+  for (const [table, share] of tables) table.style.zoom = share - 0.005;
+  for (const [formula, share] of formulas)
+    formula.style.fontSize = `${Math.floor(95 * share)}%`;
+}"""
 TOO_WIDE = """() => [...document.querySelectorAll('article *')]
   .filter(e => !e.closest('svg, mjx-assistive-mml')
     && e.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
@@ -62,11 +90,21 @@ def anchor(page, name=""):
     return f"{Path(page).stem}--{name}"
 
 
+def without_folded_code(found, page):
+    """In the place of code that is folded on screen, a line that says where it is."""
+    for number, cell in enumerate(found.select("div.cell"), 1):
+        for folded in cell.select("details.above-input"):
+            where = f"Code left out: cell {number} of {Path(page).stem}.ipynb"
+            folded.replace_with(BeautifulSoup(f'<p class="left-out">{where}</p>', "html.parser"))
+
+
 def article(page, html, pages):
-    """The article of a page: ids made unique, links to other pages made inner ones, unfolded."""
+    """The article of a page for print: ids made unique, links to other pages made inner ones, code
+    that was folded left out, the rest unfolded."""
     found = BeautifulSoup(html, "html.parser").find("article", class_="bd-article")
-    for tag in found.select(".headerlink, script"):
+    for tag in found.select(".headerlink, script, .phone, .cv-table"):
         tag.decompose()
+    without_folded_code(found, page)
     for tag in found.find_all(id=True):
         tag["id"] = anchor(page, tag["id"])
     found["id"] = anchor(page)
@@ -80,9 +118,43 @@ def article(page, html, pages):
         target = target if url.path else page
         if target in pages:
             tag["href"] = "#" + anchor(target, unquote(url.fragment))
-        else:  # a file of the site, or one of its indices: nothing to turn to on paper
+        else:  # a file of the site, or a page left out: nothing to turn to on paper
             del tag["href"]
     return found
+
+
+def solutions(articles):
+    """Take the solutions out of their chapters into an article of its own, with links both ways."""
+    parts = []
+    for found in articles.values():
+        solved = found.select("div.solution")
+        for solution in solved:
+            exercise = found.find(id=solution.select_one(".admonition-title a")["href"][1:])
+            line = f'<p class="left-out"><a href="#{solution["id"]}">Solution</a></p>'
+            exercise.append(BeautifulSoup(line, "html.parser"))
+            solution.extract()
+        if solved:
+            title = found.select_one("h1").decode_contents()
+            name = anchor("solutions", found["id"])
+            parts += [f'<section id="{name}"><h2>{title}</h2>', *map(str, solved), "</section>"]
+    inside = (
+        f'<section id="{anchor("solutions", "all")}"><h1>Solutions</h1>{"".join(parts)}</section>'
+    )
+    text = f'<article class="bd-article" id="{anchor("solutions")}">{inside}</article>'
+    return BeautifulSoup(text, "html.parser").article
+
+
+def shortened(articles):
+    """The short path alone: sections that it skips are dropped, links to them go nowhere."""
+    for found in articles.values():
+        for tag in found.select(".off-path"):
+            tag.decompose()
+    here = {tag["id"] for found in articles.values() for tag in found.find_all(id=True)}
+    here |= {found["id"] for found in articles.values()}
+    for found in articles.values():
+        for tag in found.find_all("a", href=True):
+            if tag["href"].startswith("#") and tag["href"][1:] not in here:
+                del tag["href"]
 
 
 def entries(articles):
@@ -102,23 +174,53 @@ def contents(listed, captions):
     return "".join(lines)
 
 
-def whole(site, root=notebooks.ROOT):
-    """The book as one page of HTML, to lie beside its chapters, and what its contents list."""
-    settings = lambda name: yaml.safe_load((root / name).read_text("utf-8"))
-    toc, config = settings("_toc.yml"), settings("_config.yml")
-    html = {p: (site / p).read_text("utf-8") for p in map(page_of, notebooks.pages_of_toc(root))}
-    articles = {page: article(page, text, html) for page, text in html.items()}
-    captions = {anchor(page_of(p["chapters"][0]["file"])): p["caption"] for p in toc["parts"]}
-    head = BeautifulSoup(next(iter(html.values())), "html.parser").head
+def running_heads(articles):
+    """A page style for each chapter, with its title above the text."""
+    for k, found in enumerate(articles.values()):
+        found["style"] = f"page: chapter{k}"
+        title = found.select_one("h1").get_text().strip().replace("\\", "").replace('"', "”")
+        content = f'@top-right {{ content: "{title}"; font: 8pt sans-serif; }}'
+        yield f"@page chapter{k} {{ {content} }}"
+
+
+def head_of(html):
+    """Style sheets and scripts that a page needs on paper. Formulas are set in letters rather than
+    outlines, so that they can be searched and copied."""
+    head = BeautifulSoup(html, "html.parser").head
     needed = [*head.select('link[rel="stylesheet"]'), *head.select("script")]
     ours = re.compile(r"stylesheet|mathjax|book\.js", re.I)
-    needed = [str(tag) for tag in needed if ours.search(str(tag))]
+    letters = Path(find_spec("sphinx-mathjax-offline").submodule_search_locations[0])
+    letters = (letters / "static/mathjax/tex-chtml-full.js").as_uri()
+    for tag in needed:
+        if str(tag.get("src", "")).split("?")[0].endswith("tex-svg-full.js"):
+            tag["src"] = letters
+    return "".join(str(tag) for tag in needed if ours.search(str(tag)))
+
+
+def whole(site, afternoon=False, root=notebooks.ROOT):
+    """An edition as one page of HTML, to lie beside its chapters, and what its contents list."""
+    settings = lambda name: yaml.safe_load((root / name).read_text("utf-8"))
+    toc, config = settings("_toc.yml"), settings("_config.yml")
+    pages = [p for p in map(page_of, notebooks.pages_of_toc(root)) if Path(p).stem not in LEFT_OUT]
+    title, path = config["title"], [f"book/{stop.page}.html" for stop in shortpath.stops(root)]
+    if afternoon:
+        pages, title = path, f"{title}<br>in an afternoon"
+    html = {page: (site / page).read_text("utf-8") for page in pages}
+    articles = {page: article(page, text, html) for page, text in html.items()}
+    if afternoon:
+        shortened(articles)
+        captions = {}
+    else:
+        articles["solutions"] = solutions(articles)
+        firsts = [(p["caption"], page_of(p["chapters"][0]["file"])) for p in toc["parts"]]
+        captions = {anchor(page): caption for caption, page in firsts}
+    heads = "".join(running_heads(articles)) + SIGNS * afternoon
     listed = list(entries(articles))
     return (
         listed,
         f"""<!doctype html><html lang="en" data-theme="light"><head><meta charset="utf-8">
-<title>{config["title"]}</title>{"".join(needed)}<style>{STYLE}</style></head><body>
-<div class="front"><div>{config["title"]}</div><p>{config["author"]}</p><p>{config["copyright"]}</p>
+<title>{config["title"]}</title>{head_of(html[pages[0]])}<style>{STYLE}{heads}</style></head><body>
+<div class="front"><div>{title}</div><p>{config["author"]}</p><p>{config["copyright"]}</p>
 </div><div class="contents">{contents(listed, captions)}</div>
 {"".join(map(str, articles.values()))}</body></html>""",
     )
@@ -133,10 +235,7 @@ def printed(opened, html):
     page.evaluate("() => window.MathJax?.startup.promise.then(() => 0)")
     page.evaluate(SHRINK)
     wide = page.evaluate(TOO_WIDE)
-    data = page.pdf(
-        format="A4", margin=MARGIN, print_background=True,
-        display_header_footer=True, header_template="<span></span>", footer_template=FOOTER,
-    )  # fmt: skip
+    data = page.pdf(prefer_css_page_size=True, print_background=True)
     page.close()
     return data, wide
 
@@ -146,12 +245,15 @@ def number_contents(opened, writer, places):
     page = opened.new_page()
     for sheet in writer.pages[1 : min(places.values())]:
         links = [link.get_object() for link in sheet.get("/Annots", [])]
-        lowest = {str(link["/Dest"]).lstrip("/"): float(link["/Rect"][1]) for link in links}
+        ends = {str(link["/Dest"]).lstrip("/"): link["/Rect"][:2] for link in links}
+        height, middle = float(sheet.mediabox.height), float(sheet.mediabox.width) / 2
+        right, left = SIDE, 105 + GAP / 2  # mm from the paper's edge to those of the columns
         numbers = "".join(
-            f'<p style="top: {float(sheet.mediabox.height) - y - 11}pt">{places[name] + 1}</p>'
-            for name, y in lowest.items()
+            f'<p style="top: {height - y - 10}pt; right: {right if x > middle else left}mm">'
+            f"{places[name] + 1}</p>"
+            for name, (x, y) in ends.items()
         )
-        style = f"p {{ position: absolute; right: {SIDE}mm; margin: 0; font: 9.5pt sans-serif }}"
+        style = "p { position: absolute; margin: 0; font: 9pt sans-serif }"
         page.set_content(f"<style>{style}</style>{numbers}")
         sheet.merge_page(PdfReader(io.BytesIO(page.pdf(format="A4"))).pages[0])
     page.close()
@@ -171,21 +273,27 @@ def add_bookmarks(writer, listed):
 
 
 def name_in_menus(site):
-    """Offer the PDF beside the zip in the download menu of each page."""
+    """Offer both editions beside the zip in the download menu of each page."""
     entry = re.compile(rf'<li><a href="[^"]*{takeaway.NAME}\.zip".*?</li>', re.S)
+    offers = (FILE, "book.pdf", "The book, to print or to keep"), (
+        AFTERNOON, "afternoon.pdf", "The short path, to print or to keep",
+    )  # fmt: skip
     for html in sitecheck.pages(site):
         text = html.read_text("utf-8")
-        if f"{FILE}" not in text and (found := entry.search(text)):
-            pdf = found[0].replace(f"{takeaway.NAME}.zip", FILE).replace("book.zip", "book.pdf")
-            pdf = pdf.replace("take-zip", "take-pdf").replace("fa-box-archive", "fa-file-pdf")
-            pdf = re.sub(r'title="[^"]*"', 'title="The whole book, to print or to keep"', pdf)
-            html.write_text(text.replace(found[0], found[0] + "\n" + pdf), "utf-8")
+        if FILE in text or not (found := entry.search(text)):
+            continue
+        made = [found[0]]
+        for file, name, words in offers:
+            line = found[0].replace(f"{takeaway.NAME}.zip", file).replace("book.zip", name)
+            line = line.replace("take-zip", "take-pdf").replace("fa-box-archive", "fa-file-pdf")
+            made.append(re.sub(r'title="[^"]*"', f'title="{words}"', line))
+        html.write_text(text.replace(found[0], "\n".join(made)), "utf-8")
 
 
-def make(site, root=notebooks.ROOT):
-    """Write the PDF into the site; returns what was wider than the text, in words."""
+def make(site, file=FILE, root=notebooks.ROOT):
+    """Write one edition into the site; returns what was wider than the text, in words."""
     html = site / "book/_whole.html"
-    listed, text = whole(site, root)
+    listed, text = whole(site, file == AFTERNOON, root)
     html.write_text(text, "utf-8")
     try:
         with sitecheck.browser() as opened:
@@ -198,19 +306,21 @@ def make(site, root=notebooks.ROOT):
         html.unlink()
     add_bookmarks(writer, listed)
     writer.page_mode = "/UseOutlines"
-    writer.write(site / FILE)
-    name_in_menus(site)
+    writer.write(site / file)
     return wide
 
 
 def main():
-    site, start = Path(sys.argv[1] if len(sys.argv) > 1 else "_build/html"), time.time()
+    site = Path(sys.argv[1] if len(sys.argv) > 1 else "_build/html")
     if not sitecheck.chromium():
         sys.exit("no browser found: install chromium, or name one in CVBOOK_CHROMIUM")
-    if wide := make(site):
-        sys.exit("\n".join(["wider than the paper:", *wide]))
-    size, pages = (site / FILE).stat().st_size / 1e6, len(PdfReader(site / FILE).pages)
-    print(f"{pages} pages in {time.time() - start:.0f} s, {size:.0f} MB: open {site / FILE}")
+    for file in AFTERNOON, FILE:
+        start = time.time()
+        if wide := make(site, file):
+            sys.exit("\n".join(["wider than the paper:", *wide]))
+        size, pages = (site / file).stat().st_size / 1e6, len(PdfReader(site / file).pages)
+        print(f"{pages} pages in {time.time() - start:.0f} s, {size:.0f} MB: open {site / file}")
+    name_in_menus(site)
 
 
 if __name__ == "__main__":

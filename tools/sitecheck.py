@@ -95,6 +95,17 @@ SLIDERS = """() => [...document.querySelectorAll('.cv-slider')].flatMap(box => {
 IMAGES = """() => [...document.querySelectorAll('img')]
   .filter(i => !i.alt.trim() || /\\.(png|svg|jpe?g|gif)$/.test(i.alt))
   .map(i => 'picture without alt text: ' + i.getAttribute('src').slice(0, 80))"""
+# The share of a page's height that is code, folds closed, and its blocks by height.
+CODE = """() => {
+  const page = document.querySelector('.bd-article');
+  const blocks = [...page.querySelectorAll('div.highlight')]
+    .filter(e => !e.closest('.cell_output, .toggle-hidden, details:not([open])'))
+    .map(e => [(e.closest('.cell_input') || e).getBoundingClientRect().height,
+      e.textContent.trim().split('\\n')[0]])
+    .filter(([height]) => height).sort((a, b) => b[0] - a[0]);
+  const all = page.getBoundingClientRect().height;
+  return {share: blocks.reduce((sum, b) => sum + b[0], 0) / all, height: all, blocks};
+}"""
 LINKS = "() => [...document.querySelectorAll('a[href]')].map(a => a.href)"
 
 
@@ -178,6 +189,16 @@ def check_page(opened, html, site):
             found += broken_links(page.evaluate(LINKS))
         page.close()
     return list(dict.fromkeys(found))
+
+
+def code_of(opened, html):
+    """The share of a page's height that is code on a laptop, and its blocks of code by height."""
+    page = opened.new_page(viewport={"width": WIDTHS[0], "height": 900})
+    page.goto(html.resolve().as_uri(), wait_until="load", timeout=PATIENCE)
+    page.evaluate(MATHS)  # once equations have their height
+    found = page.evaluate(CODE)
+    page.close()
+    return found
 
 
 def search(opened, site, word):

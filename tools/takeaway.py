@@ -1,5 +1,8 @@
 """What a reader can take along: the whole project as one zip, and the package as a wheel.
 
+The wheel also holds what chapters read and use beside the package, so that a chapter downloaded
+alone runs with it.
+
     python tools/takeaway.py [folder]      writes both there (_build/html); `make book` does it too
 
 The project is what lies in its folder and is not named in .gitignore: with git or without, and also
@@ -8,6 +11,7 @@ sorted, and their times and permissions are fixed.
 """
 
 import io
+import json
 import os
 import re
 import shutil
@@ -21,6 +25,17 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 NAME = "cvbook"  # of the zip, and of the folder inside it
 PACKAGE = "cvlib", "pyproject.toml", "README.md", "LICENSE", "LICENSE-text"  # what the wheel needs
+BOOK = {  # what chapters use beside the package, and where it lies in the wheel
+    "experiments/*.py": "cvbook/experiments",
+    "results/*.json": "cvbook/results",
+    "benchmarks/*.json": "cvbook/benchmarks",
+    "tools/sliders.py": "cvbook",
+    "tools/periodic.py": "cvbook",
+}
+ALONE = """# Needed where this chapter lies alone, with the wheel: pip install 'THE-WHEEL[book]'
+import cvbook
+
+cvbook.here()"""
 BUILD = "from setuptools import build_meta; import sys; build_meta.build_wheel(sys.argv[1])"
 
 
@@ -80,6 +95,11 @@ def wheel(root=ROOT):
             if path.parts[0] in PACKAGE:
                 (copy / path).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(root / path, copy / path)
+        for pattern, folder in BOOK.items():
+            (copy / folder).mkdir(parents=True, exist_ok=True)
+            for path in root.glob(pattern):
+                shutil.copyfile(path, copy / folder / path.name)
+        shutil.copyfile(root / "tools/cvbook.py", copy / "cvbook/__init__.py")
         run = subprocess.run(
             [sys.executable, "-c", BUILD, ".."], cwd=copy, capture_output=True, text=True
         )
@@ -88,6 +108,15 @@ def wheel(root=ROOT):
             raise RuntimeError(f"{built.name} was not built:\n{run.stdout}{run.stderr}")
         with zipfile.ZipFile(built) as archive:
             return zipped((name, archive.read(name)) for name in archive.namelist())
+
+
+def alone(notebook, root=ROOT):
+    """The text of a notebook with a first cell that lets it run outside the project."""
+    nb = json.loads(notebook)
+    source = ALONE.replace("THE-WHEEL", wheel_name(root))
+    cell = dict(cell_type="code", id="alone", metadata={}, execution_count=None, outputs=[])
+    nb["cells"].insert(0, cell | {"source": source.splitlines(keepends=True)})
+    return json.dumps(nb, ensure_ascii=False, indent=1) + "\n"
 
 
 def write(folder, root=ROOT):
