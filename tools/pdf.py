@@ -31,24 +31,25 @@ logging.getLogger("pypdf").setLevel(logging.ERROR)  # it warns of what chromium 
 FILE = f"{takeaway.NAME}.pdf"
 AFTERNOON = f"{takeaway.NAME}-afternoon.pdf"
 LEFT_OUT = "api", "extending", "internals"  # of the package's own: for the screen
-SIDE = 18  # mm of an A4 page left and right of the text
+SIDE = 17  # mm of an A4 page left and right of the text
 GAP = 8  # mm between the two columns of the contents
 WIDTH = round((210 - 2 * SIDE) / 25.4 * 96)  # of the text, in CSS pixels
 # How pages look on paper, custom.css says. A book is set smaller, and has a title and contents.
 STYLE = f"""
 @page {{ size: A4; margin: 16mm {SIDE}mm 13mm; }}
 @page {{ @bottom-center {{ content: counter(page); font: 8pt sans-serif; }} }}
-html {{ font-size: 12px; }} body {{ background: #fff; }}
+html {{ font-size: 11.8px; }} body {{ background: #fff; }}
 article {{ break-before: page; }}
 .bd-article :is(p, li) {{ line-height: 1.36; }} .bd-article p {{ margin-bottom: .6em; }}
 .bd-article h1 {{ font-size: 2.2em; }} .bd-article h2 {{ font-size: 1.5em; margin: 1.2em 0 .5em; }}
 .bd-article h3 {{ font-size: 1.25em; margin: 1em 0 .4em; }}
 .bd-article :is(pre, .admonition pre) {{ font-size: 9.5px; line-height: 1.3; padding: .5em; }}
-.bd-article :is(pre, .highlight, table) {{ break-inside: auto; }}
+.bd-article :is(pre, .highlight, [class*=highlight-], .admonition, table) {{ break-inside: auto; }}
+.bd-article :is(.highlight, [class*=highlight-]) {{ display: block; }} /* or it would not break */
 .bd-article :is(td, th) {{ padding: .2em .5em; }}
 .bd-article div.cell {{ margin: .4em 0; }} .bd-article .admonition {{ margin: .8em 0; }}
 .bd-article figure {{ margin: .6em 0; }}
-.bd-article img {{ max-height: 200mm; max-width: 74%; }}
+.bd-article img {{ max-height: 200mm; max-width: 70%; }}
 .cv-slider {{ max-width: 36rem !important; }}
 #solutions-- {{ font-size: .93em; }}
 .left-out {{ font-size: .8em; font-style: italic; margin: 0 !important; text-align: right; }}
