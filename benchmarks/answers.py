@@ -30,7 +30,7 @@ RESULTS = Path(__file__).with_name("answers.json")
 SIZES = (100, 300, 1000, 3000)
 
 
-# Three more: log_lik(xp, z, *rows), log_prior(xp, z), rows and d ----------------------------------
+# Three more: log_lik(xp, z, *rows), log_prior(xp, z), rows and d ---------------------------------
 
 
 def autoregression(rng, T=150):

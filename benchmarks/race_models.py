@@ -257,7 +257,7 @@ class Problem:
 
     @cached_property
     def _value(self):
-        """log p(x, z) at points (n, d); compiled if JAX is there, which only saves the judge time."""
+        """log p(x, z) at points (n, d); compiled if JAX is there, which saves the judge time."""
         from benchmarks import peers
 
         ours = Density(self.model).value
@@ -307,9 +307,9 @@ def _model(name):
 
 
 PROBLEMS = {
-    **{name: partial(of_the_paper, name, s) for name, s in zip(PAPER, (3.0, 1.5, 1.0))},
+    **{name: partial(of_the_paper, name, s) for name, s in zip(PAPER, (2.5, 1.2, 0.8))},
     "50,000 rows": partial(many_rows, 2.0),
-    **{name: partial(own, name, 0.7) for name in STORED},
-    "hospitals": partial(own, "hospitals", 1.5),
-    **{name: partial(own, name, s) for name, s in zip(FRESH, (0.5, 0.7, 1.0))},
+    **{name: partial(own, name, 0.6) for name in STORED},
+    "hospitals": partial(own, "hospitals", 1.2),
+    **{name: partial(own, name, s) for name, s in zip(FRESH, (0.5, 0.6, 1.0))},
 }  # fmt: skip
