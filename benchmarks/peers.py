@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from benchmarks.race_moves import laplace, matched, newton, regressed, scored
-from benchmarks.race_rules import ADAM, BOTH, RATES, Runner, once
+from benchmarks.race_rules import ADAM, BOTH, RATES, SEARCH, Runner, clock, once
 
 PARTICLES, BATCH = 10, 1000
 KL = "KL(q, p)"
@@ -203,15 +203,13 @@ def fixed_draws(problem, setting, seed):
     if setting["start"] == "mode":
         curvature(problem)
     yield 0, problem.start
-    from time import perf_counter
-
-    begun = perf_counter()
+    begun = clock()
     mu, S, spent = began(problem, setting["start"])
     e = np.random.default_rng(seed).standard_normal((M // 2 if setting["even"] else M, d))
     if setting["even"]:
         e = np.linalg.solve(np.linalg.cholesky(e.T @ e / len(e)), e.T).T
         e = np.concatenate([e, -e])
-    path, calls = [(perf_counter() - begun, spent, np.zeros(d + len(low[0])))], 0
+    path, calls = [(clock() - begun, spent, np.zeros(d + len(low[0])))], 0
 
     def minus(x):
         nonlocal calls
@@ -221,7 +219,7 @@ def fixed_draws(problem, setting, seed):
         return (-float(value), -np.asarray(slope)) if fine else (1e100, np.zeros_like(x))
 
     def seen(x):
-        path.append((perf_counter() - begun, spent + calls * M, x.copy()))
+        path.append((clock() - begun, spent + calls * M, x.copy()))
         if path[-1][0] > problem.seconds:
             raise StopIteration
 
@@ -431,27 +429,27 @@ def pymc_advi(start, each=20):
 
 # The list ----------------------------------------------------------------------------------------
 
-JAX = ("jax",)
+JAX, MODE = ("jax",), ("jax", SEARCH)
 NATURAL = {"rate": (RATES, 0.1), "after": ((None, 100, 10), 10)} | BOTH
 QUADRATICS = {"after": ((1, 4, 16, 64), 4), "moves": ((0, 2, 4, 8, 16), 4)} | BOTH
-MATCH = {"rate": ((100.0, 10.0, 1.0, 0.1, 0.01), 1.0)} | BOTH
+MATCH = {"rate": ((100.0, 10.0, 1.0, 0.1, 0.01, 0.001, 0.0001), 1.0)} | BOTH
 DRAWS = {"draws": ((2, 8, 32, 128), 8), "even": ((True, False), True)} | BOTH
 large = lambda problem: problem.large
 RUNNERS = (
-    Runner("Laplace, JAX", "-", laplace_jax, needs=JAX),
+    Runner("Laplace, JAX", "-", laplace_jax, {}, MODE),
     Runner("JAX, all quadratics", KL, by_hand("quadratics", rule(_quadratics)), QUADRATICS, JAX,
            ours=True),
     Runner("JAX, batch and match", "score", by_hand("match", rule(_match)), MATCH, JAX),
     Runner("JAX, score matching", "score", by_hand("score", rule(_score)), BOTH, JAX),
-    Runner("JAX, fixed draws", KL, fixed_draws, DRAWS, JAX, lambda problem: not problem.large),
-    Runner("Pathfinder", KL, pathfinder, needs=("jax", "blackjax")),
+    Runner("JAX, fixed draws", KL, fixed_draws, DRAWS, MODE, lambda problem: not problem.large),
+    Runner("Pathfinder", KL, pathfinder, {}, ("jax", "blackjax")),
     Runner("JAX, natural", KL, by_hand("natural", rule(_natural)), NATURAL, JAX),
     Runner("JAX, landing", KL, by_hand("landing", adam(True)), ADAM | BOTH, JAX),
     Runner("JAX, ordinary", KL, by_hand("ordinary", adam(False)), ADAM | BOTH, JAX),
     Runner("JAX, ordinary, batches", KL, by_hand("ordinary", adam(False), BATCH), ADAM | BOTH, JAX,
            large),
     Runner("NumPyro", KL, numpyro_svi("usual"), ADAM, ("jax", "numpyro")),
-    Runner("NumPyro, from the mode", KL, numpyro_svi("mode"), ADAM, ("jax", "numpyro")),
+    Runner("NumPyro, from the mode", KL, numpyro_svi("mode"), ADAM, ("jax", "numpyro", SEARCH)),
     Runner("PyMC", KL, pymc_advi("usual"), ADAM, ("pymc",)),
-    Runner("PyMC, from the mode", KL, pymc_advi("mode"), ADAM, ("pymc", "jax")),
+    Runner("PyMC, from the mode", KL, pymc_advi("mode"), ADAM, ("pymc", *MODE)),
 )  # fmt: skip

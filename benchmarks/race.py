@@ -26,20 +26,13 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks import peers, race_ours
 from benchmarks.race_models import PROBLEMS
-from benchmarks.race_rules import TARGETS, compiled, few, referee, score, thinned, to, tuned
+from benchmarks.race_read import RESULTS, TARGETS, Race, imported
+from benchmarks.race_rules import SEARCH, clock, compiled, few, referee, score, thinned, tuned
 from benchmarks.race_yardstick import yardstick
 
-RESULTS = Path(__file__).with_name("race.json")
 SEEDS = (1, 2, 3)
 RUNNERS = (*race_ours.RUNNERS, *peers.RUNNERS)
 PACKAGES = ("numpy", "scipy", "autograd", "jax", "numpyro", "pymc", "blackjax")
-IMPORTS = {  # what a fresh process must import before its first fit, by what a runner needs
-    "": "import cvlib, scipy.optimize",
-    "jax": "import jax, scipy.optimize; jax.jit(lambda x: x + 1)(1.0).block_until_ready()",
-    "numpyro": "import numpyro.infer",
-    "pymc": "import pymc",
-    "blackjax": "import blackjax",
-}
 
 
 class Stored:
@@ -49,14 +42,22 @@ class Stored:
         old = json.loads(path.read_text()) if path and path.exists() else {}
         self.path, self.imports = path, old.get("imports", {})
         self.best, self.rows = old.get("best", {}), old.get("rows", [])
+        self.choices = old.get("choices", {})  # what `choose` chose at the mode
+
+    @property
+    def about(self):
+        runners = {
+            r.name: {"ours": r.ours, "minimises": r.minimises, "imports": r.imports}
+            for r in RUNNERS
+        }
+        about = {"versions": versions(), "machine": platform.machine(), "imports": self.imports}
+        return about | {"best": self.best, "choices": self.choices, "runners": runners}
 
     def keep(self):
-        """Into the file, whole or not at all."""
+        """Into the file, whole or not at all; a line for every row."""
         if not self.path:
             return
-        about = {"versions": versions(), "machine": platform.machine(), "cores used": 1}
-        about |= {"imports": self.imports, "best": self.best}
-        lines = [f"{json.dumps(name)}: {json.dumps(x)}" for name, x in about.items()]
+        lines = [f"{json.dumps(name)}: {json.dumps(x)}" for name, x in self.about.items()]
         rows = ",\n".join(map(json.dumps, self.rows))
         part = self.path.with_suffix(".part")
         part.write_text("{\n" + ",\n".join(lines) + f',\n"rows": [\n{rows}\n]\n}}\n')
@@ -71,7 +72,7 @@ def versions():
     return found | {"python": platform.python_version()}
 
 
-def enter(runner, problem, stored, seeds=SEEDS, clock=perf_counter):
+def enter(runner, problem, stored, seeds=SEEDS, clock=clock):
     """Tune a runner on a problem with seed 0 in half the time, then let it meet the seeds."""
     best = stored.best[problem.name]["elbo"]
 
@@ -89,52 +90,39 @@ def enter(runner, problem, stored, seeds=SEEDS, clock=perf_counter):
     return [row(setting, seed, problem.seconds) for seed in seeds]
 
 
-def imports(stored):
-    """Seconds that a fresh process takes to import what runners need; the middle of three."""
-    for name, line in IMPORTS.items():
-        if name in stored.imports or not (name == "" or peers.there(name)):
-            continue
-        took = []
-        for _ in range(3):
-            began = perf_counter()
-            subprocess.run([sys.executable, "-W", "ignore", "-c", line], check=True)
-            took.append(perf_counter() - began)
-        stored.imports[name] = few(statistics.median(took))
-        stored.keep()
+def imports(stored, runners):
+    """Seconds that a new process takes to import what runners need; the middle of three."""
+    for runner in runners:
+        for modules in {runner.imports, (*runner.imports, SEARCH)}:
+            name = imported(modules)
+            if name in stored.imports:
+                continue
+            line, took = f"import {name}", []
+            if "jax" in modules:  # it is ready when it has compiled something
+                line += "; jax.jit(lambda x: x + 1)(1.0).block_until_ready()"
+            for _ in range(3):
+                began = clock()
+                subprocess.run([sys.executable, "-W", "ignore", "-c", line], check=True)
+                took.append(clock() - began)
+            stored.imports[name] = few(statistics.median(took))
+            stored.keep()
 
 
-def summary(stored):
-    """{(problem, runner): medians over the seeds at each target: warm, cold, gradients}."""
-    out = {}
-    needs = {r.name: r.needs or ("",) for r in RUNNERS}
-    for problem, runner in dict.fromkeys((r["problem"], r["runner"]) for r in stored.rows):
-        mine = stored.find(problem=problem, runner=runner)
-        met = [r for r in mine if r["seed"] > 0]
-        if not met:
-            continue
-        middle = lambda what: [statistics.median(to(r, t, what) for r in met) for t in TARGETS]
-        ready = max(r["ready"] for r in mine)
-        before = ready + sum(stored.imports.get(name, 0.0) for name in needs[runner])
-        out[problem, runner] = {
-            "warm": middle("seconds"), "cold": [before + s for s in middle("seconds")],
-            "gradients": middle("gradients"), "setting": met[0]["setting"],
-            "missed": [sum(to(r, t) == np.inf for r in met) for t in TARGETS],
-            "end": statistics.median(r["gap"][-1] for r in met), "trials": len(mine) - len(met),
-        }  # fmt: skip
-    return out
-
-
-def shown(found):
-    """The summary as text."""
+def shown(stored):
+    """Median seconds and gradients to the three targets, and nats missed at the end."""
+    race = Race(stored.about | {"rows": stored.rows})
     number = lambda x: "never" if x == np.inf else f"{x:.3g}"
-    for (problem, runner), row in found.items():
-        cells = [f"{number(a)}/{number(b)}" for a, b in zip(row["warm"], row["gradients"])]
-        print(f"{problem:18}{runner:34}", *(f"{c:>16}" for c in cells), row["setting"], flush=True)
+    for model, runner in race.met:
+        ways = "warm", "gradients"
+        cells = ["/".join(number(race.median(model, runner, t, c)) for c in ways) for t in TARGETS]
+        cells.append(f"{race.end(model, runner):.3g}")
+        setting = race.met[model, runner][0]["setting"]
+        print(f"{model:18}{runner:34}", *(f"{c:>16}" for c in cells), setting, flush=True)
 
 
 def run(problems, runners, stored, until=np.inf):
     """Model by model, whole: an interrupted race is a race of fewer models."""
-    imports(stored)
+    imports(stored, runners)
     rehearsal()
     for name in problems:
         if perf_counter() > until:
@@ -147,6 +135,10 @@ def run(problems, runners, stored, until=np.inf):
         for runner in runners:
             if runner.enters(problem):
                 enter(runner, problem, stored)
+        if name not in stored.choices:
+            found = race_ours.choice(problem, race_ours.began(problem, "mode")[0])
+            stored.choices[name] = str(found.set)
+            stored.keep()
         compiled.clear()
         print(f"{name}: {perf_counter() - began:.0f} s", flush=True)
     return stored
@@ -193,7 +185,7 @@ def main():
     os.environ["PYTENSOR_FLAGS"] = f"base_compiledir={tempfile.mkdtemp()}"  # PyMC compiles anew
     with threadpool_limits(1):
         if options.quick:
-            return shown(summary(quick()))
+            return shown(quick())
         runners = [r for r in RUNNERS if peers.there(*r.needs)]
         stored = Stored(options.out)
         if options.runner:  # again, beside what is stored
@@ -203,7 +195,7 @@ def main():
         began = perf_counter()
         run(options.model or PROBLEMS, runners, stored, began + 60 * options.minutes)
         print(f"{(perf_counter() - began) / 60:.1f} minutes")
-    shown(summary(stored))
+    shown(stored)
 
 
 if __name__ == "__main__":

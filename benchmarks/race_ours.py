@@ -10,7 +10,7 @@ import numpy as np
 import cvlib as cv
 from benchmarks import peers
 from benchmarks.race_moves import laplace, matched, scored
-from benchmarks.race_rules import ADAM, AFTER, BOTH, RATES, Runner, once
+from benchmarks.race_rules import ADAM, AFTER, BOTH, RATES, SEARCH, Runner, once
 from cvlib import CF, PR, RP1, rules, taylor_z
 from cvlib.ascent.optimize import Noisy, init, step
 from cvlib.fitting.density import Density
@@ -123,16 +123,20 @@ def quadratics(problem, setting, w):
     return plan, plan.M
 
 
-def chosen(problem, setting, w):
-    """What `choose` chooses at w for natural steps; its pilot is on the clock."""
+def choice(problem, w):
+    """What `choose` chooses at w for natural steps with all data."""
     model, q = problem.model, problem.q
-    among = cv.candidates(model, q, False, M)
-    options = {"pilot": 12, "seconds": 0.01, "resamples": 20, "among": among, "natural": True}
-    found = cv.choose(model, q, w, M=M, rng=np.random.default_rng(0),
-                      sampling=cv.Sampling(subsample=False), **options)  # fmt: skip
+    how = {"pilot": 12, "seconds": 0.01, "resamples": 20, "natural": True}
+    how |= {"among": cv.candidates(model, q, False, M), "rng": np.random.default_rng(0)}
+    return cv.choose(model, q, w, M=M, sampling=cv.Sampling(subsample=False), **how)
+
+
+def chosen(problem, setting, w):
+    """Natural steps on what is chosen; the pilot is on the clock."""
+    found = choice(problem, w)
     hessians = M * ("PR" in found.set.base) + bool(found.set.cvs)
     plan = noisy(problem, setting, **found.line, rule=rules.natural())
-    return plan, M + model.dim * hessians
+    return plan, M + problem.model.dim * hessians
 
 
 def compiled(problem, setting, seed):
@@ -208,16 +212,17 @@ def on_scores(move):
 
 NATURAL = {"rate": (RATES, 0.3), "after": (AFTER, 10)} | BOTH
 FIXED = {name: ((first,), first) for name, (_, first) in NATURAL.items()}  # choosing is slow
+ALONE, MODE = ("autograd.numpy",), ("cvlib", SEARCH)
 glm = lambda problem: problem.glm
 RUNNERS = (
-    Runner("Laplace", "-", mode_alone),
+    Runner("Laplace", "-", mode_alone, {}, (*ALONE, SEARCH)),
     Runner("exact.optimum", KL, by_quadrature, enters=glm, ours=True),
-    Runner("cvlib, fit", KL, front_door, ours=True),
+    Runner("cvlib, fit", KL, front_door, {}, MODE, ours=True),
     Runner("cvlib, all quadratics", KL, loop(quadratics), BOTH, ours=True),
-    Runner("cvlib, all quadratics, JAX model", KL, compiled, BOTH, peers.JAX, ours=True),
-    Runner("batch and match", "score", on_scores(matched), peers.MATCH),
+    Runner("cvlib, all quadratics, JAX model", KL, compiled, BOTH, ("cvlib", "jax"), ours=True),
+    Runner("batch and match", "score", on_scores(matched), peers.MATCH, ALONE),
     Runner("score matching", "score",
-           on_scores(lambda xp, mu, L, z, g, lam: scored(xp, mu, L, z, g)), BOTH),
+           on_scores(lambda xp, mu, L, z, g, lam: scored(xp, mu, L, z, g)), BOTH, ALONE),
     Runner("cvlib, Price, natural", KL, loop(price), NATURAL, ours=True),
     Runner("cvlib, chosen, natural", KL, loop(chosen), FIXED, ours=True),
     Runner("cvlib, c7", KL, loop(one_variate, 10), ADAM | BOTH, ours=True),

@@ -80,12 +80,13 @@ def by_steps(problem):
     model, q = _model(problem), problem.q
     plan = planned("natural", model, q, M=20 * max(q.dim, 20))
     state = init(plan, np.random.default_rng(0), w=began(problem, "mode")[0])
-    before, now = -np.inf, problem.elbo(state.w)
-    while now > before + ENOUGH and state.t < MOST:
+    best, gain = state.w, np.inf
+    while gain > ENOUGH and state.t < MOST:
         for _ in range(STEPS):
             state = step(state, plan)
-        before, now = now, problem.elbo(state.w)
-    return state.w
+        gain = problem.elbo(state.w) - problem.elbo(best)
+        best = state.w if gain > 0 else best
+    return best
 
 
 def _model(problem):
