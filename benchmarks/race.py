@@ -51,7 +51,8 @@ class Stored:
             for r in RUNNERS
         }
         about = {"versions": versions(), "machine": platform.machine(), "imports": self.imports}
-        return about | {"best": self.best, "choices": self.choices, "runners": runners}
+        best = {name: self.best[name] for name in [*PROBLEMS, *self.best] if name in self.best}
+        return about | {"best": best, "choices": self.choices, "runners": runners}
 
     def keep(self):
         """Into the file, whole or not at all; a line for every row."""
@@ -87,6 +88,10 @@ def enter(runner, problem, stored, seeds=SEEDS, clock=clock):
 
     half = problem.seconds / 2
     setting = tuned(runner.axes, lambda setting: score(row(setting, 0, half), half))
+    stale = lambda r: r["seed"] > 0 and r["setting"] != setting  # before a longer search
+    mine = stored.find(problem=problem.name, runner=runner.name)
+    old = [id(r) for r in mine if stale(r)]
+    stored.rows = [r for r in stored.rows if id(r) not in old]
     return [row(setting, seed, problem.seconds) for seed in seeds]
 
 

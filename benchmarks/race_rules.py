@@ -97,10 +97,10 @@ def referee(
             last = told[0] if told else spent, gradients, w
             end = "time" if spent >= limit else ""
         if last and (end or not trace or last[0] >= LOOK * trace[-1][0]):
-            trace.append((last[0], last[1], missed(problem, last[2], best)))
+            w = np.asarray(last[2]() if callable(last[2]) else last[2])
+            trace.append((last[0], last[1], missed(problem, w, best)))
             last = None
-            if trace[-1][2] == LOWEST and not end:
-                end = "failed: not finite"
+            end = end if np.isfinite(w).all() else "failed: not finite"
             end = "there" if trace[-1][2] <= enough else end
     seconds, gradients, gap = ([few(x) for x in part] for part in zip(*trace or [(0, 0, LOWEST)]))
     return row | {"ready": few(ready or 0.0), "end": end, "seconds": seconds,
@@ -108,8 +108,7 @@ def referee(
 
 
 def missed(problem, w, best):
-    """Nats that w misses; what is no number misses very many."""
-    w = np.asarray(w() if callable(w) else w)
+    """Nats that w misses; what is no number misses very many, but its run may go on."""
     gap = best - problem.elbo(w) if np.isfinite(w).all() else np.inf
     return min(float(gap), LOWEST) if np.isfinite(gap) else LOWEST
 

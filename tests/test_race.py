@@ -117,7 +117,8 @@ def test_failures_are_rows_and_the_last_word_counts():
 
     row = judged(breaks)
     assert row["end"] == "failed: ArithmeticError" and row["gap"] == [9.0]
-    assert judged(lambda *_: iter([(0, np.full(1, np.nan))]))["gap"] == [race_rules.LOWEST]
+    lost = judged(lambda *_: iter([(0, np.full(1, np.nan)), (1, np.zeros(1))]))
+    assert lost["gap"] == [race_rules.LOWEST] and lost["end"] == "failed: not finite"
     told = judged(
         lambda *_: iter([(0, np.zeros(1)), (3, np.full(1, 2.0), 0.5), (5, np.full(1, 3.0), 0.7)])
     )
