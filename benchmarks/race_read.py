@@ -83,7 +83,7 @@ STORY = {  # what is drawn, and how it is called and looks
     "NumPyro, from the mode": ("NumPyro", "--", "brown"),
     "cvlib, seven": ("ensemble of seven", ":", "blue"),
     "cvlib, c7": ("one good variate", "-.", "blue"),
-    "JAX, fixed draws": ("fixed draws, L-BFGS", "--", "brown"),
+    "JAX, fixed draws": ("fixed draws, L-BFGS", "-", "brown"),
     "cvlib, all quadratics": ("ensemble of all quadratics", "-", "blue"),
 }
 
@@ -109,7 +109,7 @@ def story(model="sonar"):
     ax.plot(x, gap, "ko", ms=6)
     ax.annotate("the mode and\nits curvature", (x, gap), (-6, -10), ha="right", va="top",
                 textcoords="offset points")  # fmt: skip
-    ax.set(xscale="log", yscale="log", xlim=(20, 2e5), ylim=(TARGETS[-1], 30))
+    ax.set(xscale="log", yscale="log", xlim=(12, 2e5), ylim=(TARGETS[-1], 30))
     ax.set_yticks([0.01, 0.1, 1, 10], ["0.01", "0.1", "1", "10"])
     ax.set(xlabel="gradients of the log joint density", ylabel="nats below the best ELBO")
     ax.legend(loc="upper right")
