@@ -15,6 +15,7 @@ from cvlib.ascent.ascents import newton
 from cvlib.fitting.density import Density
 
 NUMPY = [r for r in race.RUNNERS if not r.needs]
+AXES = {r.name: r.axes for r in race.RUNNERS}
 first = lambda runner: {name: value for name, (_, value) in runner.axes.items()}
 
 
@@ -286,7 +287,16 @@ def test_stored_rows_are_of_runners_that_exist_and_all_met_the_seeds():
     for rows in read.met.values():
         assert [r["seed"] for r in rows] == list(race.SEEDS)
         assert all(r["setting"] == rows[0]["setting"] for r in rows)
-        assert rows[0]["setting"].get("rate") not in (race_rules.RATES[0], race_rules.RATES[-1])
+    for (model, runner), rows in read.met.items():  # no best rate at an edge, unless all tie
+        searched = AXES[runner].get("rate", ((),))[0] == race_rules.RATES
+        edge = rows[0]["setting"].get("rate") in (race_rules.RATES[0], race_rules.RATES[-1])
+        assert not (searched and edge) or read.end(model, "Laplace") < 0.01
+    needed = lambda runner: read.median("sonar", runner, 0.1, "gradients")
+    assert needed("cvlib, all quadratics") < 600 and 900 < needed("JAX, fixed draws") < 1200
+    for runner in ("cvlib, plain", "NumPyro, from the mode"):  # as the first picture's text says
+        assert 27_000 < needed(runner) < 30_000
+    assert 55 < needed("cvlib, plain") / needed("cvlib, all quadratics") < 65
+    assert 15_000 < needed("cvlib, c7") < 17_000 and 19_000 < needed("cvlib, seven") < 22_000
     assert all(best["apart"] < 0.05 for best in read.best.values())
     arms = {r["arm"] for r in json.loads(pays.RESULTS.read_text())["rows"]}
     p = PROBLEMS["sonar"]()
