@@ -13,15 +13,15 @@ import argparse
 import time
 import warnings
 from pathlib import Path
-from types import SimpleNamespace
 
 import autograd.numpy as anp
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 import cvlib as cv
-from benchmarks import peers, stored
+from benchmarks import stored
 from benchmarks.fit import few
+from benchmarks.race_models import density
 from cvlib.fitting.answers import drawn
 from cvlib.fitting.density import Density
 from experiments import posteriors
@@ -30,7 +30,7 @@ RESULTS = Path(__file__).with_name("answers.json")
 SIZES = (100, 300, 1000, 3000)
 
 
-# Three more: log_lik(xp, z, *rows), log_prior(xp, z), rows and d ----------------------------------
+# Three more: log_lik(xp, z, *rows), log_prior(xp, z), rows and d ---------------------------------
 
 
 def autoregression(rng, T=150):
@@ -86,7 +86,7 @@ def problem(name):
         known = posteriors.load(name)
 
         def log_joint(xp):
-            lik, prior, rows = peers.log_joint(SimpleNamespace(name=name, model=known.model), xp)
+            lik, prior, rows = density(name, known.model, xp)
             rows = [xp.asarray(r) for r in rows]
             return lambda z: lik(z, *rows) + prior(z)
 

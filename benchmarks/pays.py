@@ -13,12 +13,16 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import cvlib as cv
-from benchmarks import race, stored
+from benchmarks import race_ours, stored
+from benchmarks.race_models import PROBLEMS as ALL
+from benchmarks.race_rules import LOWEST, Runner, referee
+from benchmarks.race_yardstick import yardstick
 from cvlib import CF, PR, QD, RB, RP1, rules, taylor_z
+from cvlib.ascent.optimize import Noisy
 
 RESULTS = Path(__file__).with_name("pays.json")
 SECONDS, SEEDS, M = 0.4, 3, 10
-RATES = (1.0, *race.RATES)
+RATES = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 PROBLEMS = ("australian", "sonar", "eight_schools")
 
 
@@ -81,35 +85,32 @@ def runner(name, options):
     falls = options.pop("falls", False)
     natural = isinstance(options["rule"], rules.natural)
 
-    def line(problem, rng):
-        return problem.start, options
+    def line(problem, setting, w):
+        rate = rules.falling(setting["rate"], 100, 0.5) if falls else setting["rate"]
+        return Noisy(problem.model, problem.q, lr=rate, **options), options["M"]
 
-    run = race.ours(line, each=2 if natural else 10)
-    slow = lambda problem, rate, seed: run(problem, rules.falling(rate, 100, 0.5), seed)
-    return race.Runner(name, slow if falls else run, RATES)
+    return Runner(name, "KL(q, p)", race_ours.loop(line, each=2 if natural else 10))
 
 
 def compare(name, seconds, seeds):
-    """Rows {problem, arm, rate, tried: {rate: ELBO at the end}, seconds, elbo: of the seeds}."""
-    problem = race.PROBLEMS[name]()
+    """Rows {problem, arm, rate, tried: {rate: nats missing at the end}, gaps: of the seeds}."""
+    problem = ALL[name]()
     if name == "eight_schools":  # from its mode: elsewhere natural steps go astray
-        problem = problem._replace(start=race.mode(problem.model, problem.q))
-    problem = problem._replace(budget=seconds)
-    best = problem.best()
+        problem.start = race_ours.began(problem, "mode")[0]
+    best = yardstick(problem)["elbo"]
     for arm, options in arms(problem.model, problem.q).items():
-        one, go = runner(arm, options), lambda *_: ""
-        trials = [race.referee(one, problem, rate, 0, go) for rate in RATES]
-        end = lambda r: race.LOWEST if r["end"].startswith("failed") else r["elbo"][-1]
-        rate = max(trials, key=end)["rate"]
-        rows = [race.referee(one, problem, rate, seed, go) for seed in range(1, seeds + 1)]
-        gaps = [float(f"{best - end(r):.3g}") for r in rows]
+        one = runner(arm, options)
+
+        def end(rate, seed):
+            setting = {"rate": rate, "start": "usual"}
+            row = referee(one, problem, setting, seed, best, seconds, enough=-np.inf)
+            return LOWEST if row["end"].startswith("failed") else row["gap"][-1]
+
+        tried = {str(rate): end(rate, 0) for rate in RATES}
+        rate = float(min(tried, key=tried.get))
+        gaps = [end(rate, seed) for seed in range(1, seeds + 1)]
         print(f"{name:<14} {arm:<30} rate {rate:<6} {np.median(gaps):.3g} nats missing", flush=True)
-        yield {
-            "problem": name, "arm": arm, "rate": rate, "best": round(float(best), 3), "gaps": gaps,
-            "tried": {str(r["rate"]): end(r) for r in trials},
-            "failed": sum(r["end"].startswith("failed") for r in trials + rows),
-            "seconds": rows[0]["seconds"], "elbo": rows[0]["elbo"],
-        }  # fmt: skip
+        yield {"problem": name, "arm": arm, "rate": rate, "tried": tried, "gaps": gaps}
 
 
 def main():

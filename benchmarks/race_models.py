@@ -1,0 +1,315 @@
+"""The thirteen models of the race, each told to every runner in its own words.
+
+`density` gives log p(x, z) up to a constant as lik(z, *rows) + prior(z) for the NumPy, JAX or
+PyTensor of `xp`. `OTHERS` are written once for all, packages included: a hierarchical model with a
+hundred unknowns, and three that were chosen, written and committed before any runner met them.
+"""
+
+import json
+from collections.abc import Callable
+from functools import cached_property, partial
+from importlib import resources
+from typing import NamedTuple
+
+import autograd.numpy as anp
+import numpy as np
+
+import cvlib as cv
+from cvlib.fitting.density import Density
+from experiments import posteriors
+
+PAPER = "sonar", "ionosphere", "australian"
+STORED = "eight_schools", "gp_pois_regr", "kidiq", "low_dim_gauss_mix", "nes1972"
+FRESH = "remission", "orange", "volatility"
+JUDGE = 2048  # Sobol's draws that judge a q, where no quadrature can
+
+
+# Written once for all ----------------------------------------------------------------------------
+
+
+class Other(NamedTuple):
+    """log_lik(z, batch, xp, pick), a number a row; log_prior(z, xp); data; unknowns."""
+
+    log_lik: Callable
+    log_prior: Callable
+    data: tuple
+    dim: int
+
+
+def hospitals(J=98):
+    """Deaths in 98 hospitals, y ~ Binomial(n, p), logit p = mu + tau t: z = (mu, log tau, t)."""
+    rng = np.random.default_rng(31)
+    n = rng.integers(5, 60, J).astype(float)
+    y = rng.binomial(n.astype(int), 1 / (1 + np.exp(2 - rng.normal(0, 0.6, J)))).astype(float)
+
+    def log_lik(z, batch, xp, pick):
+        y, n, j = batch
+        eta = z[..., 0] + xp.exp(z[..., 1]) * pick(z[..., 2:], j)
+        return y * eta - n * xp.logaddexp(0.0, eta)
+
+    def log_prior(z, xp):
+        wide = -0.125 * z[..., 0] ** 2 - 0.5 * xp.exp(2 * z[..., 1]) + z[..., 1]
+        return wide - 0.5 * (z[..., 2:] ** 2).sum(-1)
+
+    return Other(log_lik, log_prior, (y, n, np.arange(J)), 2 + J)
+
+
+def remission():
+    """Weeks of remission in leukaemia, 42 patients, some censored: z = (a, b, log k), Weibull's.
+
+    Freireich et al. 1963. log of the scale is a + b for treated patients, k the shape.
+    """
+    treated = [6, 6, 6, 7, 10, 13, 16, 22, 23, 6, 9, 10, 11, 17, 19, 20, 25, 32, 32, 34, 35]
+    others = [1, 1, 2, 2, 3, 4, 4, 5, 5, 8, 8, 8, 8, 11, 11, 12, 12, 15, 17, 22, 23]
+    weeks = np.array(treated + others, float)
+    drug = np.repeat([1.0, 0.0], 21)
+    ended = np.ones(42)
+    ended[9:21] = 0.0  # the last twelve treated patients were well when last seen
+
+    def log_lik(z, batch, xp, pick):
+        log_t, drug, ended = batch
+        u = xp.exp(z[..., 2]) * (log_t - z[..., 0] - z[..., 1] * drug)
+        return ended * (z[..., 2] + u) - xp.exp(u)
+
+    def log_prior(z, xp):
+        return -(z[..., 0] ** 2 + z[..., 1] ** 2) / 50 - 0.5 * z[..., 2] ** 2
+
+    return Other(log_lik, log_prior, (np.log(weeks), drug, ended), 3)
+
+
+def orange():
+    """Five orange trees at seven ages, y ~ N(a_i / (1 + exp((b - age) / c)), sigma).
+
+    Draper and Smith 1998. z = (log a, log s, b / 700, log(c / 350), log(sigma / 8), t_1 ... t_5)
+    with log a_i = log a + s t_i; y in units of 100 mm.
+    """
+    age = np.tile([118.0, 484, 664, 1004, 1231, 1372, 1582], 5)
+    mm = [
+        [30, 58, 87, 115, 120, 142, 145], [33, 69, 111, 156, 172, 203, 203],
+        [30, 51, 75, 108, 115, 139, 140], [32, 62, 112, 167, 179, 209, 214],
+        [30, 49, 81, 125, 142, 174, 177],
+    ]  # fmt: skip
+    y = np.ravel(mm) / 100
+
+    def log_lik(z, batch, xp, pick):
+        y, age, tree = batch
+        top = z[..., 0] + xp.exp(z[..., 1]) * pick(z[..., 5:], tree)
+        x = (age - 700 * z[..., 2]) * xp.exp(-z[..., 3]) / 350
+        away = (y - xp.exp(top - xp.logaddexp(0.0, -x))) * xp.exp(-z[..., 4]) / 0.08
+        return -0.5 * away**2 - z[..., 4]
+
+    def log_prior(z, xp):
+        s = -0.5 * xp.exp(2 * z[..., 1]) + z[..., 1]
+        shape = -0.5 * (z[..., 0] ** 2 + (z[..., 2] - 1) ** 2 + z[..., 3] ** 2 + z[..., 4] ** 2)
+        return s + shape - 0.5 * (z[..., 5:] ** 2).sum(-1)
+
+    return Other(log_lik, log_prior, (y, age, np.repeat(np.arange(5), 7)), 10)
+
+
+def volatility(T=40):
+    """Forty returns y_t ~ N(0, exp(h_t / 2)), h = m + s A t: z = (m, log s, logit phi, t).
+
+    h is autoregressive: A_ij = phi^(i - j) for j <= i. One row, since all are in one equation.
+    """
+    rng = np.random.default_rng(32)
+    lag = np.arange(T)[:, None] - np.arange(T)
+    before, lag = (lag >= 0).astype(float), np.maximum(lag, 0).astype(float)
+    y = rng.standard_normal(T) * np.exp((before * 0.9**lag) @ rng.normal(0, 0.3, T) / 2 - 0.5)
+
+    def log_lik(z, batch, xp, pick):
+        log_phi = -xp.logaddexp(0.0, -z[..., 2])[..., None, None]
+        A = before * xp.exp(lag * log_phi)
+        h = z[..., 0, None] + xp.exp(z[..., 1, None]) * (A * z[..., None, 3:]).sum(-1)
+        return (-0.5 * h - 0.5 * batch[0] ** 2 * xp.exp(-h)).sum(-1)
+
+    def log_prior(z, xp):
+        m, s = -0.125 * z[..., 0] ** 2, -2 * xp.exp(2 * z[..., 1]) + z[..., 1]
+        return m + s - 0.5 * (z[..., 2] - 2) ** 2 - 0.5 * (z[..., 3:] ** 2).sum(-1)
+
+    return Other(log_lik, log_prior, (y[None],), 3 + T)
+
+
+OTHERS = {"hospitals": hospitals, "remission": remission, "orange": orange,
+          "volatility": volatility}  # fmt: skip
+
+
+# In the words of xp ------------------------------------------------------------------------------
+
+
+def density(name, model, xp):
+    """lik(z, *rows), prior(z) and the rows: log p(x, z) of one z (d,) up to a constant."""
+    if name in OTHERS:
+        other, pick = OTHERS[name](), lambda t, j: t[j]
+        lik = lambda z, *rows: other.log_lik(z, rows, xp, pick).sum()
+        return lik, lambda z: other.log_prior(z, xp), other.data
+    if name in OWN:
+        return OWN[name](xp, *model.data)
+    if model.likelihood is None or model.likelihood.name != "logistic":
+        raise ValueError(f"no density of {model!r} for peers: write one in {__name__}")
+    lik = lambda z, X, y: -xp.logaddexp(0.0, -y * xp.dot(X, z)).sum()
+    return lik, lambda z: -0.5 * ((z / model.log_prior.sd) ** 2).sum(), (model.X, model.y)
+
+
+def _eight_schools(xp, y, sigma, school):
+    def prior(z):
+        wide = -0.5 * (z[8] / 5) ** 2 - xp.log1p((xp.exp(z[9]) / 5) ** 2) + z[9]
+        return wide - 0.5 * (z[:8] ** 2).sum()
+
+    def lik(z, y, sigma):
+        return -0.5 * (((y - z[8] - xp.exp(z[9]) * z[:8]) / sigma) ** 2).sum()
+
+    return lik, prior, (y, sigma)
+
+
+def _regression(xp, X, y, prior=lambda s: s):
+    """z = (beta, s = log sigma); a flat prior of sigma is s, the logarithm of the stretch."""
+    p = X.shape[1]
+
+    def lik(z, X, y):
+        return -0.5 * (((y - xp.dot(X, z[:p])) * xp.exp(-z[p])) ** 2).sum() - len(y) * z[p]
+
+    return lik, lambda z: prior(z[p]), (X, y)
+
+
+def _sblri(xp, X, y):
+    lik, sigma, rows = _regression(xp, X, y, lambda s: s - 0.5 * (xp.exp(s) / 10) ** 2)
+    return lik, lambda z: sigma(z) - 0.5 * ((z[: X.shape[1]] / 10) ** 2).sum(), rows
+
+
+def _kidiq(xp, X, y):
+    return _regression(xp, X, y, lambda s: s - xp.log1p((xp.exp(s) / 2.5) ** 2))
+
+
+def _mixture(xp, y):
+    def lik(z, y):
+        second = z[0] + xp.exp(z[1])
+        a = -0.5 * ((y - z[0]) * xp.exp(-z[2])) ** 2 - z[2] + z[4]
+        b = -0.5 * ((y - second) * xp.exp(-z[3])) ** 2 - z[3]
+        return (xp.logaddexp(a, b) - xp.logaddexp(0.0, z[4])).sum()
+
+    def prior(z):
+        mu = z[0] ** 2 + (z[0] + xp.exp(z[1])) ** 2
+        s = xp.exp(2 * z[2]) + xp.exp(2 * z[3])
+        share = 5 * (z[4] - 2 * xp.logaddexp(0.0, z[4]))  # Beta(5, 5), with its stretch
+        return -0.125 * (mu + s) + z[1] + z[2] + z[3] + share
+
+    return lik, prior, (y,)
+
+
+def _gp(xp, k):
+    folder = resources.files("experiments") / "posteriordb"
+    x = np.array(json.loads((folder / "gp_pois_regr-gp_pois_regr.json").read_text())["data"]["x"])
+    apart, small = (x[:, None] - x) ** 2, 1e-10 * np.eye(len(x))
+
+    def lik(z, k):
+        K = xp.exp(2 * z[1] - 0.5 * apart * xp.exp(-2 * z[0])) + small
+        f = xp.dot(xp.linalg.cholesky(K), z[2:])
+        return (k * f - xp.exp(f)).sum()
+
+    def prior(z):
+        rho, alpha = 25 * z[0] - 4 * xp.exp(z[0]), z[1] - 0.125 * xp.exp(2 * z[1])
+        return rho + alpha - 0.5 * (z[2:] ** 2).sum()
+
+    return lik, prior, (k[0],)
+
+
+OWN = {
+    "eight_schools": _eight_schools, "gp_pois_regr": _gp, "kidiq": _kidiq,
+    "low_dim_gauss_mix": _mixture, "mesquite": _regression, "nes1972": _regression,
+    "sblri": _sblri,
+}  # fmt: skip
+
+
+# Problems ----------------------------------------------------------------------------------------
+
+
+class Problem:
+    """A model, the q that all look for, where all may start (D,), and the judge of a w.
+
+    `seconds` is the end of every run, if it is not within 0.01 nats before.
+    """
+
+    def __init__(self, name, model, seconds, scale=1.0):
+        self.name, self.model, self.seconds = name, model, seconds
+        self.q = cv.families.Gaussian(model.dim)
+        self.start = self.q.pack(np.zeros(model.dim), scale * np.eye(model.dim))
+        self.glm = model.likelihood is not None
+
+    def density(self, xp):
+        return density(self.name, self.model, xp)
+
+    @property
+    def large(self):
+        """Would ten draws of all data be slow?"""
+        return 10 * self.model.N * self.model.dim > 2**21
+
+    def elbo(self, w):
+        """By quadrature; for a model of one's own on Sobol's draws, which no runner has."""
+        if self.glm:
+            return float(cv.exact.elbo(self.model, self.q, w, 1e-6))
+        mu, L = self.q.unpack(w)
+        with np.errstate(all="ignore"):
+            return float(np.mean(self._value(mu + self._draws @ L.T)) + self.q.entropy(w))
+
+    @cached_property
+    def _draws(self):
+        return even_draws(JUDGE, self.model.dim, seed=0)
+
+    @cached_property
+    def _value(self):
+        """log p(x, z) at points (n, d); compiled if JAX is there, which saves the judge time."""
+        from benchmarks import peers
+
+        ours = Density(self.model).value
+        if not peers.there("jax"):
+            return ours
+        theirs = peers.batched(peers.in_jax(self))
+        shift = ours(self._draws[:1]) - theirs(self._draws[:1])  # a constant
+        return lambda z: theirs(z) + shift
+
+
+def even_draws(n, d, seed):
+    """n draws of N(0, I) in opposite pairs, with covariance I exactly, (n, d).
+
+    With them the ELBO of a Gaussian posterior has no error at all.
+    """
+    from scipy.stats import norm, qmc  # takes longer than all of cvlib, and is the judge's
+
+    e = norm.ppf(qmc.Sobol(d, seed=seed).random(n // 2))
+    e = np.linalg.solve(np.linalg.cholesky(e.T @ e / len(e)), e.T).T
+    return np.concatenate([e, -e])
+
+
+def of_the_paper(name, seconds):
+    return Problem(name, cv.models.logistic_regression(*cv.datasets.load(name)), seconds)
+
+
+def many_rows(seconds, N=50_000, d=20):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((N, d)) / np.sqrt(d)
+    p = 1 / (1 + np.exp(-2 * X @ rng.standard_normal(d)))
+    y = np.where(rng.random(N) < p, 1.0, -1.0)
+    return Problem("50,000 rows", cv.models.logistic_regression(X, y), seconds)
+
+
+def own(name, seconds):
+    """All may start at N(0, 0.1^2 I), NumPyro's start."""
+    return Problem(name, _model(name), seconds, scale=0.1)
+
+
+def _model(name):
+    if name in STORED:
+        return posteriors.load(name).model
+    other = OTHERS[name]()
+    log_lik = lambda z, batch: other.log_lik(z, batch, anp, cv.pick)
+    log_prior = lambda z: other.log_prior(z, anp)
+    return cv.models.Model(log_lik, log_prior, other.data, other.dim, name)
+
+
+PROBLEMS = {
+    **{name: partial(of_the_paper, name, s) for name, s in zip(PAPER, (2.5, 1.2, 0.8))},
+    "50,000 rows": partial(many_rows, 2.0),
+    **{name: partial(own, name, 0.6) for name in STORED},
+    "hospitals": partial(own, "hospitals", 1.2),
+    **{name: partial(own, name, s) for name, s in zip(FRESH, (0.5, 0.6, 1.0))},
+}  # fmt: skip

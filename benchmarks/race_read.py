@@ -1,0 +1,116 @@
+"""What race.json says, for the book's pages: medians, who is first, and the first picture.
+
+It needs NumPy alone; the picture needs matplotlib.
+"""
+
+import json
+import statistics
+from pathlib import Path
+
+import numpy as np
+
+RESULTS = Path(__file__).with_name("race.json")
+TARGETS = (1.0, 0.1, 0.01)
+
+
+def imported(modules):
+    return ", ".join(dict.fromkeys(sorted(modules)))
+
+
+def to(row, target, what="seconds"):
+    """Seconds, or gradients, until it was first within the target; infinite if it never was."""
+    return next((s for s, gap in zip(row[what], row["gap"]) if gap <= target), np.inf)
+
+
+class Race:
+    """The stored race. `models`, `runners` and `best` are those of the file."""
+
+    def __init__(self, stored):
+        self.rows, self.best, self.imports = stored["rows"], stored["best"], stored["imports"]
+        self.versions, self.runners = stored["versions"], stored["runners"]
+        self.models, self.choices = list(self.best), stored["choices"]
+        self.met = {}
+        for row in self.rows:
+            if row["seed"] > 0:
+                self.met.setdefault((row["problem"], row["runner"]), []).append(row)
+
+    @classmethod
+    def load(cls, path=RESULTS):
+        return cls(json.loads(Path(path).read_text()))
+
+    def median(self, model, runner, nats, clock="warm"):
+        """Median over the seeds until within so many nats: warm or cold seconds, or gradients.
+
+        "cold, alike" charges everybody in NumPy with the import of cvlib, which told the model.
+        """
+        rows = self.met.get((model, runner), [])
+        what = "gradients" if clock == "gradients" else "seconds"
+        if not rows:
+            return np.inf
+        before = 0.0
+        if clock.startswith("cold"):
+            modules = list(self.runners[runner]["imports"])
+            if clock == "cold, alike":
+                modules = ["cvlib" if name == "autograd.numpy" else name for name in modules]
+            modules += ["scipy.optimize"] * (rows[0]["setting"].get("start") == "mode")
+            before = rows[0]["ready"] + self.imports[imported(modules)]
+        return before + statistics.median(to(row, nats, what) for row in rows)
+
+    def names(self, ours, without=()):
+        """Runners that are ways of this book, or that are not."""
+        return [n for n, r in self.runners.items() if r["ours"] == ours and n not in without]
+
+    def first(self, model, names, nats, clock="warm"):
+        """Who of these arrives first, and when."""
+        times = {name: self.median(model, name, nats, clock) for name in names}
+        name = min(times, key=times.get)
+        return name, times[name]
+
+    def curve(self, model, runner, what="seconds"):
+        """Its first seed: seconds or gradients, and the least nats missed so far."""
+        row = next(r for r in self.met[model, runner] if r["seed"] == 1)
+        return np.array(row[what]), np.minimum.accumulate(row["gap"])
+
+    def end(self, model, runner):
+        """Median nats missed at the end of its runs."""
+        return statistics.median(row["gap"][-1] for row in self.met[model, runner])
+
+
+# The first picture -------------------------------------------------------------------------------
+
+STORY = {  # what is drawn, and how it is called and looks
+    "cvlib, plain": ("plain gradient", "-", "grey"),
+    "NumPyro, from the mode": ("NumPyro", "--", "brown"),
+    "cvlib, seven": ("ensemble of seven", ":", "blue"),
+    "cvlib, c7": ("one good variate", "-.", "blue"),
+    "JAX, fixed draws": ("fixed draws, L-BFGS", "-", "brown"),
+    "cvlib, all quadratics": ("ensemble of all quadratics", "-", "blue"),
+}
+
+
+def story(model="sonar"):
+    """Nats missed against gradients, for the ways of `STORY`: the picture of intro and README.
+
+    The names stand in the order in which the curves fall below 0.1 nats, the last one first.
+    """
+    import matplotlib.pyplot as plt
+
+    from cvlib import plotting
+
+    race = Race.load()
+    colours = {"grey": plotting.GREY, "blue": plotting.BLUE, "brown": "#B34F00"}
+    fig, ax = plt.subplots(figsize=(6.4, 4.0))
+    for runner in sorted(STORY, key=lambda name: -race.median(model, name, 0.1, "gradients")):
+        label, style, colour = STORY[runner]
+        x, gap = race.curve(model, runner, "gradients")
+        gap = np.maximum(gap, TARGETS[-1])
+        ax.plot(x[x > 0], gap[x > 0], style, color=colours[colour], label=label)
+    (*_, x), (*_, gap) = race.curve(model, "Laplace", "gradients")
+    ax.plot(x, gap, "ko", ms=6)
+    ax.annotate("the mode and\nits curvature", (x, gap), (-6, -10), ha="right", va="top",
+                textcoords="offset points")  # fmt: skip
+    ax.set(xscale="log", yscale="log", xlim=(12, 2e5), ylim=(TARGETS[-1], 30))
+    ax.set_yticks([0.01, 0.1, 1, 10], ["0.01", "0.1", "1", "10"])
+    ax.set(xlabel="gradients of the log joint density", ylabel="nats below the best ELBO")
+    ax.legend(loc="upper right")
+    plt.show()
