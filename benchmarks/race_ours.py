@@ -14,7 +14,7 @@ from benchmarks.race_rules import ADAM, AFTER, BOTH, RATES, SEARCH, Runner, once
 from cvlib import CF, PR, RP1, rules, taylor_z
 from cvlib.ascent.optimize import Noisy, init, step
 from cvlib.fitting.density import Density
-from cvlib.fitting.ways import planned
+from cvlib.fitting.run import planned
 from cvlib.special import hess_times
 
 M, KL = 10, "KL(q, p)"

@@ -45,6 +45,16 @@ class Rows:
         """What w has of N c x x^T L, (..., M, D - d)."""
         return (self.scale * c)[..., None] * self.x_outer(draw)
 
+    def fill(self, draw: Draw, d1: np.ndarray, d2: np.ndarray, out: np.ndarray, add: bool) -> None:
+        """N [d1 x, d2 x x^T L] into out (..., M, D), or added to it."""
+        mu, factor = (out[..., block] for block in draw.q.blocks)
+        if add:
+            mu += self.back(d1)
+            factor += self.bend(draw, d2)
+        else:
+            mu[...] = self.back(d1)
+            np.multiply((self.scale * d2)[..., None], self.x_outer(draw), out=factor)
+
     def x_outer(self, draw: Draw) -> np.ndarray:
         """What w has of x x^T L, (..., M, D - d)."""
         return draw.once(("x x^T L", self), lambda d: d.q.outer(self.x, self.x_factor(d)))
@@ -92,6 +102,13 @@ class Batch(Rows):
 
     def bend(self, draw: Draw, c: np.ndarray) -> np.ndarray:
         return draw.q.gram(c if self.scale == 1 else self.scale * c, self.x, draw.factor)
+
+    def fill(self, draw: Draw, d1: np.ndarray, d2: np.ndarray, out: np.ndarray, add: bool) -> None:
+        mu, factor = (out[..., block] for block in draw.q.blocks)
+        if not add:
+            out[...] = 0.0
+        mu += self.back(d1)
+        factor += self.bend(draw, d2)
 
     def times(self, draw: Draw, factor: np.ndarray) -> np.ndarray:
         """L^T x, (..., M or 1, B, d)."""

@@ -66,7 +66,7 @@ class InEta(Step):
 
     def add(self, draw: "Draw", parts: list[Part], G: np.ndarray, first: bool) -> None:
         d1, d2 = (_sum(parts, lambda p: p.word.slopes(draw, p.atom)[i]) for i in (0, 1))
-        _add(G, 1, parts[0].atom.from_derivatives(draw, d1, d2), first)
+        parts[0].atom.rows(draw).fill(draw, d1, d2, G, add=not first)
 
 
 @dataclass(frozen=True)
