@@ -40,7 +40,7 @@ BATCHES = (10, 1), (30, 1), (100, 1), (1, 10), (1, 100), (10, 100)  # samples, d
 RESULTS = Path(__file__).with_name("scale.json")
 
 
-# Data in a file ----------------------------------------------------------------------------------
+# Data in a file -----------------------------------------------------------------------------------
 
 
 def make(folder, N, rows=100_000):
@@ -123,7 +123,7 @@ def in_a_process(N, seconds):
     return json.loads(ran.stdout)
 
 
-# Small data, and models of one's own -------------------------------------------------------------
+# Small data, and models of one's own --------------------------------------------------------------
 
 
 def sets(data, seconds):

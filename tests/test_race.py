@@ -7,10 +7,9 @@ import pytest
 from numpy.testing import assert_allclose
 
 import cvlib as cv
-from benchmarks import pays, race, race_moves, race_rules
+from benchmarks import pays, peers, race, race_moves, race_rules, race_yardstick
 from benchmarks.race_models import PROBLEMS, Problem, even_draws
 from benchmarks.race_read import Race
-from benchmarks.race_yardstick import yardstick
 from cvlib.ascent.ascents import newton
 from cvlib.fitting.density import Density
 
@@ -223,9 +222,14 @@ def test_a_natural_step_is_the_package_s():
 # Runners -----------------------------------------------------------------------------------------
 
 
-def test_the_yardstick_is_the_evidence_and_the_judge_is_exact(line):
-    found = yardstick(line)
+def test_the_yardstick_is_the_evidence_and_the_judge_is_exact(monkeypatch):
+    monkeypatch.setattr(peers, "there", lambda *packages: False)  # compiles nothing
+    line = Line()
+    found = race_yardstick.yardstick(line)
     assert abs(found["elbo"] - line.evidence) < 1e-4 and found["apart"] < 1e-4
+    monkeypatch.setattr(race_yardstick, "began", lambda problem, start: (problem.start, 0))
+    for method in (race_yardstick.by_fixed_draws, race_yardstick.by_steps):  # from far away
+        assert abs(line.elbo(method(line)) - line.evidence) < 1e-4
     e = even_draws(64, 3, seed=3)
     assert_allclose(e.mean(0), 0, atol=1e-12)
     assert_allclose(e.T @ e / 64, np.eye(3), atol=1e-12)
