@@ -53,7 +53,7 @@ def known(c):
 
 
 def symbol(c):
-    """What a cell is called in two or three letters; a question mark where we know of no use."""
+    """What a cell is called in two or three letters; a question mark where it has no name."""
     return SYMBOLS.get(c.name, c.name) or known(c)[0] or "?"
 
 
