@@ -141,7 +141,8 @@ def test_the_afternoon_edition_is_the_short_path(afternoon, site):  # noqa: F811
 def test_pages_are_numbered_and_the_contents_agree(book, chapters):
     first = next(iter(chapters.values()))[0]
     for number in first + 1, 50, len(book.pages) - 1:
-        assert book.pages[number - 1].extract_text().split()[-1] == str(number)
+        margins = book.pages[number - 1].extract_text().split()[:12]  # head and number come first
+        assert str(number) in margins
     listed = "".join(page.extract_text() for page in book.pages[1:first])
     for start, _ in chapters.values():
         assert re.search(rf"\b{start + 1}\b", listed)
