@@ -61,9 +61,6 @@ MUTANTS = [
     # which family it is
     ("arguments without their names", "Family.__repr__",
      "f'{p.name}=' * (p.default is not p.empty)", "''", "families_are_told_apart_by_all_arguments"),
-    ("anything may be a family", "Family.find",
-     "isinstance(kind, type) and issubclass(kind, Family)", "isinstance(kind, type)",
-     "families_are_found_again"),
     ("an array's first entry alone", "base._plain",
      "tuple(map(_plain, value)) if isinstance(value, list | tuple) else value",
      "_plain(value[0]) if isinstance(value, list | tuple) else value",

@@ -368,21 +368,13 @@ def check_families_are_told_apart_by_all_arguments(cv):
         def __init__(self, dim, *, nu):
             super().__init__(dim, nu)
 
-    assert Named.find.__doc__ and Named(2, nu=3.0).spec[1] == {"dim": 2, "nu": 3.0}
+    assert Named(2, nu=3.0).spec[1] == {"dim": 2, "nu": 3.0}
 
 
-def check_families_are_found_again(cv):
+def check_families_say_where_they_are(cv):
     for q in package_families(cv):
         where, arguments = json.loads(json.dumps(q.spec))
         assert where == f"{type(q).__module__}:{type(q).__name__}"
-        assert cv.families.Family.find(where, arguments) == q
-    find = cv.families.Family.find
-    for where in ("no_such_module:Student", "test_own_families:Nobody", "json:a.b"):
-        with pytest.raises(ValueError, match=f"no family {where}: define it"):
-            find(where, {"dim": 2})
-    for where in ("os:getcwd", "json:JSONDecoder"):
-        with pytest.raises(ValueError, match=f"{where} is no family"):
-            find(where, {})
 
 
 def check_a_prior_and_a_q_of_two_kinds_are_refused(cv):
@@ -408,10 +400,10 @@ PROPERTIES = checks_in(globals())
 test_check = on_the_package(PROPERTIES)
 
 
-def test_a_family_of_a_reader_s_file_is_pickled_and_found():
+def test_a_family_of_a_reader_s_file_is_pickled():
     q = Student(3, nu=3.5)
     assert q.spec == ("test_own_families:Student", {"dim": 3, "nu": 3.5})
-    for again in (cvlib.families.Family.find(*q.spec), pickle.loads(pickle.dumps(q)), deepcopy(q)):
+    for again in (pickle.loads(pickle.dumps(q)), deepcopy(q)):
         assert again == q and hash(again) == hash(q) and type(again) is Student
         rng = np.random.default_rng
         assert np.array_equal(again.sample(q.start(), 3, rng(0)), q.sample(q.start(), 3, rng(0)))

@@ -5,6 +5,7 @@ tests/test_site.py unpacks the site's own zip in an empty folder, installs it an
 
 import io
 import json
+import re
 import shutil
 import subprocess
 import zipfile
@@ -80,6 +81,22 @@ def test_the_wheel_holds_the_package_and_what_chapters_read_and_is_the_same_agai
     assert {name.split("/")[0].split("-")[0] for name in names} == {"cvlib", "cvbook", "cvlib_vi"}
     assert f"cvlib_vi-{cvlib.__version__}.dist-info/METADATA" in names
     assert takeaway.wheel_name() == f"cvlib_vi-{cvlib.__version__}-py3-none-any.whl"
+
+
+def test_what_chapters_import_from_the_project_is_in_the_wheel():
+    held = {p.relative_to(ROOT) for pattern in takeaway.BOOK for p in ROOT.glob(pattern)}
+    ours = {
+        p.relative_to(ROOT) for top in ("benchmarks", "tools") for p in ROOT.glob(f"{top}/*.py")
+    }
+    module = {".".join(p.with_suffix("").parts).removeprefix("tools."): p for p in ours}
+    found = set()
+    for page in ROOT.glob("book/*.md"):
+        text = page.read_text("utf-8")
+        for start, names in re.findall(r"^from ([\w.]+) import (.+)$", text, re.M):
+            found |= {start, *(f"{start}.{name.strip()}" for name in names.split(","))}
+        found |= set(re.findall(r"^import ([\w.]+)", text, re.M))
+    used = {module[name] for name in found & set(module)}
+    assert {Path("benchmarks/race_read.py"), Path("tools/sliders.py")} <= used <= held
 
 
 def test_a_chapter_alone_is_the_chapter_and_a_first_cell():

@@ -27,8 +27,10 @@ NAME = "cvbook"  # of the zip, and of the folder inside it
 PACKAGE = "cvlib", "pyproject.toml", "README.md", "LICENSE", "LICENSE-text"  # what the wheel needs
 BOOK = {  # what chapters use beside the package, and where it lies in the wheel
     "experiments/*.py": "cvbook/experiments",
+    "experiments/posteriordb/*": "cvbook/experiments/posteriordb",
     "results/*.json": "cvbook/results",
     "benchmarks/*.json": "cvbook/benchmarks",
+    "benchmarks/race_read.py": "cvbook/benchmarks",
     "tools/sliders.py": "cvbook",
     "tools/periodic.py": "cvbook",
 }

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from functools import cached_property
 from inspect import signature
 from itertools import pairwise
-from pkgutil import resolve_name
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -114,24 +113,13 @@ class Family:
 
     @property
     def spec(self) -> tuple[str, dict[str, Any]]:
-        """(module:name, the constructor's arguments), from which `find` makes it again."""
+        """(module:name, the constructor's arguments), which tell it from others."""
         kind, names = type(self), signature(type(self)).parameters
         for name in names:
             if not hasattr(self, name):
                 raise TypeError(f"{kind.__name__} must keep its argument {name!r} as self.{name}")
         arguments = {name: _plain(getattr(self, name)) for name in names}
         return f"{kind.__module__}:{kind.__qualname__}", arguments
-
-    @staticmethod
-    def find(where: str, arguments: dict[str, Any]) -> Family:
-        """The family that has this `spec`, from inside the package or outside."""
-        try:
-            kind = resolve_name(where)
-        except (ImportError, AttributeError):
-            raise ValueError(f"no family {where}: define it there, outside functions") from None
-        if not (isinstance(kind, type) and issubclass(kind, Family)):
-            raise ValueError(f"{where} is no family")
-        return kind(**arguments)
 
     @cached_property
     def key(self) -> tuple:
