@@ -5,6 +5,7 @@ autograd by another route.
 """
 
 import json
+from contextlib import nullcontext
 from importlib import resources
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -231,13 +232,110 @@ def check_the_mode(cv):
     assert_allclose(starts.laplace(glm, full=False).S, np.diag(P) ** -0.5, rtol=1e-6)
 
 
+def check_the_search(cv):
+    """On scipy's Rosenbrock function, a kink and a wall; its curvature is that of dense BFGS."""
+    climb = part(cv, "search").climb
+    rosen = lambda z: (-optimize.rosen(z), -optimize.rosen_der(z))
+    top, _ = climb(rosen, np.array([-1.2, 1.0, 0.5, -0.7]), 1e-12, most=50)
+    assert_allclose(top.z, np.ones(4), atol=1e-5)
+    assert top.value == -optimize.rosen(top.z)
+    search, rng = part(cv, "search"), np.random.default_rng(0)
+    A = rng.standard_normal((6, 6))
+    A = A @ A.T + np.eye(6)
+    seen, H = search.Curvature(9), np.eye(6)
+    steps = rng.standard_normal((5, 6))
+    for step in steps:
+        seen.see(*(search.Point(z, 0.0, -A @ z) for z in (np.zeros(6), step)))
+    last = A @ steps[-1]
+    H = H * (steps[-1] @ last) / (last @ last)
+    for s, y in zip(steps, steps @ A):  # the textbook's matrix
+        V = np.eye(6) - np.outer(y, s) / (s @ y)
+        H = V.T @ H @ V + np.outer(s, s) / (s @ y)
+    assert_allclose(seen.times(np.eye(6)), H, atol=1e-10)
+    assert_allclose(seen.times(last), steps[-1])
+    seen.see(*(search.Point(z, 0.0, A @ z) for z in (np.zeros(6), steps[0])))  # it curves up
+    assert len(seen.seen) == 5
+    few = climb(rosen, np.zeros(4), 1e-12, steps=3, most=2)[1]
+    assert len(few.seen) == 2
+    kink = lambda z: (-np.abs(z[0]) - 3 * np.abs(z[1] - 1), -np.sign(z - [0, 1]) * [1, 3])
+    assert climb(kink, np.array([2.3, -1.7]), 1e-9)[0].value > -1e-3
+    wall = lambda z: (np.log(z[0]) - z[0], 1 / z - 1) if z[0] > 0 else (-np.inf, z)
+    assert abs(climb(wall, np.array([0.01]), 1e-12)[0].z[0] - 1) < 1e-4
+    calls = []
+    assert climb(rosen, np.zeros(4), 1e-12, late=lambda: calls.append(1) or len(calls) > 4)
+    assert len(calls) == 5
+    assert climb(wall, -np.ones(1), 1e-3)[0].z == -1  # no number where it begins
+
+
+def check_even_draws(cv):
+    """They have the moments of the normal; on a Gaussian posterior their top is the posterior,
+    and elsewhere that of scipy's search on the same draws."""
+    even, rng = part(cv, "even"), np.random.default_rng(0)
+    e = even.evened(rng.standard_normal((9, 4)))
+    assert_allclose([e.mean(0), *(e.T @ e / 18 - np.eye(4))], np.zeros((5, 4)), atol=1e-12)
+    model, mean, cov, _ = gaussian_case(cv)
+    q = cv.families.Gaussian(3)
+    with mock.patch.object(even, "ENOUGH", 1e-12):
+        mu, L = q.unpack(even.top(model, q, q.pack(mean + 1, 2 * np.linalg.cholesky(cov))))
+        assert_allclose(mu, mean, rtol=1e-4)
+        assert_allclose(L @ L.T, cov, rtol=1e-3, atol=1e-4)
+        glm = cv.models.logistic_regression(*cv.datasets.toy())
+        q, n = cv.families.Gaussian(2), max(even.EACH * 2, even.FEW)
+        found = even.top(glm, q, q.start(), seed=3)
+    e = even.evened(np.random.default_rng([3, n]).standard_normal((n // 2, 2)))
+
+    def minus(w):
+        mu, L = q.unpack(w)
+        return -glm.log_joint(mu + e @ L.T).mean() - np.log(np.abs(np.diag(L))).sum()
+
+    best = optimize.minimize(minus, q.start(), options={"gtol": 1e-8}).x
+    assert_allclose(found, best, atol=1e-4)
+
+
+def check_pairs(cv):
+    """Once near, draws come in opposite pairs; a draw without a slope takes its partner along."""
+    lik = lambda z, b: anp.where(z[..., 0] > 1, np.nan, -0.5 * anp.sum(z**2, -1)) + 0 * b[0]
+    model = cv.models.Model(lik, lambda z: 0 * z[..., 0], np.zeros(1), 2)
+    q, run = cv.families.Gaussian(2), part(cv, "run")
+    plan = run.planned("natural", model, q, 51)
+    state = cv.optimize.init(plan, np.random.default_rng(0))
+    first, then = (plan.gradient(state._replace(t=t)).draw for t in (0, run.EVEN))
+    assert first.group == 1 and (first.eps[:, 0] <= 1).all() and 30 < len(first.eps) < 51
+    assert then.group == 2 and np.abs(then.eps[:, 0]).max() <= 1
+    first, second = np.split(then.eps, 2)
+    assert (first == -second).all() and len(then.eps) % 2 == 0
+    plain = run.planned("natural", model, cv.families.DiagonalGaussian(2))
+    state = cv.optimize.init(plain, np.random.default_rng(0))
+    assert plain.gradient(state._replace(t=run.EVEN)).draw.group == 1
+
+
+def check_a_valley(cv):
+    """Growth curves with a funnel: natural steps creep for a thousand steps, even draws do not."""
+    rng = np.random.default_rng(2)
+    group, x = np.repeat(np.arange(6), 5), np.tile(np.linspace(0, 1, 5), 6)
+    y = 2 * np.exp(0.3 * rng.standard_normal(6))[group] * x + 0.1 * rng.standard_normal(30)
+
+    def lik(z, b):
+        slope = z[..., 0] + anp.exp(z[..., 1]) * cv.pick(z[..., 2:], b[2])
+        return -50 * (b[0] - slope * b[1]) ** 2
+
+    prior = lambda z: -anp.sum(z[..., :1] ** 2, -1) / 50 - anp.sum(z[..., 1:] ** 2, -1) / 2
+    model = cv.models.Model(lik, prior, (y, x, group), 8)
+    ends = {}
+    for how in ("with", "without"):
+        still = mock.patch.object(part(cv, "even"), "top", lambda model, q, w, *_: w)
+        with still if how == "without" else nullcontext():
+            ends[how] = cv.fit(model, steps=20, progress=False).elbo
+    assert ends["with"] > ends["without"] + 0.1, ends
+
+
 def check_the_best_start(cv):
     """By its ELBO on common draws, in closed form for a Gaussian posterior; also the one given."""
     starts = part(cv, "starts")
     model, mean, cov, evidence = gaussian_case(cv)
     L = np.linalg.cholesky(cov)
     begin = starts.start(model)
-    assert_allclose(begin.S @ begin.S.T, cov, rtol=1e-3)
+    assert_allclose(begin.S @ begin.S.T, cov, rtol=2e-3, atol=1e-3)
     found = [starts.Start(mean, k * L, str(k)) for k in (0.2, 1.5, 0.9, 3.0)]
     found.append(starts.Start(mean + 2 * L[:, 0], L, "off"))
     best = starts._best(part(cv, "density").Density(model), found, np.random.default_rng(0))
@@ -503,7 +601,7 @@ def check_a_look(cv):
     run.best, run.looks = off, ()
     run.state = run.state._replace(w=right, t=20, memory=(0.0, np.asarray(16.0), 1.0))
     assert run._look() == "" and (run.best == right).all()
-    assert run.state.memory[1] == 2
+    assert run.state.memory[1] == 4
     run.state = run.state._replace(w=off, t=40)
     assert run._look() == "" and (run.best == right).all() and not run.settled
     run.looks, run.state = ((20, 0.0, 0.0),), run.state._replace(w=right, t=39)

@@ -29,19 +29,17 @@ test_check = quiet(on_the_package(PROPERTIES))
 def test_the_means_of_the_reference_are_found(name):
     """Every mean within 0.15 reference standard deviations, untuned; the odd ones out are named.
 
-    The best Gaussian of eight schools, by L-BFGS on 20,000 common draws, has tau 0.17 of them too
-    low, and a fit stops within 0.05 nats of it: 0.11 to 0.21 with six seeds. One of them, 0, ends
-    after 40 steps with a share and a k-hat that look well; the others tell.
+    The best Gaussian of eight schools, by L-BFGS on 8,000 even draws, has tau 0.17 of them too low,
+    that of the Gaussian process alpha 0.22; a fit stops within 0.05 nats of it.
     """
     p = posteriors.load(name)
-    within = {"gp_pois_regr": 0.2, "eight_schools": 0.25}
-    hard = name in within
-    fit = cv.fit(p.model, steps=640 if hard else 40, progress=False, seed=2 if hard else 0)
+    within = {"gp_pois_regr": 0.25, "eight_schools": 0.25}
+    fit = cv.fit(p.model, progress=False)
     x = p.parameters(fit.sample(20_000, np.random.default_rng(1)))
     assert np.abs((x.mean(0) - p.mean) / p.sd).max() < within.get(name, 0.15)
     told = any("does not have the shape of q" in w for w in fit.warnings)
-    assert fit.settled and told == hard
-    if not hard:
+    assert fit.settled and told == (name in within)
+    if name not in within:
         assert 0.85 < (x.std(0) / p.sd).min() and (x.std(0) / p.sd).max() < 1.15
 
 
@@ -56,7 +54,7 @@ def test_an_unknown_posterior_is_named():
 @quiet
 def test_steps_and_seconds_end_a_fit_and_it_says_which():
     assert "out of steps after step 7" in cv.fit(SCHOOLS, steps=7, progress=False).report
-    fit = cv.fit(SCHOOLS, seconds=0.2, progress=False, seed=2)  # which settles late
+    fit = cv.fit(SCHOOLS, seconds=0.2, progress=False)  # which settles later
     assert "out of time" in fit.report and fit.seconds < 3
     with pytest.warns(Distrust, match="had not settled: give more seconds or steps"):
         cv.fit(SCHOOLS, steps=7, progress=False)
@@ -160,7 +158,7 @@ def test_a_result_shows_itself():
     assert page.count("<tr>") == 11 and "<table>" in page and "ELBO" in page
     axes = fit.plot()
     assert axes[0].get_ylabel() == "ELBO" and len(fit.looks) == 1
-    assert "began at z = 0" in fit.report and "20 slopes regressed on their draws" in fit.report
+    assert "began at z = 0" in fit.report and "40 slopes regressed on their draws" in fit.report
     assert "k-hat is" in fit.report and "a quadratic explains" in fit.report
 
 
@@ -202,7 +200,7 @@ def test_a_start_of_ones_own_and_a_callback():
             cv.fit(model, start=bad, progress=False)
     seen = []
     stop = lambda fit: seen.append(fit.steps) or len(seen) == 2
-    fit = cv.fit(SCHOOLS, callback=stop, progress=False, seed=2)  # which settles late
+    fit = cv.fit(SCHOOLS, callback=stop, progress=False)  # which settles later
     assert seen == [20, 40] and "stopped by the callback after step 40" in fit.report
 
 

@@ -71,9 +71,17 @@ def enough(model: Model) -> int:
     return n if model.N > 4 * n else model.N
 
 
-def scored(model: Model, q: Family, w: np.ndarray, rng: np.random.Generator, M: int) -> tuple:
-    """M draws, log p at them (M,) and its slopes in the coordinates of q (M, d)."""
-    draw = Draw(model, q, w, q.noise(rng, w, M), None)
+def scored(
+    model: Model, q: Family, w: np.ndarray, rng: np.random.Generator, M: int, group: int = 1
+) -> tuple:
+    """M draws, log p at them (M,) and its slopes in the coordinates of q (M, d).
+
+    group = 2: in opposite pairs.
+    """
+    eps = q.noise(rng, w, -(-M // group))
+    if group == 2:
+        eps = np.concatenate([eps, -eps])
+    draw = Draw(model, q, w, eps, None, group=group)
     with np.errstate(all="ignore"):
         value, slope = Density(model).slope(draw.z)
         return draw, value, q.times_t(draw.factor, slope)

@@ -18,7 +18,7 @@ from .density import Density, scored
 if TYPE_CHECKING:
     from .run import Run
 
-LOOK, LAST = 1000, 4000  # draws for a look at the ELBO, and for the last one
+LOOKS, LAST = (250, 1000), 4000  # draws for a look at the ELBO, few or many; for the last one
 TOLERANCE, CHANCE = 0.05, 0.05  # nats that may be left to gain, and the chance to be wrong there
 FAIR = 0.5  # share of draws that weights should leave
 SURE = 0.95  # a share beyond which a heavy tail is told and not warned of

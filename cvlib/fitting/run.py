@@ -16,13 +16,14 @@ from ..families.base import Family
 from ..models import Model
 from ..recipe.draws import Draw
 from ..recipe.sampling import Sampling
-from . import looks
+from . import even, looks
 from .density import enough, scored
 from .looks import TOLERANCE, Weights
 
 SECONDS = 60.0  # the budget where none is given
 FIRST = {"natural": 20, "passes": 2, "adam": 200}  # steps to the first look; then twice as many ...
-FORGET = {True: 8, False: 4}  # share of its steps that the rule's mean keeps at a look, by q.full
+EVEN = 5  # steps of a full q before the search on even draws, and before draws come in pairs
+FORGET = 4  # of the steps that the rule's mean is over, a look leaves one in so many
 LEAST, NEAR, MANY = 0.1, 1.0, 50  # rho of a diagonal q of many unknowns while looks gain a nat
 EXACT = 2**23, 2**28  # numbers that quadrature may make of the data: nodes, and factors of q
 RATE, AFTER = 0.1, 100  # Adam's: this rate, and from this step on it falls like t^-1/2
@@ -33,7 +34,8 @@ KEYBOARD, LATE = "stopped from the keyboard", "out of time"
 class Scored(Plan):
     """M draws, all data, and the slopes of log p alone: what rules on scores need.
 
-    Draws at which log p has none are left out; where they are half or more, the step fails.
+    A full q, once it is near, has them in opposite pairs. Draws at which log p has no slope are
+    left out, with their partners; where they are half or more, the step fails.
     """
 
     _: KW_ONLY
@@ -41,11 +43,13 @@ class Scored(Plan):
     draws = True
 
     def gradient(self, state):
-        draw, value, scores = scored(self.model, self.q, state.w, state.rng, self.M)
+        group = 2 if self.q.full and state.t >= EVEN else 1
+        draw, value, scores = scored(self.model, self.q, state.w, state.rng, self.M, group)
         fine = np.isfinite(scores).all(-1) & np.isfinite(value)
+        fine = np.tile(fine.reshape(group, -1).all(0), group)
         enough = np.asarray(fine.sum() > self.M / 2)
-        kept = fine if enough else np.zeros(self.M, int)  # any: `step` leaves w as it is
-        draw = Draw(self.model, self.q, state.w, draw.eps[kept], None)
+        kept = fine if enough else np.zeros(2 * group, int)  # any: `step` leaves w as it is
+        draw = Draw(self.model, self.q, state.w, draw.eps[kept], None, group=group)
         return Gradient(None, enough, (), state.a, None, draw, np.nan_to_num(scores[kept]))
 
 
@@ -72,8 +76,11 @@ def planned(kind: str, model: Model, q: Family, M: int | None = None) -> Plan:
             model, q, whole_gradient(model, q), M=M or 10, lr=rules.falling(RATE, AFTER, 0.5),
             rule=rules.adam(), average=1, sampling=Sampling(subsample=False),
         )  # fmt: skip
-    moves = rules.quadratics(most=0, reach=100.0) if kind == "passes" else rules.quadratics()
-    return Scored(model, q, lr=1.0, rule=moves, M=M or (max(2 * q.dim, 20) if q.full else 10))
+    if kind == "passes":
+        few, moves = max(2 * q.dim, 20), rules.quadratics(most=0, reach=100.0)
+    else:
+        few, moves = 2 * q.dim + 20 if q.full else 10, rules.quadratics()
+    return Scored(model, q, lr=1.0, rule=moves, M=M or few)
 
 
 class Clock:
@@ -146,7 +153,7 @@ class Run:
         except RuntimeError:
             self.kind = "natural"
             return ""
-        self._seen(looks.weighed(self.model, self.q, self.best, 0, looks.LOOK))
+        self._seen(looks.weighed(self.model, self.q, self.best, 0, looks.LOOKS[-1]))
         self.settled = not clock.out()
         return "the optimum of the exact ELBO: nothing is left to gain" if self.settled else LATE
 
@@ -160,6 +167,9 @@ class Run:
         while self.state.t < min(end, clock.steps) and not clock.out():
             clock.step = _timed(self._step)[1]
             bar.update()
+            if self.kind == "natural" and self.q.full and self.state.t == EVEN:
+                w = even.top(self.model, self.q, self.state.w, clock.out)
+                self.state = self.state._replace(w=w)
             if self.state.diverged >= 0:
                 return f"diverged at step {int(self.state.diverged)}: it ended there,"
         why, clock.look = _timed(self._left if self.kind == "passes" else self._look)
@@ -186,18 +196,22 @@ class Run:
         """Compare with the best w so far on the same draws."""
         t = self.state.t
         w = self.state.mean if self.state.count else self.state.w
-        old, new = (looks.weighed(self.model, self.q, x, t, looks.LOOK) for x in (self.best, w))
-        gain = (new.log - old.log)[new.fine & old.fine]
-        most = looks.at_most(gain, len(self.looks) + 1)
-        worse = np.isfinite(old.elbo[0]) and not most > -TOLERANCE / 50  # beyond doubt, or none
-        if not worse:
+        for n in looks.LOOKS:
+            old, new = (looks.weighed(self.model, self.q, x, t, n) for x in (self.best, w))
+            gain = (new.log - old.log)[new.fine & old.fine]
+            most = looks.at_most(gain, len(self.looks) + 1)
+            if most - gain.mean() < TOLERANCE / 2:  # the few are enough
+                break
+        known = np.isfinite(old.elbo[0])
+        worse = known and not most > -TOLERANCE / 50  # beyond doubt, or no number
+        if not (worse or known and gain.mean() < -TOLERANCE / 5):
             self.best = w
         doubled = bool(self.looks) and t == 2 * self.looks[-1][0]
         self._seen(new)
         if self.kind == "natural" and np.log2(t / FIRST["natural"]) % 1 == 0:  # no budget ended
             self.near = self.near or bool(abs(gain.mean()) < NEAR)
             steps = self.state.memory[1]  # most of the past was farther from the end
-            self._forget(np.maximum(steps // FORGET[self.q.full], np.minimum(steps, 2.0)))
+            self._forget(np.maximum(steps // FORGET, np.minimum(steps, 2.0)))
         if doubled and not worse and most < TOLERANCE:
             self.settled = True
             more = round(gain.mean(), 2) + 0.0  # no minus zero

@@ -4,15 +4,15 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy  # scipy.optimize is loaded at its first use
 
+from ..ascent.search import climb
 from ..models import Model
 from ..special import hess_times
 from .density import Density
 
 FULL = 500  # unknowns up to which q has a full covariance
-DENSE = 200  # unknowns up to which the search is BFGS, which knows a whole inverse Hessian
-STEPS = 300  # of one search
+DENSE, FEW = 200, 20  # up to so many unknowns the search remembers all turns of the slope; else few
+STEPS, ENOUGH = 300, 1e-6  # of one search, and nats that a step must promise to be taken
 WIDTHS = (1.0, 0.3, 0.1, 0.03, 0.01)  # to try beside a curvature
 FAR = 1e8  # beyond it nothing is looked for
 LEAST = 0.1  # distance from a mode at which to look
@@ -34,7 +34,7 @@ class Mode(NamedTuple):
 
     z: np.ndarray  # (d,)
     value: float
-    inverse: Any = None  # (d, d) BFGS's inverse Hessian
+    inverse: np.ndarray  # (d, d) of minus the Hessian, as the search saw it
     trouble: str = ""
 
 
@@ -83,7 +83,7 @@ def searched(density: Density, z: np.ndarray, late: Callable = lambda: False) ->
     One standard deviation off a mode log p is lower, in every direction. Where it is higher the
     search goes on: that was a saddle, or the search gave up. Where it stays, there is no mode.
     """
-    mode = climb(density, z, late)
+    mode = climbed(density, z, late)
     if not np.isfinite(mode.value):
         return mode._replace(trouble="log p(x, z) is not finite where the search began")
     for _ in range(3):
@@ -95,39 +95,27 @@ def searched(density: Density, z: np.ndarray, late: Callable = lambda: False) ->
         worst = int(np.argmin(fall))
         if fall[worst] > FALL:
             return mode
-        again = climb(density, near[worst], late) if fall[worst] < -FALL else mode
+        again = climbed(density, near[worst], late) if fall[worst] < -FALL else mode
         if not again.value > mode.value or np.abs(again.z).max() > FAR / 100:
             break
         mode = again
-    k = int(np.argmax(np.abs(near[worst] - mode.z)))
-    how, where = "rises" if fall[worst] < -FALL else "stays flat", density.model.names[k]
+    rises = fall[worst] < -FALL  # along what it went farthest, for one that runs away drags others
+    k = int(np.argmax(np.abs(mode.z - z if rises else near[worst] - mode.z)))
+    how, where = "rises" if rises else "stays flat", density.model.names[k]
     said = f"no mode was found: log p(x, z) {how} along {where}, {mode.z[k]:.3g} where it ended"
     return mode._replace(trouble=said)
 
 
-def climb(density: Density, z: np.ndarray, late: Callable = lambda: False) -> Mode:
-    """Where BFGS gets from z, or L-BFGS in many dimensions; `late` is asked after every step."""
-    best, dense = Mode(z, -np.inf), density.model.dim <= DENSE
+def climbed(density: Density, z: np.ndarray, late: Callable = lambda: False) -> Mode:
+    """Where a search gets from z; in many dimensions it remembers the last turns alone."""
 
-    def minus(z):
-        nonlocal best
+    def log_p(z):
         (value,), (slope,) = density.slope(z[None])
-        if not (np.isfinite(value) and np.isfinite(slope).all() and np.abs(z).max() < FAR):
-            return 1e100, np.zeros_like(z)  # a step that is not taken
-        if value > best.value:
-            best = Mode(z.copy(), value)
-        return -value, -slope
+        fine = np.isfinite(slope).all() and np.abs(z).max() < FAR
+        return value if fine else -np.inf, slope
 
-    def after(z):
-        if late():
-            raise StopIteration
-
-    with np.errstate(all="ignore"):
-        found = scipy.optimize.minimize(
-            minus, z, jac=True, method="BFGS" if dense else "L-BFGS-B", callback=after,
-            options={"maxiter": STEPS} | ({} if dense else {"maxcor": 20, "ftol": 1e-10}),
-        )  # fmt: skip
-    return best._replace(inverse=found.hess_inv if dense else found.hess_inv.todense())
+    top, curvature = climb(log_p, z, ENOUGH, STEPS, STEPS if len(z) <= DENSE else FEW, late)
+    return Mode(top.z, top.value, curvature.times(np.eye(len(z))))
 
 
 def _axes(C):
