@@ -1,4 +1,4 @@
-"""Runners in NumPy: the ways of this book by cvlib, and score matching beside them.
+"""Runners in NumPy: the ways of this book, by cvlib and by hand, and score matching beside them.
 
 A way of the loop is line(problem, setting, w) -> a plan and the gradients of one of its steps.
 """
@@ -9,8 +9,8 @@ import numpy as np
 
 import cvlib as cv
 from benchmarks import peers
-from benchmarks.race_moves import laplace, matched, scored
-from benchmarks.race_rules import ADAM, AFTER, BOTH, RATES, SEARCH, Runner, once
+from benchmarks.race_moves import laplace, matched, newton, regressed, scored
+from benchmarks.race_rules import ADAM, AFTER, BOTH, OURS, RATES, SEARCH, Runner, once
 from cvlib import CF, PR, RP1, rules, taylor_z
 from cvlib.ascent.optimize import Noisy, init, step
 from cvlib.fitting.density import Density
@@ -139,8 +139,8 @@ def chosen(problem, setting, w):
     return plan, M + problem.model.dim * hessians
 
 
-def compiled(problem, setting, seed):
-    """All quadratics by cvlib, on a model that JAX has compiled: `models.from_jax`."""
+def in_jax(problem):
+    """The problem's model, compiled by JAX: `models.from_jax`."""
 
     def build():
         model = cv.models.from_jax(peers.in_jax(problem), problem.model.dim)
@@ -148,7 +148,12 @@ def compiled(problem, setting, seed):
             Density(model).slope(np.zeros((n, model.dim)))
         return model
 
-    model = once((problem.name, "from_jax"), build)
+    return once((problem.name, "from_jax"), build)
+
+
+def compiled(problem, setting, seed):
+    """All quadratics by cvlib, on a model that JAX has compiled."""
+    model = in_jax(problem)
     peers.curvature(problem)
     yield 0, problem.start
     mu, L, spent = peers.began(problem, setting["start"])
@@ -163,34 +168,39 @@ def compiled(problem, setting, seed):
     raise ArithmeticError("diverged")
 
 
-def front_door(problem, setting, seed):
-    """`cv.fit`, look by look."""
-    yield 0, problem.start
-    spent, plain_totals = 0, problem.model.totals
+def front_door(told=lambda problem: problem.model):
+    """`cv.fit` of the model as it is told, look by look."""
 
-    def counted(z, order, *args, **kwargs):
-        nonlocal spent
-        spent += z.size // problem.model.dim
-        return plain_totals(z, order, *args, **kwargs)
+    def run(problem, setting, seed):
+        model = told(problem)
+        yield 0, problem.start
+        spent, plain_totals = 0, model.totals
 
-    problem.model.totals = counted
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", cv.Distrust)
-            fit = cv.fit(problem.model, problem.q, steps=20, seed=seed, progress=False)
-            yield spent, fit.w
-            while not fit.settled:
-                fit = fit.go_on(steps=2 * fit.steps, progress=False)
+        def counted(z, order, *args, **kwargs):
+            nonlocal spent
+            spent += z.size // model.dim
+            return plain_totals(z, order, *args, **kwargs)
+
+        model.totals = counted
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", cv.Distrust)
+                fit = cv.fit(model, problem.q, steps=20, seed=seed, progress=False)
                 yield spent, fit.w
-    finally:
-        del problem.model.totals
+                while not fit.settled:
+                    fit = fit.go_on(steps=2 * fit.steps, progress=False)
+                    yield spent, fit.w
+        finally:
+            del model.totals
+
+    return run
 
 
-# Another divergence ------------------------------------------------------------------------------
+# By hand -----------------------------------------------------------------------------------------
 
 
 def on_scores(move):
-    """Draws, the slopes of log p at them, and a move made of both."""
+    """Draws e, the slopes of log p at them, and a move made of both; autograd and NumPy alone."""
 
     def run(problem, setting, seed):
         yield 0, problem.start
@@ -201,28 +211,45 @@ def on_scores(move):
         d, t = len(mu), 0
         B = max(2 * d, 20)
         while True:
-            z = mu + rng.standard_normal((B, d)) @ L.T
-            g = density.slope(z)[1]
+            e = rng.standard_normal((B, d))
+            g = density.slope(mu + e @ L.T)[1]
             t, spent = t + 1, spent + B
-            mu, L = move(np, mu, L, z, g, setting.get("rate", 1.0) * B * d / t)
+            mu, L = move(mu, L, e, g, t, setting)
             yield spent, problem.q.pack(mu, L)
 
     return run
 
 
+def match(mu, L, e, g, t, setting):
+    return matched(np, mu, L, mu + e @ L.T, g, setting.get("rate", 1.0) * e.size / t)
+
+
+def score(mu, L, e, g, t, setting):
+    return scored(np, mu, L, mu + e @ L.T, g)
+
+
+def regress(mu, L, e, g, t, setting):
+    """All quadratics: the first moves by batch and match, then natural steps on the regression."""
+    if t <= setting["moves"]:
+        return match(mu, L, e, g, t, {})
+    c, A = regressed(np, e, g @ L + e, e.shape[1] / 10)
+    return newton(np, mu, L, c, A, min(1.0, setting["after"] / (t - setting["moves"])))
+
+
 NATURAL = {"rate": (RATES, 0.3), "after": (AFTER, 10)} | BOTH
 FIXED = {name: ((first,), first) for name, (_, first) in NATURAL.items()}  # choosing is slow
-ALONE, MODE = ("autograd.numpy",), ("cvlib", SEARCH)
+ALONE = ("autograd.numpy",)
 glm = lambda problem: problem.glm
 RUNNERS = (
     Runner("Laplace", "-", mode_alone, {}, (*ALONE, SEARCH)),
     Runner("exact.optimum", KL, by_quadrature, enters=glm, ours=True),
-    Runner("cvlib, fit", KL, front_door, {}, MODE, ours=True),
+    Runner("cvlib, fit", KL, front_door(), ours=True),
+    Runner("cvlib, fit, JAX model", KL, front_door(in_jax), {}, (*OURS, "jax"), ours=True),
     Runner("cvlib, all quadratics", KL, loop(quadratics), BOTH, ours=True),
-    Runner("cvlib, all quadratics, JAX model", KL, compiled, BOTH, ("cvlib", "jax"), ours=True),
-    Runner("batch and match", "score", on_scores(matched), peers.MATCH, ALONE),
-    Runner("score matching", "score",
-           on_scores(lambda xp, mu, L, z, g, lam: scored(xp, mu, L, z, g)), BOTH, ALONE),
+    Runner("cvlib, all quadratics, JAX model", KL, compiled, BOTH, (*OURS, "jax"), ours=True),
+    Runner("all quadratics by hand", KL, on_scores(regress), peers.QUADRATICS, ALONE, ours=True),
+    Runner("batch and match", "score", on_scores(match), peers.MATCH, ALONE),
+    Runner("score matching", "score", on_scores(score), BOTH, ALONE),
     Runner("cvlib, Price, natural", KL, loop(price), NATURAL, ours=True),
     Runner("cvlib, chosen, natural", KL, loop(chosen), FIXED, ours=True),
     Runner("cvlib, c7", KL, loop(one_variate, 10), ADAM | BOTH, ours=True),

@@ -39,19 +39,14 @@ class Race:
         return cls(json.loads(Path(path).read_text()))
 
     def median(self, model, runner, nats, clock="warm"):
-        """Median over the seeds until within so many nats: warm or cold seconds, or gradients.
-
-        "cold, alike" charges everybody in NumPy with the import of cvlib, which told the model.
-        """
+        """Median over the seeds until within so many nats: warm or cold seconds, or gradients."""
         rows = self.met.get((model, runner), [])
         what = "gradients" if clock == "gradients" else "seconds"
         if not rows:
             return np.inf
         before = 0.0
-        if clock.startswith("cold"):
+        if clock == "cold":
             modules = list(self.runners[runner]["imports"])
-            if clock == "cold, alike":
-                modules = ["cvlib" if name == "autograd.numpy" else name for name in modules]
             modules += ["scipy.optimize"] * (rows[0]["setting"].get("start") == "mode")
             before = rows[0]["ready"] + self.imports[imported(modules)]
         return before + statistics.median(to(row, nats, what) for row in rows)

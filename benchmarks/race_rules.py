@@ -23,6 +23,7 @@ AFTER = (None, 1000, 100, 10)  # a rate is constant, or falls like 1 / t after s
 ADAM = {"rate": (RATES, 0.03), "after": (AFTER, None)}
 EXTRAS = ("jax", "numpyro", "pymc", "blackjax")
 SEARCH = "scipy.optimize"
+OURS = ("cvlib", "scipy.linalg")  # which a large q's natural step loads at its first use
 BOTH = {"start": (("mode", "usual"), "mode")}  # begin at the mode and its curvature, or as all may
 
 
@@ -59,7 +60,7 @@ class Runner(NamedTuple):
     minimises: str  # "KL(q, p)", the ELBO's; or another divergence
     run: Callable
     axes: dict = {}  # name of a setting: its values in order, and the one to begin with
-    imports: tuple = ("cvlib",)  # what a new process must import, and SEARCH to begin at the mode
+    imports: tuple = OURS  # what a new process must import, and SEARCH to begin at the mode
     enters: Callable = lambda problem: True  # is this problem for it?
     ours: bool = False
 

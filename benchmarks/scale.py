@@ -6,6 +6,9 @@ is one of `optimize.step`, without renewals; a renewal is one `snapshot`. "left"
 share of that of the plain gradient, with a snapshot one standard deviation of q away in every
 direction. Each size has a process of its own, whose largest resident memory is kept.
 
+Part "fit": `cv.fit` of ten unknowns on such files: passes over all rows, nats below the exact
+optimum, and the memory.
+
 Part "sets": the three data sets, eight runs side by side, K = 50, renewals paid for in the steps.
 Part "own": a network of one's own on all data, c7 at a snapshot of at most 50 steps.
 Part "batch": samples M and data points B a sample, on sonar, without variates.
@@ -22,6 +25,7 @@ import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+from time import process_time
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -35,6 +39,7 @@ from experiments.plans import LR
 from experiments.tasks import both, problem
 
 SIZES = 10_000, 100_000, 1_000_000, 5_000_000
+FITTED = 1_000_000, 5_000_000
 D, M, K, STEPS = 30, 10, 50, 20
 BATCHES = (10, 1), (30, 1), (100, 1), (1, 10), (1, 100), (10, 100)  # samples, data points each
 RESULTS = Path(__file__).with_name("scale.json")
@@ -43,13 +48,13 @@ RESULTS = Path(__file__).with_name("scale.json")
 # Data in a file -----------------------------------------------------------------------------------
 
 
-def make(folder, N, rows=100_000):
-    """X (N, D) and y (N,) as files of numbers, written part by part; the z they come from."""
+def make(folder, N, d=D, rows=100_000):
+    """X (N, d) and y (N,) as files of numbers, written part by part; the z they come from."""
     rng = np.random.default_rng(N)
-    z = rng.standard_normal(D) / np.sqrt(D)
+    z = rng.standard_normal(d) / np.sqrt(d)
     with open(Path(folder) / "X", "wb") as X, open(Path(folder) / "y", "wb") as y:
         for first in range(0, N, rows):
-            x = rng.standard_normal((min(rows, N - first), D))
+            x = rng.standard_normal((min(rows, N - first), d))
             X.write(x.tobytes())
             y.write(np.where(rng.random(len(x)) < 1 / (1 + np.exp(-x @ z)), 1.0, -1.0).tobytes())
     return z
@@ -58,9 +63,26 @@ def make(folder, N, rows=100_000):
 def mapped(folder):
     """The model of the data in a folder."""
     y = np.memmap(Path(folder) / "y", float, "r")
-    return cv.models.logistic_regression(
-        np.memmap(Path(folder) / "X", float, "r", shape=(len(y), D)), y
-    )
+    X = np.memmap(Path(folder) / "X", float, "r")
+    return cv.models.logistic_regression(X.reshape(len(y), -1), y)
+
+
+def megabytes():
+    """The largest resident memory of this process."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (1e6 if sys.platform == "darwin" else 1e3)
+
+
+def fitted(folder, z, seconds):
+    """The row of a fit with all its defaults but the time, from a process of its own."""
+    model = mapped(folder)
+    began = process_time()
+    fit = cv.fit(model, seconds=300, progress=False)
+    row = {"part": "fit", "N": model.N, "d": model.dim, "passes": fit.steps}
+    row |= {"seconds": process_time() - began, "megabytes": megabytes()}
+    best = cv.exact.optimum(model, fit.q, fit.w)
+    heights = cv.exact.elbo(model, fit.q, np.array([best, fit.w]))
+    return row | {"short": float(heights[0] - heights[1])}
 
 
 def size(folder, z, seconds):
@@ -84,11 +106,8 @@ def size(folder, z, seconds):
     draw = cv.draw(model, q, w, 1000, rng, snapshot=cv.snapshot(model, away))
     G, F, C = cv.evaluate([plain, h, c], draw)
     left = (F - C).var(0).sum() / G.var(0).sum()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (
-        1e6 if sys.platform == "darwin" else 1e3
-    )
     row = {"part": "size", "N": model.N, "plain": times["plain"], "joint": times["joint"]}
-    return row | {"renewal": renewal, "left": left, "megabytes": peak}
+    return row | {"renewal": renewal, "left": left, "megabytes": megabytes()}
 
 
 def stepping(model, q, h, cvs, w, renew, M=M, **seen):
@@ -107,14 +126,14 @@ def stepping(model, q, h, cvs, w, renew, M=M, **seen):
     return steps
 
 
-def in_a_process(N, seconds):
-    """`size` in a process of its own, on files that are removed afterwards."""
+def in_a_process(part, N, d, seconds):
+    """A function of this file in a process of its own, on files that are removed afterwards."""
     with tempfile.TemporaryDirectory() as folder:
-        z = make(folder, N)
+        z = make(folder, N, d)
         code = (
             "import json, sys; from threadpoolctl import threadpool_limits; "
             "from benchmarks import scale\n"
-            "with threadpool_limits(1): print(json.dumps(scale.size(*json.loads(sys.argv[1]))))"
+            f"with threadpool_limits(1): print(json.dumps(scale.{part}(*json.loads(sys.argv[1]))))"
         )
         ran = subprocess.run(
             [sys.executable, "-c", code, json.dumps([folder, z.tolist(), seconds])],
@@ -193,7 +212,8 @@ def main():
     options = parser.parse_args()
     seconds, rows = options.seconds, []
     with threadpool_limits(1):
-        tasks = [lambda N=N: [in_a_process(N, seconds)] for N in options.sizes]
+        tasks = [lambda N=N: [in_a_process("size", N, D, seconds)] for N in options.sizes]
+        tasks += [lambda N=N: [in_a_process("fitted", N, 10, seconds)] for N in FITTED]
         tasks += [lambda data=data: [sets(data, seconds)] for data in LR]
         tasks += [lambda: [own(seconds)], lambda: batches(seconds)]
         for row in (row for task in tasks for row in task()):

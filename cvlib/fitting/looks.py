@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import autograd.numpy as anp
 import numpy as np
-import scipy  # scipy.special is loaded at its first use
 from autograd import grad
 
 from ..combining import regression
@@ -68,7 +67,9 @@ def weighed(model: Model, q: Family, w: np.ndarray, seed: int, n: int = LAST) ->
 
 def at_most(gain: np.ndarray, look: int) -> float:
     """What the mean of gain (n,) is at most: wrong with chance CHANCE / 2^look, CHANCE in all."""
-    doubt = -scipy.special.ndtri(CHANCE / 2**look) * gain.std(ddof=1) / np.sqrt(len(gain))
+    from statistics import NormalDist  # seldom needed, and slow to load
+
+    doubt = -NormalDist().inv_cdf(CHANCE / 2**look) * gain.std(ddof=1) / np.sqrt(len(gain))
     return gain.mean() + doubt
 
 
