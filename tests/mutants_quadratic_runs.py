@@ -24,7 +24,7 @@ MUTANTS = [
      "q.curvature(draw.factor, g[..., q.dim:]) + np.eye(q.dim)",
      "q.curvature(draw.factor, g[..., q.dim:])",
      "weights_from_the_same_draws_and_from_the_step_before"),
-    ("the parabola of this step", "weighed.match", "parabolas.Fixed(*memory[3:])", "new.curve",
+    ("the parabola of this step", "weighed.match", "Fixed(f + prior, *memory[3:])", "new",
      "weights_from_the_same_draws_and_from_the_step_before"),
     ("the constant of another curvature", "symmetric_inside", "np.matvec(A, less(e))",
      "np.matvec(A, e)", "symmetrised_inside_is_a_refit_for_each_draw"),

@@ -278,10 +278,10 @@ def test_the_corners_of_legal_input():
     assert np.allclose(zoo.c5(step), 0, atol=1e-13)  # one data point is all data
 
 
-def test_a_quadratic_wants_a_curve():
-    data, *_ = cv.terms(logistic(), q)
-    with pytest.raises(TypeError, match="int is no quadratic"):
-        trained.quadratic(data, 3)
+def test_a_quadratic_wants_a_term_and_a_gaussian():
+    for f in cv.one, cv.terms(logistic(), cv.families.Gamma(2))[0]:
+        with pytest.raises(ValueError, match="quadratic stands in for terms of a model"):
+            trained.quadratic(f, None)
 
 
 def test_a_slider_wants_a_figure():

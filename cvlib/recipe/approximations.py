@@ -7,7 +7,7 @@ import numpy as np
 from ..models import quadrature
 from .atoms import OfEta
 from .draws import Draw
-from .integrands import Atom, Illegal, Integrand, OnData, Term, Wants, integrand
+from .integrands import Atom, Illegal, Integrand, OnData, Wants, integrand
 from .rows import Rows
 
 
@@ -21,7 +21,7 @@ def taylor_z(f: Integrand, at: str = "mu", order: int = 2) -> Integrand:
     if order not in (1, 2):
         raise ValueError(f"order={order!r}: an expansion in z has order 1 or 2")
     for atom in integrand(f, "taylor_z").parts:
-        if atom.space != "z" or (atom.along is None and not atom.quadratic):
+        if atom.space != "z" or not (atom.along or atom.of_eta or atom.quadratic):
             raise Illegal(
                 f"taylor_z expands terms of a model that have a curvature in z; '{atom.name}' is "
                 "none: try taylor_z(data)"
@@ -160,7 +160,7 @@ class TaylorZ(Expansion):
         return self.at_centre(draw).along(draw, self.centre, v)
 
 
-class Sums(Term):
+class Sums(Atom):
     """What a snapshot has of a parabola over all data: value, slope and Hessian at its mu."""
 
     def __init__(self, parabola: TaylorZ) -> None:
@@ -207,8 +207,7 @@ class Tangent(TaylorZ):
 class TaylorEta(TaylorZ, OfEta):
     """The same for an f of eta: psi(m) + psi'(m) (eta - m) + psi''(m) (eta - m)^2 / 2."""
 
-    value, grad, bend, along = OfEta.value, OfEta.grad, OfEta.bend, OfEta.along
-    closed = OfEta.closed
+    value, grad, bend = OfEta.value, OfEta.grad, OfEta.bend
 
     def slopes(self, draw: Draw) -> Sequence[np.ndarray]:
         """psi' and psi'' at m, per data point."""
@@ -277,6 +276,51 @@ class Bound(TaylorEta):
     def derivatives(self, draw: Draw, where: str, order: int) -> Sequence[np.ndarray]:
         _, b, c = self.coefficients(draw)
         return b + c * self.rows(draw).eta(draw, where), c
+
+
+class Quadratic(Atom):
+    """A parabola of one's own in place of the integrand f, under a Gaussian q.
+
+    CF(f~) - RP1(f~) has mean zero for every f~ that does not depend on the draw. A subclass says
+    its value, grad and `along`; no two are equal.
+    """
+
+    closed_form = quadratic = True
+
+    def __init__(self, f: Integrand) -> None:
+        owners = {atom.owner for atom in integrand(f, "quadratic").parts if atom.owner}
+        model, q = owners.pop() if len(owners) == 1 else (None, None)
+        if q is None or not q.gaussian:
+            raise Illegal(
+                f"quadratic stands in for terms of a model under a Gaussian q, not for {f!r}"
+            )
+        super().__init__(f"quadratic({f!r})", model, q)
+        self.key = (*self.key, object())
+
+    def bend(self, draw: Draw, where: str) -> np.ndarray:
+        times = lambda V: self.along(draw, where, V)[..., None, :, :]
+        return self.q.bend(times, draw.factor)
+
+
+class Fixed(Quadratic):
+    """slope.v + v^T hessian v / 2 with v = z - centre, (..., d); of a diagonal q its diagonal."""
+
+    def __init__(
+        self, f: Integrand, centre: np.ndarray, slope: np.ndarray, hessian: np.ndarray
+    ) -> None:
+        super().__init__(f)
+        self.centre, self.b, self.hessian = centre, slope, hessian
+
+    def value(self, draw: Draw, where: str) -> np.ndarray:
+        v = draw.at(where) - self.centre[..., None, :]
+        return np.vecdot(v, self.b[..., None, :] + 0.5 * self.along(draw, where, v))
+
+    def grad(self, draw: Draw, where: str) -> np.ndarray:
+        v = draw.at(where) - self.centre[..., None, :]
+        return self.b[..., None, :] + self.along(draw, where, v)
+
+    def along(self, draw: Draw, where: str, v: np.ndarray) -> np.ndarray:
+        return v @ self.hessian if self.q.full else v * self.hessian[..., None, :]
 
 
 def _lacking(atom):

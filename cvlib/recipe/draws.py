@@ -118,7 +118,8 @@ def draw(
         if index is not None:
             raise ValueError("subsample=False uses all data: leave index out")
         return Draw(model, q, w, eps, None, snapshot, group)
-    shape = how.index_shape(runs, M)
+    shape = runs if how.shared else (*runs, M)
+    shape += () if how.batch is None else (how.batch,)
     if index is not None:
         index = _check_index(np.asarray(index), shape, model.N)
     elif rng is None:

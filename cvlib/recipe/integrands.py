@@ -40,6 +40,8 @@ class Atom:
     need it are refused.
     """
 
+    model: Any  # None, and so is q: f belongs to all of them, as `one` does
+    q: Any
     space: str = "z"  # or "zeta", behind a discrete z: which routes of the family it takes
     quadratic: bool = False  # is f a quadratic function of z?
     closed_form: bool = False  # is E_q[f] known?
@@ -51,7 +53,7 @@ class Atom:
 
     value: Any = None  # (draw, where) -> f, (..., M)
     bend: Any = None  # (draw, where) -> what w has of (grad^2 f) L, (..., M, D - d)
-    along: Any = None  # (draw, where, v) -> (grad^2 f) v at one point, (..., M, d)
+    along: Any = None  # (draw, where, v) -> (grad^2 f) v at one point, (..., M, d), for taylor_z
     function: Any = None  # (draw, extra) -> f as a function of z, for autograd
 
     # Of an f of eta alone, psi(eta) (`atoms.OfEta` makes all else of the first three)
@@ -101,14 +103,7 @@ class Atom:
         return self.price(draw, "mu")
 
 
-class Term(Atom):
-    """An integrand of one model under one family; `one` alone belongs to all."""
-
-    model: Model
-    q: Family
-
-
-class OnData(Term):
+class OnData(Atom):
     """An integrand that sees data: the data point drawn, times N, or (`whole`) all of them."""
 
     on_data = True
