@@ -263,9 +263,8 @@ MUTANTS = [
      "self.target = self.name", "lines are judged"),
     # Rao-Blackwell, Price, quadrature
     ("RB: eps in place of its conditional mean", "Method.steps",
-     "[InEta() if atom.of_eta and not atom.whole else ByHand(self)]",
-     '[Pull("z1", q.pull1)] if self.name == "RB" else [InEta() if atom.of_eta and not atom.whole '
-     "else ByHand(self)]",
+     "[InEta(atom.whole)]",
+     '[Pull("z1", q.pull1)] if self.name == "RB" else [InEta(atom.whole)]',
      "RB is a conditional mean: DiagonalGaussian"),
     ("RB: the mean of eps is zero", "OfEta.averaged", "d1 * away / np.where(v > 0, v, np.inf)",
      "0 * d1 * away", "RB is a conditional mean: DiagonalGaussian"),
@@ -339,11 +338,8 @@ MUTANTS = [
     ("QD: too few nodes kept", "MOST", "1000", "30", "quadrature in eta"),
     ("QD: a looser tolerance", "GLMData.integrated", "tolerance=1e-9", "tolerance=1e-3",
      "single draws: offset Gaussian False"),
-    ("by hand: whole rows seen as drawn", "Method.gradient",
-     "return atom.from_derivatives(draw, *self.slopes(draw, atom))",
-     "if atom.whole and (not hasattr(atom, 'f')):\n"
-     "    atom = type(atom)(atom.model, atom.q)\n"
-     "return atom.from_derivatives(draw, *self.slopes(draw, atom))",
+    ("by hand: whole rows seen as drawn", "OfEta.rows", "rows(draw, self.whole)",
+     "rows(draw, False)",
      "exact means: offset DiagonalGaussian True"),
     # models
     ("sign of the logistic curvature", "_logistic_fast", "s * (s - 1)", "s * (1 - s)",

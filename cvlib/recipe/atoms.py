@@ -127,11 +127,6 @@ class OfEta(OnData):
     def bend(self, draw: Draw, where: str) -> np.ndarray:
         return self.rows(draw).bend(draw, self.derivatives(draw, where, 2)[1])
 
-    def from_derivatives(self, draw: Draw, d1: np.ndarray, d2: np.ndarray) -> np.ndarray:
-        """[sum d1 x, sum d2 x x^T L]: grad_w E_q f when d1, d2 stand for E psi' and E psi''."""
-        r = self.rows(draw)
-        return draw.q.chain(draw, r.back(d1), r.bend(draw, d2))
-
     def averaged(self, draw: Draw) -> Sequence[np.ndarray]:
         """RP1's conditional mean given eta: E[eps | eta] = L^T x (eta - m) / v.
 

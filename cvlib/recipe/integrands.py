@@ -62,7 +62,6 @@ class Atom:
     derivatives: Any = None  # (draw, where, order) -> [psi', psi''][:order] at the points, (..., M)
     averaged: Any = None  # (draw) -> what stands for psi' and psi'' in RB
     integrated: Any = None  # (draw) -> E psi' and E psi''
-    from_derivatives: Any = None  # (draw, d1, d2) -> [sum d1 x, sum d2 x x^T L], (..., M, D)
 
     def __init__(self, name: str, model: Model | None, q: Family | None, target: str = "") -> None:
         self.name = self.bare = name  # as it is written; bare: without .over_all_data()

@@ -60,8 +60,9 @@ class Pull(Step):
 
 @dataclass(frozen=True)
 class InEta(Step):
-    """Expectations by hand of an f of eta, for the drawn data points: sum [d1 x, d2 x x^T L]."""
+    """Expectations by hand of an f of eta, sum [d1 x, d2 x x^T L] over the points that f sees."""
 
+    whole: bool  # all data, whatever the draw subsamples
     order: ClassVar[int] = 1
 
     def add(self, draw: "Draw", parts: list[Part], G: np.ndarray, first: bool) -> None:
@@ -79,7 +80,7 @@ class ByHand(Step):
     order: ClassVar[int] = 2
 
     def known(self, draw: "Draw", p: Part) -> np.ndarray:
-        return draw.once((p.atom.key, self.word), self.word.gradient, p.atom)
+        return draw.once((p.atom.key, self.word), self.word.by_hand, p.atom)
 
     def add(self, draw: "Draw", parts: list[Part], G: np.ndarray, first: bool) -> None:
         if len(parts) == 1:  # the usual case, without a copy

@@ -67,8 +67,10 @@ class Method:
 
     def steps(self, atom: Atom, q: Family) -> list:
         """The steps that make this word's rows for one atom."""
-        if self.by_hand is not None or self.in_eta is not None:
-            return [InEta() if atom.of_eta and not atom.whole else ByHand(self)]
+        if self.in_eta is not None and atom.of_eta:
+            return [InEta(atom.whole)]
+        if self.by_hand is not None:
+            return [ByHand(self)]
         if self.pull is not None:
             return [Pull("z1", self.pull)]
         route = q.routes[atom.space][self.route]
@@ -78,12 +80,6 @@ class Method:
     def slopes(self, draw: Draw, atom: Atom) -> tuple:
         """What stands for psi' and psi'', computed once a draw."""
         return draw.once((atom.key, self, "in eta"), self.in_eta, atom)
-
-    def gradient(self, draw: Draw, atom: Atom) -> np.ndarray:
-        """By hand, (..., M or 1, D)."""
-        if atom.of_eta:
-            return atom.from_derivatives(draw, *self.slopes(draw, atom))
-        return self.by_hand(draw, atom)
 
 
 def _no_closed_form(atom):
