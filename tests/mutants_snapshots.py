@@ -68,7 +68,7 @@ MUTANTS = [
     ("the parabola wants no mean", "Parabola", "Wants(2, True, True)", "Wants(2, True)",
      "wants"),
     ("the bound wants no factor", "Bound", "Wants(2, True)", "Wants(2)", "wants"),
-    ("an order for all", "Expansion.wants", "Wants(self.order)", "Wants(2)", "wants"),
+    ("an order for all", "Expansion.__init__", "Wants(order)", "Wants(2)", "wants"),
     ("a renewal that is not noted", "Noisy.refreshed", "renewal=rule.start()",
      "renewal=state.renewal", "every"),
     ("run k alone: all but the factor", "Snapshot.of_run", "np.asarray(x)[k]",

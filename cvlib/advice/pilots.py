@@ -99,8 +99,6 @@ class Pilot:
         snapshot: Snapshot | None = None, shares: bool = False, natural: bool = False,
         pairs: bool = False,
     ):  # fmt: skip
-        if not isinstance(rng, np.random.Generator):
-            raise ValueError(f"rng={rng!r}: give a generator, rng=np.random.default_rng(0)")
         steps = whole("pilot", steps, 2)
         self.natural, self.ways = natural, [at, at.paired] if pairs else [at]
         self.names = {base: list(cvs) for base, (_, cvs) in table.items()}

@@ -111,13 +111,9 @@ class Expansion(OnData):
         how = f", at={at!r}" * (at != "mu") + f", order={order}" * (order != 2)
         name, target = (f"{self.kind.word}({of}{how})" for of in (f.bare, f.target))
         super().__init__(name, f.model, f.q, target)
+        self.wants = (self.kind.needs or Wants(order)) if at == "snapshot" else f.wants
         if f.whole:
             self._over_all_data()
-
-    @property
-    def wants(self) -> Wants | None:
-        old = self.centre == "snapshot"
-        return (self.kind.needs or Wants(self.order)) if old else self.f.wants
 
     def over_all_data(self) -> Atom:
         whole = self.f.over_all_data()

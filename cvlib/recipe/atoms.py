@@ -110,14 +110,6 @@ class OfEta(OnData):
     def rows(self, draw: Draw) -> Rows:
         return rows(draw, self.whole)
 
-    def psi(self, draw: Draw, where: str) -> np.ndarray:
-        """psi(eta) at the points, per data point, (..., M) or (..., M, N)."""
-        raise NotImplementedError
-
-    def derivatives(self, draw: Draw, where: str, order: int) -> Sequence[np.ndarray]:
-        """[psi', psi''][:order] at the points, or more, of the same shape."""
-        raise NotImplementedError
-
     def value(self, draw: Draw, where: str) -> np.ndarray:
         return self.rows(draw).total(self.psi(draw, where))
 
@@ -175,10 +167,6 @@ class Own(Atom):
     """An integrand f(z) of the reader's own, differentiated by autograd in z, row by row."""
 
     advice = "CF(taylor_z(...))"
-
-    def function(self, draw: Draw, extra: int) -> Callable:
-        """f of points (..., M, [k,] d) for one draw; `extra` axes stand between M and d."""
-        raise NotImplementedError
 
     def points(self, draw: Draw, where: str) -> np.ndarray:
         """The points of the draw; (..., 1, d) at mu, where f is the same for all samples."""

@@ -50,11 +50,14 @@ class Atom:
     on_data: bool = False  # does f see data?
     whole: bool = False  # does f see all data, whatever a draw subsamples?
     of_eta: bool = False  # does f see of z only eta = x.z?
+    wants: Wants | None = None  # what it needs of a snapshot, if expanded about older weights
 
     value: Any = None  # (draw, where) -> f, (..., M)
+    grad: Any = None  # (draw, where) -> grad_z f, (..., M, d)
     bend: Any = None  # (draw, where) -> what w has of (grad^2 f) L, (..., M, D - d)
     along: Any = None  # (draw, where, v) -> (grad^2 f) v at one point, (..., M, d), for taylor_z
-    function: Any = None  # (draw, extra) -> f as a function of z, for autograd
+    # (draw, extra) -> f of points (..., M, [k,] d), for autograd; `extra` axes between M and d
+    function: Any = None
 
     # Of an f of eta alone, psi(eta) (`atoms.OfEta` makes all else of the first three)
     rows: Any = None  # (draw) -> the data points that f sees, `rows.Rows`
@@ -76,11 +79,6 @@ class Atom:
     def __hash__(self):
         return hash(self.key)
 
-    @property
-    def wants(self) -> Wants | None:
-        """What f needs of a snapshot, if it is expanded about older weights."""
-        return None
-
     def over_all_data(self) -> "Atom":
         """The same integrand on the whole data set, whatever a draw subsamples."""
         return self
@@ -88,10 +86,6 @@ class Atom:
     def slope(self, draw: Draw, where: str) -> np.ndarray:
         """grad_z f at the points, (..., M, d), computed once a draw."""
         return draw.once((self.key, where), self.grad, where)
-
-    def grad(self, draw: Draw, where: str) -> np.ndarray:
-        """grad_z f, (..., M, d)."""
-        raise NotImplementedError(f"{type(self).__name__} has no grad")
 
     def price(self, draw: Draw, where: str) -> np.ndarray:
         """[grad f, grad^2 f L] at the points: the mean of this is grad_w E_q f (Bonnet, Price)."""

@@ -28,9 +28,7 @@ class Step:
     """What a step must say, and what follows from it."""
 
     order: ClassVar[int]  # steps with a row a sample come first
-
-    def add(self, draw: "Draw", parts: list[Part], G: np.ndarray, first: bool) -> None:
-        raise NotImplementedError(f"{type(self).__name__} has no add")
+    add: ClassVar[Callable]  # (draw, parts, G, first): into G, or added to it
 
     def mean(self, draw: "Draw", parts: list[Part]) -> np.ndarray:
         """The mean of the rows over the samples, (..., D)."""
