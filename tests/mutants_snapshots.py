@@ -32,7 +32,7 @@ MUTANTS = [
      "d2", "mean zero"),
     ("first order with a curvature, own model", "TaylorZ.along", "self.order == 1", "False",
      "own lines"),
-    ("Taylor's sums for the bound", "Sums.of", "self.parabola.kind.sums + name", "name",
+    ("Taylor's sums for the bound", "TaylorZ._sums", "self.kind.sums + name", "name",
      "mean zero"),
     # renewals
     ("seldom at first", "every.due", "t % self.K == 0 or (t < self.K and _power_of_two(t))",

@@ -279,9 +279,12 @@ def test_the_corners_of_legal_input():
 
 
 def test_a_quadratic_wants_a_term_and_a_gaussian():
-    for f in cv.one, cv.terms(logistic(), cv.families.Gamma(2))[0]:
-        with pytest.raises(ValueError, match="quadratic stands in for terms of a model"):
-            trained.quadratic(f, None)
+    with pytest.raises(ValueError, match="quadratic stands in for terms of one model, not for one"):
+        trained.quadratic(cv.one, None)
+    gamma = cv.families.Gamma(2)
+    draw = cv.draw(logistic(), gamma, gamma.start(), 3, np.random.default_rng(0))
+    with pytest.raises(ValueError, match=r"remembered needs a Gaussian family, not Gamma\(2\)"):
+        cv.remembered(cv.terms(logistic(), gamma)[0], draw)
 
 
 def test_a_slider_wants_a_figure():

@@ -9,6 +9,7 @@ from .atoms import OfEta
 from .draws import Draw
 from .integrands import Atom, Illegal, Integrand, OnData, Wants, integrand
 from .rows import Rows
+from .snapshots import SUMS
 
 
 def taylor_z(f: Integrand, at: str = "mu", order: int = 2) -> Integrand:
@@ -130,9 +131,17 @@ class TaylorZ(Expansion):
     closed_form = quadratic = True
 
     def at_centre(self, draw: Draw) -> Atom:
-        """f, or what a snapshot knows of it over all data: no pass."""
+        """f, or over all data at older weights the parabola that the snapshot has: no pass."""
         stored = self.centre == "snapshot" and self.f.on_data and self.sees_all(draw)
-        return Sums(self) if stored else self.f
+        return draw.once((self.key, "sums"), self._sums) if stored else self.f
+
+    def _sums(self, draw):
+        draw.at("snapshot")  # is there one?
+        height, slope, H = (getattr(draw.snapshot, self.kind.sums + name) for name in SUMS)
+        H = np.zeros_like(slope) if self.order == 1 else H
+        if slope is None or H is None:
+            raise ValueError(_lacking(self))
+        return Fixed(Integrand({self.f: 1}), draw.snapshot.mu, slope, H, height)
 
     def value(self, draw: Draw, where: str) -> np.ndarray:
         f, away = self.at_centre(draw), draw.at(where) - draw.at(self.centre)
@@ -154,34 +163,6 @@ class TaylorZ(Expansion):
         if self.order == 1:
             return np.zeros_like(v)
         return self.at_centre(draw).along(draw, self.centre, v)
-
-
-class Sums(Atom):
-    """What a snapshot has of a parabola over all data: value, slope and Hessian at its mu."""
-
-    def __init__(self, parabola: TaylorZ) -> None:
-        super().__init__(f"sums of {parabola.name}", parabola.model, parabola.q)
-        self.parabola = parabola
-
-    def of(self, draw: Draw, name: str) -> np.ndarray:
-        draw.at("snapshot")  # is there one?
-        found = getattr(draw.snapshot, self.parabola.kind.sums + name)
-        if found is None:
-            raise ValueError(_lacking(self.parabola))
-        return found
-
-    def value(self, draw: Draw, where: str) -> np.ndarray:
-        return self.of(draw, "value")[..., None]
-
-    def grad(self, draw: Draw, where: str) -> np.ndarray:
-        return self.of(draw, "slope")[..., None, :]
-
-    def along(self, draw: Draw, where: str, v: np.ndarray) -> np.ndarray:
-        return v @ self.of(draw, "hessian")
-
-    def bend(self, draw: Draw, where: str) -> np.ndarray:
-        H = self.of(draw, "hessian")[..., None, :, :]
-        return self.q.bend(lambda V: V[..., None, :, :] @ H, draw.factor)
 
 
 class Tangent(TaylorZ):
@@ -275,7 +256,7 @@ class Bound(TaylorEta):
 
 
 class Quadratic(Atom):
-    """A parabola of one's own in place of the integrand f, under a Gaussian q.
+    """A parabola of one's own in place of the integrand f.
 
     CF(f~) - RP1(f~) has mean zero for every f~ that does not depend on the draw. A subclass says
     its value, grad and `along`; no two are equal.
@@ -285,12 +266,9 @@ class Quadratic(Atom):
 
     def __init__(self, f: Integrand) -> None:
         owners = {atom.owner for atom in integrand(f, "quadratic").parts if atom.owner}
-        model, q = owners.pop() if len(owners) == 1 else (None, None)
-        if q is None or not q.gaussian:
-            raise Illegal(
-                f"quadratic stands in for terms of a model under a Gaussian q, not for {f!r}"
-            )
-        super().__init__(f"quadratic({f!r})", model, q)
+        if len(owners) != 1:
+            raise Illegal(f"quadratic stands in for terms of one model, not for {f!r}")
+        super().__init__(f"quadratic({f!r})", *owners.pop())
         self.key = (*self.key, object())
 
     def bend(self, draw: Draw, where: str) -> np.ndarray:
@@ -299,24 +277,26 @@ class Quadratic(Atom):
 
 
 class Fixed(Quadratic):
-    """slope.v + v^T hessian v / 2 with v = z - centre, (..., d); of a diagonal q its diagonal."""
+    """height + slope.v + v^T H v / 2 with v = z - centre, (..., d); H, or its diagonal (..., d)."""
 
     def __init__(
-        self, f: Integrand, centre: np.ndarray, slope: np.ndarray, hessian: np.ndarray
-    ) -> None:
+        self, f: Integrand, centre: np.ndarray, slope: np.ndarray, H: np.ndarray,
+        height: np.ndarray | float = 0.0,
+    ) -> None:  # fmt: skip
         super().__init__(f)
-        self.centre, self.b, self.hessian = centre, slope, hessian
+        self.centre, self.b, self.H, self.height = centre, slope, H, np.asarray(height)
 
     def value(self, draw: Draw, where: str) -> np.ndarray:
         v = draw.at(where) - self.centre[..., None, :]
-        return np.vecdot(v, self.b[..., None, :] + 0.5 * self.along(draw, where, v))
+        half = self.b[..., None, :] + 0.5 * self.along(draw, where, v)
+        return self.height[..., None] + np.vecdot(v, half)
 
     def grad(self, draw: Draw, where: str) -> np.ndarray:
         v = draw.at(where) - self.centre[..., None, :]
         return self.b[..., None, :] + self.along(draw, where, v)
 
     def along(self, draw: Draw, where: str, v: np.ndarray) -> np.ndarray:
-        return v @ self.hessian if self.q.full else v * self.hessian[..., None, :]
+        return v @ self.H if self.H.ndim > self.b.ndim else v * self.H[..., None, :]
 
 
 def _lacking(atom):

@@ -14,7 +14,7 @@ from ..arguments import number
 from ..combining import regression
 from .approximations import Fixed
 from .draws import Draw
-from .integrands import Integrand, integrand
+from .integrands import Illegal, Integrand, integrand
 from .words import GAUSSIAN, Method
 
 
@@ -90,7 +90,10 @@ def remembered(f: Integrand, draw: Draw, ridge: float | np.ndarray | None = None
     integrand(f, "remembered")
     if not isinstance(draw, Draw):
         raise TypeError(f"remembered takes a draw such as cv.draw(model, q, w, ...), not {draw!r}")
-    q, (mu, L) = draw.q, draw.q.unpack(draw.w)
+    q = draw.q
+    if not q.gaussian:
+        raise Illegal(f"remembered needs a Gaussian family, not {q!r}")
+    mu, L = q.unpack(draw.w)
     u = sum(c * atom.slope(draw, "z1") for atom, c in f.parts.items())
     G = q.times_t(draw.factor, u) + draw.eps
     c, A = _fitted(regression.regress, draw, G, ridge, others=False)
