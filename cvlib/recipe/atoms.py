@@ -19,16 +19,15 @@ def terms(model: Model, q: Family) -> tuple[Integrand, Integrand, Integrand]:
     """The integrands of g1, g2, g3: data, prior, variational; g = g1 + g2 - g3."""
     check_fit(model, q)
     if q.gaussian:
-        data: Atom = GLMData(model, q) if model.likelihood is not None else OwnData(model, q)
-        normal = isinstance(model.log_prior, GaussianPrior)
-        prior: Atom = NormalPrior(model, q) if normal else OwnPrior(model, q)
-        variational: Atom = Variational(model, q)
+        glm, normal = model.likelihood is not None, isinstance(model.log_prior, GaussianPrior)
+        data: Atom = GLMData(model, q) if glm else OwnData("data", model, q)
+        prior: Atom = NormalPrior(model, q) if normal else OwnPrior("prior", model, q)
+        variational: Atom = Variational("variational", model, q)
     else:  # the closed forms of GLMs and normal priors are for a Gaussian q
-        data = OwnData(model, q)
-        law = model.log_prior
-        conjugate = isinstance(law, FamilyPrior) and law.q == q
-        prior = FamilyDensity("prior", model, q, law.v) if conjugate else OwnPrior(model, q)
-        variational = FamilyDensity("variational", model, q)
+        data, variational = OwnData("data", model, q), FamilyDensity("variational", model, q)
+        prior, law = OwnPrior("prior", model, q), model.log_prior
+        if isinstance(law, FamilyPrior) and law.q == q:
+            prior = FamilyDensity("prior", model, q, law.v)
     return Integrand({data: 1}), Integrand({prior: 1}), Integrand({variational: 1})
 
 
@@ -79,9 +78,6 @@ class Variational(Atom):
     """log q_v(z) with v = w held fixed."""
 
     closed_form = quadratic = True
-
-    def __init__(self, model: Model, q: Family) -> None:
-        super().__init__("variational", model, q)
 
     def value(self, draw: Draw, where: str) -> np.ndarray:
         return self.q.log_q(draw.w, draw.at(where))
@@ -212,17 +208,11 @@ class Own(Atom):
 
 
 class OwnPrior(Own):
-    def __init__(self, model: Model, q: Family) -> None:
-        super().__init__("prior", model, q)
-
     def function(self, draw: Draw, extra: int) -> Callable:
         return self.model.log_prior
 
 
 class OwnData(Own, OnData):
-    def __init__(self, model: Model, q: Family) -> None:
-        super().__init__("data", model, q)
-
     def points(self, draw: Draw, where: str) -> np.ndarray:
         """With an M-axis of full length where each sample sees its own data."""
         z = draw.at(where)
