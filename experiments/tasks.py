@@ -553,7 +553,7 @@ class weighed(rules.quadratics):
         else:
             f, prior, _ = terms(draw.model, q)
             (new,) = remembered(f + prior, draw, memory[2]).parts
-            found = _with_old(draw, f + prior, Fixed(f + prior, *memory[3:]))
+            found = _with_old(draw, f + prior, Fixed("old", draw.model, q, *memory[3:]))
             kept = new.centre, new.b, new.H
         rho = 1 / np.maximum(s, 1)
         near = newton(q, w, *found, rho[..., None], self.reach)[0]

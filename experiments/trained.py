@@ -19,7 +19,7 @@ from cvlib.families import Family
 from cvlib.recipe.approximations import Quadratic
 from cvlib.recipe.draws import Draw
 from cvlib.recipe.estimators import Estimator
-from cvlib.recipe.integrands import Integrand
+from cvlib.recipe.integrands import Illegal, Integrand
 
 SLOW = 16  # dimensions beyond which U learns more slowly
 
@@ -42,7 +42,10 @@ class Trained(Quadratic):
     """The integrand of a curve, about a centre that moves along with q."""
 
     def __init__(self, f: Integrand, curve: Curve) -> None:
-        super().__init__(f)
+        owners = {atom.owner for atom in f.parts if atom.owner}
+        if len(owners) != 1:
+            raise Illegal(f"quadratic stands in for terms of one model, not for {f!r}")
+        super().__init__(f"quadratic({f!r})", *owners.pop())
         self.curve = curve
 
     def units(self, draw: Draw, where: str) -> np.ndarray:

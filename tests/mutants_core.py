@@ -244,7 +244,7 @@ MUTANTS = [
     ("what stood in the array shows", "evaluate", "out[..., k, :, :], True",
      "out[..., k, :, :], False", "a data point at the origin"),
     ("a word keeps another word's numbers", "ByHand.known", "(p.atom.key, self.word)",
-     '(p.atom.key, "hand")', "single draws: poisson DiagonalGaussian False"),
+     '(p.atom.key, "hand")', "batched = looped = alone: logistic"),
     ("a word keeps another word's derivatives", "Method.slopes", '(atom.key, self, "in eta")',
      '(atom.key, "in eta")', "each rung has less noise"),
     ("a bias of 1e-3 passes", "linear.ROUNDING", "32 * float_info.epsilon", "1e-3",

@@ -4,12 +4,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..families.base import Family
 from ..models import quadrature
+from ..models.own import Model
 from .atoms import OfEta
 from .draws import Draw
 from .integrands import Atom, Illegal, Integrand, OnData, Wants, integrand
 from .rows import Rows
 from .snapshots import SUMS
+
+ZERO = np.zeros(())
 
 
 def taylor_z(f: Integrand, at: str = "mu", order: int = 2) -> Integrand:
@@ -141,7 +145,7 @@ class TaylorZ(Expansion):
         H = np.zeros_like(slope) if self.order == 1 else H
         if slope is None or H is None:
             raise ValueError(_lacking(self))
-        return Fixed(Integrand({self.f: 1}), draw.snapshot.mu, slope, H, height)
+        return Fixed("sums", self.model, self.q, draw.snapshot.mu, slope, H, height)
 
     def value(self, draw: Draw, where: str) -> np.ndarray:
         f, away = self.at_centre(draw), draw.at(where) - draw.at(self.centre)
@@ -256,19 +260,16 @@ class Bound(TaylorEta):
 
 
 class Quadratic(Atom):
-    """A parabola of one's own in place of the integrand f.
+    """A parabola of one's own in place of an integrand; no two are equal.
 
     CF(f~) - RP1(f~) has mean zero for every f~ that does not depend on the draw. A subclass says
-    its value, grad and `along`; no two are equal.
+    its value, grad and `along`.
     """
 
     closed_form = quadratic = True
 
-    def __init__(self, f: Integrand) -> None:
-        owners = {atom.owner for atom in integrand(f, "quadratic").parts if atom.owner}
-        if len(owners) != 1:
-            raise Illegal(f"quadratic stands in for terms of one model, not for {f!r}")
-        super().__init__(f"quadratic({f!r})", *owners.pop())
+    def __init__(self, name: str, model: Model, q: Family) -> None:
+        super().__init__(name, model, q)
         self.key = (*self.key, object())
 
     def bend(self, draw: Draw, where: str) -> np.ndarray:
@@ -280,11 +281,11 @@ class Fixed(Quadratic):
     """height + slope.v + v^T H v / 2 with v = z - centre, (..., d); H, or its diagonal (..., d)."""
 
     def __init__(
-        self, f: Integrand, centre: np.ndarray, slope: np.ndarray, H: np.ndarray,
-        height: np.ndarray | float = 0.0,
+        self, name: str, model: Model, q: Family, centre: np.ndarray, slope: np.ndarray,
+        H: np.ndarray, height: np.ndarray = ZERO,
     ) -> None:  # fmt: skip
-        super().__init__(f)
-        self.centre, self.b, self.H, self.height = centre, slope, H, np.asarray(height)
+        super().__init__(name, model, q)
+        self.centre, self.b, self.H, self.height = centre, slope, H, height
 
     def value(self, draw: Draw, where: str) -> np.ndarray:
         v = draw.at(where) - self.centre[..., None, :]

@@ -42,10 +42,10 @@ class Regressed:
 
     def mean(self, draw: Draw, u: np.ndarray) -> np.ndarray:
         """The mean of the rows, (..., D), without making them."""
-        G, how = draw.q.times_t(draw.factor, u), {"others": self.others}
-        found = _fitted(regression.regress, draw, G, self.ridge, **how)
-        c, A = (np.expand_dims(x, draw.w.ndim - 1) for x in found)  # as the row of one sample
-        return draw.q.from_own(draw.factor, c, A)[..., 0, :]
+        q, G, how = draw.q, draw.q.times_t(draw.factor, u), {"others": self.others}
+        c, A = _fitted(regression.regress, draw, G, self.ridge, **how)
+        A = A[..., None, :, :] if q.full else A[..., None, :]
+        return q.from_own(draw.factor, c[..., None, :], A)[..., 0, :]
 
 
 def _fitted(f, draw, G, ridge, **how):
@@ -102,7 +102,7 @@ def remembered(f: Integrand, draw: Draw, ridge: float | np.ndarray | None = None
         slope, hessian = np.vecmat(c, back), back.mT @ (A - np.eye(q.dim)) @ back
     else:
         slope, hessian = c / L, (A - 1) / L**2
-    return Integrand({Fixed(f, mu, slope, hessian): 1})
+    return Integrand({Fixed(f"quadratic({f!r})", draw.model, q, mu, slope, hessian): 1})
 
 
 def _symmetrised(draw, u, out, add=False):

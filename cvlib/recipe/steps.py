@@ -108,7 +108,9 @@ class Score(Step):
 
 def _add(G: np.ndarray, coef: float, part: np.ndarray, first: bool) -> None:
     """G + coef part into G, or coef part alone; without products by 1."""
-    if first:
+    if first and coef == 1:
+        G[...] = part
+    elif first:
         np.multiply(coef, part, out=G)
     elif coef == -1:
         G -= part
