@@ -216,7 +216,7 @@ class OwnData(Own, OnData):
     def points(self, draw: Draw, where: str) -> np.ndarray:
         """With an M-axis of full length where each sample sees its own data."""
         z = draw.at(where)
-        if self.sees_all(draw) or draw.shares_batch:
+        if self.sees_all(draw) or draw.batched and draw.index.shape[-2] == 1:
             return z
         return np.broadcast_to(z, (*draw.eps.shape[:-1], z.shape[-1]))
 

@@ -41,10 +41,6 @@ class Draw:
     def batched(self) -> bool:
         return self.index is not None and self.index.ndim == self.eps.ndim
 
-    @property
-    def shares_batch(self) -> bool:
-        return self.batched and self.index.shape[-2] == 1
-
     def once(self, key: Hashable, compute: Callable, *where: Any) -> Any:
         """compute(self, *where) the first time `key` is asked for, the same array afterwards."""
         kept = self._kept.get(key)
