@@ -13,8 +13,6 @@ from .integrands import Atom, Illegal, Integrand, OnData, Wants, integrand
 from .rows import Rows
 from .snapshots import SUMS
 
-ZERO = np.zeros(())
-
 
 def taylor_z(f: Integrand, at: str = "mu", order: int = 2) -> Integrand:
     """Taylor expansion of f in z about mu (Paisley et al. 2012, Miller et al. 2017).
@@ -153,7 +151,10 @@ class TaylorZ(Expansion):
         return f.value(draw, self.centre) + 0.5 * np.vecdot(both, away)  # mean of two slopes
 
     def grad(self, draw: Draw, where: str) -> np.ndarray:
-        slope = self.at_centre(draw).slope(draw, self.centre)
+        f = self.at_centre(draw)
+        if f is not self.f:  # a parabola already
+            return f.grad(draw, where)
+        slope = f.slope(draw, self.centre)
         if where == self.centre:
             return slope
         return slope + self.along(draw, where, draw.at(where) - draw.at(self.centre))
@@ -282,7 +283,7 @@ class Fixed(Quadratic):
 
     def __init__(
         self, name: str, model: Model, q: Family, centre: np.ndarray, slope: np.ndarray,
-        H: np.ndarray, height: np.ndarray = ZERO,
+        H: np.ndarray, height: np.ndarray | float = 0.0,
     ) -> None:  # fmt: skip
         super().__init__(name, model, q)
         self.centre, self.b, self.H, self.height = centre, slope, H, height
@@ -290,7 +291,7 @@ class Fixed(Quadratic):
     def value(self, draw: Draw, where: str) -> np.ndarray:
         v = draw.at(where) - self.centre[..., None, :]
         half = self.b[..., None, :] + 0.5 * self.along(draw, where, v)
-        return self.height[..., None] + np.vecdot(v, half)
+        return np.asarray(self.height)[..., None] + np.vecdot(v, half)
 
     def grad(self, draw: Draw, where: str) -> np.ndarray:
         v = draw.at(where) - self.centre[..., None, :]
