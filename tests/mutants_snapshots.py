@@ -72,5 +72,5 @@ MUTANTS = [
     ("a renewal that is not noted", "Noisy.refreshed", "renewal=rule.start()",
      "renewal=state.renewal", "every"),
     ("run k alone: all but the factor", "Snapshot.of_run", "np.asarray(x)[k]",
-     'np.asarray(x)[k if name != "factor" else ...]', "wants"),
+     'np.asarray(x)[k if x is not self.factor else ...]', "wants"),
 ]
