@@ -113,25 +113,20 @@ def label_end(
     )  # fmt: skip
 
 
-def band(
-    ax: Axes, x: Numbers, runs: np.ndarray, name: str, *,
-    quantiles: tuple[float, float] = (0.1, 0.9), label: str | None = None, dx: float = 4,
-    dy: float = 0, **kwargs: Any,
-) -> Line2D:  # fmt: skip
-    """Median over runs (R, T) as a labelled line, with a band between two quantiles."""
-    low, high = np.quantile(runs, quantiles, axis=0)
-    drawn = line(ax, x, np.median(runs, axis=0), name, label=label, dx=dx, dy=dy, **kwargs)
+def band(ax: Axes, x: Numbers, runs: np.ndarray, name: str, **kwargs: Any) -> Line2D:
+    """Median over runs (R, T) as a labelled `line`, in a band that leaves a tenth on each side."""
+    low, high = np.quantile(runs, (0.1, 0.9), axis=0)
+    drawn = line(ax, x, np.median(runs, axis=0), name, **kwargs)
     ax.fill_between(x, low, high, color=drawn.get_color(), alpha=0.2, lw=0)
     return drawn
 
 
 def error_band(
-    ax: Axes, x: Numbers, mean: Numbers, error: Numbers, name: str, *,
-    label: str | None = None, dx: float = 4, dy: float = 0, **kwargs: Any,
-) -> Line2D:  # fmt: skip
-    """`mean` against x as a labelled line, with a band of two standard errors each side."""
+    ax: Axes, x: Numbers, mean: Numbers, error: Numbers, name: str, **kwargs: Any
+) -> Line2D:
+    """`mean` against x as a labelled `line`, with a band of two standard errors each side."""
     mean, error = np.asarray(mean), np.asarray(error)
-    drawn = line(ax, x, mean, name, label=label, dx=dx, dy=dy, **kwargs)
+    drawn = line(ax, x, mean, name, **kwargs)
     ax.fill_between(x, mean - 2 * error, mean + 2 * error, color=drawn.get_color(), alpha=0.2, lw=0)
     return drawn
 

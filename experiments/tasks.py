@@ -15,7 +15,7 @@ from cvlib.advice import zoo
 from cvlib.ascent import exact, optimize, rules
 from cvlib.ascent.ascents import newton
 from cvlib.combining import combine, regression
-from cvlib.recipe import quadratics as parabolas
+from cvlib.recipe.approximations import Fixed
 from cvlib.recipe.atoms import terms
 from cvlib.recipe.draws import Draw, draw
 from cvlib.recipe.ensemble import RPS, remembered
@@ -553,16 +553,16 @@ class weighed(rules.quadratics):
         else:
             f, prior, _ = terms(draw.model, q)
             (new,) = remembered(f + prior, draw, memory[2]).parts
-            found = _with_old(draw, f + prior, parabolas.Fixed(*memory[3:]))
-            kept = new.curve.centre, new.curve.slope, new.curve.hessian
+            found = _with_old(draw, f + prior, Fixed("old", draw.model, q, *memory[3:]))
+            kept = new.centre, new.b, new.H
         rho = 1 / np.maximum(s, 1)
         near = newton(q, w, *found, rho[..., None], self.reach)[0]
         return np.where((s > 0)[..., None], near, moved), (moves, s, ridge, *kept)
 
 
-def _with_old(draw, f, curve):
+def _with_old(draw, f, parabola):
     """Slope and curvature of the ELBO with a parabola of f = data + prior known before."""
-    q, old = draw.q, parabolas.quadratic(f, curve)
+    q, old = draw.q, Integrand({parabola: 1})
     g = (RPS(f) + CF(old) - RPS(old)).mean(draw)
     c = q.times_t(draw.factor, g[..., None, : q.dim])[..., 0, :]
     return c, q.curvature(draw.factor, g[..., q.dim :]) + np.eye(q.dim)

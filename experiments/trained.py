@@ -16,15 +16,15 @@ from cvlib import CF, RP1, draw, evaluate, rules
 from cvlib.arguments import number, whole
 from cvlib.ascent.optimize import Hook, State
 from cvlib.families import Family
+from cvlib.recipe.approximations import Quadratic
 from cvlib.recipe.draws import Draw
 from cvlib.recipe.estimators import Estimator
-from cvlib.recipe.integrands import Integrand
-from cvlib.recipe.quadratics import Quadratic, quadratic
+from cvlib.recipe.integrands import Illegal, Integrand
 
 SLOW = 16  # dimensions beyond which U learns more slowly
 
 
-@dataclass(frozen=True, eq=False)  # no two are equal: another curve is another integrand
+@dataclass(frozen=True, eq=False)
 class Curve:
     """What a quadratic is made of."""
 
@@ -37,20 +37,32 @@ class Curve:
         """B v for rows v (..., d)."""
         return self.s * v - anp.dot(anp.dot(v, self.U), self.U.T)
 
-    def away(self, draw: Draw, where: str) -> np.ndarray:
-        """z less its centre, which moves along with q."""
-        return draw.at(where) - draw.at("mu")
 
-    def value(self, q: Family, v: np.ndarray) -> np.ndarray:
-        u = q.solve(self.S, v)
-        return u @ self.b + 0.5 * np.vecdot(u, self.times(u))
+class Trained(Quadratic):
+    """The integrand of a curve, about a centre that moves along with q."""
 
-    def grad(self, q: Family, v: np.ndarray) -> np.ndarray:
-        return q.solve_t(self.S, self.b + self.times(q.solve(self.S, v)))
+    def __init__(self, f: Integrand, curve: Curve) -> None:
+        owners = {atom.owner for atom in f.parts if atom.owner}
+        if len(owners) != 1:
+            raise Illegal(f"quadratic stands in for terms of one model, not for {f!r}")
+        super().__init__(f"quadratic({f!r})", *owners.pop())
+        self.curve = curve
 
-    def along(self, q: Family, v: np.ndarray) -> np.ndarray:
-        """The Hessian times v."""
-        return q.solve_t(self.S, self.times(q.solve(self.S, v)))
+    def units(self, draw: Draw, where: str) -> np.ndarray:
+        """u at the points."""
+        return self.q.solve(self.curve.S, draw.at(where) - draw.at("mu"))
+
+    def value(self, draw: Draw, where: str) -> np.ndarray:
+        curve, u = self.curve, self.units(draw, where)
+        return u @ curve.b + 0.5 * np.vecdot(u, curve.times(u))
+
+    def grad(self, draw: Draw, where: str) -> np.ndarray:
+        curve, u = self.curve, self.units(draw, where)
+        return self.q.solve_t(curve.S, curve.b + curve.times(u))
+
+    def along(self, draw: Draw, where: str, v: np.ndarray) -> np.ndarray:
+        curve = self.curve
+        return self.q.solve_t(curve.S, curve.times(self.q.solve(curve.S, v)))
 
 
 def fitted(
@@ -115,6 +127,11 @@ def _stepped(curve, slopes, rate, notes, q):
     return Curve(**new), notes | kept | {f"curve {name}": v for name, v in new.items()}
 
 
+def quadratic(f: Integrand, curve: Curve) -> Integrand:
+    """The curve in place of the integrand f."""
+    return Integrand({Trained(f, curve): 1})
+
+
 def _variate(f, curve):
     T = quadratic(f, curve)
     return CF(T) - RP1(T)
@@ -122,8 +139,7 @@ def _variate(f, curve):
 
 def curve_of(line: Estimator) -> Curve | None:
     """The curve of a fitted variate, or None."""
-    curves = (a.curve for _, a in line.parts if isinstance(a, Quadratic))
-    return next((curve for curve in curves if isinstance(curve, Curve)), None)
+    return next((a.curve for _, a in line.parts if isinstance(a, Trained)), None)
 
 
 def loss(q: Family, curve: Curve, w: np.ndarray, eps: np.ndarray, h: np.ndarray) -> float:

@@ -55,8 +55,9 @@ MUTANTS = [
     ("categorical: chain rule stops at log p", "Categorical._to_w", "p", "0 * p",
      "discrete_by_enumeration"),
     ("variational term follows w", "FamilyDensity.closed",
-     "self.q.cross_grad(draw.w, self.v(draw))[..., None, :]",
-     "0 * self.q.cross_grad(draw.w, self.v(draw))[..., None, :]", "discrete_by_enumeration"),
+     "self.q.cross_grad(draw.w, draw.w if self.v is None else self.v)",
+     "0 * self.q.cross_grad(draw.w, draw.w if self.v is None else self.v)",
+     "discrete_by_enumeration"),
     # what every family must say, moments, samples
     ("an incomplete family passes", "Family.__init_subclass__",
      "{name: why for name, why in cls.required.items() if not getattr(cls, name, None)}", "{}",

@@ -17,8 +17,6 @@ MUTANTS = [
      "error_band"),
     ("mean for median in a band", "band", "np.median(runs, axis=0)", "np.mean(runs, axis=0) + 0.1",
      "band"),
-    ("band of its own quantiles alone", "band", "np.quantile(runs, quantiles, axis=0)",
-     "np.quantile(runs, (0.1, 0.9), axis=0)", "band"),
     ("band of the quartiles", "band", "(0.1, 0.9)", "(0.25, 0.75)", "band"),
     ("label at the first point", "label_end", "(x[-1], y[-1])", "(x[0], y[0])", "label_end"),
     ("shift of a line lost", "line", "dx=dx", "", "a_line_of_ones_own"),

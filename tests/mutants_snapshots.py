@@ -32,7 +32,7 @@ MUTANTS = [
      "d2", "mean zero"),
     ("first order with a curvature, own model", "TaylorZ.along", "self.order == 1", "False",
      "own lines"),
-    ("Taylor's sums for the bound", "Sums.of", "self.parabola.kind.sums + name", "name",
+    ("Taylor's sums for the bound", "TaylorZ._sums", "self.kind.sums + name", "name",
      "mean zero"),
     # renewals
     ("seldom at first", "every.due", "t % self.K == 0 or (t < self.K and _power_of_two(t))",
@@ -68,9 +68,9 @@ MUTANTS = [
     ("the parabola wants no mean", "Parabola", "Wants(2, True, True)", "Wants(2, True)",
      "wants"),
     ("the bound wants no factor", "Bound", "Wants(2, True)", "Wants(2)", "wants"),
-    ("an order for all", "Expansion.wants", "Wants(self.order)", "Wants(2)", "wants"),
+    ("an order for all", "Expansion.__init__", "Wants(order)", "Wants(2)", "wants"),
     ("a renewal that is not noted", "Noisy.refreshed", "renewal=rule.start()",
      "renewal=state.renewal", "every"),
     ("run k alone: all but the factor", "Snapshot.of_run", "np.asarray(x)[k]",
-     'np.asarray(x)[k if name != "factor" else ...]', "wants"),
+     'np.asarray(x)[k if x is not self.factor else ...]', "wants"),
 ]

@@ -278,10 +278,13 @@ def test_the_corners_of_legal_input():
     assert np.allclose(zoo.c5(step), 0, atol=1e-13)  # one data point is all data
 
 
-def test_a_quadratic_wants_a_curve():
-    data, *_ = cv.terms(logistic(), q)
-    with pytest.raises(TypeError, match="int is no quadratic"):
-        trained.quadratic(data, 3)
+def test_a_quadratic_wants_a_term_and_a_gaussian():
+    with pytest.raises(ValueError, match="quadratic stands in for terms of one model, not for one"):
+        trained.quadratic(cv.one, None)
+    gamma = cv.families.Gamma(2)
+    draw = cv.draw(logistic(), gamma, gamma.start(), 3, np.random.default_rng(0))
+    with pytest.raises(ValueError, match=r"remembered needs a Gaussian family, not Gamma\(2\)"):
+        cv.remembered(cv.terms(logistic(), gamma)[0], draw)
 
 
 def test_a_slider_wants_a_figure():

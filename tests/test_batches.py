@@ -62,7 +62,6 @@ def check_shapes_of_batches(cv):
     draw = lambda **kind: cv.draw(model, q, w, M=4, rng=np.random.default_rng(1), **kind)
     assert draw(batch=5).index.shape == (3, 1, 5)
     assert draw(batch=5, each=True).index.shape == (3, 4, 5)
-    assert draw(batch=5).shares_batch and not draw(batch=5, each=True).shares_batch
     plain, one = draw(), draw(batch=1, each=True)  # a batch of one is today's draw, to the bit
     assert np.array_equal(plain.index, one.index) and one.index.shape == (3, 4)
     line = cv.PR(cv.terms(model, q)[0])

@@ -220,14 +220,15 @@ def check_slope_and_curvature_are_differences(cv):
             return [(next(iter(g.parts)), draw) for g in (f, f.over_all_data())]
 
         for g in range(2):
-            atom, draw = atoms(0)[g]
+            (atom, draw), H = atoms(0)[g], []
             for k in range(p.d):
                 (_, up), (_, down) = atoms(step[k])[g], atoms(-step[k])[g]
                 value = (atom.value(up, "z1") - atom.value(down, "z1")) / (2 * h)
-                slope = (atom.slope(up, "z1") - atom.slope(down, "z1")) / (2 * h)
-                unit = np.tile(np.eye(p.d)[k], (3, 1))
+                H.append((atom.slope(up, "z1") - atom.slope(down, "z1")) / (2 * h))  # (3, d)
                 assert_allclose(atom.slope(draw, "z1")[:, k], value, rtol=1e-8, atol=1e-8)
-                assert_allclose(atom.along(draw, "z1", unit), slope, rtol=1e-7, atol=1e-8)
+            lower = (np.stack(H, 1) @ L)[:, *np.tril_indices(p.d)]
+            bend = np.broadcast_to(atom.bend(draw, "z1"), lower.shape)
+            assert_allclose(bend, lower, rtol=1e-7, atol=1e-8)
 
 
 def check_sums_of_a_snapshot(cv):

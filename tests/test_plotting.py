@@ -235,9 +235,8 @@ def check_band(cv):
         (label,) = ax.texts
         assert (label.get_text(), label.xy, label.xyann) == ("SF", (4.0, 15.0), (9, 8))
     with drawn(cv) as (plotting, ax):
-        plotting.band(ax, X, runs, "SF", quantiles=(0.2, 0.7), label="", color="#010203")
-        found, band = edges(ax)
-        assert_allclose(list(found.values()), [[2, 7], [4, 14], [6, 21]])
+        plotting.band(ax, X, runs, "SF", label="", color="#010203")
+        _, band = edges(ax)
         assert_allclose(band.get_facecolor(), [to_rgba("#010203", 0.2)])
 
 

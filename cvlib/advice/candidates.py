@@ -17,9 +17,7 @@ FEW = 4  # samples below which a regression on the others has too little to go b
 Table = dict[str, tuple[Estimator, dict[str, Estimator]]]  # {base: (h, {variate: line})}
 
 
-def candidates(
-    model: Model, q: Family, subsample: bool = True, M: int = 10
-) -> dict[str, tuple[Estimator, dict[str, Estimator]]]:
+def candidates(model: Model, q: Family, subsample: bool = True, M: int = 10) -> Table:
     """{base: (h, {variate: line})}, what is legal and sensible for the model and the family.
 
     "RP1", "RB", "PR", "QD" estimate the data term so, with prior and entropy in closed form where

@@ -68,11 +68,6 @@ class Setting:
         same = self.sampling.shared or not self.sampling.subsample
         return same and self.M % 2 == 0 and self.q.mirror is not None
 
-    def draw(self, rng: np.random.Generator, R: int, snapshot: Snapshot | None) -> Draw:
-        """The draws of R steps, side by side."""
-        w = np.broadcast_to(self.w, (R, self.q.D))
-        return draw(self.model, self.q, w, self.M, rng, snapshot=snapshot, sampling=self.sampling)
-
     def leaning(self, line: Estimator) -> int:
         """How many samples of a step lean on each other: one, a pair, or all."""
         # a word with rows or a pull of its own may look at all samples together, as LOO does
@@ -99,8 +94,6 @@ class Pilot:
         snapshot: Snapshot | None = None, shares: bool = False, natural: bool = False,
         pairs: bool = False,
     ):  # fmt: skip
-        if not isinstance(rng, np.random.Generator):
-            raise ValueError(f"rng={rng!r}: give a generator, rng=np.random.default_rng(0)")
         steps = whole("pilot", steps, 2)
         self.natural, self.ways = natural, [at, at.paired] if pairs else [at]
         self.names = {base: list(cvs) for base, (_, cvs) in table.items()}
@@ -123,7 +116,8 @@ class Pilot:
         mean: dict[int, np.ndarray] = {}
         K, along, sources = (np.zeros(n) for n in ((R, P, P), (R, P), (R, 2, P, P)))
         for at, own in zip(self.ways, np.split(np.arange(P), len(self.ways))):
-            d = at.draw(rng, R, snapshot)
+            w, seen = np.broadcast_to(at.w, (R, at.q.D)), at.sampling  # R steps side by side
+            d = draw(at.model, at.q, w, at.M, rng, snapshot=snapshot, sampling=seen)
             sizes = np.array([at.leaning(self.lines[p]) for p in own])
             for size in np.unique(sizes):
                 p = own[sizes == size]

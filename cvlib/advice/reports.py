@@ -150,8 +150,7 @@ def report(
     first = next(iter(bases))
     table = checked({name: (h, cvs if name == first else {}) for name, h in bases.items()})
     known = costs if costs is None else Costs.given(costs)
-    how: dict[str, Any] = {"snapshot": snapshot, "natural": natural, "shares": True}
-    found = Pilot(table, at, pilot, rng, **how)
+    found = Pilot(table, at, pilot, rng, snapshot=snapshot, shares=True, natural=natural)
     full = Set(first, tuple(cvs))
     sets = [*map(Set, bases), *singles(full), *[full] * (len(cvs) > 1)]
     if known is None:

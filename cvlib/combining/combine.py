@@ -10,6 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+NOISE = 100 * np.finfo(float).eps  # relative size below which an eigenvalue is rounding error
+
 
 class Moments(NamedTuple):
     """CC = mean of C_m^T C_m, (..., L, L), and Ch = mean of C_m^T h_m, (..., L), of M samples."""
@@ -51,13 +53,23 @@ def replicates(x: ArrayLike, group: int) -> np.ndarray:
 def best_weights(CC: ArrayLike, Ch: ArrayLike) -> np.ndarray:
     """a = -CC^-1 Ch, the shortest h + C a in mean square when E[C^T C] and E[C^T h] are known.
 
-    Where CC is singular a is the solution of least norm, with every variate scaled to unit size.
+    By eigenvalues, with every variate scaled to unit size; directions of rounding error alone get
+    weight zero, so that a has the least norm where CC is singular.
     """
     CC, Ch = np.asarray(CC, float), np.asarray(Ch, float)
     if CC.shape[-2:] != (Ch.shape[-1], Ch.shape[-1]):
         raise ValueError(f"CC must be (..., L, L) and Ch (..., L); got {CC.shape} and {Ch.shape}")
     _refuse_non_finite(CC, Ch)
-    return _solve(CC, Ch)
+    size2 = CC.diagonal(axis1=-2, axis2=-1)  # (..., L)
+    if size2.shape[-1] == 1 and (size2 >= 0).all():  # one variate, the common case
+        return -Ch / np.where(size2 > 0, size2, np.inf)
+    scale = 1 / np.sqrt(np.where(size2 > 0, size2, np.inf))
+    values, U = np.linalg.eigh(CC * scale[..., :, None] * scale[..., None, :])
+    noise = NOISE * size2.shape[-1] * values[..., -1:]
+    if (values < -1e-6).any():
+        raise ValueError("CC is not a matrix of second moments: it has a negative eigenvalue")
+    y = np.vecmat(scale * Ch, U) / np.where(values > noise, values, np.inf)  # (..., L)
+    return -scale * np.matvec(U, y)
 
 
 def empirical_weights(moments: Moments) -> np.ndarray:
@@ -162,25 +174,6 @@ def mean(h: ArrayLike, C: ArrayLike, a: ArrayLike) -> np.ndarray:
 
 
 # Inside --------------------------------------------------------------------------------------
-
-NOISE = 100 * np.finfo(float).eps  # relative size below which an eigenvalue is rounding error
-
-
-def _solve(S, b):
-    """-S^-1 b for symmetric positive semi-definite S (..., L, L), b (..., L), by eigenvalues.
-
-    S is scaled to a unit diagonal first. Directions of rounding error alone get weight zero.
-    """
-    size2 = S.diagonal(axis1=-2, axis2=-1)  # (..., L)
-    if size2.shape[-1] == 1 and (size2 >= 0).all():  # one variate, the common case
-        return -b / np.where(size2 > 0, size2, np.inf)
-    scale = 1 / np.sqrt(np.where(size2 > 0, size2, np.inf))
-    values, U = np.linalg.eigh(S * scale[..., :, None] * scale[..., None, :])
-    noise = NOISE * size2.shape[-1] * values[..., -1:]
-    if (values < -1e-6).any():
-        raise ValueError("CC is not a matrix of second moments: it has a negative eigenvalue")
-    y = np.vecmat(scale * b, U) / np.where(values > noise, values, np.inf)  # (..., L)
-    return -scale * np.matvec(U, y)
 
 
 def _checked(h: ArrayLike, C: ArrayLike) -> tuple[np.ndarray, np.ndarray]:

@@ -95,7 +95,7 @@ def _fit(e, G, ridge, group):
         return X, K_X, beta, r / (1 - np.vecdot(X, K_X)[..., None])
     H = _grouped(X, group) @ _grouped(K_X, group).mT  # (..., B / group, group, group)
     Q = np.linalg.solve(np.eye(group) - H, _grouped(r, group))
-    return X, K_X, beta, _apart(Q, r.shape)
+    return X, K_X, beta, np.swapaxes(Q, -3, -2).reshape(r.shape)
 
 
 def _design(e, G, ridge, out, group):
@@ -143,11 +143,6 @@ def _without(K_X, beta, Q, group):
 def _grouped(x, group):
     """(..., B, k) -> (..., B / group, group, k): draws m, m + B / group, ... stand together."""
     return np.swapaxes(x.reshape(*x.shape[:-2], group, -1, x.shape[-1]), -3, -2)
-
-
-def _apart(x, shape):
-    """Back from `_grouped` to (..., B, k)."""
-    return np.swapaxes(x, -3, -2).reshape(shape)
 
 
 # The gauge -----------------------------------------------------------------------------------
@@ -198,16 +193,6 @@ def shrinkage(seen: Gauge, d: int) -> np.ndarray:
 def sym(A: np.ndarray) -> np.ndarray:
     """(A + A^T) / 2: E[G e^T] is symmetric, so its antisymmetric part is noise."""
     return (A + A.mT) / 2
-
-
-def symmetric(L: np.ndarray, e: np.ndarray, u: np.ndarray) -> np.ndarray:
-    """RP1's gradient in L with all rotations as variates, (..., d, d), from u = grad f(z).
-
-    lower(L^-T sym(mean G e^T)) with G = L^T u. The antisymmetric part of G e^T has mean zero:
-    d (d - 1) / 2 variates at weight one. Row m is half of lower(u_m e_m^T + (L^-T e_m) G_m^T).
-    """
-    G_e = L.mT @ u.mT @ e / e.shape[-2]  # mean G e^T
-    return np.tril(np.linalg.solve(L.mT, sym(G_e)))
 
 
 # A diagonal q: every coordinate is a regression of its own, with d = 1 ------------------------

@@ -65,7 +65,7 @@ def expect(
     """
     z, score = np.asarray(z, float), np.asarray(score, float)
     F = np.asarray(f(z) if callable(f) else f, float)
-    n, shape = len(z), F.shape[1:]
+    n = len(z)
     if z.ndim != 2 or score.shape != z.shape or F.shape[:1] != (n,):
         raise ValueError(
             f"draws z (n, d), scores (n, d) and values of f (n, ...) must have one n; got "
@@ -75,7 +75,10 @@ def expect(
     whole("block", block)
     if order not in (None, 0, 1, 2):
         raise ValueError(f"order={order!r}: variates have order 0, 1 or 2, or None to choose")
-    log = None
+    for name, x in ("scores", score), ("values of f", F):
+        if not np.isfinite(x).all():
+            raise ValueError(f"the {name} are not finite at every draw: leave such draws out")
+    w, k = np.ones(n), np.nan
     if weights is not None:
         weights = np.asarray(weights, float)
         if weights.shape != (n,) or not (np.isfinite(weights) & (weights >= 0)).all():
@@ -83,16 +86,10 @@ def expect(
         if not weights.any():
             raise ValueError("all weights are zero: no draw stands for p")
         with np.errstate(divide="ignore"):
-            log = np.log(weights)
-    F = F.reshape(n, -1)
-    for name, x in ("scores", score), ("values of f", F):
-        if not np.isfinite(x).all():
-            raise ValueError(f"the {name} are not finite at every draw: leave such draws out")
-    w, k = smoothed(log) if log is not None else (np.ones(n), np.nan)
+            w, k = smoothed(np.log(weights))
     e, U = standardised(z, score, w)
-    made = lambda order: stein(e, U, order)
-    orders = (2, 1, 0) if order is None else (order,)
-    return answer(F, made, w, k, z.shape[1], orders, block, shape)
+    made, orders = lambda order: stein(e, U, order), (2, 1, 0) if order is None else (order,)
+    return answer(F.reshape(n, -1), made, w, k, z.shape[1], orders, block, F.shape[1:])
 
 
 def standardised(z: np.ndarray, score: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -4,11 +4,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..families.base import Family
 from ..models import quadrature
+from ..models.own import Model
 from .atoms import OfEta
 from .draws import Draw
-from .integrands import Atom, Illegal, Integrand, OnData, Term, Wants, integrand
+from .integrands import Atom, Illegal, Integrand, OnData, Wants, integrand
 from .rows import Rows
+from .snapshots import SUMS
 
 
 def taylor_z(f: Integrand, at: str = "mu", order: int = 2) -> Integrand:
@@ -21,7 +24,7 @@ def taylor_z(f: Integrand, at: str = "mu", order: int = 2) -> Integrand:
     if order not in (1, 2):
         raise ValueError(f"order={order!r}: an expansion in z has order 1 or 2")
     for atom in integrand(f, "taylor_z").parts:
-        if atom.space != "z" or (atom.along is None and not atom.quadratic):
+        if atom.space != "z" or not (atom.along or atom.of_eta or atom.quadratic):
             raise Illegal(
                 f"taylor_z expands terms of a model that have a curvature in z; '{atom.name}' is "
                 "none: try taylor_z(data)"
@@ -111,13 +114,9 @@ class Expansion(OnData):
         how = f", at={at!r}" * (at != "mu") + f", order={order}" * (order != 2)
         name, target = (f"{self.kind.word}({of}{how})" for of in (f.bare, f.target))
         super().__init__(name, f.model, f.q, target)
+        self.wants = (self.kind.needs or Wants(order)) if at == "snapshot" else f.wants
         if f.whole:
             self._over_all_data()
-
-    @property
-    def wants(self) -> Wants | None:
-        old = self.centre == "snapshot"
-        return (self.kind.needs or Wants(self.order)) if old else self.f.wants
 
     def over_all_data(self) -> Atom:
         whole = self.f.over_all_data()
@@ -134,9 +133,17 @@ class TaylorZ(Expansion):
     closed_form = quadratic = True
 
     def at_centre(self, draw: Draw) -> Atom:
-        """f, or what a snapshot knows of it over all data: no pass."""
+        """f, or over all data at older weights the parabola that the snapshot has: no pass."""
         stored = self.centre == "snapshot" and self.f.on_data and self.sees_all(draw)
-        return Sums(self) if stored else self.f
+        return draw.once((self.key, "sums"), self._sums) if stored else self.f
+
+    def _sums(self, draw):
+        draw.at("snapshot")  # is there one?
+        height, slope, H = (getattr(draw.snapshot, self.kind.sums + name) for name in SUMS)
+        H = np.zeros_like(slope) if self.order == 1 else H
+        if slope is None or H is None:
+            raise ValueError(_lacking(self))
+        return Fixed("sums", self.model, self.q, draw.snapshot.mu, slope, H, height)
 
     def value(self, draw: Draw, where: str) -> np.ndarray:
         f, away = self.at_centre(draw), draw.at(where) - draw.at(self.centre)
@@ -144,7 +151,10 @@ class TaylorZ(Expansion):
         return f.value(draw, self.centre) + 0.5 * np.vecdot(both, away)  # mean of two slopes
 
     def grad(self, draw: Draw, where: str) -> np.ndarray:
-        slope = self.at_centre(draw).slope(draw, self.centre)
+        f = self.at_centre(draw)
+        if f is not self.f:  # a parabola already
+            return f.grad(draw, where)
+        slope = f.slope(draw, self.centre)
         if where == self.centre:
             return slope
         return slope + self.along(draw, where, draw.at(where) - draw.at(self.centre))
@@ -158,34 +168,6 @@ class TaylorZ(Expansion):
         if self.order == 1:
             return np.zeros_like(v)
         return self.at_centre(draw).along(draw, self.centre, v)
-
-
-class Sums(Term):
-    """What a snapshot has of a parabola over all data: value, slope and Hessian at its mu."""
-
-    def __init__(self, parabola: TaylorZ) -> None:
-        super().__init__(f"sums of {parabola.name}", parabola.model, parabola.q)
-        self.parabola = parabola
-
-    def of(self, draw: Draw, name: str) -> np.ndarray:
-        draw.at("snapshot")  # is there one?
-        found = getattr(draw.snapshot, self.parabola.kind.sums + name)
-        if found is None:
-            raise ValueError(_lacking(self.parabola))
-        return found
-
-    def value(self, draw: Draw, where: str) -> np.ndarray:
-        return self.of(draw, "value")[..., None]
-
-    def grad(self, draw: Draw, where: str) -> np.ndarray:
-        return self.of(draw, "slope")[..., None, :]
-
-    def along(self, draw: Draw, where: str, v: np.ndarray) -> np.ndarray:
-        return v @ self.of(draw, "hessian")
-
-    def bend(self, draw: Draw, where: str) -> np.ndarray:
-        H = self.of(draw, "hessian")[..., None, :, :]
-        return self.q.bend(lambda V: V[..., None, :, :] @ H, draw.factor)
 
 
 class Tangent(TaylorZ):
@@ -207,8 +189,7 @@ class Tangent(TaylorZ):
 class TaylorEta(TaylorZ, OfEta):
     """The same for an f of eta: psi(m) + psi'(m) (eta - m) + psi''(m) (eta - m)^2 / 2."""
 
-    value, grad, bend, along = OfEta.value, OfEta.grad, OfEta.bend, OfEta.along
-    closed = OfEta.closed
+    value, grad, bend = OfEta.value, OfEta.grad, OfEta.bend
 
     def slopes(self, draw: Draw) -> Sequence[np.ndarray]:
         """psi' and psi'' at m, per data point."""
@@ -277,6 +258,47 @@ class Bound(TaylorEta):
     def derivatives(self, draw: Draw, where: str, order: int) -> Sequence[np.ndarray]:
         _, b, c = self.coefficients(draw)
         return b + c * self.rows(draw).eta(draw, where), c
+
+
+class Quadratic(Atom):
+    """A parabola of one's own in place of an integrand; no two are equal.
+
+    CF(f~) - RP1(f~) has mean zero for every f~ that does not depend on the draw. A subclass says
+    its value, grad and `along`.
+    """
+
+    closed_form = quadratic = True
+
+    def __init__(self, name: str, model: Model, q: Family) -> None:
+        super().__init__(name, model, q)
+        self.key = (*self.key, object())
+
+    def bend(self, draw: Draw, where: str) -> np.ndarray:
+        times = lambda V: self.along(draw, where, V)[..., None, :, :]
+        return self.q.bend(times, draw.factor)
+
+
+class Fixed(Quadratic):
+    """height + slope.v + v^T H v / 2 with v = z - centre, (..., d); H, or its diagonal (..., d)."""
+
+    def __init__(
+        self, name: str, model: Model, q: Family, centre: np.ndarray, slope: np.ndarray,
+        H: np.ndarray, height: np.ndarray | float = 0.0,
+    ) -> None:  # fmt: skip
+        super().__init__(name, model, q)
+        self.centre, self.b, self.H, self.height = centre, slope, H, height
+
+    def value(self, draw: Draw, where: str) -> np.ndarray:
+        v = draw.at(where) - self.centre[..., None, :]
+        half = self.b[..., None, :] + 0.5 * self.along(draw, where, v)
+        return np.asarray(self.height)[..., None] + np.vecdot(v, half)
+
+    def grad(self, draw: Draw, where: str) -> np.ndarray:
+        v = draw.at(where) - self.centre[..., None, :]
+        return self.b[..., None, :] + self.along(draw, where, v)
+
+    def along(self, draw: Draw, where: str, v: np.ndarray) -> np.ndarray:
+        return v @ self.H if self.H.ndim > self.b.ndim else v * self.H[..., None, :]
 
 
 def _lacking(atom):

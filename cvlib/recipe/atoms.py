@@ -11,7 +11,7 @@ from ..families.base import check_fit
 from ..models import GaussianPrior, Model, quadrature
 from ..special import hess_times
 from .draws import Draw
-from .integrands import Atom, Integrand, OnData, Term
+from .integrands import Atom, Integrand, OnData
 from .rows import Rows, rows
 
 
@@ -19,15 +19,15 @@ def terms(model: Model, q: Family) -> tuple[Integrand, Integrand, Integrand]:
     """The integrands of g1, g2, g3: data, prior, variational; g = g1 + g2 - g3."""
     check_fit(model, q)
     if q.gaussian:
-        data: Atom = GLMData(model, q) if model.likelihood is not None else OwnData(model, q)
-        normal = isinstance(model.log_prior, GaussianPrior)
-        prior: Atom = NormalPrior(model, q) if normal else OwnPrior(model, q)
-        variational: Atom = Variational(model, q)
+        glm, normal = model.likelihood is not None, isinstance(model.log_prior, GaussianPrior)
+        data: Atom = GLMData(model, q) if glm else OwnData("data", model, q)
+        prior: Atom = NormalPrior(model, q) if normal else OwnPrior("prior", model, q)
+        variational: Atom = Variational("variational", model, q)
     else:  # the closed forms of GLMs and normal priors are for a Gaussian q
-        data = OwnData(model, q)
-        conjugate = isinstance(model.log_prior, FamilyPrior) and model.log_prior.q == q
-        prior = ConjugatePrior(model, q) if conjugate else OwnPrior(model, q)
-        variational = FamilyDensity("variational", model, q)
+        data, variational = OwnData("data", model, q), FamilyDensity("variational", model, q)
+        prior, law = OwnPrior("prior", model, q), model.log_prior
+        if isinstance(law, FamilyPrior) and law.q == q:
+            prior = FamilyDensity("prior", model, q, law.v)
     return Integrand({data: 1}), Integrand({prior: 1}), Integrand({variational: 1})
 
 
@@ -45,9 +45,6 @@ class One(Atom):
     def bend(self, draw: Draw, where: str) -> np.ndarray:
         return np.zeros((1, draw.q.D - draw.q.dim))
 
-    def along(self, draw: Draw, where: str, v: np.ndarray) -> np.ndarray:
-        return np.zeros_like(v)
-
     def closed(self, draw: Draw) -> np.ndarray:
         return np.zeros((1, draw.q.D))
 
@@ -55,7 +52,7 @@ class One(Atom):
 one = Integrand({One("one", None, None): 1})  # belongs to every model
 
 
-class NormalPrior(Term):
+class NormalPrior(Atom):
     """log N(z | mean, sd^2), mean and sd numbers or (d,)."""
 
     closed_form = quadratic = True
@@ -76,17 +73,11 @@ class NormalPrior(Term):
     def bend(self, draw: Draw, where: str) -> np.ndarray:
         return -self.by_row * draw.w[..., None, self.q.dim :]
 
-    def along(self, draw: Draw, where: str, v: np.ndarray) -> np.ndarray:
-        return -self.precision * v
 
-
-class Variational(Term):
+class Variational(Atom):
     """log q_v(z) with v = w held fixed."""
 
     closed_form = quadratic = True
-
-    def __init__(self, model: Model, q: Family) -> None:
-        super().__init__("variational", model, q)
 
     def value(self, draw: Draw, where: str) -> np.ndarray:
         return self.q.log_q(draw.w, draw.at(where))
@@ -94,11 +85,8 @@ class Variational(Term):
     def grad(self, draw: Draw, where: str) -> np.ndarray:
         if where == "z1":
             return -draw.of("whitened")
-        return self.along(draw, where, draw.at(where) - draw.at("mu"))
-
-    def along(self, draw: Draw, where: str, v: np.ndarray) -> np.ndarray:
-        q = self.q
-        return -q.solve_t(draw.factor, q.solve(draw.factor, v))
+        q, away = self.q, draw.at(where) - draw.at("mu")
+        return -q.solve_t(draw.factor, q.solve(draw.factor, away))
 
     def bend(self, draw: Draw, where: str) -> np.ndarray:
         return -self.q.entropy_grad(draw.w)[..., None, self.q.dim :]
@@ -118,14 +106,6 @@ class OfEta(OnData):
     def rows(self, draw: Draw) -> Rows:
         return rows(draw, self.whole)
 
-    def psi(self, draw: Draw, where: str) -> np.ndarray:
-        """psi(eta) at the points, per data point, (..., M) or (..., M, N)."""
-        raise NotImplementedError
-
-    def derivatives(self, draw: Draw, where: str, order: int) -> Sequence[np.ndarray]:
-        """[psi', psi''][:order] at the points, or more, of the same shape."""
-        raise NotImplementedError
-
     def value(self, draw: Draw, where: str) -> np.ndarray:
         return self.rows(draw).total(self.psi(draw, where))
 
@@ -134,18 +114,6 @@ class OfEta(OnData):
 
     def bend(self, draw: Draw, where: str) -> np.ndarray:
         return self.rows(draw).bend(draw, self.derivatives(draw, where, 2)[1])
-
-    def along(self, draw: Draw, where: str, v: np.ndarray) -> np.ndarray:
-        r = self.rows(draw)
-        return r.back(self.derivatives(draw, where, 2)[1] * r.dot(v))
-
-    def from_derivatives(self, draw: Draw, d1: np.ndarray, d2: np.ndarray) -> np.ndarray:
-        """[sum d1 x, sum d2 x x^T L]: grad_w E_q f when d1, d2 stand for E psi' and E psi''."""
-        r = self.rows(draw)
-        return draw.q.chain(draw, r.back(d1), r.bend(draw, d2))
-
-    def closed(self, draw: Draw) -> np.ndarray:
-        return self.from_derivatives(draw, *self.integrated(draw))
 
     def averaged(self, draw: Draw) -> Sequence[np.ndarray]:
         """RP1's conditional mean given eta: E[eps | eta] = L^T x (eta - m) / v.
@@ -191,14 +159,10 @@ class GLMData(OfEta):
         return quadrature.slopes(self.model.likelihood, m, v, r.y, tolerance=1e-9)
 
 
-class Own(Term):
+class Own(Atom):
     """An integrand f(z) of the reader's own, differentiated by autograd in z, row by row."""
 
     advice = "CF(taylor_z(...))"
-
-    def function(self, draw: Draw, extra: int) -> Callable:
-        """f of points (..., M, [k,] d) for one draw; `extra` axes stand between M and d."""
-        raise NotImplementedError
 
     def points(self, draw: Draw, where: str) -> np.ndarray:
         """The points of the draw; (..., 1, d) at mu, where f is the same for all samples."""
@@ -244,21 +208,15 @@ class Own(Term):
 
 
 class OwnPrior(Own):
-    def __init__(self, model: Model, q: Family) -> None:
-        super().__init__("prior", model, q)
-
     def function(self, draw: Draw, extra: int) -> Callable:
         return self.model.log_prior
 
 
 class OwnData(Own, OnData):
-    def __init__(self, model: Model, q: Family) -> None:
-        super().__init__("data", model, q)
-
     def points(self, draw: Draw, where: str) -> np.ndarray:
         """With an M-axis of full length where each sample sees its own data."""
         z = draw.at(where)
-        if self.sees_all(draw) or draw.shares_batch:
+        if self.sees_all(draw) or draw.batched and draw.index.shape[-2] == 1:
             return z
         return np.broadcast_to(z, (*draw.eps.shape[:-1], z.shape[-1]))
 
@@ -277,32 +235,18 @@ class OwnData(Own, OnData):
 
 
 class FamilyDensity(Own):
-    """log q_v(z) of a family beyond the Gaussian, with v = w held fixed."""
+    """log q_v(z) of a family beyond the Gaussian; v not given is w, held fixed."""
 
     advice = "SF or RP1, or give the family `entropy` or `cross`"
 
-    def __init__(self, name: str, model: Model, q: Family) -> None:
+    def __init__(self, name: str, model: Model, q: Family, v: np.ndarray | None = None) -> None:
         super().__init__(name, model, q)
-        self.closed_form = q.closed_entropy
-
-    def v(self, draw: Draw) -> np.ndarray:
-        return draw.w
+        self.v, self.closed_form = v, q.closed_entropy if v is None else q.cross is not None
 
     def function(self, draw: Draw, extra: int) -> Callable:
-        v = self.v(draw)
+        v = draw.w if self.v is None else self.v
         v = v.reshape(*v.shape[:-1], *(1,) * (1 + extra), v.shape[-1])
         return lambda z: self.q.log_density(v, z)
 
     def closed(self, draw: Draw) -> np.ndarray:
-        return self.q.cross_grad(draw.w, self.v(draw))[..., None, :]
-
-
-class ConjugatePrior(FamilyDensity):
-    """log q_v(z) as a prior: v are its own parameters."""
-
-    def __init__(self, model: Model, q: Family) -> None:
-        super().__init__("prior", model, q)
-        self.closed_form = q.cross is not None
-
-    def v(self, draw: Draw) -> np.ndarray:
-        return self.model.log_prior.v
+        return self.q.cross_grad(draw.w, draw.w if self.v is None else self.v)[..., None, :]

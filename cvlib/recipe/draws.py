@@ -41,10 +41,6 @@ class Draw:
     def batched(self) -> bool:
         return self.index is not None and self.index.ndim == self.eps.ndim
 
-    @property
-    def shares_batch(self) -> bool:
-        return self.batched and self.index.shape[-2] == 1
-
     def once(self, key: Hashable, compute: Callable, *where: Any) -> Any:
         """compute(self, *where) the first time `key` is asked for, the same array afterwards."""
         kept = self._kept.get(key)
@@ -118,7 +114,8 @@ def draw(
         if index is not None:
             raise ValueError("subsample=False uses all data: leave index out")
         return Draw(model, q, w, eps, None, snapshot, group)
-    shape = how.index_shape(runs, M)
+    shape = runs if how.shared else (*runs, M)
+    shape += () if how.batch is None else (how.batch,)
     if index is not None:
         index = _check_index(np.asarray(index), shape, model.N)
     elif rng is None:

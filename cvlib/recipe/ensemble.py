@@ -12,9 +12,9 @@ import numpy as np
 
 from ..arguments import number
 from ..combining import regression
+from .approximations import Fixed
 from .draws import Draw
-from .integrands import Integrand, integrand
-from .quadratics import Fixed, quadratic
+from .integrands import Illegal, Integrand, integrand
 from .words import GAUSSIAN, Method
 
 
@@ -32,30 +32,27 @@ class Regressed:
 
     def __call__(self, draw: Draw, u: np.ndarray, out: np.ndarray, add: bool = False) -> None:
         """Slopes u (..., M, d) into out (..., M, D), a row a sample."""
+        q = draw.q
         if self.others:
-            rows = self._shaped(draw, regression.rows)(*self._own(draw, u), group=draw.group)
-            row = draw.q.from_own(draw.factor, *rows)
+            rows = _fitted(regression.rows, draw, q.times_t(draw.factor, u), self.ridge)
+            row = q.from_own(draw.factor, *rows)
         else:
             row = self.mean(draw, u)[..., None, :]
         out[...] = out + row if add else row
 
     def mean(self, draw: Draw, u: np.ndarray) -> np.ndarray:
         """The mean of the rows, (..., D), without making them."""
-        found = self._shaped(draw, regression.regress)(
-            *self._own(draw, u), others=self.others, group=draw.group
-        )
-        c, A = (x[..., None, :] if x.ndim == draw.mu.ndim else x[..., None, :, :] for x in found)
-        return draw.q.from_own(draw.factor, c, A)[..., 0, :]
+        q, G, how = draw.q, draw.q.times_t(draw.factor, u), {"others": self.others}
+        c, A = _fitted(regression.regress, draw, G, self.ridge, **how)
+        A = A[..., None, :, :] if q.full else A[..., None, :]
+        return q.from_own(draw.factor, c[..., None, :], A)[..., 0, :]
 
-    def _own(self, draw, u):
-        """Draws and slopes in q's own coordinates, and the ridge."""
-        slopes = draw.q.dim if draw.q.full else 1
-        ridge = slopes / 10 if self.ridge is None else self.ridge
-        return draw.eps, draw.q.times_t(draw.factor, u), ridge
 
-    @staticmethod
-    def _shaped(draw, f):
-        return f if draw.q.full else regression.diagonal(f)
+def _fitted(f, draw, G, ridge, **how):
+    """`regression.rows` or `regress` of slopes G in q's own coordinates, for q's shape."""
+    ridge = (draw.q.dim if draw.q.full else 1) / 10 if ridge is None else ridge
+    f = f if draw.q.full else regression.diagonal(f)
+    return f(draw.eps, G, ridge, group=draw.group, **how)
 
 
 def all_quadratics(ridge: float | None = None, others: bool = True) -> Method:
@@ -93,17 +90,19 @@ def remembered(f: Integrand, draw: Draw, ridge: float | np.ndarray | None = None
     integrand(f, "remembered")
     if not isinstance(draw, Draw):
         raise TypeError(f"remembered takes a draw such as cv.draw(model, q, w, ...), not {draw!r}")
-    q, (mu, L) = draw.q, draw.q.unpack(draw.w)
+    q = draw.q
+    if not q.gaussian:
+        raise Illegal(f"remembered needs a Gaussian family, not {q!r}")
+    mu, L = q.unpack(draw.w)
     u = sum(c * atom.slope(draw, "z1") for atom, c in f.parts.items())
-    e, G, usual = Regressed(None, False)._own(draw, u)
-    ridge = usual if ridge is None else ridge
-    regress = Regressed._shaped(draw, regression.regress)
-    c, A = regress(e, G + e, ridge, others=False, group=draw.group)
-    if not q.full:
-        return quadratic(f, Fixed(mu, c / L, (A - 1) / L**2))
-    back = np.linalg.inv(L)
-    curvature = back.mT @ (A - np.eye(q.dim)) @ back
-    return quadratic(f, Fixed(mu, np.vecmat(c, back), curvature))
+    G = q.times_t(draw.factor, u) + draw.eps
+    c, A = _fitted(regression.regress, draw, G, ridge, others=False)
+    if q.full:
+        back = np.linalg.inv(L)
+        slope, hessian = np.vecmat(c, back), back.mT @ (A - np.eye(q.dim)) @ back
+    else:
+        slope, hessian = c / L, (A - 1) / L**2
+    return Integrand({Fixed(f"quadratic({f!r})", draw.model, q, mu, slope, hessian): 1})
 
 
 def _symmetrised(draw, u, out, add=False):
@@ -131,17 +130,6 @@ RPS = Method(
 )
 
 
-@dataclass(frozen=True)
-class Baseline:
-    """Values times score, less a baseline that is linear in the score, fitted on other samples."""
-
-    ridge: float = 0.5
-
-    def __call__(self, draw: Draw, f: np.ndarray, score: np.ndarray) -> np.ndarray:
-        F = draw.q.fisher(draw.w)  # (..., D, D), or its diagonal (..., D)
-        return regression.baseline(score, f, F, self.ridge, draw.group)
-
-
 def linear_baseline(ridge: float = 0.5) -> Method:
     """The word `LB` with another ridge; a large one is `LOO`."""
     number("ridge", ridge, 0, above=True)
@@ -151,7 +139,11 @@ def linear_baseline(ridge: float = 0.5) -> Method:
     by ridge regression: LOO is its constant, and b estimates the natural gradient.
     """
     name = "LB" if ridge == 0.5 else f"LB[ridge={ridge:g}]"
-    return Method(name, doc, rows=Baseline(ridge), route="SF", refuses=_no_fisher)
+
+    def rows(draw, f, score):
+        return regression.baseline(score, f, draw.q.fisher(draw.w), ridge, draw.group)
+
+    return Method(name, doc, rows=rows, route="SF", refuses=_no_fisher)
 
 
 def _no_fisher(atom):

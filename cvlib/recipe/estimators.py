@@ -151,7 +151,7 @@ def _check_lines(lines, draw):
             raise ValueError(f"{line!r} and the draw belong to different models or families")
         if not owner:  # made of `one` alone, which could not know the family
             for method, _ in line.parts:
-                if method.way not in draw.q.methods:
+                if method.route not in draw.q.methods:
                     raise ValueError(f"{line!r}: {method} is not possible for {draw.q!r}")
 
 

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from ..models.glm import GLM
 from .approximations import Expansion, is_data
 from .draws import Draw
 from .integrands import Illegal, Integrand, integrand
@@ -55,7 +54,6 @@ class TaylorX(Expansion):
     group, phi' moves by kappa (y - ybar), which brings in Cov(x, y).
     """
 
-    model: GLM
     advice = "CF(taylor_z(data))"
     word, third = "taylor_x", 1.0  # the share of the third derivative in the slope
 

@@ -40,6 +40,8 @@ class Atom:
     need it are refused.
     """
 
+    model: Any  # None, and so is q: f belongs to all of them, as `one` does
+    q: Any
     space: str = "z"  # or "zeta", behind a discrete z: which routes of the family it takes
     quadratic: bool = False  # is f a quadratic function of z?
     closed_form: bool = False  # is E_q[f] known?
@@ -48,11 +50,14 @@ class Atom:
     on_data: bool = False  # does f see data?
     whole: bool = False  # does f see all data, whatever a draw subsamples?
     of_eta: bool = False  # does f see of z only eta = x.z?
+    wants: Wants | None = None  # what it needs of a snapshot, if expanded about older weights
 
     value: Any = None  # (draw, where) -> f, (..., M)
+    grad: Any = None  # (draw, where) -> grad_z f, (..., M, d)
     bend: Any = None  # (draw, where) -> what w has of (grad^2 f) L, (..., M, D - d)
-    along: Any = None  # (draw, where, v) -> (grad^2 f) v at one point, (..., M, d)
-    function: Any = None  # (draw, extra) -> f as a function of z, for autograd
+    along: Any = None  # (draw, where, v) -> (grad^2 f) v at one point, (..., M, d), for taylor_z
+    # (draw, extra) -> f of points (..., M, [k,] d), for autograd; `extra` axes between M and d
+    function: Any = None
 
     # Of an f of eta alone, psi(eta) (`atoms.OfEta` makes all else of the first three)
     rows: Any = None  # (draw) -> the data points that f sees, `rows.Rows`
@@ -60,7 +65,6 @@ class Atom:
     derivatives: Any = None  # (draw, where, order) -> [psi', psi''][:order] at the points, (..., M)
     averaged: Any = None  # (draw) -> what stands for psi' and psi'' in RB
     integrated: Any = None  # (draw) -> E psi' and E psi''
-    from_derivatives: Any = None  # (draw, d1, d2) -> [sum d1 x, sum d2 x x^T L], (..., M, D)
 
     def __init__(self, name: str, model: Model | None, q: Family | None, target: str = "") -> None:
         self.name = self.bare = name  # as it is written; bare: without .over_all_data()
@@ -75,11 +79,6 @@ class Atom:
     def __hash__(self):
         return hash(self.key)
 
-    @property
-    def wants(self) -> Wants | None:
-        """What f needs of a snapshot, if it is expanded about older weights."""
-        return None
-
     def over_all_data(self) -> "Atom":
         """The same integrand on the whole data set, whatever a draw subsamples."""
         return self
@@ -87,10 +86,6 @@ class Atom:
     def slope(self, draw: Draw, where: str) -> np.ndarray:
         """grad_z f at the points, (..., M, d), computed once a draw."""
         return draw.once((self.key, where), self.grad, where)
-
-    def grad(self, draw: Draw, where: str) -> np.ndarray:
-        """grad_z f, (..., M, d)."""
-        raise NotImplementedError(f"{type(self).__name__} has no grad")
 
     def price(self, draw: Draw, where: str) -> np.ndarray:
         """[grad f, grad^2 f L] at the points: the mean of this is grad_w E_q f (Bonnet, Price)."""
@@ -101,14 +96,7 @@ class Atom:
         return self.price(draw, "mu")
 
 
-class Term(Atom):
-    """An integrand of one model under one family; `one` alone belongs to all."""
-
-    model: Model
-    q: Family
-
-
-class OnData(Term):
+class OnData(Atom):
     """An integrand that sees data: the data point drawn, times N, or (`whole`) all of them."""
 
     on_data = True

@@ -27,11 +27,12 @@ class Rows:
 
     def eta(self, draw: Draw, where: str) -> np.ndarray:
         """x.z + offset at the points of a draw."""
-        return draw.once(("eta", self, where), self._eta, where)
 
-    def _eta(self, draw, where):
-        eta = self.dot(draw.at(where))
-        return eta if self.offset is None else eta + self.offset
+        def compute(draw):
+            eta = self.dot(draw.at(where))
+            return eta if self.offset is None else eta + self.offset
+
+        return draw.once(("eta", self, where), compute)
 
     def total(self, c: np.ndarray) -> np.ndarray:
         """N c, (..., M)."""
@@ -43,21 +44,8 @@ class Rows:
 
     def bend(self, draw: Draw, c: np.ndarray) -> np.ndarray:
         """What w has of N c x x^T L, (..., M, D - d)."""
-        return (self.scale * c)[..., None] * self.x_outer(draw)
-
-    def fill(self, draw: Draw, d1: np.ndarray, d2: np.ndarray, out: np.ndarray, add: bool) -> None:
-        """N [d1 x, d2 x x^T L] into out (..., M, D), or added to it."""
-        mu, factor = (out[..., block] for block in draw.q.blocks)
-        if add:
-            mu += self.back(d1)
-            factor += self.bend(draw, d2)
-        else:
-            mu[...] = self.back(d1)
-            np.multiply((self.scale * d2)[..., None], self.x_outer(draw), out=factor)
-
-    def x_outer(self, draw: Draw) -> np.ndarray:
-        """What w has of x x^T L, (..., M, D - d)."""
-        return draw.once(("x x^T L", self), lambda d: d.q.outer(self.x, self.x_factor(d)))
+        outer = draw.once(("x x^T L", self), lambda d: d.q.outer(self.x, self.x_factor(d)))
+        return (self.scale * c)[..., None] * outer
 
     def x_factor(self, draw: Draw) -> np.ndarray:
         """L^T x, (..., M, d)."""
@@ -68,12 +56,13 @@ class Rows:
 
     def variance(self, draw: Draw, where: str = "mu") -> np.ndarray:
         """x^T Sigma x, the variance of eta under q or an older q, (..., M)."""
-        return draw.once(("variance", self, where), self._variance, where)
 
-    def _variance(self, draw, where):
-        now = where == "mu"
-        u = self.x_factor(draw) if now else self.times(draw, draw.snapshot.factor)
-        return np.vecdot(u, u)
+        def compute(draw):
+            now = where == "mu"
+            u = self.x_factor(draw) if now else self.times(draw, draw.snapshot.factor)
+            return np.vecdot(u, u)
+
+        return draw.once(("variance", self, where), compute)
 
 
 class Batch(Rows):
@@ -102,13 +91,6 @@ class Batch(Rows):
 
     def bend(self, draw: Draw, c: np.ndarray) -> np.ndarray:
         return draw.q.gram(c if self.scale == 1 else self.scale * c, self.x, draw.factor)
-
-    def fill(self, draw: Draw, d1: np.ndarray, d2: np.ndarray, out: np.ndarray, add: bool) -> None:
-        mu, factor = (out[..., block] for block in draw.q.blocks)
-        if not add:
-            out[...] = 0.0
-        mu += self.back(d1)
-        factor += self.bend(draw, d2)
 
     def times(self, draw: Draw, factor: np.ndarray) -> np.ndarray:
         """L^T x, (..., M or 1, B, d)."""

@@ -83,12 +83,6 @@ class Sampling:
             raise ValueError(f'noise="pairs" needs an even number of samples, not M={M}')
         return 2 if self.noise == "pairs" else M or 1
 
-    def index_shape(self, runs: tuple, M: int) -> tuple:
-        """The shape of the data points that M samples draw."""
-        if self.batch is None:
-            return (*runs, M)
-        return (*runs, M, self.batch) if self.each else (*runs, self.batch)
-
 
 PLAIN = Sampling()
 

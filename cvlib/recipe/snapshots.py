@@ -1,6 +1,6 @@
 """Snapshots: the data term's value, slope and curvature at older weights, summed over all data."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,11 +31,9 @@ class Snapshot(NamedTuple):
 
     def of_run(self, k: int | tuple[int, ...]) -> "Snapshot":
         """That of run k alone."""
-        arrays = {name: x for name, x in self._asdict().items() if name != "checksum"}
-        own: dict[str, Any] = {
-            name: None if x is None else np.asarray(x)[k] for name, x in arrays.items()
-        }
-        return self._replace(**own)
+        *arrays, checksum = self
+        own = (None if x is None else np.asarray(x)[k] for x in arrays)
+        return Snapshot._make((*own, checksum))
 
     def check(self, model: Model) -> None:
         """A ValueError if it is one of other data: variates from it would not have mean zero."""

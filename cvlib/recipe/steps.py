@@ -28,9 +28,7 @@ class Step:
     """What a step must say, and what follows from it."""
 
     order: ClassVar[int]  # steps with a row a sample come first
-
-    def add(self, draw: "Draw", parts: list[Part], G: np.ndarray, first: bool) -> None:
-        raise NotImplementedError(f"{type(self).__name__} has no add")
+    add: ClassVar[Callable]  # (draw, parts, G, first): into G, or added to it
 
     def mean(self, draw: "Draw", parts: list[Part]) -> np.ndarray:
         """The mean of the rows over the samples, (..., D)."""
@@ -60,13 +58,16 @@ class Pull(Step):
 
 @dataclass(frozen=True)
 class InEta(Step):
-    """Expectations by hand of an f of eta, for the drawn data points: sum [d1 x, d2 x x^T L]."""
+    """Expectations by hand of an f of eta, sum [d1 x, d2 x x^T L] over the points that f sees."""
 
+    whole: bool  # all data, whatever the draw subsamples
     order: ClassVar[int] = 1
 
     def add(self, draw: "Draw", parts: list[Part], G: np.ndarray, first: bool) -> None:
         d1, d2 = (_sum(parts, lambda p: p.word.slopes(draw, p.atom)[i]) for i in (0, 1))
-        parts[0].atom.rows(draw).fill(draw, d1, d2, G, add=not first)
+        rows, (mu, factor) = parts[0].atom.rows(draw), draw.q.blocks
+        _add(G[..., mu], 1, rows.back(d1), first)
+        _add(G[..., factor], 1, rows.bend(draw, d2), first)
 
 
 @dataclass(frozen=True)
@@ -76,16 +77,18 @@ class ByHand(Step):
     word: "Method"
     order: ClassVar[int] = 2
 
+    def known(self, draw: "Draw", p: Part) -> np.ndarray:
+        return draw.once((p.atom.key, self.word), self.word.by_hand, p.atom)
+
     def add(self, draw: "Draw", parts: list[Part], G: np.ndarray, first: bool) -> None:
-        known = lambda p: draw.once((p.atom.key, self.word), self.word.gradient, p.atom)
         if len(parts) == 1:  # the usual case, without a copy
-            _add(G, parts[0].coef, known(parts[0]), first)
+            _add(G, parts[0].coef, self.known(draw, parts[0]), first)
         else:
-            _add(G, 1, _sum(parts, known), first)
+            _add(G, 1, _sum(parts, lambda p: self.known(draw, p)), first)
 
     def mean(self, draw: "Draw", parts: list[Part]) -> np.ndarray:
-        known = lambda p: draw.once((p.atom.key, self.word), self.word.gradient, p.atom)
-        return _sum(parts, known).mean(-2)  # no copies of what is the same for all samples
+        total = _sum(parts, lambda p: self.known(draw, p))
+        return total.mean(-2)  # no copies of what is the same for all samples
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,9 @@ class Score(Step):
 
 def _add(G: np.ndarray, coef: float, part: np.ndarray, first: bool) -> None:
     """G + coef part into G, or coef part alone; without products by 1."""
-    if first:
+    if first and coef == 1:
+        G[...] = part
+    elif first:
         np.multiply(coef, part, out=G)
     elif coef == -1:
         G -= part

@@ -31,13 +31,14 @@ class Method:
     refuses: Callable[[Atom], str | None] = lambda atom: None  # a sentence: the atom lacks it
     why: str = "no such transformation of a fixed base sample"  # a family lacks this word
     samples: bool = True  # does it look at the sample of q?
-    route: str = ""  # the route it goes, if it is not that of its own name
+    route: str = ""  # the name under which a family knows this word, if it is not its own
     rows: Callable[[Draw, np.ndarray, np.ndarray], np.ndarray] | None = None  # if not f * score
     pull: Callable[..., None] | None = None  # (draw, u, out, add), if not the family's
 
     def __post_init__(self):
         object.__setattr__(self, "__doc__", self.doc)
         object.__setattr__(self, "__name__", self.name)
+        object.__setattr__(self, "route", self.route or self.name)
 
     def __repr__(self):
         return self.name
@@ -49,45 +50,36 @@ class Method:
                 raise Illegal(complaint)
         return Estimator({(self, atom): coef for atom, coef in f.parts.items()})
 
-    @property
-    def way(self) -> str:
-        """The name under which a family knows this word."""
-        return self.route or self.name
-
     def complaint(self, atom: Atom) -> str | None:
         """Why this word may not be written for the atom, or None."""
         q = atom.q
         if q is not None:  # None: `one` belongs to every family
             legal = q.methods if atom.space == "z" else tuple(q.routes[atom.space])
-            if self.way not in legal:
+            if self.route not in legal:
                 return (
                     f"{self.name}({atom.name}) is not possible for {q!r}: {self.why}. "
                     f"Write {' or '.join(legal)} instead"
                 )
-            route = q.routes[atom.space].get(self.way)
+            route = q.routes[atom.space].get(self.route)
             if route and route.score and atom.value is None:
                 return f"{self.name} needs the value of f; '{atom.name}' is a slope: try RP1"
         return self.refuses(atom)
 
     def steps(self, atom: Atom, q: Family) -> list:
         """The steps that make this word's rows for one atom."""
-        if self.by_hand is not None or self.in_eta is not None:
-            return [InEta() if atom.of_eta and not atom.whole else ByHand(self)]
+        if self.in_eta is not None and atom.of_eta:
+            return [InEta(atom.whole)]
+        if self.by_hand is not None:
+            return [ByHand(self)]
         if self.pull is not None:
             return [Pull("z1", self.pull)]
-        route = q.routes[atom.space][self.way]
+        route = q.routes[atom.space][self.route]
         pull = [Pull(route.at, getattr(q, route.pull))] if route.pull else []
         return pull + ([Score(route.at, route.score, self.rows)] if route.score else [])
 
     def slopes(self, draw: Draw, atom: Atom) -> tuple:
         """What stands for psi' and psi'', computed once a draw."""
         return draw.once((atom.key, self, "in eta"), self.in_eta, atom)
-
-    def gradient(self, draw: Draw, atom: Atom) -> np.ndarray:
-        """By hand, (..., M or 1, D)."""
-        if atom.of_eta:
-            return atom.from_derivatives(draw, *self.slopes(draw, atom))
-        return self.by_hand(draw, atom)
 
 
 def _no_closed_form(atom):
