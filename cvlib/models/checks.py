@@ -96,20 +96,14 @@ def same_labels(each: tuple) -> None:
 
 def _finite_data(k, a):
     """No NaN or infinity in array k of the data."""
-    before = 0
-    for n, bad in passes.each(_first_bad, (a,)) if a.dtype.kind in "fc" else ():
-        if bad is not None:
-            where = [before + bad[0], *bad[1:]]
+    bad = lambda rows: np.argwhere(~np.isfinite(rows[0]))[:1].tolist()
+    parts = zip(passes.slices((a,)), passes.each(bad, (a,))) if a.dtype.kind in "fc" else ()
+    for rows, found in parts:
+        for row, *rest in found:
+            where = [rows.start + row, *rest]
             raise ValueError(
                 f"array {k} of the data is {a[tuple(where)]} at {where}: drop or fill it"
             )
-        before += n
-
-
-def _first_bad(rows):
-    """How many rows these are, and where the first entry lies that is not finite, or None."""
-    finite = np.isfinite(rows[0])
-    return len(finite), None if finite.all() else np.argwhere(~finite)[0].tolist()
 
 
 def _array(what, value):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import autograd.numpy as anp
@@ -14,18 +14,6 @@ from .likelihoods import LOGISTIC, POISSON, Likelihood, gaussian_likelihood
 from .own import GaussianPrior, Model
 
 CACHED = 2**18  # numbers of a table that stays in a processor's cache
-
-
-@dataclass(frozen=True)
-class LinearRows:
-    """The log_lik of a GLM: phi(x.z + offset, y) for rows (x, y) or (x, y, offset)."""
-
-    likelihood: Likelihood
-
-    def __call__(self, z: np.ndarray, batch: tuple) -> np.ndarray:
-        x, y, *offset = batch
-        eta = anp.sum(x * z, -1)
-        return self.likelihood.phi(eta + offset[0] if offset else eta, y)
 
 
 class GLM(Model):
@@ -57,7 +45,7 @@ class GLM(Model):
             checks.number_or_vector("prior_mean", prior_mean, X.shape[1]),
         )
         name = f"{likelihood.name} regression"
-        super().__init__(LinearRows(likelihood), prior, (X, y, *rest), X.shape[1], name)
+        super().__init__(partial(_rows, likelihood), prior, (X, y, *rest), X.shape[1], name)
         self.X, self.y, *rest = self.data  # copies of our own, where they are small
         self.offset = rest[0] if rest else None
 
@@ -83,7 +71,7 @@ class GLM(Model):
         """Moments of the data, one group per class (or one in all), for expansions in x."""
         classes = None
         if self.likelihood.classes:
-            found = passes.each(_labels, (self.y,))
+            found = passes.each(lambda rows: np.unique(rows[0]), (self.y,))
             classes = np.unique(np.concatenate(list(found)))
         return Groups.of((self.X, self.y), classes, self.likelihood.phi)
 
@@ -144,10 +132,6 @@ class Groups:
         return cls(classes, n, x, y, xx / n[:, None, None], xy / n[:, None], own / n)
 
 
-def _labels(rows):
-    return np.unique(rows[0])
-
-
 def _group(y, classes):
     return np.zeros(np.shape(y), int) if classes is None else np.searchsorted(classes, y)
 
@@ -190,6 +174,13 @@ def linear_regression(
 ) -> GLM:
     """y ~ N(x.z + offset, noise_sd^2), all else as in `GLM`: conjugate, everything is exact."""
     return GLM(X, y, gaussian_likelihood(noise_sd), prior_sd, **more)
+
+
+def _rows(likelihood, z, batch):
+    """phi(x.z + offset, y) for rows (x, y) or (x, y, offset)."""
+    x, y, *offset = batch
+    eta = anp.sum(x * z, -1)
+    return likelihood.phi(eta + offset[0] if offset else eta, y)
 
 
 def _totals(rows, z, likelihood, order, factor, mean):

@@ -67,8 +67,9 @@ def each(part: Callable, data: Arrays, *args: Any, width: int = 1) -> Iterable:
     """
     parts = slices(data, width)
     pieces = (tuple(_sent(a[rows]) for a in data) for rows in parts)
-    work = _here if _cluster.get() is None or len(parts) == 1 else _there
-    return _shown(work(part, pieces, args), len(parts))
+    here = _cluster.get() is None or len(parts) == 1
+    done = (_part(part, rows, args) for rows in pieces) if here else _there(part, pieces, args)
+    return _shown(done, len(parts))
 
 
 def slices(data: Arrays, width: int = 1) -> list[slice]:
@@ -77,13 +78,8 @@ def slices(data: Arrays, width: int = 1) -> list[slice]:
     return [slice(first, first + size) for first in range(0, len(data[0]), size)]
 
 
-def _here(part, pieces, args):
-    for rows in pieces:
-        yield _part(part, rows, args)
-
-
 def _there(part, pieces, args):
-    """The same on the cluster. A part whose worker is lost goes to another one."""
+    """Each `_part`, on the cluster. One whose worker is lost goes to another one."""
     client = _cluster.get()
     waiting: deque[Any] = deque()
     most = (1 + AHEAD) * max(1, sum(client.nthreads().values()))
