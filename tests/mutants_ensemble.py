@@ -158,7 +158,7 @@ MUTANTS = [
     ("the ridge of a diagonal q counts all dimensions", "quadratics.match",
      "regression.shrinkage(seen, q.dim if q.full else 1)", "regression.shrinkage(seen, q.dim)",
      "quadratics_are_their_loop"),
-    ("the first ridge without the dimension", "first_ridge", "(q.dim if q.full else 1) / 10", "0.1",
+    ("the first ridge without the dimension", "quadratics.start", "slopes / 10", "0.1",
      "quadratics_are_their_loop"),
     ("the ridge of the first step for good", "quadratics.match",
      "(moves, s, regression.shrinkage(seen, q.dim if q.full else 1))", "(moves, s, ridge)",

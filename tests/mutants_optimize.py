@@ -44,7 +44,7 @@ MUTANTS = [
     ("mean without variates is a sum", "mean", "return share @ h", "return h.sum(-2)",
      "no variates and no weights are the same"),
     # the loop
-    ("exact gradient not of ELBO / N", "NoiseFree.gradient",
+    ("exact gradient not of ELBO / N", "Plan.gradient",
      "exact.gradient(self.model, self.q, state.w) / self.model.N",
      "exact.gradient(self.model, self.q, state.w)",
      "a rule of ones own gets what a natural step needs"),

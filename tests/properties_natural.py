@@ -1,6 +1,5 @@
 """What defines a natural step, each a function of the package: tests and mutants share them."""
 
-
 import autograd.numpy as anp
 import numpy as np
 import oracles

@@ -17,7 +17,7 @@ from ..models.own import Model
 from ..recipe.estimators import Estimator
 from ..recipe.sampling import Sampling
 from . import rules
-from .plans import NoiseFree, Noisy, Plan, State
+from .plans import Noisy, Plan, State
 
 RECORD = 100e6  # bytes that a record may have before it is thinned
 SAMPLING = tuple(field.name for field in fields(Sampling))
@@ -152,7 +152,7 @@ def noise_free(
 
     `plan` is lr, rule (or momentum) and average, as in `sgd`.
     """
-    exact = NoiseFree(model, q, **_options(noise_free, NoiseFree, plan))
+    exact = Plan(model, q, **_options(noise_free, Plan, plan))
     return _ascend(init(exact, w=w), exact, steps, every, hooks)
 
 

@@ -49,19 +49,19 @@ class _Discrete(Unconstrained, base=True):
     def zeta_fresh(self, draw: Draw) -> Array:
         return self.given(draw, False)[0]
 
-    def to_w(self, draw: Draw, u: Array) -> Array:
-        """A gradient in w from one in zeta, (..., M, D)."""
+    def to_w(self, p: Array, u: Array) -> Array:
+        """A gradient in w from one in zeta, (..., M, D); p is the mean of z."""
         return u
 
     def pull_zeta(self, draw: Draw, u: Array, out: Array, add: bool = False) -> None:
         """From slopes in zeta to w, into out (..., M, D)."""
-        put(self.to_w(draw, u), out, add)
+        put(self.to_w(draw.mu[..., None, :], u), out, add)
 
     def pull_coupled(self, draw: Draw, u: Array, out: Array, add: bool = False) -> None:
-        put(self.to_w(draw, self.given(draw, True)[1] * u), out, add)
+        self.pull_zeta(draw, self.given(draw, True)[1] * u, out, add)
 
     def pull_fresh(self, draw: Draw, u: Array, out: Array, add: bool = False) -> None:
-        put(self.to_w(draw, self.given(draw, False)[1] * u), out, add)
+        self.pull_zeta(draw, self.given(draw, False)[1] * u, out, add)
 
 
 def _of_zeta(kind: str) -> dict[str, Route]:
@@ -228,7 +228,7 @@ class Categorical(_Discrete):
 
     def cross_grad(self, w: Array, v: Array) -> Array:
         p = np.exp(self.log_p(w))
-        return self._to_w(p, p * self.log_p(v))
+        return self.to_w(p, p * self.log_p(v))
 
     def fisher(self, w: Array) -> Array:
         p = self.split(np.exp(self.log_p(w)))  # (..., count, classes)
@@ -236,9 +236,13 @@ class Categorical(_Discrete):
         blocks = np.eye(self.count)[:, None, :, None] * own[..., :, :, None, :]
         return blocks.reshape(*w.shape[:-1], self.dim, self.dim)
 
-    def _to_w(self, p: Array, u: Array) -> Array:
+    def to_w(self, p: Array, u: Array) -> Array:
         """u - p (sum of u over the classes): the chain rule from log p to logits."""
-        return u - p * self.join(np.repeat(self.split(u).sum(-1)[..., None], self.classes, -1))
+        return u - p * self._sums(u)
+
+    def _sums(self, a: Array) -> Array:
+        """The sum over the classes of a variable, for each of them, (..., d)."""
+        return self.join(np.repeat(self.split(a).sum(-1)[..., None], self.classes, -1))
 
     # the relaxation
     def squash(self, zeta: Array, tau: float) -> Array:
@@ -248,7 +252,7 @@ class Categorical(_Discrete):
 
     def zeta_score(self, draw: Draw) -> Array:
         """grad_w of the Gumbel log density of zeta, 1 - e^-eps per coordinate of log p."""
-        return self.to_w(draw, -np.expm1(-self.halves(draw.eps)[0]))
+        return self.to_w(draw.mu[..., None, :], -np.expm1(-self.halves(draw.eps)[0]))
 
     def zeta_given_z(self, draw: Draw, coupled: bool) -> Pair:
         """zeta drawn given z, and its derivative in log p at fixed z and eps, (..., M, d).
@@ -257,23 +261,14 @@ class Categorical(_Discrete):
         exponential with rate 1 whichever it is, and the others have no memory: after it each waits
         another exponential time of its rate. So x_first = E_first, x_k = x_first + E_k / p_k.
         """
-        zeta = self.zeta(draw)
+        zeta, won = self.zeta(draw), draw.z > 0
+        of_first = lambda a: self._sums(np.where(won, a, 0.0))  # what the class that won has of a
         if not coupled:
-            log_E, won = np.log(self.halves(draw.eps)[1]), draw.z > 0
-            first = self._first(log_E, won)
+            log_E = np.log(self.halves(draw.eps)[1])
+            first = of_first(log_E)
             later = np.logaddexp(first, log_E - self.log_p(draw.w)[..., None, :])
             zeta = -np.where(won, first, later)
-        # (x_k - x_first) / x_k, which is 0 for the first
-        return zeta, -np.expm1(zeta - self._first(zeta, draw.z > 0))
-
-    def _first(self, a: Array, won: Array) -> Array:
-        """The entry of the class that won, for all classes of its group."""
-        rows = self.split(np.where(won, a, 0.0)).sum(-1)[..., None]
-        return self.join(np.repeat(rows, self.classes, -1))
-
-    def to_w(self, draw: Draw, u: Array) -> Array:
-        """From a gradient in log p to the logits, (..., M, D)."""
-        return self._to_w(draw.mu[..., None, :], u)
+        return zeta, -np.expm1(zeta - of_first(zeta))  # (x_k - x_first) / x_k, 0 for the first
 
 
 def _turned(t: Array) -> Array:

@@ -101,6 +101,21 @@ class _GaussianFamily(Family, base=True):
         """The first transform, mu + L eps, (..., M, d)."""
         return draw.mu[..., None, :] + self.times(draw.factor, draw.eps)
 
+    def outer(self, u: Array, e: Array) -> Array:
+        """What w has of u e^T, without the d x d matrix: (..., M, d) twice -> (..., M, D - d)."""
+        return self.by_row(u) * self.by_column(e)
+
+    def pull1(self, draw: Draw, u: Array, out: Array, add: bool = False) -> None:
+        """[u, lower(u eps^T)] into out (..., M, D): the chain rule through z1."""
+        mu, factor = out[..., : self.dim], out[..., self.dim :]
+        eps = draw.once("eps by column", lambda draw: self.by_column(draw.eps))
+        if add:
+            mu += u
+            factor += self.by_row(u) * eps
+        else:
+            mu[...] = u
+            np.multiply(self.by_row(u), eps, out=factor)
+
     def whitened(self, draw: Draw) -> Array:
         """L^-T eps = -grad_z log q_w(z1), (..., M, d)."""
         return self.solve_t(draw.factor, draw.eps)
@@ -117,6 +132,7 @@ class Gaussian(_GaussianFamily):
 
     parts = "mu", "L"
     full = True
+    compose = staticmethod(np.matmul)  # L K
 
     def __init__(self, dim: int) -> None:
         super().__init__(dim)
@@ -162,13 +178,13 @@ class Gaussian(_GaussianFamily):
         """What w has of a gradient G (..., d, d) in L: its lower triangle, (..., D - d)."""
         return G.reshape(*G.shape[:-2], -1).take(self.flat, -1)
 
-    def outer(self, u: Array, e: Array) -> Array:
-        """lower(u e^T) without the d x d matrix, (..., M, d) twice -> (..., M, D - d)."""
-        return self.by_row(u) * e.take(self.cols, -1)
-
     def by_row(self, u: Array) -> Array:
         """u_i for every entry (i, j) of the lower triangle: take(rows), but twice as fast."""
         return u.repeat(self.lengths, -1)
+
+    def by_column(self, e: Array) -> Array:
+        """e_j for every entry (i, j)."""
+        return e.take(self.cols, -1)
 
     def gram(self, c: Array, X: Array, L: Array) -> Array:
         """lower(X^T diag(c) X L) for c (..., M, B), X (..., M or 1, B, d), as (..., M, D - d)."""
@@ -205,21 +221,6 @@ class Gaussian(_GaussianFamily):
         S = (I + B @ B) / 2 if positive else B
         R = _cholesky(S[..., ::-1, ::-1])[..., ::-1, ::-1]
         return _inverse(R).mT
-
-    def compose(self, L: Array, K: Array) -> Array:
-        """L K."""
-        return L @ K
-
-    def pull1(self, draw: Draw, u: Array, out: Array, add: bool = False) -> None:
-        """[u, lower(u eps^T)] into out (..., M, D): the chain rule through z1."""
-        mu, factor = out[..., : self.dim], out[..., self.dim :]
-        eps = draw.once("eps by column", lambda draw: draw.eps.take(self.cols, -1))
-        if add:
-            mu += u
-            factor += self.by_row(u) * eps
-        else:
-            mu[...] = u
-            np.multiply(self.by_row(u), eps, out=factor)
 
     def times(self, L: Array, v: Array) -> Array:
         """L v for each row of v, (..., M, d)."""
@@ -290,6 +291,7 @@ class DiagonalGaussian(_GaussianFamily):
     """q_w = N(mu, diag(sigma^2)), w = [mu, sigma], D = 2 d; RP1 is RP2 where sigma > 0."""
 
     parts = "mu", "sigma"
+    compose = staticmethod(np.multiply)
 
     def __init__(self, dim: int) -> None:
         super().__init__(dim)
@@ -304,11 +306,10 @@ class DiagonalGaussian(_GaussianFamily):
     def sd(self, w: ArrayLike) -> Array:
         return np.abs(self.check(w)[..., self.dim :])
 
-    def outer(self, u: Array, e: Array) -> Array:
-        return u * e
-
     def by_row(self, u: Array) -> Array:
         return u
+
+    by_column = by_row
 
     def gram(self, c: Array, X: Array, sigma: Array) -> Array:
         """diag(X^T diag(c) X) sigma, (..., M, d), without the d x d matrix."""
@@ -328,12 +329,6 @@ class DiagonalGaussian(_GaussianFamily):
         B = 1 - rho * A
         S = (1 + B**2) / 2 if positive else np.where(B > 0, B, np.nan)
         return 1 / np.sqrt(S)
-
-    def compose(self, sigma: Array, k: Array) -> Array:
-        return sigma * k
-
-    def pull1(self, draw: Draw, u: Array, out: Array, add: bool = False) -> None:
-        put(np.concatenate([u, u * draw.eps], -1), out, add)
 
     def times(self, sigma: Array, v: Array) -> Array:
         return v * sigma[..., None, :]
