@@ -7,10 +7,10 @@ N one-dimensional integrals, whatever the dimension of z; `quadrature` does them
 from collections.abc import Callable
 
 import numpy as np
-import scipy  # scipy.optimize is loaded at its first use
 
 from ..families.base import Family, check_fit
 from ..models import Model, passes, quadrature
+from ..special import scipy
 from .rules import natural
 
 TOLERANCE = quadrature.TOLERANCE

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import autograd.numpy as anp
 import numpy as np
-import scipy  # scipy.special is loaded at its first use
 
 from ..arguments import whole
-from ..special import expit, logsumexp
+from ..special import expit, logsumexp, scipy
 from .base import NOT_SAID, Array, Draw, Pair, Route, Unconstrained, put
 
 

@@ -10,9 +10,8 @@ from typing import Any
 
 import autograd.numpy as anp
 import numpy as np
-import scipy  # scipy.linalg and scipy.special are loaded at their first use
 
-from ..special import LOG_2PI
+from ..special import LOG_2PI, scipy
 from .base import Array, ArrayLike, Draw, Family, Pair, Route, put
 
 

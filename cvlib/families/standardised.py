@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import autograd.numpy as anp
 import numpy as np
-import scipy  # scipy.special is loaded at its first use
 
-from ..special import betaln, expit, gammaln, polygamma, psi
+from ..special import betaln, expit, gammaln, polygamma, psi, scipy
 from .base import NOT_SAID, Array, ArrayLike, Draw, Pair, Route, Unconstrained, put
 
 
