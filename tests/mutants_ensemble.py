@@ -88,7 +88,8 @@ MUTANTS = [
      "fisher_of_gamma_and_beta"),
     ("Fisher of beta: b without psi'(a + b)", "Beta.fisher", "polygamma(1, b) - both",
      "polygamma(1, b)", "fisher_of_gamma_and_beta"),
-    ("Fisher in pairs: one half lost", "_pairs", "[between, second]", "[0 * between, second]",
+    ("Fisher in pairs: one half lost", "_pairs", "out[..., i, j] = out[..., j, i] = between",
+     "out[..., i, j] = between",
      "fisher_of_gamma_and_beta"),
     # batch and match, and natural steps after it
     ("matching: always the first step", "matching.match",

@@ -60,7 +60,6 @@ class _GaussianFamily(Family, base=True):
         return out
 
     def log_q(self, w: ArrayLike, z: Array) -> Array:
-        """log q_w(z) for w (..., D) and z (..., M, d), as (..., M)."""
         mu, factor = self.unpack(self.check(w))
         eps = self.solve(factor, z - mu[..., None, :])
         return 0.5 * (self.dim - (eps**2).sum(-1)) - self.entropy(w)[..., None]
@@ -237,23 +236,23 @@ class Gaussian(_GaussianFamily):
         """L^-T v for each row of v."""
         return self.solve(L.mT, v)
 
-    def svd(self, draw: Draw) -> Any:
-        """L = U diag(s) V^T: more exact than the eigenvalues of L L^T, whose s are squared."""
-        return np.linalg.svd(draw.factor)
+    def svd(self, draw: Draw) -> tuple:
+        """L = U diag(s) V^T, and b = U^T eps (..., M, d).
 
-    def eps_U(self, draw: Draw) -> Array:
-        """U^T eps, (..., M, d)."""
-        return draw.eps @ draw.of("svd")[0]
-
-    def shares(self, draw: Draw) -> Array:
-        """s_j / (s_i + s_j), the same for all samples, (..., 1, d, d)."""
-        s = draw.of("svd")[1][..., None, :]
-        return s[..., None, :] / (s[..., :, None] + s[..., None, :])
+        More exact than the eigenvalues of L L^T, whose s are squared.
+        """
+        U, s, Vt = np.linalg.svd(draw.factor)
+        return U, s[..., None, :], Vt, draw.eps @ U
 
     def z2(self, draw: Draw) -> Array:
         """The second transform, mu + S eps with S = (L L^T)^(1/2) symmetric, (..., M, d)."""
-        U, s, _ = draw.of("svd")
-        return draw.mu[..., None, :] + (draw.of("eps_U") * s[..., None, :]) @ U.mT
+        U, s, _, b = draw.of("svd")
+        return draw.mu[..., None, :] + (b * s) @ U.mT
+
+    def shares(self, draw: Draw) -> Array:
+        """s_j / (s_i + s_j), the same for all samples, (..., 1, d, d)."""
+        s = draw.of("svd")[1]
+        return s[..., None, :] / (s[..., :, None] + s[..., None, :])
 
     def pull2(self, draw: Draw, u: Array, out: Array, add: bool = False) -> None:
         """[u, lower(2 X L)], S X + X S = sym(u eps^T), into out: the chain rule through z2.
@@ -261,11 +260,11 @@ class Gaussian(_GaussianFamily):
         In the basis of L = U s V^T the Lyapunov equation is diagonal, and 2 X L = U K V^T with
         K_ij = (a_i b_j + b_i a_j) s_j / (s_i + s_j), a = U^T u, b = U^T eps.
         """
-        U, _, Vt = draw.of("svd")
-        a, b, share = u @ U, draw.of("eps_U"), draw.of("shares")
+        U, _, Vt, b = draw.of("svd")
+        a = u @ U
         left, right = np.stack([a, b], -1), np.stack([b, a], -2)  # (..., M, d, 2), (..., M, 2, d)
         K = left @ right  # a b^T + b a^T
-        K *= share
+        K *= draw.of("shares")
         K = U[..., None, :, :] @ (K @ Vt[..., None, :, :])  # (..., M, d, d)
         put(np.concatenate([u, self.lower(K)], -1), out, add)
 

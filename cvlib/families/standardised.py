@@ -138,7 +138,6 @@ class Gamma(_Standardised):
         return psi(a) - w[..., self.dim :], anp.sqrt(polygamma(1, a))
 
     def moments_grad(self, draw: Draw) -> Pair:
-        """Gradients of mean and standard deviation in [log a, log b], each (..., 2, d)."""
         a, _ = self.unpack(draw.w)
         variance = draw.factor**2
         ds = a * polygamma(2, a) / (2 * draw.factor)
@@ -160,13 +159,11 @@ class Gamma(_Standardised):
         return np.concatenate([by_shape, self.slope(draw.w[..., None, :], draw.z)], -1)
 
     def cross(self, w: Array, v: Array) -> Array:
-        """E_{q_w} log q_v(z), (...)."""
         (a, b), (av, bv), log_bv = self.unpack(w), self.unpack(v), v[..., self.dim :]
         mean = psi(a) - w[..., self.dim :]
         return anp.sum(av * (log_bv + mean) - gammaln(av) - bv * a / b, -1)
 
     def cross_grad(self, w: Array, v: Array) -> Array:
-        """Its gradient in w, v held fixed, (..., D)."""
         (a, b), (av, bv) = self.unpack(w), self.unpack(v)
         return np.concatenate([a * (av * polygamma(1, a) - bv / b), bv * a / b - av], -1)
 
@@ -201,7 +198,6 @@ class Beta(_Standardised):
         return psi(a) - psi(b), anp.sqrt(polygamma(1, a) + polygamma(1, b))
 
     def moments_grad(self, draw: Draw) -> Pair:
-        """Gradients of mean and standard deviation in [log a, log b], each (..., 2, d)."""
         a, b = self.unpack(draw.w)
         dm = np.stack([a * polygamma(1, a), -b * polygamma(1, b)], -2)
         ds = np.stack([a * polygamma(2, a), b * polygamma(2, b)], -2)
@@ -239,11 +235,12 @@ class Beta(_Standardised):
 
 def _pairs(first, between, second):
     """[[diag(first), diag(between)], [diag(between), diag(second)]], (..., 2 d, 2 d)."""
-    d = first.shape[-1]
-    first, between, second = (x[..., None] * np.eye(d) for x in (first, between, second))
-    return np.concatenate(
-        [np.concatenate([first, between], -1), np.concatenate([between, second], -1)], -2
-    )
+    i = np.arange(first.shape[-1])
+    j, D = i + len(i), 2 * len(i)
+    out = np.zeros((*first.shape[:-1], D, D))
+    out[..., i, i], out[..., j, j] = first, second
+    out[..., i, j] = out[..., j, i] = between
+    return out
 
 
 def _beta_tails(a: Array, b: Array, z: Array) -> Pair:

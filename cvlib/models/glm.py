@@ -1,6 +1,5 @@
 """Generalised linear models: a likelihood of eta = x.z + offset, a normal prior, and data."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -63,8 +62,13 @@ class GLM(Model):
     @cached_property
     def squares(self) -> "Squares | None":
         """`Squares` of the data; None where they would not stay in a processor's cache."""
-        size = self.N * self.dim * (self.dim + 1) // 2
-        return Squares.of(self.X.astype(float, copy=False)) if size <= CACHED else None
+        j, k = np.tril_indices(self.dim)
+        if self.N * len(j) > CACHED:
+            return None
+        where = np.empty((self.dim, self.dim), int)
+        where[j, k] = where[k, j] = np.arange(len(j))
+        X = self.X.astype(float, copy=False)
+        return Squares(X[:, j] * X[:, k], where)
 
     @cached_property
     def groups(self) -> "Groups":
@@ -73,7 +77,11 @@ class GLM(Model):
         if self.likelihood.classes:
             found = passes.each(lambda rows: np.unique(rows[0]), (self.y,))
             classes = np.unique(np.concatenate(list(found)))
-        return Groups.of((self.X, self.y), classes, self.likelihood.phi)
+        data, phi = (self.X, self.y), self.likelihood.phi
+        n, x, y = passes.total(_means, data, classes, width=self.dim)
+        x, y = x / n[:, None], y / n
+        xx, xy, own = passes.total(_spreads, data, classes, x, y, phi, width=self.dim)
+        return Groups(classes, n, x, y, xx / n[:, None, None], xy / n[:, None], own / n)
 
 
 @dataclass(frozen=True)
@@ -87,13 +95,6 @@ class Squares:
         """sum_i c_i x_i x_i^T for c (..., N), as (..., d, d)."""
         total = c.reshape(-1, len(self.table)) @ self.table
         return total.take(self.where, -1).reshape(*c.shape[:-1], *self.where.shape)
-
-    @classmethod
-    def of(cls, X: np.ndarray) -> "Squares":
-        j, k = np.tril_indices(X.shape[1])
-        where = np.empty((X.shape[1], X.shape[1]), int)
-        where[j, k] = where[k, j] = np.arange(len(j))
-        return cls(X[:, j] * X[:, k], where)
 
 
 @dataclass(frozen=True)
@@ -121,15 +122,6 @@ class Groups:
     def n_xy(self) -> np.ndarray:
         """Sum of n_k Cov(x, y), (d,)."""
         return self.n @ self.xy
-
-    @classmethod
-    def of(cls, data: tuple, classes: np.ndarray | None, phi: Callable) -> "Groups":
-        """From two passes over the data (X, y)."""
-        width = data[0][0].size
-        n, x, y = passes.total(_means, data, classes, width=width)
-        x, y = x / n[:, None], y / n
-        xx, xy, own = passes.total(_spreads, data, classes, x, y, phi, width=width)
-        return cls(classes, n, x, y, xx / n[:, None, None], xy / n[:, None], own / n)
 
 
 def _group(y, classes):

@@ -157,15 +157,12 @@ def _root(a):
     return a
 
 
-def _shared(root):
-    """Is what it holds what its file holds? Not so with mode "c", copy on write."""
-    return isinstance(root, np.memmap) and root.filename is not None and root.mode != "c"
-
-
 def _sent(a):
     """A mapped array in one piece as `Mapped`, any other as it is."""
     root = _root(a)
-    if not (_shared(root) and a.flags.c_contiguous):
+    # in mode "c", copy on write, it does not hold what its file holds
+    shared = isinstance(root, np.memmap) and root.filename is not None and root.mode != "c"
+    if not (shared and a.flags.c_contiguous):
         return a
     address = lambda a: a.__array_interface__["data"][0]
     offset = root.offset + address(a) - address(root)
