@@ -10,6 +10,14 @@ from ..special import expit, logsumexp, scipy
 from .base import NOT_SAID, Array, Draw, Pair, Route, Unconstrained, put
 
 
+def _of_zeta(kind: str) -> dict[str, Route]:
+    return {
+        "SF": Route("zeta", score="zeta_score"),
+        "RP1": Route("zeta", pull="pull_zeta"),
+        "GR": Route(f"zeta_{kind}", score="score", pull=f"pull_{kind}"),
+    }
+
+
 class _Discrete(Unconstrained, base=True):
     """z cannot be moved by w: GR is SF for a plain integrand.
 
@@ -23,6 +31,11 @@ class _Discrete(Unconstrained, base=True):
     behind = zeta_given_z = NOT_SAID  # by each family
     parts = ("logits",)
     smooth = "zeta"
+    routes = {
+        "z": {"SF": Route("z1", score="score"), "GR": Route("z1", score="score")},
+        "zeta": _of_zeta("coupled"),
+        "zeta, fresh": _of_zeta("fresh"),
+    }
 
     def __init__(self, dim: int) -> None:
         super().__init__(dim)
@@ -63,32 +76,15 @@ class _Discrete(Unconstrained, base=True):
         self.pull_zeta(draw, self.given(draw, False)[1] * u, out, add)
 
 
-def _of_zeta(kind: str) -> dict[str, Route]:
-    return {
-        "SF": Route("zeta", score="zeta_score"),
-        "RP1": Route("zeta", pull="pull_zeta"),
-        "GR": Route(f"zeta_{kind}", score="score", pull=f"pull_{kind}"),
-    }
-
-
-ROUTES = {
-    "z": {"SF": Route("z1", score="score"), "GR": Route("z1", score="score")},
-    "zeta": _of_zeta("coupled"),
-    "zeta, fresh": _of_zeta("fresh"),
-}
-
-
-# In pairs of opposites the score that is left when the base sample is averaged out, given both z
-PAIRED = {"DisARM": Route("z1", score="paired_score")}
-
-
 class Bernoulli(_Discrete):
     """z_i in {0, 1}, P(z_i = 1) = sigma(w_i), independent; w holds the logits, D = d.
 
     zeta = w + eps with logistic eps, z = 1 where zeta > 0.
     """
 
-    routes = ROUTES | {"z": ROUTES["z"] | PAIRED}
+    routes = _Discrete.routes | {
+        "z": _Discrete.routes["z"] | {"DisARM": Route("z1", score="paired_score")}
+    }
     quadratics = True
 
     def log_density(self, w: Array, z: Array) -> Array:
@@ -118,7 +114,10 @@ class Bernoulli(_Discrete):
         return expit(w) * expit(-w)
 
     def paired_score(self, draw: Draw) -> Array:
-        """(z - z~) sigma(|w|) with z~ the partner of z, (..., M, D)."""
+        """(z - z~) sigma(|w|) with z~ the partner of z, (..., M, D).
+
+        The score that is left when the base sample is averaged out, given both z.
+        """
         if draw.group != 2:
             raise ValueError('DisARM compares opposites: draw(..., noise="pairs")')
         partner = np.roll(draw.z, draw.M // 2, -2)
@@ -170,10 +169,9 @@ class Categorical(_Discrete):
     """`count` independent variables with `classes` values each, one-hot, side by side in z.
 
     w holds the logits in the same order, d = D = count * classes. zeta = log p + eps with Gumbel
-    eps, z marks the largest in each group.
+    eps, z marks the largest in each group. E_q of a quadratic is not known: the coordinates of one
+    variable are not independent.
     """
-
-    routes = ROUTES  # no quadratics: the coordinates of one variable are not independent
 
     def __init__(self, count: int, classes: int) -> None:
         self.count = whole("count", count)
