@@ -14,7 +14,8 @@ from ..special import scipy
 from .rules import natural
 
 TOLERANCE = quadrature.TOLERANCE
-STEPS, SETTLED = 120, 1e-10  # natural steps to try, and the gradient of ELBO / N to stop at
+STEPS, SETTLED = 60, 1e-10  # natural steps to try, and the gradient of ELBO / N to stop at
+WIDE = 6.0  # sd of an eta under q.start(), from which on natural steps may overflow: e^(6^2 / 2)
 
 
 def elbo(model: Model, q: Family, w: np.ndarray, tolerance: float = TOLERANCE) -> np.ndarray:
@@ -51,7 +52,7 @@ def optimum(
     """The w of the best ELBO in the family: natural steps on the exact gradient (chapter 15).
 
     Where they do not settle, L-BFGS on the exact ELBO and gradient takes over. Once late() is true
-    the search ends where it is. It begins at w, or at a q that spreads no eta by more than 1.
+    the search ends where it is. It begins at w, or at q.start(), narrowed where columns are wide.
     """
     start = _narrow(model, q) if w is None else q.check(w)
     w, rule = start, natural()
@@ -73,11 +74,12 @@ def optimum(
 
 
 def _narrow(model, q):
-    """q.start(), its factor shrunk to where no eta has a variance above 1."""
+    """q.start(); where that spreads an eta too far, its factor shrunk until all have sds up to 1."""
     w = _check(model, q, q.start())
     widest = lambda rows: _marginals(rows, q, w)[1].max()
+    sd = np.sqrt(max(passes.each(widest, model.data, width=q.dim)))
     mu, factor = q.unpack(w)
-    return q.joined(mu, factor / np.sqrt(max(1.0, *passes.each(widest, model.data, width=q.dim))))
+    return q.joined(mu, factor / sd) if sd > WIDE else w
 
 
 def _by_lbfgs(model, q, w, late=lambda: False):

@@ -236,21 +236,17 @@ class Noisy(Plan):
 def _tried(f, d, shape):
     """f(d), (*runs, *shape), zero in runs where it is not finite, and which are finite."""
     with np.errstate(over="ignore", invalid="ignore"):  # a diverging run
-        try:
-            x = f(d)
-        except np.linalg.LinAlgError:
-            x = _run_by_run(f, d, shape)
-        return _finite(x, d.w.shape[:-1])
+        return _finite(_by_runs(f, d, shape), d.w.shape[:-1])
 
 
-def _run_by_run(f, d, shape):
+def _by_runs(f, d, shape):
     """f(d), NaN in runs where a matrix of the model is singular."""
-    if d.w.ndim > 1:
-        return np.stack([_run_by_run(f, _of_run(d, k), shape) for k in range(len(d.w))])
     try:
         return f(d)
     except np.linalg.LinAlgError:
-        return np.full(shape, np.nan)
+        if d.w.ndim == 1:
+            return np.full(shape, np.nan)
+        return np.stack([_by_runs(f, _of_run(d, k), shape) for k in range(len(d.w))])
 
 
 def _finite(x, runs):

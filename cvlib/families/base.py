@@ -300,10 +300,8 @@ class Family:
         """
         found = []
         for first in range(0, self.dim, COLUMNS):
-            k = np.arange(first, min(first + COLUMNS, self.dim))
-            unit = np.zeros((len(k), self.dim))
-            unit[np.arange(len(k)), k] = 1.0
-            found.append(times(unit)[..., np.arange(len(k)), k])  # (..., M, k)
+            unit = np.eye(min(COLUMNS, self.dim - first), self.dim, first)
+            found.append(np.diagonal(times(unit), first, -2, -1))  # (..., M, k)
         return np.concatenate(found, -1) * sd[..., None, :]
 
 
