@@ -74,7 +74,7 @@ def optimum(
 
 
 def _narrow(model, q):
-    """q.start(); where that spreads an eta too far, its factor shrunk until all have sds up to 1."""
+    """q.start(); where that spreads an eta too far, a narrower q, with sds up to 1."""
     w = _check(model, q, q.start())
     widest = lambda rows: _marginals(rows, q, w)[1].max()
     sd = np.sqrt(max(passes.each(widest, model.data, width=q.dim)))
