@@ -10,11 +10,12 @@ from ..special import expit, logsumexp, scipy
 from .base import NOT_SAID, Array, Draw, Pair, Route, Unconstrained, put
 
 
-def _of_zeta(kind: str) -> dict[str, Route]:
+def _of_zeta(given: str, pull: str) -> dict[str, Route]:
+    """Routes of an integrand of zeta: where its zeta given z is, and how that is pulled back."""
     return {
         "SF": Route("zeta", score="zeta_score"),
         "RP1": Route("zeta", pull="pull_zeta"),
-        "GR": Route(f"zeta_{kind}", score="score", pull=f"pull_{kind}"),
+        "GR": Route(given, score="score", pull=pull),
     }
 
 
@@ -33,8 +34,8 @@ class _Discrete(Unconstrained, base=True):
     smooth = "zeta"
     routes = {
         "z": {"SF": Route("z1", score="score"), "GR": Route("z1", score="score")},
-        "zeta": _of_zeta("coupled"),
-        "zeta, fresh": _of_zeta("fresh"),
+        "zeta": _of_zeta("zeta", "pull_coupled"),
+        "zeta, fresh": _of_zeta("zeta_fresh", "pull_fresh"),
     }
 
     def __init__(self, dim: int) -> None:
@@ -54,9 +55,6 @@ class _Discrete(Unconstrained, base=True):
 
     def given(self, draw: Draw, coupled: bool) -> Pair:
         return draw.once(("given z", coupled), lambda draw: self.zeta_given_z(draw, coupled))
-
-    def zeta_coupled(self, draw: Draw) -> Array:
-        return self.given(draw, True)[0]
 
     def zeta_fresh(self, draw: Draw) -> Array:
         return self.given(draw, False)[0]
