@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import reduce
 from io import FileIO
 from math import prod
 from typing import Any, NamedTuple
@@ -54,10 +55,8 @@ def connect(scheduler: str, patience: str | None = None) -> Any:
 
 def total(part: Callable, data: Arrays, *args: Any, width: int = 1) -> tuple:
     """The sum of `each`, whose parts are tuples of arrays: entry by entry, in their order."""
-    found: Any = None
-    for new in each(part, data, *args, width=width):
-        found = new if found is None else tuple(a + b for a, b in zip(found, new))
-    return found
+    add = lambda found, new: tuple(a + b for a, b in zip(found, new))
+    return reduce(add, each(part, data, *args, width=width))
 
 
 def each(part: Callable, data: Arrays, *args: Any, width: int = 1) -> Iterable:
