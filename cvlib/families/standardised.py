@@ -24,6 +24,7 @@ class _Standardised(Unconstrained, base=True):
     """
 
     _sample = tails = at_tails = slope = NOT_SAID  # by each family
+    spreads = NOT_SAID  # (w) -> Fisher's matrix along log a, between log a and log b, along log b
     parts = "log a", "log b"
     quadratics = True
     routes = {
@@ -76,6 +77,21 @@ class _Standardised(Unconstrained, base=True):
     def pull1(self, draw: Draw, u: Array, out: Array, add: bool = False) -> None:
         """The chain rule through z1 into out (..., M, D)."""
         put((u[..., None, :] * draw.of("jacobian")).reshape(out.shape), out, add)
+
+    def fisher(self, w: Array) -> Array:
+        """[[diag(first), diag(between)], [diag(between), diag(second)]] of `spreads`."""
+        first, between, second = self.spreads(w)
+        i, j = np.arange(self.dim), np.arange(self.dim, self.D)
+        out = np.zeros((*w.shape, self.D))
+        out[..., i, i], out[..., j, j] = first, second
+        out[..., i, j] = out[..., j, i] = between
+        return out
+
+    def cross_grad(self, w: Array, v: Array) -> Array:
+        """F(w) exp(v - w): log q_v is linear in a and b, but for what does not depend on z."""
+        (first, between, second), ratio = self.spreads(w), np.exp(v - w)
+        a, b = ratio[..., : self.dim], ratio[..., self.dim :]
+        return np.concatenate([first * a + between * b, between * a + second * b], -1)
 
     def base_score(self, draw: Draw) -> Array:
         """log qbar_w(eps) = log q_w(m + s eps) + log s, so its gradient has three parts."""
@@ -143,10 +159,9 @@ class Gamma(_Standardised):
         ds = a * polygamma(2, a) / (2 * draw.factor)
         return np.stack([a * variance, -np.ones_like(a)], -2), np.stack([ds, np.zeros_like(a)], -2)
 
-    def fisher(self, w: Array) -> Array:
-        """a^2 psi'(a) and a along [log a, log b], -a between them."""
+    def spreads(self, w: Array) -> tuple[Array, Array, Array]:
         a, _ = self.unpack(w)
-        return _pairs(a**2 * polygamma(1, a), -a, a)
+        return a**2 * polygamma(1, a), -a, a
 
     def slope(self, w: Array, z: Array) -> Array:
         """d log q_w / dz = a - b e^z."""
@@ -162,10 +177,6 @@ class Gamma(_Standardised):
         (a, b), (av, bv), log_bv = self.unpack(w), self.unpack(v), v[..., self.dim :]
         mean = psi(a) - w[..., self.dim :]
         return anp.sum(av * (log_bv + mean) - gammaln(av) - bv * a / b, -1)
-
-    def cross_grad(self, w: Array, v: Array) -> Array:
-        (a, b), (av, bv) = self.unpack(w), self.unpack(v)
-        return np.concatenate([a * (av * polygamma(1, a) - bv / b), bv * a / b - av], -1)
 
 
 class Beta(_Standardised):
@@ -203,11 +214,11 @@ class Beta(_Standardised):
         ds = np.stack([a * polygamma(2, a), b * polygamma(2, b)], -2)
         return dm, ds / (2 * draw.factor[..., None, :])
 
-    def fisher(self, w: Array) -> Array:
+    def spreads(self, w: Array) -> tuple[Array, Array, Array]:
         a, b = self.unpack(w)
         both = polygamma(1, a + b)
         first, second = a**2 * (polygamma(1, a) - both), b**2 * (polygamma(1, b) - both)
-        return _pairs(first, -a * b * both, second)
+        return first, -a * b * both, second
 
     def slope(self, w: Array, z: Array) -> Array:
         """d log q_w / dz = a sigma(-z) - b sigma(z)."""
@@ -224,23 +235,6 @@ class Beta(_Standardised):
         (a, b), (av, bv) = self.unpack(w), self.unpack(v)
         both = psi(a + b)
         return anp.sum(av * (psi(a) - both) + bv * (psi(b) - both) - betaln(av, bv), -1)
-
-    def cross_grad(self, w: Array, v: Array) -> Array:
-        (a, b), (av, bv) = self.unpack(w), self.unpack(v)
-        both = (av + bv) * polygamma(1, a + b)
-        return np.concatenate(
-            [a * (av * polygamma(1, a) - both), b * (bv * polygamma(1, b) - both)], -1
-        )
-
-
-def _pairs(first, between, second):
-    """[[diag(first), diag(between)], [diag(between), diag(second)]], (..., 2 d, 2 d)."""
-    i = np.arange(first.shape[-1])
-    j, D = i + len(i), 2 * len(i)
-    out = np.zeros((*first.shape[:-1], D, D))
-    out[..., i, i], out[..., j, j] = first, second
-    out[..., i, j] = out[..., j, i] = between
-    return out
 
 
 def _beta_tails(a: Array, b: Array, z: Array) -> Pair:
