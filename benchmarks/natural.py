@@ -46,7 +46,7 @@ def compare(data, seconds):
     g, memory = exact.gradient(model, q, start) / model.N, natural.start(q, start)
     ways["rule", "none", False] = lambda: natural.step(memory, start, g, 0.1, q, model.N)
     ways["optimum", "natural", True] = lambda: exact.optimum(model, q)
-    ways["optimum", "L-BFGS", True] = lambda: exact._by_lbfgs(model, q, start, exact.TOLERANCE)
+    ways["optimum", "L-BFGS", True] = lambda: exact._by_lbfgs(model, q, start)
     times = best_times(ways, seconds)
     once = "rule", "optimum"
     times = {way: t if way[0] in once else t / STEPS for way, t in times.items()}

@@ -1,6 +1,5 @@
 """The three binary classification sets of the experiments, scaled."""
 
-from importlib import resources
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,8 @@ def load(name: str, features: str = "scaled", rows: Any = None) -> tuple[np.ndar
         raise ValueError(f"unknown data set {name!r}: choose one of {list(NAMES)}")
     if features not in _SCALES:
         raise ValueError(f"features={features!r}: choose one of {sorted(_SCALES)}")
+    from importlib import resources  # with much that nothing else needs
+
     content = (resources.files(__package__) / "data" / f"{name}.csv").read_text()
     table = np.loadtxt(content.splitlines()[1:], delimiter=",")
     if rows is not None:

@@ -1,18 +1,31 @@
 """What autograd lacks: special functions of scipy.special, and Hessians times vectors.
 
-`autograd.scipy` has them too, but brings scipy.stats along. `scipy` loads its parts at first use.
+`autograd.scipy` has them too, but brings scipy.stats along.
 """
 
 from collections.abc import Callable
+from importlib import import_module
+from typing import Any
 
 import autograd.numpy as anp
 import numpy as np
-import scipy
 from autograd import elementwise_grad, grad
 from autograd.extend import defvjp, primitive
 from autograd.numpy.numpy_vjps import unbroadcast_f
 
 LOG_2PI = np.log(2 * np.pi)
+
+
+class _Scipy:
+    """scipy, imported when a part of it is first asked for: `import cvlib` does without."""
+
+    def __getattr__(self, name: str) -> Any:
+        part = getattr(import_module("scipy"), name)
+        setattr(self, name, part)
+        return part
+
+
+scipy: Any = _Scipy()
 
 
 @primitive

@@ -26,7 +26,7 @@ MUTANTS = [
      "Runs side by side, each with a rate of its own, against one after the other."),
     ("the root not turned", "Gaussian.change", "return _inverse(R).mT", "return _inverse(R)",
      "z -> A z + b turns a step into the step of the turned problem: Sigma -> A Sigma A^T."),
-    ("K L for L K", "Gaussian.compose", "return L @ K", "return K @ L",
+    ("K L for L K", "Gaussian.compose", "np.matmul", "lambda L, K: K @ L",
      "A step in mu longer than reach sqrt(d) standard deviations of q is cut to that length."),
     ("sigma squared in a diagonal curvature", "DiagonalGaussian.curvature", "sigma * g",
      "sigma**2 * g",

@@ -44,7 +44,7 @@ MUTANTS = [
     ("mean without variates is a sum", "mean", "return share @ h", "return h.sum(-2)",
      "no variates and no weights are the same"),
     # the loop
-    ("exact gradient not of ELBO / N", "NoiseFree.gradient",
+    ("exact gradient not of ELBO / N", "Plan.gradient",
      "exact.gradient(self.model, self.q, state.w) / self.model.N",
      "exact.gradient(self.model, self.q, state.w)",
      "a rule of ones own gets what a natural step needs"),
@@ -99,7 +99,8 @@ MUTANTS = [
      "a run whose scores are no numbers stays"),
     ("a broken score is no reason to stop", "_finite", "return (x, finite)",
      "return x, finite | True", "a run whose scores are no numbers stays"),
-    ("one singular matrix ends all runs", "_tried", "_run_by_run(f, d, shape)",
+    ("one singular matrix ends all runs", "_by_runs",
+     "np.stack([_by_runs(f, _of_run(d, k), shape) for k in range(len(d.w))])",
      "np.full((*d.w.shape[:-1], *shape), np.nan)", "a run whose matrix is singular leaves alone"),
     ("a run alone sees another's data", "_of_run", "d.index[k]", "d.index[0]",
      "a run whose matrix is singular leaves alone"),

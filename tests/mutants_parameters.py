@@ -6,13 +6,13 @@ harness.py says what the entries are.
 # fmt: off
 MUTANTS = [
     # declarations
-    ("the log-Jacobian forgotten", "NamedPrior.__call__", "self.log_prior(p) + stretch",
-     "self.log_prior(p)", "a_named_model_is_the_one_by_hand"),
-    ("the log-Jacobian subtracted", "NamedPrior.__call__", "self.log_prior(p) + stretch",
-     "self.log_prior(p) - stretch", "a_named_model_is_the_one_by_hand"),
-    ("the log-Jacobian in every row", "NamedRows.__call__",
-     "self.log_lik(self.parameters.named(z), batch)",
-     "self.log_lik(self.parameters.named(z), batch) + self.parameters.mapped(z)[1]",
+    ("the log-Jacobian forgotten", "_named_prior", "log_prior(p) + stretch", "log_prior(p)",
+     "a_named_model_is_the_one_by_hand"),
+    ("the log-Jacobian subtracted", "_named_prior", "log_prior(p) + stretch",
+     "log_prior(p) - stretch", "a_named_model_is_the_one_by_hand"),
+    ("the log-Jacobian in every row", "_named_rows",
+     "log_lik(parameters.named(z), batch)",
+     "log_lik(parameters.named(z), batch) + parameters.mapped(z)[1]",
      "a_named_model_is_the_one_by_hand"),
     ("the last log-Jacobian alone", "Parameters.mapped",
      "stretch + xp.sum(xp.reshape(log_jacobian, (*lead, -1)), -1)",
@@ -46,7 +46,7 @@ MUTANTS = [
      "name not in self.parameters.each", "declarations_that_are_wrong"),
     ("a Gaussian prior wrapped", "Model._of_z", "return rows, log_prior",
      "whole = lambda p: log_prior(anp.concatenate([p['beta'], p['t']], -1))\n"
-     "return rows, NamedPrior(whole, self.parameters)",
+     "return rows, partial(_named_prior, whole, self.parameters)",
      "names_are_taken_in_any_way"),
     # what comes out
     ("draws without their constraints", "Fit.draws", "self.model.named(self.sample(n, seed))",

@@ -32,7 +32,8 @@ MUTANTS = [
     ("coupled and fresh are one name", "Relaxed.__init__", '", coupled=False" * (not coupled)',
      '""', "functions_of_one_name_stay_apart"),
     ("zeta's pull overwrites where it should add", "_Discrete.pull_zeta",
-     "put(self.to_w(draw, u), out, add)", "put(self.to_w(draw, u), out, False)",
+     "put(self.to_w(draw.mu[..., None, :], u), out, add)",
+     "put(self.to_w(draw.mu[..., None, :], u), out, False)",
      "variance_gradient"),
     # the surrogate
     ("RELAX: sign of the variance's gradient", "variance_gradient",

@@ -1,7 +1,5 @@
 """What defines a natural step, each a function of the package: tests and mutants share them."""
 
-from unittest import mock
-
 import autograd.numpy as anp
 import numpy as np
 import oracles
@@ -129,7 +127,7 @@ def check_fixed_point(cv):
     model = oracles.build(cv, p)
     for family in FAMILIES:
         q = getattr(cv.families, family)(2)
-        best = cv.exact._by_lbfgs(model, q, q.start(), cv.exact.TOLERANCE, lambda: False)
+        best = cv.exact._by_lbfgs(model, q, q.start())
         g = cv.exact.gradient(model, q, best) / model.N
         for positive in (True, False):
             rule = cv.rules.natural(positive)
@@ -164,21 +162,6 @@ def check_the_best_q_is_found_in_few_steps(cv):
     assert np.abs(cv.exact.gradient(model, q, w)).max() < 1e-10 * model.N
 
 
-def check_a_search_begins_anew(cv):
-    """Where natural steps do not settle L-BFGS begins at the start, not where they broke off."""
-    model, q = oracles.build(cv, oracles.problem("logistic")), cv.families.Gaussian(2)
-    begun = []
-
-    def search(model, q, w, tolerance, late):
-        begun.append(w)
-        return w
-
-    with mock.patch.multiple(cv.exact, SETTLED=0.0, _by_lbfgs=search):
-        for w in None, q.start() + 0.1:
-            cv.exact.optimum(model, q, w)
-    assert_allclose(begun, [q.start(), q.start() + 0.1])
-
-
 PROPERTIES = {
     check.__doc__.splitlines()[0]: check
     for check in (
@@ -191,6 +174,5 @@ PROPERTIES = {
         check_rate,
         check_indefinite,
         check_the_best_q_is_found_in_few_steps,
-        check_a_search_begins_anew,
     )
 }

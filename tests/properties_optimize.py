@@ -253,7 +253,7 @@ def a_run_whose_scores_are_no_numbers_stays(cv):
 def rules_on_scores_are_refused_where_there_are_none(cv):
     model, q, _, _ = regression(cv)
     rule = straight_line(cv)
-    with pytest.raises(ValueError, match="by draws of a Gaussian q and their scores; NoiseFree"):
+    with pytest.raises(ValueError, match="by draws of a Gaussian q and their scores; Plan with"):
         cv.optimize.noise_free(model, q, lr=0.1, steps=1, rule=rule)
     q = cv.families.Gamma(3)
     data, prior, variational = cv.terms(model, q)

@@ -39,6 +39,10 @@ def test_an_optimum_that_was_not_reached_is_not_returned():
     properties_models.check_unreached_optimum(cv)
 
 
+def test_columns_in_other_units_are_the_same_problem():
+    properties_models.check_wide_columns(cv)
+
+
 @pytest.mark.parametrize("sd", [0.01, 1.0, 6.0])
 @pytest.mark.parametrize("name", ["logistic", "linear", "poisson"])
 def test_elbo_and_slope_by_adaptive_quadrature(name, sd):

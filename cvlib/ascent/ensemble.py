@@ -59,8 +59,8 @@ class quadratics(Ascent):
         whole("most", self.most, 0)
 
     def start(self, q: Family, w: np.ndarray) -> tuple:
-        runs = w.shape[:-1]
-        return np.zeros(runs), np.zeros(runs), np.full(runs, first_ridge(q))  # moves, s, ridge
+        runs, slopes = w.shape[:-1], q.dim if q.full else 1
+        return np.zeros(runs), np.zeros(runs), np.full(runs, slopes / 10)  # moves, s, first ridge
 
     def match(self, memory, w, draw, scores, rate, q):
         moves, s, ridge = memory
@@ -94,11 +94,6 @@ def at_rest(seen: Gauge, found: Quadratic, s: np.ndarray) -> np.ndarray:
     squares = (found.A**2).reshape(*found.c.shape[:-1], -1).sum(-1)
     slope = s * seen.slope <= np.vecdot(found.c, found.c)
     return slope & (s * seen.curvature <= squares)
-
-
-def first_ridge(q: Family) -> float:
-    """The ridge while no gauge was seen: a tenth of the number of slopes."""
-    return (q.dim if q.full else 1) / 10
 
 
 def _matched(draw, scores, t):

@@ -7,14 +7,15 @@ N one-dimensional integrals, whatever the dimension of z; `quadrature` does them
 from collections.abc import Callable
 
 import numpy as np
-import scipy  # scipy.optimize is loaded at its first use
 
 from ..families.base import Family, check_fit
 from ..models import Model, passes, quadrature
+from ..special import scipy
 from .rules import natural
 
 TOLERANCE = quadrature.TOLERANCE
 STEPS, SETTLED = 60, 1e-10  # natural steps to try, and the gradient of ELBO / N to stop at
+WIDE = 6.0  # sd of an eta under q.start(), from which on natural steps may overflow: e^(6^2 / 2)
 
 
 def elbo(model: Model, q: Family, w: np.ndarray, tolerance: float = TOLERANCE) -> np.ndarray:
@@ -28,62 +29,73 @@ def elbo(model: Model, q: Family, w: np.ndarray, tolerance: float = TOLERANCE) -
     return data + prior + q.entropy(w)
 
 
-def gradient(model: Model, q: Family, w: np.ndarray, tolerance: float = TOLERANCE) -> np.ndarray:
+def gradient(model: Model, q: Family, w: np.ndarray) -> np.ndarray:
     """grad_w ELBO(w), (..., D)."""
-    parts = term_gradients(model, q, w, tolerance)
+    parts = term_gradients(model, q, w)
     return parts["data"] + parts["prior"] - parts["variational"]
 
 
-def term_gradients(
-    model: Model, q: Family, w: np.ndarray, tolerance: float = TOLERANCE
-) -> dict[str, np.ndarray]:
+def term_gradients(model: Model, q: Family, w: np.ndarray) -> dict[str, np.ndarray]:
     """The exact g1, g2, g3 as {"data": ..., "prior": ..., "variational": ...}, each (..., D)."""
     w = _check(model, q, w)
     centre, precision = _prior(model, q)
     return {  # Bonnet and Price: [E slope, E curvature L]
-        "data": np.concatenate(_over_data(_slopes, model, q, w, tolerance), -1),
+        "data": np.concatenate(_over_data(_slopes, model, q, w), -1),
         "prior": -precision * (w - centre),
         "variational": -q.entropy_grad(w),
     }
 
 
 def optimum(
-    model: Model, q: Family, w: np.ndarray | None = None, tolerance: float = TOLERANCE,
-    late: Callable = lambda: False,
-) -> np.ndarray:  # fmt: skip
+    model: Model, q: Family, w: np.ndarray | None = None, late: Callable = lambda: False
+) -> np.ndarray:
     """The w of the best ELBO in the family: natural steps on the exact gradient (chapter 15).
 
     Where they do not settle, L-BFGS on the exact ELBO and gradient takes over. Once late() is true
-    the search ends where it is.
+    the search ends where it is. It begins at w, or at q.start(), narrowed where columns are wide.
     """
-    start = q.check(q.start() if w is None else w)
+    start = _narrow(model, q) if w is None else q.check(w)
     w, rule = start, natural()
     memory = rule.start(q, w)
     with np.errstate(all="ignore"):  # a step that overflows is one that did not settle
-        for _ in range(STEPS):
-            g = gradient(model, q, w, tolerance) / model.N
+        for t in range(STEPS):
+            g = gradient(model, q, w) / model.N
+            if t == 0 and not np.isfinite(g).all():
+                raise ValueError(
+                    "the ELBO is not finite at w, or not its gradient: q is too wide there for "
+                    "this model. Leave w out, or take one near the mode or from cv.fit"
+                )
             if np.abs(g).max() < SETTLED or late():
                 return w
             w, memory = rule.step(memory, w, g, 1.0, q, model.N)
             if not np.isfinite(w).all():
                 break
-    return _by_lbfgs(model, q, start, tolerance, late)
+    return _by_lbfgs(model, q, start, late)
 
 
-def _by_lbfgs(model, q, w, tolerance, late):
+def _narrow(model, q):
+    """q.start(); where that spreads an eta too far, a narrower q, with sds up to 1."""
+    w = _check(model, q, q.start())
+    widest = lambda rows: _marginals(rows, q, w)[1].max()
+    sd = np.sqrt(max(passes.each(widest, model.data, width=q.dim)))
+    mu, factor = q.unpack(w)
+    return q.joined(mu, factor / sd) if sd > WIDE else w
+
+
+def _by_lbfgs(model, q, w, late=lambda: False):
     def after(w):
         if late():
             raise StopIteration
 
     found = scipy.optimize.minimize(
-        lambda w: -elbo(model, q, w, tolerance) / model.N, w, method="L-BFGS-B", callback=after,
-        jac=lambda w: -gradient(model, q, w, tolerance) / model.N,
+        lambda w: -elbo(model, q, w) / model.N, w, method="L-BFGS-B", callback=after,
+        jac=lambda w: -gradient(model, q, w) / model.N,
         options={"maxiter": 5000, "maxfun": 10000, "ftol": 1e-15, "gtol": 1e-9},
     )  # fmt: skip
     if np.abs(found.jac).max() > 1e-5 and not late():
         raise RuntimeError(
-            f"the optimum was not reached: {found.message}. Start nearer to it with w=, scale the "
-            "data, or take a smaller tolerance"
+            f"the optimum was not reached: {found.message}. Start nearer to it with w=, or scale "
+            "the data"
         )
     return found.x
 
@@ -97,10 +109,10 @@ def _check(model, q, w):
     return q.check(w)
 
 
-def _over_data(part, model, q, w, tolerance):
+def _over_data(part, model, q, w, *args):
     """Sums over all data, in parts: some dozens of nodes a data point and run."""
     width = w[..., 0].size * max(q.dim, 50)
-    return passes.total(part, model.data, model.likelihood, q, w, tolerance, width=width)
+    return passes.total(part, model.data, model.likelihood, q, w, *args, width=width)
 
 
 def _value(rows, likelihood, q, w, tolerance):
@@ -110,10 +122,10 @@ def _value(rows, likelihood, q, w, tolerance):
     return (np.reshape(each, w.shape[:-1]),)
 
 
-def _slopes(rows, likelihood, q, w, tolerance):
+def _slopes(rows, likelihood, q, w):
     """E phi' x and E phi'' x x^T L."""
     X, y, *_ = rows
-    d1, d2 = quadrature.slopes(likelihood, *_marginals(rows, q, w), y, tolerance)
+    d1, d2 = quadrature.slopes(likelihood, *_marginals(rows, q, w), y)
     return d1 @ X, q.gram(d2[..., None, :], X[None], q.unpack(w)[1])[..., 0, :]
 
 

@@ -17,7 +17,7 @@ from ..models.own import Model
 from ..recipe.estimators import Estimator
 from ..recipe.sampling import Sampling
 from . import rules
-from .plans import NoiseFree, Noisy, Plan, State
+from .plans import Noisy, Plan, State
 
 RECORD = 100e6  # bytes that a record may have before it is thinned
 SAMPLING = tuple(field.name for field in fields(Sampling))
@@ -152,7 +152,7 @@ def noise_free(
 
     `plan` is lr, rule (or momentum) and average, as in `sgd`.
     """
-    exact = NoiseFree(model, q, **_options(noise_free, NoiseFree, plan))
+    exact = Plan(model, q, **_options(noise_free, Plan, plan))
     return _ascend(init(exact, w=w), exact, steps, every, hooks)
 
 
@@ -200,8 +200,9 @@ def _ascend(state, plan, steps, every, hooks, progress=False):
     kept = [(state.t, state.w)]
     generator = lambda: None if state.rng is None else state.rng.bit_generator.state
     safe = state, generator()  # under one name: an interrupt finds two that belong together
+    todo = range(state.t + 1, steps + 1)
     try:
-        for t in _shown(range(state.t + 1, steps + 1), progress):
+        for t in _with_bar(todo) if progress else todo:
             state = step(state, plan)
             try:
                 for k, hook in hooks.items():
@@ -236,10 +237,7 @@ def _path(state, kept):
     return Path(state.w, at, record, state.a, state.diverged, average, end)
 
 
-def _shown(steps, progress):
-    """The steps, with a bar if one is wanted."""
-    if not progress:
-        return steps
+def _with_bar(steps):
     from tqdm import tqdm  # takes a third of the time of import cvlib
 
     return tqdm(steps, leave=False)

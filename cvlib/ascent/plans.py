@@ -59,7 +59,7 @@ class Gradient(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """Ascent on ELBO / N; a subclass says where gradients come from.
+    """Ascent on ELBO / N by its exact gradient; a subclass says where else gradients come from.
 
     `lr` is a number, an array with one a run, or a function of the step t = 1, 2, ... With
     `average` = s the state keeps the mean of w after the steps s, s + 1, ... to the present one.
@@ -108,21 +108,14 @@ class Plan:
 
     def gradient(self, state: State) -> Gradient:
         """What a step from here has to go by."""
-        raise NotImplementedError(f"{type(self).__name__} has no gradient")
-
-    def seen(self, renewal: np.ndarray | None, new: Gradient) -> np.ndarray | None:
-        """The memory of the renewal rule after a step."""
-        return renewal
-
-
-class NoiseFree(Plan):
-    """The exact gradient."""
-
-    def gradient(self, state):
         with np.errstate(over="ignore", invalid="ignore"):
             g = exact.gradient(self.model, self.q, state.w) / self.model.N
             g, finite = _finite(g, state.w.shape[:-1])
         return Gradient(g, finite, state.moments, state.a, None)
+
+    def seen(self, renewal: np.ndarray | None, new: Gradient) -> np.ndarray | None:
+        """The memory of the renewal rule after a step."""
+        return renewal
 
 
 @dataclass(frozen=True)
@@ -130,8 +123,8 @@ class Noisy(Plan):
     """The mean over M samples of h + C a, the weights a from the steps before: g is unbiased.
 
     The weight rule sees `combine.replicates`: a pair counts once, and so do all samples of "sobol"
-    together. With `renew` a snapshot of the data term is taken before the first step and when the
-    rule says so; K is short for `rules.every(K)`.
+    together. With `renew`, a `rules.Renewal`, a snapshot of the data term is taken before the first
+    step and when the rule says so; K is short for `rules.every(K)`.
     """
 
     h: Estimator
@@ -140,14 +133,18 @@ class Noisy(Plan):
     M: int
     weights: rules.Weighting = rules.bayes()
     sampling: Sampling = Sampling()
-    renew: int | rules.Renewal | None = None
+    renew: Any = None
 
     draws = True
     remedies = "a smaller lr, more samples M, better control variates, or another start w"
 
     def __post_init__(self):
         super().__post_init__()
-        _check_lines(self.h, self.cvs)
+        if not isinstance(self.cvs, list | tuple):
+            raise TypeError(f"cvs={self.cvs!r} must be a list: write [c7], zoo.S7, or [] for none")
+        check_gradient(self.h)
+        for c in self.cvs:
+            check_variate(c)
         whole("M", self.M)
         object.__setattr__(self, "sampling", Sampling.of(self.sampling))
         self.sampling.group(self.q, self.M)
@@ -159,11 +156,10 @@ class Noisy(Plan):
         if not isinstance(self.renew, rules.Renewal | None):
             object.__setattr__(self, "renew", rules.every(self.renew))
         alike = self.M == 1 or self.sampling.shared or self.sampling.noise != "plain"
-        rule: Any = self.renew
-        if rule and rule.measures and self.cvs and alike:
+        if self.renew and self.renew.measures and self.cvs and alike:
             raise ValueError(
-                f"{rule!r} measures noise by the scatter of a step's samples: take M=2 or more, "
-                'each=True and noise="plain", or renew=K'
+                f"{self.renew!r} measures noise by the scatter of a step's samples: take M=2 or "
+                'more, each=True and noise="plain", or renew=K'
             )
 
     @cached_property
@@ -184,20 +180,19 @@ class Noisy(Plan):
         return self.weighting.start(self.q, L, runs), np.zeros((*runs, L))
 
     def refreshed(self, state):
-        rule: Any = self.renew
+        rule = self.renew
         if rule is None or not (state.renewal is None or rule.due(state.t, state.renewal)):
             return state
         new = taken(self.model, self.q, state.w, self.wants or Wants(2))
         return state._replace(snapshot=new, renewal=rule.start())
 
     def seen(self, renewal, new):
-        rule: Any = self.renew
-        if not (rule and rule.measures) or new.G is None:
+        if not (self.renew and self.renew.measures) or new.G is None:
             return renewal
         scatter = lambda g: np.sum((g - g.mean(-2, keepdims=True)) ** 2)
         h, C = new.G[..., 0, :, :], new.G[..., 1:, :, :]
         left = scatter(combine.combine(h, C, new.a)) / max(scatter(h), 1e-300)
-        return rule.seen(renewal, left)
+        return self.renew.seen(renewal, left)
 
     def gradient(self, state):
         q, N, weighting = self.q, self.model.N, self.weighting
@@ -241,21 +236,17 @@ class Noisy(Plan):
 def _tried(f, d, shape):
     """f(d), (*runs, *shape), zero in runs where it is not finite, and which are finite."""
     with np.errstate(over="ignore", invalid="ignore"):  # a diverging run
-        try:
-            x = f(d)
-        except np.linalg.LinAlgError:
-            x = _run_by_run(f, d, shape)
-        return _finite(x, d.w.shape[:-1])
+        return _finite(_by_runs(f, d, shape), d.w.shape[:-1])
 
 
-def _run_by_run(f, d, shape):
+def _by_runs(f, d, shape):
     """f(d), NaN in runs where a matrix of the model is singular."""
-    if d.w.ndim > 1:
-        return np.stack([_run_by_run(f, _of_run(d, k), shape) for k in range(len(d.w))])
     try:
         return f(d)
     except np.linalg.LinAlgError:
-        return np.full(shape, np.nan)
+        if d.w.ndim == 1:
+            return np.full(shape, np.nan)
+        return np.stack([_by_runs(f, _of_run(d, k), shape) for k in range(len(d.w))])
 
 
 def _finite(x, runs):
@@ -278,11 +269,3 @@ def taken(model: Model, q: Family, w: np.ndarray, wants: Wants) -> Snapshot:
     """A snapshot of the data term at q_w, with what is wanted of it."""
     mu, factor = q.moments(w)
     return snapshot(model, mu, **wants._asdict() | {"factor": factor if wants.factor else None})
-
-
-def _check_lines(h, cvs):
-    if not isinstance(cvs, list | tuple):
-        raise TypeError(f"cvs={cvs!r} must be a list: write [c7], zoo.S7, or [] for none")
-    check_gradient(h)
-    for c in cvs:
-        check_variate(c)

@@ -68,8 +68,8 @@ class Family:
     parts: tuple[str, ...] = ()
     noise = transform = log_density = cross = mirror = quantile = fisher = NOT_SAID
     if TYPE_CHECKING:  # where `gaussian` is true: how its factor acts; where z is discrete: squash
-        own_factor = times = times_t = solve = solve_t = outer = by_row = gram = NOT_SAID
-        joined = compose = change = curvature = from_own = squash = NOT_SAID
+        own_factor = times = times_t = solve = solve_t = outer = by_row = by_column = NOT_SAID
+        joined = compose = change = curvature = from_own = gram = squash = NOT_SAID
     routes = {  # {space: {word: Route}}; a space is z, or the zeta behind a discrete z
         "z": {
             "SF": Route("z1", score="score"),
@@ -111,25 +111,20 @@ class Family:
 
     # Which family it is
 
-    @property
-    def spec(self) -> tuple[str, dict[str, Any]]:
-        """(module:name, the constructor's arguments), which tell it from others."""
+    @cached_property
+    def key(self) -> tuple:
+        """What makes two families the same: their kind, and all arguments of the constructor."""
         kind, names = type(self), signature(type(self)).parameters
         for name in names:
             if not hasattr(self, name):
                 raise TypeError(f"{kind.__name__} must keep its argument {name!r} as self.{name}")
-        arguments = {name: _plain(getattr(self, name)) for name in names}
-        return f"{kind.__module__}:{kind.__qualname__}", arguments
-
-    @cached_property
-    def key(self) -> tuple:
-        """What makes two families the same: their kind and all arguments."""
-        return type(self), *self.spec[1].values()
+        return kind, *(_plain(getattr(self, name)) for name in names)
 
     def __repr__(self) -> str:
-        (_, arguments), known = self.spec, signature(type(self)).parameters.values()
-        shown = (f"{p.name}=" * (p.default is not p.empty) + repr(arguments[p.name]) for p in known)
-        return f"{type(self).__name__}({', '.join(shown)})"
+        kind, *values = self.key
+        given = zip(signature(kind).parameters.values(), values)
+        shown = (f"{p.name}=" * (p.default is not p.empty) + repr(value) for p, value in given)
+        return f"{kind.__name__}({', '.join(shown)})"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Family) and self.key == other.key
@@ -305,10 +300,8 @@ class Family:
         """
         found = []
         for first in range(0, self.dim, COLUMNS):
-            k = np.arange(first, min(first + COLUMNS, self.dim))
-            unit = np.zeros((len(k), self.dim))
-            unit[np.arange(len(k)), k] = 1.0
-            found.append(times(unit)[..., np.arange(len(k)), k])  # (..., M, k)
+            unit = np.eye(min(COLUMNS, self.dim - first), self.dim, first)
+            found.append(np.diagonal(times(unit), first, -2, -1))  # (..., M, k)
         return np.concatenate(found, -1) * sd[..., None, :]
 
 
@@ -350,11 +343,9 @@ def check_fit(model: Any, q: Any) -> None:
             f"{model!r} does not fit {q!r}, a law of {q.dim} dimensions: take one of {model.dim}"
         )
     prior, lives = model.log_prior, q.smooth  # a function of the reader's own may be of either kind
-    if isinstance(prior, GaussianPrior):
-        lives = "z"
-    elif isinstance(prior, FamilyPrior):
+    if isinstance(prior, FamilyPrior):
         lives = prior.q.smooth
-    elif model.declared or not model.rows:  # declared or compiled: real numbers
+    elif isinstance(prior, GaussianPrior) or model.declared or not model.rows:  # real numbers
         lives = "z"
     if lives != q.smooth:
         kinds = ("discrete", "continuous") if q.smooth == "z" else ("continuous", "discrete")

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import autograd.numpy as anp
 import numpy as np
-import scipy  # scipy.special is loaded at its first use
 
 from ..arguments import whole
-from ..special import expit, logsumexp
+from ..special import expit, logsumexp, scipy
 from .base import NOT_SAID, Array, Draw, Pair, Route, Unconstrained, put
+
+
+def _of_zeta(given: str, pull: str) -> dict[str, Route]:
+    """Routes of an integrand of zeta: where its zeta given z is, and how that is pulled back."""
+    return {
+        "SF": Route("zeta", score="zeta_score"),
+        "RP1": Route("zeta", pull="pull_zeta"),
+        "GR": Route(given, score="score", pull=pull),
+    }
 
 
 class _Discrete(Unconstrained, base=True):
@@ -24,6 +32,11 @@ class _Discrete(Unconstrained, base=True):
     behind = zeta_given_z = NOT_SAID  # by each family
     parts = ("logits",)
     smooth = "zeta"
+    routes = {
+        "z": {"SF": Route("z1", score="score"), "GR": Route("z1", score="score")},
+        "zeta": _of_zeta("zeta", "pull_coupled"),
+        "zeta, fresh": _of_zeta("zeta_fresh", "pull_fresh"),
+    }
 
     def __init__(self, dim: int) -> None:
         super().__init__(dim)
@@ -43,44 +56,22 @@ class _Discrete(Unconstrained, base=True):
     def given(self, draw: Draw, coupled: bool) -> Pair:
         return draw.once(("given z", coupled), lambda draw: self.zeta_given_z(draw, coupled))
 
-    def zeta_coupled(self, draw: Draw) -> Array:
-        return self.given(draw, True)[0]
-
     def zeta_fresh(self, draw: Draw) -> Array:
         return self.given(draw, False)[0]
 
-    def to_w(self, draw: Draw, u: Array) -> Array:
-        """A gradient in w from one in zeta, (..., M, D)."""
+    def to_w(self, p: Array, u: Array) -> Array:
+        """A gradient in w from one in zeta, (..., M, D); p is the mean of z."""
         return u
 
     def pull_zeta(self, draw: Draw, u: Array, out: Array, add: bool = False) -> None:
         """From slopes in zeta to w, into out (..., M, D)."""
-        put(self.to_w(draw, u), out, add)
+        put(self.to_w(draw.mu[..., None, :], u), out, add)
 
     def pull_coupled(self, draw: Draw, u: Array, out: Array, add: bool = False) -> None:
-        put(self.to_w(draw, self.given(draw, True)[1] * u), out, add)
+        self.pull_zeta(draw, self.given(draw, True)[1] * u, out, add)
 
     def pull_fresh(self, draw: Draw, u: Array, out: Array, add: bool = False) -> None:
-        put(self.to_w(draw, self.given(draw, False)[1] * u), out, add)
-
-
-def _of_zeta(kind: str) -> dict[str, Route]:
-    return {
-        "SF": Route("zeta", score="zeta_score"),
-        "RP1": Route("zeta", pull="pull_zeta"),
-        "GR": Route(f"zeta_{kind}", score="score", pull=f"pull_{kind}"),
-    }
-
-
-ROUTES = {
-    "z": {"SF": Route("z1", score="score"), "GR": Route("z1", score="score")},
-    "zeta": _of_zeta("coupled"),
-    "zeta, fresh": _of_zeta("fresh"),
-}
-
-
-# In pairs of opposites the score that is left when the base sample is averaged out, given both z
-PAIRED = {"DisARM": Route("z1", score="paired_score")}
+        self.pull_zeta(draw, self.given(draw, False)[1] * u, out, add)
 
 
 class Bernoulli(_Discrete):
@@ -89,7 +80,9 @@ class Bernoulli(_Discrete):
     zeta = w + eps with logistic eps, z = 1 where zeta > 0.
     """
 
-    routes = ROUTES | {"z": ROUTES["z"] | PAIRED}
+    routes = _Discrete.routes | {
+        "z": _Discrete.routes["z"] | {"DisARM": Route("z1", score="paired_score")}
+    }
     quadratics = True
 
     def log_density(self, w: Array, z: Array) -> Array:
@@ -119,7 +112,10 @@ class Bernoulli(_Discrete):
         return expit(w) * expit(-w)
 
     def paired_score(self, draw: Draw) -> Array:
-        """(z - z~) sigma(|w|) with z~ the partner of z, (..., M, D)."""
+        """(z - z~) sigma(|w|) with z~ the partner of z, (..., M, D).
+
+        The score that is left when the base sample is averaged out, given both z.
+        """
         if draw.group != 2:
             raise ValueError('DisARM compares opposites: draw(..., noise="pairs")')
         partner = np.roll(draw.z, draw.M // 2, -2)
@@ -171,10 +167,9 @@ class Categorical(_Discrete):
     """`count` independent variables with `classes` values each, one-hot, side by side in z.
 
     w holds the logits in the same order, d = D = count * classes. zeta = log p + eps with Gumbel
-    eps, z marks the largest in each group.
+    eps, z marks the largest in each group. E_q of a quadratic is not known: the coordinates of one
+    variable are not independent.
     """
-
-    routes = ROUTES  # no quadratics: the coordinates of one variable are not independent
 
     def __init__(self, count: int, classes: int) -> None:
         self.count = whole("count", count)
@@ -228,7 +223,7 @@ class Categorical(_Discrete):
 
     def cross_grad(self, w: Array, v: Array) -> Array:
         p = np.exp(self.log_p(w))
-        return self._to_w(p, p * self.log_p(v))
+        return self.to_w(p, p * self.log_p(v))
 
     def fisher(self, w: Array) -> Array:
         p = self.split(np.exp(self.log_p(w)))  # (..., count, classes)
@@ -236,9 +231,13 @@ class Categorical(_Discrete):
         blocks = np.eye(self.count)[:, None, :, None] * own[..., :, :, None, :]
         return blocks.reshape(*w.shape[:-1], self.dim, self.dim)
 
-    def _to_w(self, p: Array, u: Array) -> Array:
+    def to_w(self, p: Array, u: Array) -> Array:
         """u - p (sum of u over the classes): the chain rule from log p to logits."""
-        return u - p * self.join(np.repeat(self.split(u).sum(-1)[..., None], self.classes, -1))
+        return u - p * self._sums(u)
+
+    def _sums(self, a: Array) -> Array:
+        """The sum over the classes of a variable, for each of them, (..., d)."""
+        return self.join(np.repeat(self.split(a).sum(-1)[..., None], self.classes, -1))
 
     # the relaxation
     def squash(self, zeta: Array, tau: float) -> Array:
@@ -248,7 +247,7 @@ class Categorical(_Discrete):
 
     def zeta_score(self, draw: Draw) -> Array:
         """grad_w of the Gumbel log density of zeta, 1 - e^-eps per coordinate of log p."""
-        return self.to_w(draw, -np.expm1(-self.halves(draw.eps)[0]))
+        return self.to_w(draw.mu[..., None, :], -np.expm1(-self.halves(draw.eps)[0]))
 
     def zeta_given_z(self, draw: Draw, coupled: bool) -> Pair:
         """zeta drawn given z, and its derivative in log p at fixed z and eps, (..., M, d).
@@ -257,23 +256,14 @@ class Categorical(_Discrete):
         exponential with rate 1 whichever it is, and the others have no memory: after it each waits
         another exponential time of its rate. So x_first = E_first, x_k = x_first + E_k / p_k.
         """
-        zeta = self.zeta(draw)
+        zeta, won = self.zeta(draw), draw.z > 0
+        of_first = lambda a: self._sums(np.where(won, a, 0.0))  # what the class that won has of a
         if not coupled:
-            log_E, won = np.log(self.halves(draw.eps)[1]), draw.z > 0
-            first = self._first(log_E, won)
+            log_E = np.log(self.halves(draw.eps)[1])
+            first = of_first(log_E)
             later = np.logaddexp(first, log_E - self.log_p(draw.w)[..., None, :])
             zeta = -np.where(won, first, later)
-        # (x_k - x_first) / x_k, which is 0 for the first
-        return zeta, -np.expm1(zeta - self._first(zeta, draw.z > 0))
-
-    def _first(self, a: Array, won: Array) -> Array:
-        """The entry of the class that won, for all classes of its group."""
-        rows = self.split(np.where(won, a, 0.0)).sum(-1)[..., None]
-        return self.join(np.repeat(rows, self.classes, -1))
-
-    def to_w(self, draw: Draw, u: Array) -> Array:
-        """From a gradient in log p to the logits, (..., M, D)."""
-        return self._to_w(draw.mu[..., None, :], u)
+        return zeta, -np.expm1(zeta - of_first(zeta))  # (x_k - x_first) / x_k, 0 for the first
 
 
 def _turned(t: Array) -> Array:

@@ -10,9 +10,8 @@ from typing import Any
 
 import autograd.numpy as anp
 import numpy as np
-import scipy  # scipy.linalg and scipy.special are loaded at their first use
 
-from ..special import LOG_2PI
+from ..special import LOG_2PI, scipy
 from .base import Array, ArrayLike, Draw, Family, Pair, Route, put
 
 
@@ -61,7 +60,6 @@ class _GaussianFamily(Family, base=True):
         return out
 
     def log_q(self, w: ArrayLike, z: Array) -> Array:
-        """log q_w(z) for w (..., D) and z (..., M, d), as (..., M)."""
         mu, factor = self.unpack(self.check(w))
         eps = self.solve(factor, z - mu[..., None, :])
         return 0.5 * (self.dim - (eps**2).sum(-1)) - self.entropy(w)[..., None]
@@ -101,6 +99,21 @@ class _GaussianFamily(Family, base=True):
         """The first transform, mu + L eps, (..., M, d)."""
         return draw.mu[..., None, :] + self.times(draw.factor, draw.eps)
 
+    def outer(self, u: Array, e: Array) -> Array:
+        """What w has of u e^T, without the d x d matrix: (..., M, d) twice -> (..., M, D - d)."""
+        return self.by_row(u) * self.by_column(e)
+
+    def pull1(self, draw: Draw, u: Array, out: Array, add: bool = False) -> None:
+        """[u, lower(u eps^T)] into out (..., M, D): the chain rule through z1."""
+        mu, factor = out[..., : self.dim], out[..., self.dim :]
+        eps = draw.once("eps by column", lambda draw: self.by_column(draw.eps))
+        if add:
+            mu += u
+            factor += self.by_row(u) * eps
+        else:
+            mu[...] = u
+            np.multiply(self.by_row(u), eps, out=factor)
+
     def whitened(self, draw: Draw) -> Array:
         """L^-T eps = -grad_z log q_w(z1), (..., M, d)."""
         return self.solve_t(draw.factor, draw.eps)
@@ -117,6 +130,7 @@ class Gaussian(_GaussianFamily):
 
     parts = "mu", "L"
     full = True
+    compose = staticmethod(np.matmul)  # L K
 
     def __init__(self, dim: int) -> None:
         super().__init__(dim)
@@ -162,13 +176,13 @@ class Gaussian(_GaussianFamily):
         """What w has of a gradient G (..., d, d) in L: its lower triangle, (..., D - d)."""
         return G.reshape(*G.shape[:-2], -1).take(self.flat, -1)
 
-    def outer(self, u: Array, e: Array) -> Array:
-        """lower(u e^T) without the d x d matrix, (..., M, d) twice -> (..., M, D - d)."""
-        return self.by_row(u) * e.take(self.cols, -1)
-
     def by_row(self, u: Array) -> Array:
         """u_i for every entry (i, j) of the lower triangle: take(rows), but twice as fast."""
         return u.repeat(self.lengths, -1)
+
+    def by_column(self, e: Array) -> Array:
+        """e_j for every entry (i, j)."""
+        return e.take(self.cols, -1)
 
     def gram(self, c: Array, X: Array, L: Array) -> Array:
         """lower(X^T diag(c) X L) for c (..., M, B), X (..., M or 1, B, d), as (..., M, D - d)."""
@@ -206,21 +220,6 @@ class Gaussian(_GaussianFamily):
         R = _cholesky(S[..., ::-1, ::-1])[..., ::-1, ::-1]
         return _inverse(R).mT
 
-    def compose(self, L: Array, K: Array) -> Array:
-        """L K."""
-        return L @ K
-
-    def pull1(self, draw: Draw, u: Array, out: Array, add: bool = False) -> None:
-        """[u, lower(u eps^T)] into out (..., M, D): the chain rule through z1."""
-        mu, factor = out[..., : self.dim], out[..., self.dim :]
-        eps = draw.once("eps by column", lambda draw: draw.eps.take(self.cols, -1))
-        if add:
-            mu += u
-            factor += self.by_row(u) * eps
-        else:
-            mu[...] = u
-            np.multiply(self.by_row(u), eps, out=factor)
-
     def times(self, L: Array, v: Array) -> Array:
         """L v for each row of v, (..., M, d)."""
         return v @ L.swapaxes(-1, -2)
@@ -237,23 +236,23 @@ class Gaussian(_GaussianFamily):
         """L^-T v for each row of v."""
         return self.solve(L.mT, v)
 
-    def svd(self, draw: Draw) -> Any:
-        """L = U diag(s) V^T: more exact than the eigenvalues of L L^T, whose s are squared."""
-        return np.linalg.svd(draw.factor)
+    def svd(self, draw: Draw) -> tuple:
+        """L = U diag(s) V^T, and b = U^T eps (..., M, d).
 
-    def eps_U(self, draw: Draw) -> Array:
-        """U^T eps, (..., M, d)."""
-        return draw.eps @ draw.of("svd")[0]
-
-    def shares(self, draw: Draw) -> Array:
-        """s_j / (s_i + s_j), the same for all samples, (..., 1, d, d)."""
-        s = draw.of("svd")[1][..., None, :]
-        return s[..., None, :] / (s[..., :, None] + s[..., None, :])
+        More exact than the eigenvalues of L L^T, whose s are squared.
+        """
+        U, s, Vt = np.linalg.svd(draw.factor)
+        return U, s[..., None, :], Vt, draw.eps @ U
 
     def z2(self, draw: Draw) -> Array:
         """The second transform, mu + S eps with S = (L L^T)^(1/2) symmetric, (..., M, d)."""
-        U, s, _ = draw.of("svd")
-        return draw.mu[..., None, :] + (draw.of("eps_U") * s[..., None, :]) @ U.mT
+        U, s, _, b = draw.of("svd")
+        return draw.mu[..., None, :] + (b * s) @ U.mT
+
+    def shares(self, draw: Draw) -> Array:
+        """s_j / (s_i + s_j), the same for all samples, (..., 1, d, d)."""
+        s = draw.of("svd")[1]
+        return s[..., None, :] / (s[..., :, None] + s[..., None, :])
 
     def pull2(self, draw: Draw, u: Array, out: Array, add: bool = False) -> None:
         """[u, lower(2 X L)], S X + X S = sym(u eps^T), into out: the chain rule through z2.
@@ -261,11 +260,11 @@ class Gaussian(_GaussianFamily):
         In the basis of L = U s V^T the Lyapunov equation is diagonal, and 2 X L = U K V^T with
         K_ij = (a_i b_j + b_i a_j) s_j / (s_i + s_j), a = U^T u, b = U^T eps.
         """
-        U, _, Vt = draw.of("svd")
-        a, b, share = u @ U, draw.of("eps_U"), draw.of("shares")
+        U, _, Vt, b = draw.of("svd")
+        a = u @ U
         left, right = np.stack([a, b], -1), np.stack([b, a], -2)  # (..., M, d, 2), (..., M, 2, d)
         K = left @ right  # a b^T + b a^T
-        K *= share
+        K *= draw.of("shares")
         K = U[..., None, :, :] @ (K @ Vt[..., None, :, :])  # (..., M, d, d)
         put(np.concatenate([u, self.lower(K)], -1), out, add)
 
@@ -290,6 +289,7 @@ class DiagonalGaussian(_GaussianFamily):
     """q_w = N(mu, diag(sigma^2)), w = [mu, sigma], D = 2 d; RP1 is RP2 where sigma > 0."""
 
     parts = "mu", "sigma"
+    compose = staticmethod(np.multiply)
 
     def __init__(self, dim: int) -> None:
         super().__init__(dim)
@@ -304,11 +304,10 @@ class DiagonalGaussian(_GaussianFamily):
     def sd(self, w: ArrayLike) -> Array:
         return np.abs(self.check(w)[..., self.dim :])
 
-    def outer(self, u: Array, e: Array) -> Array:
-        return u * e
-
     def by_row(self, u: Array) -> Array:
         return u
+
+    by_column = by_row
 
     def gram(self, c: Array, X: Array, sigma: Array) -> Array:
         """diag(X^T diag(c) X) sigma, (..., M, d), without the d x d matrix."""
@@ -328,12 +327,6 @@ class DiagonalGaussian(_GaussianFamily):
         B = 1 - rho * A
         S = (1 + B**2) / 2 if positive else np.where(B > 0, B, np.nan)
         return 1 / np.sqrt(S)
-
-    def compose(self, sigma: Array, k: Array) -> Array:
-        return sigma * k
-
-    def pull1(self, draw: Draw, u: Array, out: Array, add: bool = False) -> None:
-        put(np.concatenate([u, u * draw.eps], -1), out, add)
 
     def times(self, sigma: Array, v: Array) -> Array:
         return v * sigma[..., None, :]

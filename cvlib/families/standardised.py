@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import autograd.numpy as anp
 import numpy as np
-import scipy  # scipy.special is loaded at its first use
 
-from ..special import betaln, expit, gammaln, polygamma, psi
+from ..special import betaln, expit, gammaln, polygamma, psi, scipy
 from .base import NOT_SAID, Array, ArrayLike, Draw, Pair, Route, Unconstrained, put
 
 
@@ -25,6 +24,7 @@ class _Standardised(Unconstrained, base=True):
     """
 
     _sample = tails = at_tails = slope = NOT_SAID  # by each family
+    spreads = NOT_SAID  # (w) -> Fisher's matrix along log a, between log a and log b, along log b
     parts = "log a", "log b"
     quadratics = True
     routes = {
@@ -77,6 +77,21 @@ class _Standardised(Unconstrained, base=True):
     def pull1(self, draw: Draw, u: Array, out: Array, add: bool = False) -> None:
         """The chain rule through z1 into out (..., M, D)."""
         put((u[..., None, :] * draw.of("jacobian")).reshape(out.shape), out, add)
+
+    def fisher(self, w: Array) -> Array:
+        """[[diag(first), diag(between)], [diag(between), diag(second)]] of `spreads`."""
+        first, between, second = self.spreads(w)
+        i, j = np.arange(self.dim), np.arange(self.dim, self.D)
+        out = np.zeros((*w.shape, self.D))
+        out[..., i, i], out[..., j, j] = first, second
+        out[..., i, j] = out[..., j, i] = between
+        return out
+
+    def cross_grad(self, w: Array, v: Array) -> Array:
+        """F(w) exp(v - w): log q_v is linear in a and b, but for what does not depend on z."""
+        (first, between, second), ratio = self.spreads(w), np.exp(v - w)
+        a, b = ratio[..., : self.dim], ratio[..., self.dim :]
+        return np.concatenate([first * a + between * b, between * a + second * b], -1)
 
     def base_score(self, draw: Draw) -> Array:
         """log qbar_w(eps) = log q_w(m + s eps) + log s, so its gradient has three parts."""
@@ -139,16 +154,14 @@ class Gamma(_Standardised):
         return psi(a) - w[..., self.dim :], anp.sqrt(polygamma(1, a))
 
     def moments_grad(self, draw: Draw) -> Pair:
-        """Gradients of mean and standard deviation in [log a, log b], each (..., 2, d)."""
         a, _ = self.unpack(draw.w)
         variance = draw.factor**2
         ds = a * polygamma(2, a) / (2 * draw.factor)
         return np.stack([a * variance, -np.ones_like(a)], -2), np.stack([ds, np.zeros_like(a)], -2)
 
-    def fisher(self, w: Array) -> Array:
-        """a^2 psi'(a) and a along [log a, log b], -a between them."""
+    def spreads(self, w: Array) -> tuple[Array, Array, Array]:
         a, _ = self.unpack(w)
-        return _pairs(a**2 * polygamma(1, a), -a, a)
+        return a**2 * polygamma(1, a), -a, a
 
     def slope(self, w: Array, z: Array) -> Array:
         """d log q_w / dz = a - b e^z."""
@@ -161,15 +174,9 @@ class Gamma(_Standardised):
         return np.concatenate([by_shape, self.slope(draw.w[..., None, :], draw.z)], -1)
 
     def cross(self, w: Array, v: Array) -> Array:
-        """E_{q_w} log q_v(z), (...)."""
         (a, b), (av, bv), log_bv = self.unpack(w), self.unpack(v), v[..., self.dim :]
         mean = psi(a) - w[..., self.dim :]
         return anp.sum(av * (log_bv + mean) - gammaln(av) - bv * a / b, -1)
-
-    def cross_grad(self, w: Array, v: Array) -> Array:
-        """Its gradient in w, v held fixed, (..., D)."""
-        (a, b), (av, bv) = self.unpack(w), self.unpack(v)
-        return np.concatenate([a * (av * polygamma(1, a) - bv / b), bv * a / b - av], -1)
 
 
 class Beta(_Standardised):
@@ -202,17 +209,16 @@ class Beta(_Standardised):
         return psi(a) - psi(b), anp.sqrt(polygamma(1, a) + polygamma(1, b))
 
     def moments_grad(self, draw: Draw) -> Pair:
-        """Gradients of mean and standard deviation in [log a, log b], each (..., 2, d)."""
         a, b = self.unpack(draw.w)
         dm = np.stack([a * polygamma(1, a), -b * polygamma(1, b)], -2)
         ds = np.stack([a * polygamma(2, a), b * polygamma(2, b)], -2)
         return dm, ds / (2 * draw.factor[..., None, :])
 
-    def fisher(self, w: Array) -> Array:
+    def spreads(self, w: Array) -> tuple[Array, Array, Array]:
         a, b = self.unpack(w)
         both = polygamma(1, a + b)
         first, second = a**2 * (polygamma(1, a) - both), b**2 * (polygamma(1, b) - both)
-        return _pairs(first, -a * b * both, second)
+        return first, -a * b * both, second
 
     def slope(self, w: Array, z: Array) -> Array:
         """d log q_w / dz = a sigma(-z) - b sigma(z)."""
@@ -229,22 +235,6 @@ class Beta(_Standardised):
         (a, b), (av, bv) = self.unpack(w), self.unpack(v)
         both = psi(a + b)
         return anp.sum(av * (psi(a) - both) + bv * (psi(b) - both) - betaln(av, bv), -1)
-
-    def cross_grad(self, w: Array, v: Array) -> Array:
-        (a, b), (av, bv) = self.unpack(w), self.unpack(v)
-        both = (av + bv) * polygamma(1, a + b)
-        return np.concatenate(
-            [a * (av * polygamma(1, a) - both), b * (bv * polygamma(1, b) - both)], -1
-        )
-
-
-def _pairs(first, between, second):
-    """[[diag(first), diag(between)], [diag(between), diag(second)]], (..., 2 d, 2 d)."""
-    d = first.shape[-1]
-    first, between, second = (x[..., None] * np.eye(d) for x in (first, between, second))
-    return np.concatenate(
-        [np.concatenate([first, between], -1), np.concatenate([between, second], -1)], -2
-    )
 
 
 def _beta_tails(a: Array, b: Array, z: Array) -> Pair:

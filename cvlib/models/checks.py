@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Callable
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -96,20 +95,14 @@ def same_labels(each: tuple) -> None:
 
 def _finite_data(k, a):
     """No NaN or infinity in array k of the data."""
-    before = 0
-    for n, bad in passes.each(_first_bad, (a,)) if a.dtype.kind in "fc" else ():
-        if bad is not None:
-            where = [before + bad[0], *bad[1:]]
+    bad = lambda rows: np.argwhere(~np.isfinite(rows[0]))[:1].tolist()
+    parts = zip(passes.slices((a,)), passes.each(bad, (a,))) if a.dtype.kind in "fc" else ()
+    for rows, found in parts:
+        for row, *rest in found:
+            where = [rows.start + row, *rest]
             raise ValueError(
                 f"array {k} of the data is {a[tuple(where)]} at {where}: drop or fill it"
             )
-        before += n
-
-
-def _first_bad(rows):
-    """How many rows these are, and where the first entry lies that is not finite, or None."""
-    finite = np.isfinite(rows[0])
-    return len(finite), None if finite.all() else np.argwhere(~finite)[0].tolist()
 
 
 def _array(what, value):
@@ -140,7 +133,7 @@ def rows(what: str, f: Callable, d: int, n: int, shapes: list[tuple[tuple, tuple
         shape
     )
     alone = None
-    with _quietly():
+    with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):
         for lead, data_lead in shapes:
             k, j = pick(3, lead), pick(n, data_lead)
             given = f"z of shape {z[k].shape}" + f" and rows of data of shape {j.shape}" * (n > 1)
@@ -165,14 +158,6 @@ def _points(d):
     """Three points near the origin, (3, d)."""
     rng = np.random.default_rng(1)
     return rng.permuted(np.repeat(LEVELS, d, 1), axis=0) * rng.uniform(0.9, 1.1, (3, d))
-
-
-@contextmanager
-def _quietly():
-    """What is tried out may overflow, or not depend on z at all."""
-    with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 def _value(what, f, given, shape):
@@ -246,7 +231,7 @@ def compiled(value_and_slope: Callable, value: Callable | None, d: int) -> None:
     """Functions of points (B, d) that a model brings compiled: shapes, rows, and the slope."""
     z = _points(d)
     what, f = "value_and_slope", lambda z: np.asarray(value_and_slope(z)[0])
-    with _quietly():
+    with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):
         got = _value(what, lambda: f(z), f"z of shape {z.shape}", (3,))
         _finite(what, got, z)
         slope = np.asarray(value_and_slope(z)[1])
@@ -265,7 +250,7 @@ def compiled(value_and_slope: Callable, value: Callable | None, d: int) -> None:
 def likelihood(lik: "Likelihood", labels: np.ndarray) -> None:
     """The fields of a Likelihood against its phi, at a few eta and three labels."""
     eta, y = (a.ravel() for a in np.meshgrid(ETA, labels))  # (12,)
-    with _quietly():
+    with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):
         _phi(f"phi of the {lik.name} likelihood", lik.phi, eta, y)
         for what, got, right, tolerance in _claims(lik, eta, y):
             what = f"{what} of the {lik.name} likelihood"

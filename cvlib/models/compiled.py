@@ -1,5 +1,6 @@
 """Models from elsewhere: log p(x, z) and its slope, compiled by JAX, for NumPyro and PyMC too."""
 
+from collections import OrderedDict  # whose order JAX keeps
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
@@ -140,11 +141,10 @@ def from_numpyro(model: Callable, *args: Any, **kwargs: Any) -> Compiled:
     with _double(jax):
         key = jax.random.PRNGKey(0)
         info = util.initialize_model(key, model, model_args=args, model_kwargs=kwargs)
-        shapes = {name: np.shape(x) for name, x in sorted(info.param_info.z.items())}
-    split = lambda z: _split(z, shapes)
+    split, names = _flat(info.param_info.z)
     return _compiled(
-        lambda z: -info.potential_fn(split(z)), model.__name__, dim=_size(shapes),
-        named=lambda z: info.postprocess_fn(split(z)), names=_labels(shapes),
+        lambda z: -info.potential_fn(split(z)), model.__name__, dim=len(names), names=names,
+        named=lambda z: info.postprocess_fn(split(z)),
     )  # fmt: skip
 
 
@@ -155,16 +155,15 @@ def from_pymc(model: Any) -> Compiled:
     if discrete := [v.name for v in inside if not v.dtype.startswith("float")]:
         raise ValueError(f"{discrete[0]} is discrete: only real unknowns have a slope")
     point = model.initial_point()
-    names = [model.values_to_rvs[v].name for v in inside]
-    shapes = {name: point[v.name].shape for name, v in zip(names, inside)}
-    outside = [v for v in model.unobserved_value_vars if v not in inside or v.name in names]
+    first = OrderedDict((model.values_to_rvs[v].name, point[v.name]) for v in inside)
+    split, names = _flat(first)
+    outside = [v for v in model.unobserved_value_vars if v not in inside or v.name in first]
     log_joint = compiler.get_jaxified_logp(model)
     constrained = compiler.get_jaxified_graph(inputs=inside, outputs=outside)
-    split = lambda z: list(_split(z, shapes).values())
     return _compiled(
-        lambda z: log_joint(split(z)), model.name or "PyMC model", dim=_size(shapes),
-        named=lambda z: dict(zip([v.name for v in outside], constrained(*split(z)))),
-        names=_labels(shapes),
+        lambda z: log_joint([*split(z).values()]), model.name or "PyMC model", dim=len(names),
+        names=names,
+        named=lambda z: dict(zip([v.name for v in outside], constrained(*split(z).values()))),
     )  # fmt: skip
 
 
@@ -206,18 +205,11 @@ def _double(jax):
     return jax.experimental.enable_x64()
 
 
-def _size(shapes):
-    return sum(int(np.prod(shape)) for shape in shapes.values())
-
-
-def _labels(shapes):
-    return [label for name, shape in shapes.items() for label in labels(name, shape)]
-
-
-def _split(z, shapes):
-    """z (d,) as arrays of these shapes, one after the other."""
-    found, first = {}, 0
-    for name, shape in shapes.items():
-        last = first + int(np.prod(shape))
-        found[name], first = z[first:last].reshape(shape), last
-    return found
+def _flat(arrays):
+    """What makes arrays like these, by name, of z (d,), and the names of its coordinates."""
+    jax = _package("jax")
+    with _double(jax):
+        arrays = jax.tree.map(lambda x: np.asarray(x, float), arrays)
+        z, split = _package("jax.flatten_util").ravel_pytree(arrays)
+        shapes = {name: x.shape for name, x in split(z).items()}
+    return split, [label for name, shape in shapes.items() for label in labels(name, shape)]

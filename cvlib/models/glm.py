@@ -1,8 +1,7 @@
 """Generalised linear models: a likelihood of eta = x.z + offset, a normal prior, and data."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import autograd.numpy as anp
@@ -14,18 +13,6 @@ from .likelihoods import LOGISTIC, POISSON, Likelihood, gaussian_likelihood
 from .own import GaussianPrior, Model
 
 CACHED = 2**18  # numbers of a table that stays in a processor's cache
-
-
-@dataclass(frozen=True)
-class LinearRows:
-    """The log_lik of a GLM: phi(x.z + offset, y) for rows (x, y) or (x, y, offset)."""
-
-    likelihood: Likelihood
-
-    def __call__(self, z: np.ndarray, batch: tuple) -> np.ndarray:
-        x, y, *offset = batch
-        eta = anp.sum(x * z, -1)
-        return self.likelihood.phi(eta + offset[0] if offset else eta, y)
 
 
 class GLM(Model):
@@ -57,7 +44,7 @@ class GLM(Model):
             checks.number_or_vector("prior_mean", prior_mean, X.shape[1]),
         )
         name = f"{likelihood.name} regression"
-        super().__init__(LinearRows(likelihood), prior, (X, y, *rest), X.shape[1], name)
+        super().__init__(partial(_rows, likelihood), prior, (X, y, *rest), X.shape[1], name)
         self.X, self.y, *rest = self.data  # copies of our own, where they are small
         self.offset = rest[0] if rest else None
 
@@ -75,17 +62,26 @@ class GLM(Model):
     @cached_property
     def squares(self) -> "Squares | None":
         """`Squares` of the data; None where they would not stay in a processor's cache."""
-        size = self.N * self.dim * (self.dim + 1) // 2
-        return Squares.of(self.X.astype(float, copy=False)) if size <= CACHED else None
+        j, k = np.tril_indices(self.dim)
+        if self.N * len(j) > CACHED:
+            return None
+        where = np.empty((self.dim, self.dim), int)
+        where[j, k] = where[k, j] = np.arange(len(j))
+        X = self.X.astype(float, copy=False)
+        return Squares(X[:, j] * X[:, k], where)
 
     @cached_property
     def groups(self) -> "Groups":
         """Moments of the data, one group per class (or one in all), for expansions in x."""
         classes = None
         if self.likelihood.classes:
-            found = passes.each(_labels, (self.y,))
+            found = passes.each(lambda rows: np.unique(rows[0]), (self.y,))
             classes = np.unique(np.concatenate(list(found)))
-        return Groups.of((self.X, self.y), classes, self.likelihood.phi)
+        data, phi = (self.X, self.y), self.likelihood.phi
+        n, x, y = passes.total(_means, data, classes, width=self.dim)
+        x, y = x / n[:, None], y / n
+        xx, xy, own = passes.total(_spreads, data, classes, x, y, phi, width=self.dim)
+        return Groups(classes, n, x, y, xx / n[:, None, None], xy / n[:, None], own / n)
 
 
 @dataclass(frozen=True)
@@ -99,13 +95,6 @@ class Squares:
         """sum_i c_i x_i x_i^T for c (..., N), as (..., d, d)."""
         total = c.reshape(-1, len(self.table)) @ self.table
         return total.take(self.where, -1).reshape(*c.shape[:-1], *self.where.shape)
-
-    @classmethod
-    def of(cls, X: np.ndarray) -> "Squares":
-        j, k = np.tril_indices(X.shape[1])
-        where = np.empty((X.shape[1], X.shape[1]), int)
-        where[j, k] = where[k, j] = np.arange(len(j))
-        return cls(X[:, j] * X[:, k], where)
 
 
 @dataclass(frozen=True)
@@ -133,19 +122,6 @@ class Groups:
     def n_xy(self) -> np.ndarray:
         """Sum of n_k Cov(x, y), (d,)."""
         return self.n @ self.xy
-
-    @classmethod
-    def of(cls, data: tuple, classes: np.ndarray | None, phi: Callable) -> "Groups":
-        """From two passes over the data (X, y)."""
-        width = data[0][0].size
-        n, x, y = passes.total(_means, data, classes, width=width)
-        x, y = x / n[:, None], y / n
-        xx, xy, own = passes.total(_spreads, data, classes, x, y, phi, width=width)
-        return cls(classes, n, x, y, xx / n[:, None, None], xy / n[:, None], own / n)
-
-
-def _labels(rows):
-    return np.unique(rows[0])
 
 
 def _group(y, classes):
@@ -190,6 +166,13 @@ def linear_regression(
 ) -> GLM:
     """y ~ N(x.z + offset, noise_sd^2), all else as in `GLM`: conjugate, everything is exact."""
     return GLM(X, y, gaussian_likelihood(noise_sd), prior_sd, **more)
+
+
+def _rows(likelihood, z, batch):
+    """phi(x.z + offset, y) for rows (x, y) or (x, y, offset)."""
+    x, y, *offset = batch
+    eta = anp.sum(x * z, -1)
+    return likelihood.phi(eta + offset[0] if offset else eta, y)
 
 
 def _totals(rows, z, likelihood, order, factor, mean):

@@ -6,11 +6,10 @@ from functools import partial
 
 import autograd.numpy as anp
 import numpy as np
-import scipy  # scipy.special is loaded at its first use
 from autograd import elementwise_grad
 
 from ..arguments import number
-from ..special import LOG_2PI, gammaln, log_ndtr
+from ..special import LOG_2PI, gammaln, log_ndtr, scipy
 from . import checks, passes
 
 # Ready answers to `Likelihood.accepts`: None, or a sentence that says which labels are right.

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 from zlib import crc32
 
@@ -46,29 +46,6 @@ class GaussianPrior:
     def __repr__(self):
         sd, mean = (f"<{np.size(a)} numbers>" if np.ndim(a) else a for a in (self.sd, self.mean))
         return f"GaussianPrior(sd={sd}, mean={mean})"
-
-
-@dataclass(frozen=True)
-class NamedRows:
-    """The log_lik of a model with declared parameters, as a function of z."""
-
-    log_lik: Callable
-    parameters: Parameters
-
-    def __call__(self, z: np.ndarray, batch: tuple) -> np.ndarray:
-        return self.log_lik(self.parameters.named(z), batch)
-
-
-@dataclass(frozen=True)
-class NamedPrior:
-    """Its log_prior, a density of the parameters, as one of z: with the log-Jacobian."""
-
-    log_prior: Callable
-    parameters: Parameters
-
-    def __call__(self, z: np.ndarray) -> np.ndarray:
-        p, stretch = self.parameters.mapped(z)
-        return self.log_prior(p) + stretch
 
 
 class Model:
@@ -117,9 +94,9 @@ class Model:
         """Both functions as functions of z."""
         if not self.declared:
             return log_lik, log_prior
-        rows = NamedRows(log_lik, self.parameters)
+        rows = partial(_named_rows, log_lik, self.parameters)  # a partial can be pickled
         if not isinstance(log_prior, GaussianPrior):
-            return rows, NamedPrior(log_prior, self.parameters)
+            return rows, partial(_named_prior, log_prior, self.parameters)
         if bound := [name for name in self.parameters.each if name not in self.free]:
             raise ValueError(
                 f"a GaussianPrior is a law of any real numbers, and {bound[0]} is constrained: "
@@ -204,18 +181,27 @@ class Model:
             if not self.declared:
                 raise
             raise ValueError(f"{error}. Here z holds {self.parameters!r}") from error
-        if self.declared and isinstance(self.log_prior, NamedPrior):
-            self._check_names()
+        if self.declared and not isinstance(self.log_prior, GaussianPrior):
+            self._check_names(self.log_lik.args[0], self.log_prior.args[0])
 
-    def _check_names(self):
-        """Every parameter is taken by one of the functions."""
+    def _check_names(self, log_lik, log_prior):
+        """Every parameter is taken by one of the reader's functions."""
         one = self.take(np.zeros(1, int))
-        rows = lambda p: self.log_lik.log_lik(p, one)
-        if left := self.parameters.left_out(rows, self.log_prior.log_prior):
+        if left := self.parameters.left_out(lambda p: log_lik(p, one), log_prior):
             raise ValueError(
                 f"neither log_lik nor log_prior takes p.{left[0]}: nothing is known of it. Write "
                 "its prior, or leave it out of the parameters"
             )
+
+
+def _named_rows(log_lik, parameters, z, batch):
+    return log_lik(parameters.named(z), batch)
+
+
+def _named_prior(log_prior, parameters, z):
+    """A density of the parameters as one of z: with the log-Jacobian."""
+    p, stretch = parameters.mapped(z)
+    return log_prior(p) + stretch
 
 
 def _totals(rows, z, log_lik, order):

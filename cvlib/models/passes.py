@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import reduce
 from io import FileIO
 from math import prod
 from typing import Any, NamedTuple
@@ -54,10 +55,8 @@ def connect(scheduler: str, patience: str | None = None) -> Any:
 
 def total(part: Callable, data: Arrays, *args: Any, width: int = 1) -> tuple:
     """The sum of `each`, whose parts are tuples of arrays: entry by entry, in their order."""
-    found: Any = None
-    for new in each(part, data, *args, width=width):
-        found = new if found is None else tuple(a + b for a, b in zip(found, new))
-    return found
+    add = lambda found, new: tuple(a + b for a, b in zip(found, new))
+    return reduce(add, each(part, data, *args, width=width))
 
 
 def each(part: Callable, data: Arrays, *args: Any, width: int = 1) -> Iterable:
@@ -67,8 +66,9 @@ def each(part: Callable, data: Arrays, *args: Any, width: int = 1) -> Iterable:
     """
     parts = slices(data, width)
     pieces = (tuple(_sent(a[rows]) for a in data) for rows in parts)
-    work = _here if _cluster.get() is None or len(parts) == 1 else _there
-    return _shown(work(part, pieces, args), len(parts))
+    here = _cluster.get() is None or len(parts) == 1
+    done = (_part(part, rows, args) for rows in pieces) if here else _there(part, pieces, args)
+    return _shown(done, len(parts))
 
 
 def slices(data: Arrays, width: int = 1) -> list[slice]:
@@ -77,13 +77,8 @@ def slices(data: Arrays, width: int = 1) -> list[slice]:
     return [slice(first, first + size) for first in range(0, len(data[0]), size)]
 
 
-def _here(part, pieces, args):
-    for rows in pieces:
-        yield _part(part, rows, args)
-
-
 def _there(part, pieces, args):
-    """The same on the cluster. A part whose worker is lost goes to another one."""
+    """Each `_part`, on the cluster. One whose worker is lost goes to another one."""
     client = _cluster.get()
     waiting: deque[Any] = deque()
     most = (1 + AHEAD) * max(1, sum(client.nthreads().values()))
@@ -161,15 +156,12 @@ def _root(a):
     return a
 
 
-def _shared(root):
-    """Is what it holds what its file holds? Not so with mode "c", copy on write."""
-    return isinstance(root, np.memmap) and root.filename is not None and root.mode != "c"
-
-
 def _sent(a):
     """A mapped array in one piece as `Mapped`, any other as it is."""
     root = _root(a)
-    if not (_shared(root) and a.flags.c_contiguous):
+    # in mode "c", copy on write, it does not hold what its file holds
+    shared = isinstance(root, np.memmap) and root.filename is not None and root.mode != "c"
+    if not (shared and a.flags.c_contiguous):
         return a
     address = lambda a: a.__array_interface__["data"][0]
     offset = root.offset + address(a) - address(root)
