@@ -22,6 +22,7 @@ to another worker; a worker with other versions is refused; stopped, the command
 was.
 """
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +33,8 @@ from .engine import run
 from .plans import PLANS
 from .store import Refused
 
-RESULTS = Path(__file__).resolve().parents[1] / "results"  # those that come with the project
+ROOT = Path(__file__).resolve().parents[1]  # of the project, or of what the wheel has of it
+RESULTS = ROOT / "results"  # those that come with the project
 
 __all__ = ["PLANS", "RESULTS", "Cell", "Refused", "cell", "compute", "load", "run", "summary"]
 
@@ -40,15 +42,19 @@ __all__ = ["PLANS", "RESULTS", "Cell", "Refused", "cell", "compute", "load", "ru
 def load(name, folder=RESULTS):
     """A stored result such as "table1", as a dictionary: settings, versions, and lists of rows.
 
-    A file whose checksum is not that of its content is refused.
+    "benchmarks/natural" is a file of measured times. A file of `folder` whose checksum is not that
+    of its content is refused.
     """
-    path = Path(folder) / f"{name}.json"
+    timed = name.startswith("benchmarks/")
+    path = Path(ROOT if timed else folder) / f"{name}.json"
     if not path.exists():
-        there = sorted(p.stem for p in Path(folder).glob("*.json"))
+        there = sorted(p.stem for p in path.parent.glob("*.json"))
+        make = f"{name.replace('/', '.')} --save" if timed else f"experiments {name.split('-')[0]}"
         raise ValueError(
-            f"no result {name!r} in {folder}: there are {there}. "
-            f"Make it with python -m experiments {name.split('-')[0]}"
+            f"no result {name!r} in {path.parent}: there are {there}. Make it with python -m {make}"
         )
+    if timed:
+        return json.loads(path.read_text("utf-8"))
     return store.read(path, name, "rows", any_version=True)
 
 

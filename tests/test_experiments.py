@@ -401,6 +401,9 @@ def test_wrong_arguments_are_explained(wrong, capsys):
 def test_load_lists_what_is_there(quick):
     with pytest.raises(ValueError, match="no result 'table9'.*'table1-quick'"):
         load("table9", quick)
+    with pytest.raises(ValueError, match="'natural'.*python -m benchmarks.none --save"):
+        load("benchmarks/none")
+    assert {"rows", "versions"} <= set(load("benchmarks/natural"))
 
 
 def test_files_are_json_with_a_row_a_line(quick):

@@ -88,6 +88,21 @@ def test_figures_have_words(md):
             assert len(alt) > 40, notebooks.first_line(cell)
 
 
+OTHERS = [md for md in notebooks.chapters() if not md.name.startswith("19-")]
+
+
+@pytest.mark.parametrize("md", OTHERS, ids=stem)
+def test_tables_are_tables_and_stored_results_are_read_by_one_helper(md):
+    """No three printed lines have three columns each, but those of a `cv.report`."""
+    columns = lambda line: len(re.split(r" {2,}", line.strip())) > 2
+    for cell in nbformat.read(md.with_suffix(".ipynb"), as_version=4).cells:
+        assert cell.cell_type != "code" or not re.search(r"json\.load|read_text", cell.source)
+        for output in cell.get("outputs", []):
+            lines = output.get("text", "").splitlines()
+            wide = "".join("x" if columns(line) else "." for line in lines)
+            assert "xxx" not in wide or "pilot draws" in lines[0], output.text
+
+
 @pytest.mark.parametrize("word", ["VAE", "autoencoder", "JAX", "PyTorch"])
 def test_who_fits_deep_models_finds_a_page(word):
     """The search looks at the text of pages and at the index of ideas."""

@@ -377,12 +377,19 @@ def test_pictures_have_few_colors():
 
 
 def test_a_table_is_html_and_text():
-    shown = sliders.table("rule | a < b", [["one", 1.5], ["another", "2 ± 1"]], caption="nats")
+    shown = sliders.table(
+        "rule | a < b:.1f | n", [["one", 1.5, 3], ["another", (2, 0.25), 0.125]], "nats", form=".2f"
+    )
+    shown.add("third", "never", -1e-9)
     rows = [[e.text for e in row] for row in ElementTree.fromstring(shown.text).iter("tr")]
-    assert rows == [["rule", "a < b"], ["one", "1.5"], ["another", "2 ± 1"]]
+    assert rows[:2] == [["rule", "a < b", "n"], ["one", "1.5", "3"]]
+    assert rows[2:] == [["another", "2.0 ± 0.2", "0.12"], ["third", "never", "-0.00"]]
     lines = repr(shown).splitlines()
-    assert lines == ["nats", "rule     a < b", "one        1.5", "another  2 ± 1"]
-    with pytest.raises(ValueError, match="2 titles, and rows of"):
+    assert lines[:3] == ["nats", "rule         a < b      n", "one            1.5      3"]
+    assert lines[3:] == ["another  2.0 ± 0.2   0.12", "third        never  -0.00"]
+    words = sliders.table(["n", "name"], [[1, "a"], [10, "bc"]])
+    assert repr(words) == " n  name\n 1  a\n10  bc"
+    with pytest.raises(ValueError, match="2 titles, and a row of 1 cells"):
         sliders.table("a | b", [["one"]])
 
 

@@ -312,7 +312,7 @@ NotebookClient(nb, timeout=600, kernel_name="python3", coalesce_streams=True).ex
 nbformat.write(nb, sys.argv[1])"""
 
 
-@pytest.mark.parametrize("name", ["11-logistic-regression"])
+@pytest.mark.parametrize("name", ["11-logistic-regression", "20-your-own-model"])
 def test_a_chapter_downloaded_alone_runs_with_the_wheel(browser_required, site, tmp_path, name):
     """In an empty folder, with nothing of the project in reach: a slider, stored results, measured
     times. What the extra `book` names is taken from this environment."""
@@ -341,9 +341,10 @@ def make_folder(path):
 
 
 def stored_text(ipynb):
-    """What the cells of a notebook print."""
+    """What the cells of a notebook print, and their tables."""
     cells = nbformat.read(ipynb, as_version=4).cells
-    return [o.text for c in cells for o in c.get("outputs", []) if o.output_type == "stream"]
+    said = lambda o: o.text if o.output_type == "stream" else o.data.get("text/plain", "")
+    return [said(o) for c in cells for o in c.get("outputs", [])]
 
 
 # Each check, on a page broken on purpose --------------------------------------------------------

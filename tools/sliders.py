@@ -3,7 +3,9 @@
 import base64
 import html
 import io
+import re
 from collections.abc import Iterable, Sequence
+from numbers import Integral
 
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
@@ -56,36 +58,67 @@ class Html:
 
 
 class Table(Html):
-    """A table as HTML, and as columns of text where HTML is not shown."""
+    """Rows under titles, as HTML, and as columns of text where HTML is not shown."""
 
-    def __init__(self, rows: list[list[str]], caption: str) -> None:
-        self.rows, self.caption = rows, caption
+    def __init__(self, titles: Sequence[str], forms: Sequence[str | None], form: str, caption: str):
+        self.forms, self.form, self.caption = forms, form, caption
+        self.rows = [list(titles)]
+
+    def add(self, *cells) -> None:
+        """One more row: text as it is, numbers in their column's form, a pair as a ± b."""
+        if len(cells) != len(self.forms):
+            raise ValueError(f"{len(self.forms)} titles, and a row of {len(cells)} cells")
+        self.rows.append([self._cell(*both) for both in zip(cells, self.forms)])
+
+    def _cell(self, cell, form):
+        if isinstance(cell, tuple):
+            return " ± ".join(self._cell(part, form) for part in cell)
+        if form is None:
+            form = "" if isinstance(cell, str | Integral) else self.form
+        return cell if isinstance(cell, str) else format(cell, form)
+
+    def _right(self):
+        """Whether a column stands at the right: numbers do, and a first column of nothing else."""
+        starts = [[c[:1] in _NUMBERS for c in column[1:]] for column in zip(*self.rows)]
+        return [any(column) if k else all(column) for k, column in enumerate(starts)]
+
+    @property
+    def text(self):
+        right = self._right()
+        words = lambda cell: html.escape(cell).replace("_", "_<wbr>")  # long names may be broken
         line = lambda cells, tag: "".join(
-            f'<{tag} style="text-align:{"right" if k else "left"}">{html.escape(cell)}</{tag}>'
-            for k, cell in enumerate(cells)
+            f'<{tag} style="text-align:{"right" if r else "left"}">{words(cell)}</{tag}>'
+            for r, cell in zip(right, cells)
         )
-        body = "".join(f"<tr>{line(cells, 'td')}</tr>" for cells in rows[1:])
-        title = f"<caption>{html.escape(caption)}</caption>" if caption else ""
-        top = f"<thead><tr>{line(rows[0], 'th')}</tr></thead>"
-        super().__init__(f"<table>{title}{top}<tbody>{body}</tbody></table>")
+        body = "".join(f"<tr>{line(cells, 'td')}</tr>" for cells in self.rows[1:])
+        title = f"<caption>{html.escape(self.caption)}</caption>" if self.caption else ""
+        top = f"<thead><tr>{line(self.rows[0], 'th')}</tr></thead>"
+        return f"<table>{title}{top}<tbody>{body}</tbody></table>"
 
     def __repr__(self):
-        wide = [max(map(len, column)) for column in zip(*self.rows, strict=True)]
-        texts = [
-            "  ".join(c.rjust(n) if k else c.ljust(n) for k, (c, n) in enumerate(zip(row, wide)))
-            for row in self.rows
-        ]
+        wide = [max(map(len, column)) for column in zip(*self.rows)]
+        put = lambda cell, n, right: cell.rjust(n) if right else cell.ljust(n)
+        texts = ["  ".join(map(put, row, wide, self._right())).rstrip() for row in self.rows]
         return "\n".join([*filter(None, [self.caption]), *texts])
 
 
-def table(head: str, rows: Iterable[Sequence], caption: str = "") -> Table:
-    """Rows of text or numbers under the titles of `head`, which a bar parts."""
-    titles = [title.strip() for title in head.split("|")]
-    cells = [[str(cell) for cell in row] for row in rows]
-    if any(len(row) != len(titles) for row in cells):
-        lengths = sorted({len(row) for row in cells})
-        raise ValueError(f"{len(titles)} titles, and rows of {lengths} cells")
-    return Table([titles, *cells], caption)
+_NUMBERS = tuple("+-−.0123456789")
+
+
+def table(
+    head: str | Sequence[str], rows: Iterable[Sequence] = (), caption: str = "", form: str = ""
+) -> Table:
+    """A table of `rows`, and of what `add` adds, under the titles of `head`, which bars part.
+
+    A title may end with the form of its column, "noise left:.2f"; `form` is that of the other
+    numbers that are no whole ones.
+    """
+    titles = head.split("|") if isinstance(head, str) else head
+    parts = [re.fullmatch(r"(.*?)(?::(\S+))?", title.strip()) for title in titles]
+    made = Table([p[1] for p in parts], [p[2] for p in parts], form, caption)
+    for row in rows:
+        made.add(*row)
+    return made
 
 
 def _png(figure, dpi, colors):

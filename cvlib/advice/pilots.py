@@ -7,9 +7,9 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy  # scipy.special is loaded at its first use
 
 from ..arguments import number, whole
+from ..special import scipy
 from ..ascent.optimize import init, step
 from ..ascent.plans import Noisy, taken
 from ..combining import combine

@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import scipy  # scipy.special is loaded at its first use
 
 from ..arguments import whole
+from ..special import scipy
 from ..combining.stein import Answer, answer, expect, hermite
 from ..combining.tails import smoothed
 from .density import Density

@@ -5,9 +5,9 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import scipy  # scipy.stats is loaded at its first use
 
 from ..arguments import whole
+from ..special import scipy
 from ..families.base import Family
 
 BITS = 52  # of a uniform number: with half of the last one added it is never 0 or 1
