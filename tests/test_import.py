@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 LATER = (
-    "scipy.special", "scipy.stats", "scipy.optimize", "autograd.scipy", "matplotlib", "joblib",
+    "scipy", "importlib.resources", "html", "gzip", "autograd.scipy", "matplotlib", "joblib",
     "threadpoolctl", "tqdm", "experiments", "cvlib.plotting",
 )  # fmt: skip
 

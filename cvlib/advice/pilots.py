@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..arguments import number, whole
-from ..special import scipy
 from ..ascent.optimize import init, step
 from ..ascent.plans import Noisy, taken
 from ..combining import combine
@@ -20,6 +19,7 @@ from ..recipe.estimators import Estimator, evaluate
 from ..recipe.integrands import Wants, wanted
 from ..recipe.sampling import Sampling
 from ..recipe.snapshots import Snapshot
+from ..special import scipy
 from .candidates import Table
 from .evidence import CHUNK
 

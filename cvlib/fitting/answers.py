@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ..arguments import whole
-from ..special import scipy
 from ..combining.stein import Answer, answer, expect, hermite
 from ..combining.tails import smoothed
+from ..special import scipy
 from .density import Density
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from ..arguments import whole
-from ..special import scipy
 from ..families.base import Family
+from ..special import scipy
 
 BITS = 52  # of a uniform number: with half of the last one added it is never 0 or 1
 NOISES = {"plain": "", "pairs": "mirror", "sobol": "quantile"}  # and what a family must have
