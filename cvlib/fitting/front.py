@@ -275,10 +275,9 @@ def fit(
 
     Finds the mode of log p(x, z) by its gradient, and begins with the Gaussian about it that has
     the best ELBO. A Gaussian q (full up to 500 unknowns, diagonal above) then takes natural steps
-    on the regression of the slopes of all data on the draws: gradients alone, no rate. After five
-    of them a full q climbs to the top of the ELBO on fixed even draws, once, and goes on in pairs.
-    A small generalised linear model has its exact optimum instead. Other families take Adam's
-    steps.
+    on the regression of the slopes of all data on the draws, gradients alone and no rate; a full
+    one climbs once to the top of the ELBO on fixed even draws. A small generalised linear model
+    has its exact optimum instead. Other families take Adam's steps.
 
     Looks at the ELBO after 20, 40, 80 ... steps (Adam: 200, 400 ...), on common draws. It stops
     when doubling the run has gained less than 0.05 nats beyond doubt: a gain of more than that in
@@ -315,8 +314,7 @@ def fit(
         kind = way(model, q)
         state = optimize.init(planned(kind, model, q, M), np.random.default_rng(seed), w=w)
         cut = f"the search for the mode was {KEYBOARD}; " if begin.stopped else ""
-        says = f"{cut}began at {begin.says}"
-        run = Run(model, q, kind, M, state, w, begin.trouble, (says,))
+        run = Run(model, q, kind, M, state, w, begin.trouble, (f"{cut}began at {begin.says}",))
         return Fit.after(run, clock, shown, callback, KEYBOARD if begin.stopped else "")
 
 
