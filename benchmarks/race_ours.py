@@ -119,7 +119,7 @@ def price(problem, setting, w):
 
 
 def quadratics(problem, setting, w):
-    plan = planned("natural", problem.model, problem.q)
+    plan = planned("full", problem.model, problem.q)
     return plan, plan.M
 
 
@@ -159,7 +159,7 @@ def compiled(problem, setting, seed):
     mu, L, spent = peers.began(problem, setting["start"])
     w = problem.q.pack(mu, L)
     yield spent, w
-    plan = planned("natural", model, problem.q)
+    plan = planned("full", model, problem.q)
     state = init(plan, np.random.default_rng(seed), w=w)
     while state.diverged < 0:
         state = step(state, plan)

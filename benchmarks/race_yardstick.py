@@ -78,7 +78,7 @@ def _climbed(problem, f):
 def by_steps(problem):
     """Natural steps on all quadratics, with ten times the draws of a runner, while they gain."""
     model, q = _model(problem), problem.q
-    plan = planned("natural", model, q, M=20 * max(q.dim, 20))
+    plan = planned("full", model, q, M=20 * max(q.dim, 20))
     state = init(plan, np.random.default_rng(0), w=began(problem, "mode")[0])
     best, gain = state.w, np.inf
     while gain > ENOUGH and state.t < MOST:

@@ -264,7 +264,8 @@ def check_the_search(cv):
     calls = []
     assert climb(rosen, np.zeros(4), 1e-12, late=lambda: calls.append(1) or len(calls) > 4)
     assert len(calls) == 5
-    assert climb(wall, -np.ones(1), 1e-3)[0].z == -1  # no number where it begins
+    beyond = lambda z: wall(z) if z[0] > 0 else (-np.inf, 0 * z + 1)
+    assert climb(beyond, -np.ones(1), 1e-3)[0].z == -1  # no number where it begins
 
 
 def check_even_draws(cv):
@@ -297,14 +298,14 @@ def check_pairs(cv):
     lik = lambda z, b: anp.where(z[..., 0] > 1, np.nan, -0.5 * anp.sum(z**2, -1)) + 0 * b[0]
     model = cv.models.Model(lik, lambda z: 0 * z[..., 0], np.zeros(1), 2)
     q, run = cv.families.Gaussian(2), part(cv, "run")
-    plan = run.planned("natural", model, q, 51)
+    plan = run.planned("full", model, q, 51)
     state = cv.optimize.init(plan, np.random.default_rng(0))
     first, then = (plan.gradient(state._replace(t=t)).draw for t in (0, run.EVEN))
     assert first.group == 1 and (first.eps[:, 0] <= 1).all() and 30 < len(first.eps) < 51
     assert then.group == 2 and np.abs(then.eps[:, 0]).max() <= 1
     first, second = np.split(then.eps, 2)
     assert (first == -second).all() and len(then.eps) % 2 == 0
-    plain = run.planned("natural", model, cv.families.DiagonalGaussian(2))
+    plain = run.planned("diagonal", model, cv.families.DiagonalGaussian(2))
     state = cv.optimize.init(plain, np.random.default_rng(0))
     assert plain.gradient(state._replace(t=run.EVEN)).draw.group == 1
 
@@ -453,7 +454,7 @@ def check_a_gaussian_posterior(cv):
     draws = fit.sample(4000, np.random.default_rng(0))
     assert_allclose(draws.std(0), sd, rtol=0.1)
     assert_allclose(draws, fit.sample(4000, 0))  # or a seed
-    assert_allclose(fit.looks[:, 0], [20, 40])
+    assert_allclose(fit.looks[:, 0], [10, 20])
     assert any("a quadratic explains 100% of the slope" in words for words in fit.words)
 
 
@@ -462,7 +463,7 @@ def check_from_far_away(cv):
     model, mean, cov, evidence = gaussian_case(cv)
     q = cv.families.Gaussian(3)
     for scored in (20, 40):
-        plan = part(cv, "fitting.run").planned("natural", model, q, M=scored)
+        plan = part(cv, "fitting.run").planned("full", model, q, M=scored)
         state = cv.optimize.init(plan, np.random.default_rng(0), w=q.start())
         for _ in range(12):
             state = cv.optimize.step(state, plan)
@@ -513,7 +514,7 @@ def check_draws_without_a_number(cv):
     lik = lambda z, b: anp.where(z[..., 0] < -1, np.nan, -0.5 * z[..., 0] ** 2) + 0 * b[0]
     model = cv.models.Model(lik, lambda z: 0 * z[..., 0], np.zeros(1), 1)
     q, way = cv.families.Gaussian(1), part(cv, "fitting.run")
-    plan = way.planned("natural", model, q, M=50)
+    plan = way.planned("full", model, q, M=50)
     state = cv.optimize.init(plan, np.random.default_rng(0), w=q.pack([0.0], [[1.0]]))
     new = plan.gradient(state)
     assert new.finite and 35 < len(new.scores) < 50 and new.draw.M == len(new.scores)
@@ -598,10 +599,13 @@ def check_a_look(cv):
     q, L = cv.families.Gaussian(3), np.linalg.cholesky(cov)
     run = cv.fit(model, q, steps=20, progress=False).run
     right, off = q.pack(mean, L), q.pack(mean + 2 * L[:, 0], L)
-    run.best, run.looks = off, ()
+    run.best, run.looks, run.settled = off, (), False
     run.state = run.state._replace(w=right, t=20, memory=(0.0, np.asarray(16.0), 1.0))
     assert run._look() == "" and (run.best == right).all()
-    assert run.state.memory[1] == 4
+    assert run.state.memory[1] == 16
+    run.kind = "diagonal"
+    assert run._look() == "" and run.state.memory[1] == 4
+    run.kind, run.looks = "full", run.looks[:1]
     run.state = run.state._replace(w=off, t=40)
     assert run._look() == "" and (run.best == right).all() and not run.settled
     run.looks, run.state = ((20, 0.0, 0.0),), run.state._replace(w=right, t=39)
@@ -611,6 +615,19 @@ def check_a_look(cv):
     near, tiny = q.pack(mean, L), q.pack(mean + 1e-4 * L[:, 0], L)  # worse by a rounding
     run.best, run.looks, run.state = near, ((20, 0.0, 0.0),), run.state._replace(w=tiny, t=40)
     assert "it stopped" in run._look()
+    worse = q.pack(mean + 0.2 * L[:, 0], L)  # by 0.02 nats, which is not beyond doubt
+    run.best, run.looks, run.state = near, ((20, 0.0, 0.0),), run.state._replace(w=worse, t=40)
+    assert "it stopped" in run._look() and (run.best == near).all()
+    looks, counts = part(cv, "looks"), []
+    weighed = lambda *args: counts.append(args[-1]) or looks.Weights(*args[2])
+    z, noise = np.zeros((4000, 3)), np.random.default_rng(0).standard_normal(4000)
+    for gain, taken in ((0.0, looks.LOOKS[:1]), (9.0, looks.LOOKS[:1]), (0.05, looks.LOOKS)):
+        counts.clear()
+        run.best, run.looks = (z, np.zeros(4000)), ((20, 0.0, 0.0),)
+        run.state = run.state._replace(w=(z, gain + 0.1 * noise - 0.1 * noise.mean()))
+        with mock.patch.object(looks, "weighed", weighed):
+            run._look()
+        assert counts[::2] == [*taken], (gain, counts)
 
 
 def check_a_file_knows_the_warnings(cv):

@@ -17,7 +17,7 @@ from .density import Density, scored
 if TYPE_CHECKING:
     from .run import Run
 
-LOOKS, LAST = (250, 1000), 4000  # draws for a look at the ELBO, few or many; for the last one
+LOOKS, LAST = (250, 1000, 4000), 4000  # draws for a look at the ELBO, few or many; the last one
 TOLERANCE, CHANCE = 0.05, 0.05  # nats that may be left to gain, and the chance to be wrong there
 FAIR = 0.5  # share of draws that weights should leave
 SURE = 0.95  # a share beyond which a heavy tail is told and not warned of
@@ -125,15 +125,14 @@ def conflicts(model: Model, z: np.ndarray) -> Iterator[str]:
 
 STEPS = {  # by the kind of a run
     "exact": "natural steps on the exact ELBO, by quadrature",
-    "natural": "natural steps, {plan.M} slopes regressed on their draws in each, all data",
-    "passes": "natural steps, {plan.M} slopes regressed on their draws in each, all data",
     "adam": "Adam's steps with {plan.M} draws, all data, on {plan.h!r}",
 }
+REGRESSED = "natural steps, {plan.M} slopes regressed on their draws in each, all data"
 
 
 def said(run: "Run", found: Weights, k: float) -> Iterator[str]:
     """How the steps were made, and three numbers on the shape of q with what each means."""
-    yield STEPS[run.kind].format(plan=run.plan)
+    yield STEPS.get(run.kind, REGRESSED).format(plan=run.plan)
     if run.q.gaussian:
         share, left = explained(run.model, run.q, run.best, run.state.t + 1)
         yield (

@@ -21,9 +21,9 @@ from .density import enough, scored
 from .looks import TOLERANCE, Weights
 
 SECONDS = 60.0  # the budget where none is given
-FIRST = {"natural": 20, "passes": 2, "adam": 200}  # steps to the first look; then twice as many ...
+FIRST = {"full": 10, "diagonal": 20, "passes": 2, "adam": 200}  # steps to a look; then twice ...
 EVEN = 5  # steps of a full q before the search on even draws, and before draws come in pairs
-FORGET = 4  # of the steps that the rule's mean is over, a look leaves one in so many
+FORGET = 4  # of the steps that a diagonal q's mean is over, a look leaves one in so many
 LEAST, NEAR, MANY = 0.1, 1.0, 50  # rho of a diagonal q of many unknowns while looks gain a nat
 EXACT = 2**23, 2**28  # numbers that quadrature may make of the data: nodes, and factors of q
 RATE, AFTER = 0.1, 100  # Adam's: this rate, and from this step on it falls like t^-1/2
@@ -60,14 +60,16 @@ def way(model: Model, q: Family) -> str:
         return "adam"
     if model.likelihood is not None and nodes < EXACT[0] and factors < EXACT[1]:
         return "exact"
-    return "passes" if enough(model) < model.N and q.full else "natural"
+    if not q.full:
+        return "diagonal"
+    return "passes" if enough(model) < model.N else "full"
 
 
 def planned(kind: str, model: Model, q: Family, M: int | None = None) -> Plan:
     """The plan of the steps that take draws.
 
-    "natural": on the regression of slopes on draws, without a rate to choose; "exact", where the
-    exact optimum is not found. "passes": the same from the mode of some of many rows, whose
+    "full", "diagonal": on the regression of slopes on draws, without a rate to choose; "exact",
+    where the exact optimum is not found. "passes": the same from the mode of some of many rows, whose
     curvature is right and which lies many standard deviations off, without first moves. "adam": on
     the family's best line.
     """
@@ -113,7 +115,7 @@ class Run:
 
     model: Any  # None in a file
     q: Family
-    kind: str  # "natural", "passes", "adam" or "exact"
+    kind: str  # "full", "diagonal", "passes", "adam" or "exact"
     M: int | None  # draws a step, if it was said
     state: State
     best: np.ndarray  # (D,) w at the best look
@@ -151,7 +153,7 @@ class Run:
         try:
             self.best = exact.optimum(self.model, self.q, self.best, late=clock.out)
         except RuntimeError:
-            self.kind = "natural"
+            self.kind = "full" if self.q.full else "diagonal"
             return ""
         self._seen(looks.weighed(self.model, self.q, self.best, 0, looks.LOOKS[-1]))
         self.settled = not clock.out()
@@ -165,11 +167,11 @@ class Run:
         if self.state.t == 0 or self.state.t == end // 2 >= first:
             self.state = self.state._replace(mean=np.zeros_like(self.state.w), count=0)
         while self.state.t < min(end, clock.steps) and not clock.out():
-            clock.step = _timed(self._step)[1]
-            bar.update()
-            if self.kind == "natural" and self.q.full and self.state.t == EVEN:
+            if self.kind == "full" and self.state.t == EVEN:
                 w = even.top(self.model, self.q, self.state.w, clock.out)
                 self.state = self.state._replace(w=w)
+            clock.step = _timed(self._step)[1]
+            bar.update()
             if self.state.diverged >= 0:
                 return f"diverged at step {int(self.state.diverged)}: it ended there,"
         why, clock.look = _timed(self._left if self.kind == "passes" else self._look)
@@ -181,8 +183,7 @@ class Run:
         """One step; one that is cut off has not begun."""
         rng: Any = self.state.rng
         before = rng.bit_generator.state
-        many = not self.q.full and self.q.dim > MANY  # slopes are noisy: no longer steps
-        if self.kind == "natural" and many and not self.near:
+        if self.kind == "diagonal" and self.q.dim > MANY and not self.near:  # slopes are noisy
             self._forget(np.asarray(1 / LEAST - 1))
         try:
             self.state = optimize.step(self.state, self.plan)
@@ -200,7 +201,7 @@ class Run:
             old, new = (looks.weighed(self.model, self.q, x, t, n) for x in (self.best, w))
             gain = (new.log - old.log)[new.fine & old.fine]
             most = looks.at_most(gain, len(self.looks) + 1)
-            if most - gain.mean() < TOLERANCE / 2:  # the few are enough
+            if abs(gain.mean() - TOLERANCE) > most - gain.mean():  # they tell on which side it is
                 break
         known = np.isfinite(old.elbo[0])
         worse = known and not most > -TOLERANCE / 50  # beyond doubt, or no number
@@ -208,7 +209,7 @@ class Run:
             self.best = w
         doubled = bool(self.looks) and t == 2 * self.looks[-1][0]
         self._seen(new)
-        if self.kind == "natural" and np.log2(t / FIRST["natural"]) % 1 == 0:  # no budget ended
+        if self.kind == "diagonal" and np.log2(t / FIRST[self.kind]) % 1 == 0:  # no budget ended
             self.near = self.near or bool(abs(gain.mean()) < NEAR)
             steps = self.state.memory[1]  # most of the past was farther from the end
             self._forget(np.maximum(steps // FORGET, np.minimum(steps, 2.0)))
