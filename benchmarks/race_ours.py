@@ -185,7 +185,7 @@ def front_door(told=lambda problem: problem.model):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", cv.Distrust)
-                fit = cv.fit(model, problem.q, steps=20, seed=seed, progress=False)
+                fit = cv.fit(model, problem.q, steps=10, seed=seed, progress=False)
                 yield spent, fit.w
                 while not fit.settled:
                     fit = fit.go_on(steps=2 * fit.steps, progress=False)

@@ -42,7 +42,7 @@ MUTANTS = [
     ("the top left in its own coordinates", "even.top", "q.compose(factor, C)", "C",
      "even_draws"),
     ("no search on even draws", "Run._block",
-     "self.kind == 'full' and self.state.t == EVEN", "False", "a_valley"),
+     "self.kind == 'full' and self.state.t == EVEN and (not late())", "False", "a_valley"),
     ("pairs from the first draw", "Scored.gradient", "self.q.full and state.t >= EVEN",
      "self.q.full", "pairs"),
     ("a diagonal q in pairs", "Scored.gradient", "self.q.full and state.t >= EVEN",

@@ -105,8 +105,9 @@ class Clock:
         """Has the search for a start had its third of the time?"""
         return self.passed > self.seconds / 3
 
-    def out(self) -> bool:
-        return self.passed + self.step + 2.5 * self.look > self.seconds
+    def out(self, steps: int = 1) -> bool:
+        """Is there no time for so many steps and the last looks?"""
+        return self.passed + steps * self.step + 2.5 * self.look > self.seconds
 
 
 @dataclass
@@ -167,8 +168,9 @@ class Run:
         if self.state.t == 0 or self.state.t == end // 2 >= first:
             self.state = self.state._replace(mean=np.zeros_like(self.state.w), count=0)
         while self.state.t < min(end, clock.steps) and not clock.out():
-            if self.kind == "full" and self.state.t == EVEN:
-                w = even.top(self.model, self.q, self.state.w, clock.out)
+            late = lambda: clock.out(2 * even.EACH)  # a few of its looks at the slope
+            if self.kind == "full" and self.state.t == EVEN and not late():
+                w = even.top(self.model, self.q, self.state.w, late)
                 self.state = self.state._replace(w=w)
             clock.step = _timed(self._step)[1]
             bar.update()
