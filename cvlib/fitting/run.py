@@ -68,10 +68,10 @@ def way(model: Model, q: Family) -> str:
 def planned(kind: str, model: Model, q: Family, M: int | None = None) -> Plan:
     """The plan of the steps that take draws.
 
-    "full", "diagonal": on the regression of slopes on draws, without a rate to choose; "exact",
-    where the exact optimum is not found. "passes": the same from the mode of some of many rows, whose
-    curvature is right and which lies many standard deviations off, without first moves. "adam": on
-    the family's best line.
+    "full", "diagonal": on the regression of slopes on draws, without a rate to choose; so is
+    "exact", where the exact optimum is not found. "passes": the same from the mode of some of many
+    rows, whose curvature is right and which lies many standard deviations off, without first moves.
+    "adam": on the family's best line.
     """
     if kind == "adam":
         return Noisy(
