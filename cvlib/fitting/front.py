@@ -279,7 +279,7 @@ def fit(
     one climbs once to the top of the ELBO on fixed even draws. A small generalised linear model
     has its exact optimum instead. Other families take Adam's steps.
 
-    Looks at the ELBO after 20, 40, 80 ... steps (Adam: 200, 400 ...), on common draws. It stops
+    Looks at the ELBO after 10, 20, 40 ... steps (Adam: 200, 400 ...), on common draws. It stops
     when doubling the run has gained less than 0.05 nats beyond doubt: a gain of more than that in
     the last doubling is missed with a chance of about 5 %, all looks together. Or it stops at
     `steps`, or after `seconds` (60 if neither is given). Ctrl-C returns what there is.
