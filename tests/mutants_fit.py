@@ -37,7 +37,7 @@ MUTANTS = [
     ("the entropy's slope left out", "even.top", "q.entropy_grad(v)", "0 * v", "even_draws"),
     ("the entropy left out of the height", "even.top", "np.log(np.diag(C)).sum()", "0.0",
      "even_draws"),
-    ("slopes not in the coordinates of q", "even.top", "q.times_t(factor, slope)", "slope",
+    ("even draws: slopes not in the coordinates of q", "even.top", "q.times_t(factor, slope)", "slope",
      "even_draws"),
     ("the top left in its own coordinates", "even.top", "q.compose(factor, C)", "C",
      "even_draws"),

@@ -216,8 +216,8 @@ def chapter_cells():
 def printed():
     """{row: {draws: variance}} from the outputs of the chapter."""
     outputs = [output for cell in chapter_cells() for output in cell.get("outputs", [])]
-    text = "".join("".join(output.get("text", "")) for output in outputs)
-    table = text.split("exact variance of the mean of")[1].split("LOO, 2 draws")[0]
+    shown = ["".join(output.get("data", {}).get("text/plain", "")) for output in outputs]
+    (table,) = (text for text in shown if text.startswith("exact variance of the mean of"))
     found = re.findall(r"^(\S.*?)\s{2,}([\d.]+)\s+([\d.]+)\s+([\d.]+)$", table, re.M)
     return {name: dict(zip((2, 4, 8), map(float, numbers))) for name, *numbers in found}
 
