@@ -301,7 +301,7 @@ class Family:
         found = []
         for first in range(0, self.dim, COLUMNS):
             unit = np.eye(min(COLUMNS, self.dim - first), self.dim, first)
-            found.append(np.diagonal(times(unit), first, -2, -1))  # (..., M, k)
+            found.append(np.diagonal(times(unit), first, -2, -1).copy())  # a view would keep all
         return np.concatenate(found, -1) * sd[..., None, :]
 
 
