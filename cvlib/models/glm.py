@@ -62,9 +62,9 @@ class GLM(Model):
     @cached_property
     def squares(self) -> "Squares | None":
         """`Squares` of the data; None where they would not stay in a processor's cache."""
-        j, k = np.tril_indices(self.dim)
-        if self.N * len(j) > CACHED:
+        if self.N * self.dim * (self.dim + 1) // 2 > CACHED:
             return None
+        j, k = np.tril_indices(self.dim)
         where = np.empty((self.dim, self.dim), int)
         where[j, k] = where[k, j] = np.arange(len(j))
         X = self.X.astype(float, copy=False)
