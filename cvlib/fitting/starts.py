@@ -108,13 +108,20 @@ def searched(density: Density, z: np.ndarray, late: Callable = lambda: False) ->
 
 def climbed(density: Density, z: np.ndarray, late: Callable = lambda: False) -> Mode:
     """Where a search gets from z; in many dimensions it remembers the last turns alone."""
+    best, gone = -np.inf, False
 
     def log_p(z):
+        nonlocal best, gone
         (value,), (slope,) = density.slope(z[None])
-        fine = np.isfinite(slope).all() and np.abs(z).max() < FAR
-        return value if fine else -np.inf, slope
+        far = np.abs(z).max()
+        if not (np.isfinite(slope).all() and far < FAR):
+            return -np.inf, slope
+        if value > best:
+            best, gone = value, far > FAR / 100  # it rises for ever, or nearly so
+        return value, slope
 
-    top, curvature = climb(log_p, z, ENOUGH, STEPS, STEPS if len(z) <= DENSE else FEW, late)
+    most, end = STEPS if len(z) <= DENSE else FEW, lambda: gone or late()
+    top, curvature = climb(log_p, z, ENOUGH, STEPS, most, end)
     return Mode(top.z, top.value, curvature.times(np.eye(len(z))))
 
 
