@@ -695,14 +695,15 @@ def check_the_worst_coordinate(cv):
 
 
 def check_the_chance_to_stop_too_early(cv):
-    """A gain of just TOLERANCE is taken for less as often as stated, at every look."""
+    """A gain of just TOLERANCE is taken for less as often as stated, at every look of three sizes."""
     fit = part(cv, "looks")
-    rng, n, tries = np.random.default_rng(0), 100, 10_000
-    gains = fit.TOLERANCE + 0.3 * rng.standard_normal((tries, n))
+    rng, n, tries = np.random.default_rng(0), 100, 8000
+    gains = fit.TOLERANCE + 0.3 * rng.standard_normal((3, tries, n))
     for look in (1, 2, 3):
-        stopped = sum(fit.at_most(gain, look) < fit.TOLERANCE for gain in gains) / tries
+        less = np.array([[fit.at_most(g, look) < fit.TOLERANCE for g in size] for size in gains])
         chance = 0.05 / 2**look
-        assert abs(stopped - chance) < 4 * np.sqrt(chance / tries) + 0.1 * chance
+        assert abs(less.mean() - chance / 3) < 4 * np.sqrt(chance / 9 / tries) + 0.1 * chance
+        assert less.any(0).mean() < chance + 4 * np.sqrt(chance / tries)
 
 
 def check_importance_weights(cv):

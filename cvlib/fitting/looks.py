@@ -66,10 +66,15 @@ def weighed(model: Model, q: Family, w: np.ndarray, seed: int, n: int = LAST) ->
 
 
 def at_most(gain: np.ndarray, look: int) -> float:
-    """What the mean of gain (n,) is at most: wrong with chance CHANCE / 2^look, CHANCE in all."""
+    """What the mean of gain (n,) is at most, wrong with a chance of CHANCE in all.
+
+    A look has CHANCE / 2^look of it, and each of the sizes that it may try an equal share of that.
+    """
     from statistics import NormalDist  # seldom needed, and slow to load
 
-    doubt = -NormalDist().inv_cdf(CHANCE / 2**look) * gain.std(ddof=1) / np.sqrt(len(gain))
+    doubt = (
+        -NormalDist().inv_cdf(CHANCE / 2**look / len(LOOKS)) * gain.std(ddof=1) / np.sqrt(len(gain))
+    )
     return gain.mean() + doubt
 
 
