@@ -140,7 +140,7 @@ MUTANTS = [
      "slope | (s * seen.curvature <= squares)", "quadratics_are_their_loop"),
     ("on its way once any signal is left", "at_rest", "s * seen.slope", "1e9 * s * seen.slope",
      "quadratics_are_their_loop"),
-    ("long steps of a diagonal q", "quadratics.match", "np.minimum(rho, 0.5)", "rho",
+    ("long steps of a diagonal q", "quadratics.match", "np.minimum(rho, self.diagonal)", "rho",
      "quadratics_are_their_loop"),
     ("one rate for all runs", "quadratics.match", "rate[..., 0]", "rate[:1, 0]",
      "quadratics_are_their_loop"),

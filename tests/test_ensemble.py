@@ -390,8 +390,11 @@ def natural_move(q, w, c, A, rho, reach):
     S, back = (np.eye(d) + B @ B) / 2, np.linalg.inv(L)
     Sigma = np.linalg.inv(back.T @ S @ back)
     step = rho * Sigma @ back.T @ c
-    far = np.linalg.norm(back @ step) / (reach * np.sqrt(d))
-    return joined(q, mu + step / max(far, 1), np.linalg.cholesky(Sigma))
+    if q.full:
+        step = step / max(np.linalg.norm(back @ step) / (reach * np.sqrt(d)), 1)
+    else:
+        step = np.clip(step, -reach * np.diag(L), reach * np.diag(L))
+    return joined(q, mu + step, np.linalg.cholesky(Sigma))
 
 
 def quadratics_loop(q, w, noise, rule, rate, group):
@@ -413,7 +416,7 @@ def quadratics_loop(q, w, noise, rule, rate, group):
                 slope / (c @ c) <= 1 / steps and curvature / (A**2).sum() <= 1 / steps
             ):
                 steps += 1
-            rho = min(rate, 1) / steps if q.full else min(rate / steps, 0.5)
+            rho = min(rate, 1) / steps if q.full else min(rate / steps, rule.diagonal)
             w = natural_move(q, w, c, A, rho, rule.reach)
         signal = max(removable, residual / 100)
         ridge = slopes * max(residual / signal, 0.01)
@@ -459,7 +462,8 @@ def check_quadratics_are_their_loop(cv):
         ("Gaussian", False, {}, 1.7), ("Gaussian", False, {"near": 1e-3, "most": 2}, 0.8),
         ("Gaussian", True, {"near": 0.5, "reach": 0.2}, np.array([1.0, 0.9, 0.8])),
         ("Gaussian", False, {"most": 0}, 1.0),
-        ("DiagonalGaussian", False, {"reach": 0.3}, 0.7), ("DiagonalGaussian", True, {}, 1.0),
+        ("DiagonalGaussian", False, {"reach": 0.1}, 0.7), ("DiagonalGaussian", True, {}, 1.0),
+        ("DiagonalGaussian", False, {"diagonal": 0.2}, 1.0),
     ):  # fmt: skip
         rule, M, T = cv.rules.quadratics(**options), 8, 6
         q, w, path = ran(cv, family, rule, M, T, pairs, lr)

@@ -96,8 +96,9 @@ class natural(Ascent):
     whatever noise P has (Lin, Schmidt and Khan 2020). positive=False takes S = I + rho (P - I)
     (variational online Newton, Khan and Rue 2023): a run where noise makes it indefinite diverges.
 
-    A step in mu of more than `reach` sqrt(d) standard deviations of q is cut to that length: it
-    would leave the region where q has looked at the curvature. The memory counts such steps.
+    A step in mu of more than `reach` standard deviations of q, in the root mean square over the
+    coordinates, is cut to that length: it would leave the region where q has looked at the
+    curvature. A diagonal q cuts every coordinate for itself. The memory counts such steps.
 
     With noise and a fixed rho the ELBO rests rho / 4 tr(F^-1 Var g) below its best, F the Fisher
     matrix.
@@ -141,9 +142,9 @@ def newton(
     factor = q.compose(factor, K)
     v = rho * q.times_t(K, c[..., None, :])[..., 0, :]  # the step in units of q
     before = q.times(K, v[..., None, :])[..., 0, :]  # in units of the q before it
-    length = np.sqrt(np.vecdot(before, before)) / (reach * np.sqrt(q.dim))
-    mu = mu + q.times(factor, (v / np.maximum(length, 1.0)[..., None])[..., None, :])[..., 0, :]
-    return q.joined(mu, factor), length > 1
+    far = np.abs(before) if not q.full else np.sqrt((before**2).mean(-1, keepdims=True))
+    mu = mu + q.times(factor, (v / np.maximum(far / reach, 1.0))[..., None, :])[..., 0, :]
+    return q.joined(mu, factor), (far > reach).any(-1)
 
 
 @dataclass(frozen=True)

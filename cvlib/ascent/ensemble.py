@@ -44,18 +44,21 @@ class quadratics(Ascent):
     more of the step was noise than rho allows (`at_rest`): once there, the run is an average over
     all steps since. The slopes of data + prior - variational are regressed on the draws, for each
     draw on the others, with the ridge that the gauge of the step before asks for, so that the
-    gradient is unbiased. A diagonal q makes no first moves, and no step of more than half.
+    gradient is unbiased. A diagonal q makes no first moves, and its rho is at most `diagonal`:
+    coordinates that lean on each other move each as if alone, and in sum too far.
     """
 
     near: float = 0.1
     most: int = 12
     reach: float = 3.0
+    diagonal: float = 0.5
     on_scores = True
     in_units_of_q = True
 
     def __post_init__(self):
         number("near", self.near, 0, above=True)
         number("reach", self.reach, 0, above=True)
+        number("diagonal", self.diagonal, 0, above=True)
         whole("most", self.most, 0)
 
     def start(self, q: Family, w: np.ndarray) -> tuple:
@@ -73,7 +76,7 @@ class quadratics(Ascent):
             found = self._found(draw, scores, ridge, q)
             s = s + (~far & at_rest(seen, found, s))
             rho = np.minimum(rate if np.ndim(rate) == 0 else rate[..., 0], 1.0) / np.maximum(s, 1)
-            rho = rho if q.full else np.minimum(rho, 0.5)
+            rho = rho if q.full else np.minimum(rho, self.diagonal)
             near = newton(q, w, found.c, found.A, rho[..., None], self.reach)[0]
             moved = np.where(far[..., None], moved, near)
         return moved, (moves, s, regression.shrinkage(seen, q.dim if q.full else 1))

@@ -24,7 +24,7 @@ SECONDS = 60.0  # the budget where none is given
 FIRST = {"full": 10, "diagonal": 20, "passes": 2, "adam": 200}  # steps to a look; then twice ...
 EVEN = 5  # steps of a full q before the search on even draws, and before draws come in pairs
 FORGET = 4  # of the steps that a diagonal q's mean is over, a look leaves one in so many
-LEAST, NEAR, MANY = 0.1, 1.0, 50  # rho of a diagonal q of many unknowns while looks gain a nat
+DIAGONAL, REACH = 0.1, 2.0  # the largest rho of a diagonal q, and step in standard deviations
 EXACT = 2**23, 2**28  # numbers that quadrature may make of the data: nodes, and factors of q
 RATE, AFTER = 0.1, 100  # Adam's: this rate, and from this step on it falls like t^-1/2
 KEYBOARD, LATE = "stopped from the keyboard", "out of time"
@@ -80,8 +80,10 @@ def planned(kind: str, model: Model, q: Family, M: int | None = None) -> Plan:
         )  # fmt: skip
     if kind == "passes":
         few, moves = max(2 * q.dim, 20), rules.quadratics(most=0, reach=100.0)
+    elif q.full:
+        few, moves = 2 * q.dim + 20, rules.quadratics()
     else:
-        few, moves = 2 * q.dim + 20 if q.full else 10, rules.quadratics()
+        few, moves = 10, rules.quadratics(reach=REACH, diagonal=DIAGONAL)
     return Scored(model, q, lr=1.0, rule=moves, M=M or few)
 
 
@@ -125,7 +127,6 @@ class Run:
     looks: tuple = ()  # (step, elbo, error)
     settled: bool = False
     seconds: float = 0.0
-    near: bool = False  # did the last look gain little?
 
     @cached_property
     def plan(self) -> Plan:
@@ -185,8 +186,6 @@ class Run:
         """One step; one that is cut off has not begun."""
         rng: Any = self.state.rng
         before = rng.bit_generator.state
-        if self.kind == "diagonal" and self.q.dim > MANY and not self.near:  # slopes are noisy
-            self._forget(np.asarray(1 / LEAST - 1))
         try:
             self.state = optimize.step(self.state, self.plan)
         except KeyboardInterrupt:
@@ -212,9 +211,7 @@ class Run:
         doubled = bool(self.looks) and t == 2 * self.looks[-1][0]
         self._seen(new)
         if self.kind == "diagonal" and np.log2(t / FIRST[self.kind]) % 1 == 0:  # no budget ended
-            self.near = self.near or bool(abs(gain.mean()) < NEAR)
-            steps = self.state.memory[1]  # most of the past was farther from the end
-            self._forget(np.maximum(steps // FORGET, np.minimum(steps, 2.0)))
+            self._forget(self.state.memory[1] // FORGET)  # most of it was farther from the end
         if doubled and not worse and most < TOLERANCE:
             self.settled = True
             more = round(gain.mean(), 2) + 0.0  # no minus zero

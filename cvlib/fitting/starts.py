@@ -35,6 +35,7 @@ class Mode(NamedTuple):
     z: np.ndarray  # (d,)
     value: float
     inverse: np.ndarray  # (d, d) of minus the Hessian, as the search saw it
+    began: np.ndarray  # (d,)
     trouble: str = ""
 
 
@@ -60,7 +61,7 @@ def start(
         top = max((mode.value for mode in fine), default=0.0) - model.dim
         high = [mode for mode in fine if mode.value >= top]
         found = near if not high or high[0] is modes[0] else []
-        found = sum((_about_mode(few, mode, full) for mode in high), found)
+        found = sum((_about_mode(few, mode, full, late) for mode in high), found)
         return _best(few, found, rng)._replace(trouble="" if fine else modes[0].trouble)
     except KeyboardInterrupt:
         return near[0]._replace(stopped=True)
@@ -106,8 +107,13 @@ def searched(density: Density, z: np.ndarray, late: Callable = lambda: False) ->
     return mode._replace(trouble=said)
 
 
-def climbed(density: Density, z: np.ndarray, late: Callable = lambda: False) -> Mode:
-    """Where a search gets from z; in many dimensions it remembers the last turns alone."""
+def climbed(
+    density: Density, z: np.ndarray, late: Callable = lambda: False, goal: float = np.inf
+) -> Mode:
+    """Where a search gets from z, at most to the goal.
+
+    In many dimensions it remembers the last turns of the slope alone.
+    """
     best, gone = -np.inf, False
 
     def log_p(z):
@@ -120,9 +126,9 @@ def climbed(density: Density, z: np.ndarray, late: Callable = lambda: False) -> 
             best, gone = value, far > FAR / 100  # it rises for ever, or nearly so
         return value, slope
 
-    most, end = STEPS if len(z) <= DENSE else FEW, lambda: gone or late()
+    most, end = STEPS if len(z) <= DENSE else FEW, lambda: gone or best >= goal or late()
     top, curvature = climb(log_p, z, ENOUGH, STEPS, most, end)
-    return Mode(top.z, top.value, curvature.times(np.eye(len(z))))
+    return Mode(top.z, top.value, curvature.times(np.eye(len(z))), z)
 
 
 def _axes(C):
@@ -138,13 +144,19 @@ def _axes(C):
 # Widths ------------------------------------------------------------------------------------------
 
 
-def _about_mode(density, mode, full):
-    """Gaussians about the mode, the one with a known curvature first."""
+def _about_mode(density, mode, full, late):
+    """Gaussians about the mode, the one with a known curvature first.
+
+    A diagonal q is offered a point on the way as well, d nats below: no lower than draws of the
+    posterior, and often in a wider place (compare Pathfinder, Zhang et al. 2022).
+    """
+    about = _about(mode.z, full, "the mode")
     if full:
-        first = Start(mode.z, _factor(mode.inverse), "the mode and BFGS's curvature")
-    else:
-        first = Start(mode.z, _widths(density, mode.z), "the mode and its curvature in pairs")
-    return [first, *_about(mode.z, full, "the mode")]
+        return [Start(mode.z, _factor(mode.inverse), "the mode and BFGS's curvature"), *about]
+    way = climbed(density, mode.began, late, mode.value - len(mode.z)).z
+    places = {"the mode": mode.z, "a point on the way to the mode": way}
+    says = "{} and its curvature in pairs"
+    return [Start(z, _widths(density, z), says.format(x)) for x, z in places.items()] + about
 
 
 def _widths(density, z, width=0.01, pairs=16):
