@@ -413,6 +413,15 @@ def check_coordinates_that_are_leaning(cv):
     assert np.abs(np.log(fit.sd**2 * np.diag(P))).mean() < 0.1
 
 
+def check_a_curvature_that_is_too_steep(cv):
+    """Half a hundredth of a nat below the mode, a tenth off, is not flat: far out it falls."""
+    starts, lik = part(cv, "starts"), lambda z, b: 0 * z[..., 0] + 0 * b[0]
+    model = cv.models.Model(lik, cv.models.GaussianPrior(), np.zeros(1), 2)
+    steep = starts.Mode(np.zeros(2), model.log_prior(np.zeros(2)), 1e-4 * np.eye(2), np.zeros(2))
+    with mock.patch.object(starts, "climbed", return_value=steep):
+        assert not starts.searched(part(cv, "density").Density(model), np.zeros(2)).trouble
+
+
 def check_a_start_on_the_way(cv):
     """A diagonal q may begin d nats below the mode: a search ends as soon as it is there."""
     d, starts = 40, part(cv, "starts")
@@ -426,6 +435,10 @@ def check_a_start_on_the_way(cv):
     way = "a point on the way to the mode and its curvature in pairs"
     assert -d <= prior(offered[way]) < -0.01
     assert prior(offered["the mode and its curvature in pairs"]) > -1e-3
+    assert not [says for says in offered if "z = 0" in says]  # far more than d nats below
+    with mock.patch.object(starts, "_best", mock.Mock(wraps=starts._best)) as best:
+        starts.start(model, False, starts.Start(np.zeros(d), np.ones(d), "given"))
+    assert "given" in [start.says for start in best.call_args[0][1]]
 
 
 def check_the_clock_of_a_glm(cv):

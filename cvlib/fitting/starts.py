@@ -16,7 +16,8 @@ STEPS, ENOUGH = 300, 1e-6  # of one search, and nats that a step must promise to
 WIDTHS = (1.0, 0.3, 0.1, 0.03, 0.01)  # to try beside a curvature
 FAR = 1e8  # beyond it nothing is looked for
 LEAST = 0.1  # distance from a mode at which to look
-FALL = 0.01  # of log p, one standard deviation off the mode: less is flat
+FALL = 0.01  # of log p, one standard deviation off the mode: less may be flat
+FARTHER = 100.0  # if it is no more at this distance
 
 
 class Start(NamedTuple):
@@ -45,8 +46,8 @@ def start(
 ) -> Start:  # fmt: skip
     """A Gaussian to begin with: the one of several about the mode that has the best ELBO.
 
-    Modes more than d nats below the highest are left out: a width can be mended, a wrong place
-    hardly. Ctrl-C ends the search.
+    Places more than d nats below the highest mode are left out: a width can be mended, a wrong
+    place hardly. Ctrl-C ends the search.
     """
     rng = np.random.default_rng([seed, 1])
     few, first = Density.of_some(model, rng), given or Start(np.zeros(model.dim), None, "z = 0")
@@ -58,10 +59,10 @@ def start(
         for z in rng.standard_normal((restarts, model.dim)) / 2:
             modes += [] if late() else [searched(few, z, late)]
         fine = [mode for mode in modes if not mode.trouble]
-        top = max((mode.value for mode in fine), default=0.0) - model.dim
-        high = [mode for mode in fine if mode.value >= top]
-        found = near if not high or high[0] is modes[0] else []
-        found = sum((_about_mode(few, mode, full, late) for mode in high), found)
+        low = max((mode.value for mode in fine), default=-np.inf) - model.dim
+        found = near if first.S is not None or not few.value(first.mu[None])[0] < low else []
+        for mode in fine:
+            found = found + (_about_mode(few, mode, full, late) if mode.value >= low else [])
         return _best(few, found, rng)._replace(trouble="" if fine else modes[0].trouble)
     except KeyboardInterrupt:
         return near[0]._replace(stopped=True)
@@ -82,26 +83,32 @@ def searched(density: Density, z: np.ndarray, late: Callable = lambda: False) ->
     """The mode, and what is wrong with it.
 
     One standard deviation off a mode log p is lower, in every direction. Where it is higher the
-    search goes on: that was a saddle, or the search gave up. Where it stays, there is no mode.
+    search goes on: that was a saddle, or the search gave up. Where it stays, far out too, there is
+    no mode.
     """
     mode = climbed(density, z, late)
     if not np.isfinite(mode.value):
         return mode._replace(trouble="log p(x, z) is not finite where the search began")
+    fallen = lambda steps: mode.value - np.nan_to_num(density.value(mode.z + steps), nan=-np.inf)
     for _ in range(3):
         if late():
             return mode
         off = _axes(mode.inverse)[: max(8, 2**24 // density.size)]
-        near = mode.z + np.concatenate([off, -off])
-        fall = mode.value - np.nan_to_num(density.value(near), nan=-np.inf)
-        worst = int(np.argmin(fall))
-        if fall[worst] > FALL:
-            return mode
-        again = climbed(density, near[worst], late) if fall[worst] < -FALL else mode
+        off = np.concatenate([off, -off])
+        fall = fallen(off)
+        off = off[np.argsort(fall)[: (fall <= FALL).sum()]]  # the highest first
+        rises = fall.min() < -FALL
+        again = climbed(density, mode.z + off[0], late) if rises else mode
         if not again.value > mode.value or np.abs(again.z).max() > FAR / 100:
             break
         mode = again
-    rises = fall[worst] < -FALL  # along what it went farthest, for one that runs away drags others
-    k = int(np.argmax(np.abs(mode.z - z if rises else near[worst] - mode.z)))
+    if not rises and len(off):
+        far = np.maximum(FARTHER / np.linalg.norm(off, axis=1), 1.0)[:, None]
+        off = off[fallen(far * off) <= FALL]
+    if not len(off):
+        return mode
+    # along what it went farthest, for one that runs away drags others
+    k = int(np.argmax(np.abs(mode.z - z if rises else off[0])))
     how, where = "rises" if rises else "stays flat", density.model.names[k]
     said = f"no mode was found: log p(x, z) {how} along {where}, {mode.z[k]:.3g} where it ended"
     return mode._replace(trouble=said)
