@@ -90,12 +90,13 @@ bench: $(READY)
 ifdef OLD
 	@$(BIN)/python -m benchmarks.versions $(OLD)
 else
-	@$(BIN)/python -c 'import jax' 2>/dev/null || $(BIN)/python -m pip install --quiet -e '.[bench]'
+	@$(BIN)/python -c 'import jax, numpyro' 2>/dev/null || $(BIN)/python -m pip install --quiet -e '.[bench]'
 	@$(BIN)/python -m benchmarks.steps $(if $(SAVE),--save)
 	@$(BIN)/python -m benchmarks.ladder $(if $(SAVE),--save)
 	@$(BIN)/python -m benchmarks.scale $(if $(SAVE),--save)
 	@$(BIN)/python -m benchmarks.choose $(if $(SAVE),--save)
 	@$(BIN)/python -m benchmarks.fit $(if $(SAVE),--save)
+	@$(BIN)/python -m benchmarks.network $(if $(SAVE),--save)
 	@$(BIN)/python -m benchmarks.cells $(if $(SAVE),--save)
 	@$(BIN)/python -m benchmarks.coupled $(if $(SAVE),--save)
 	@$(BIN)/python -m benchmarks.natural $(if $(SAVE),--save)

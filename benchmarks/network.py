@@ -1,0 +1,141 @@
+"""A network with 496 unknowns and a diagonal q: what fourteen seconds are worth, beside NumPyro.
+
+y ~ N(f(x), sigma^2), f with two hidden layers of 19 tanh, 400 rows, N(0, 1) on all weights and
+N(-1, 1) on log sigma. All have one core and double precision; compilation counts, imports do not.
+NumPyro's AutoNormal takes Adam's steps with one or ten draws, at three rates. A q that begins wide
+ends where hardly any weight is used. Needs JAX and NumPyro:
+
+    python -m benchmarks.network --save
+"""
+
+import argparse
+import os
+import time
+import warnings
+from pathlib import Path
+
+import autograd.numpy as anp
+import numpy as np
+
+import cvlib as cv
+from benchmarks import stored
+
+RESULTS = Path(__file__).with_name("network.json")
+SECONDS, SEEDS = 14.0, range(5)
+RATES, PARTICLES = (0.003, 0.01, 0.03), (1, 10)
+N, INPUTS, HIDDEN = 400, 4, 19
+SHAPES = (INPUTS, HIDDEN), (HIDDEN,), (HIDDEN, HIDDEN), (HIDDEN,), (HIDDEN,), (1,)
+DIM = sum(int(np.prod(shape)) for shape in SHAPES) + 1
+BLOCK = 250  # of NumPyro's steps, between two looks at the clock
+
+
+def data():
+    """Inputs (N, 4) and what is seen of a wave, a product and noise, (N,)."""
+    rng = np.random.default_rng(4)
+    X = rng.uniform(-2, 2, (N, INPUTS))
+    return X, np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] / 2 + 0.1 * rng.standard_normal(N)
+
+
+def function(z, x, xp):
+    """f at inputs x (..., 4) for weights z (..., 496)."""
+    parts, k = [], 0
+    for shape in SHAPES:
+        size = int(np.prod(shape))
+        parts.append(xp.reshape(z[..., k : k + size], z.shape[:-1] + shape))
+        k += size
+    W1, b1, W2, b2, v, c = parts
+    h = xp.tanh(xp.sum(x[..., :, None] * W1, -2) / np.sqrt(INPUTS) + b1)
+    h = xp.tanh(xp.sum(h[..., :, None] * W2, -2) / np.sqrt(HIDDEN) + b2)
+    return 3 * xp.sum(h * v, -1) / np.sqrt(HIDDEN) + c[..., 0]
+
+
+def log_lik(z, batch, xp=anp):
+    x, y = batch
+    return -0.5 * ((y - function(z, x, xp)) * xp.exp(-z[..., -1])) ** 2 - z[..., -1]
+
+
+def log_prior(z, xp=anp):
+    return -0.5 * xp.sum(z[..., :-1] ** 2, -1) - 0.5 * (z[..., -1] + 1) ** 2
+
+
+def joint():
+    """log p(x, z) of one z for JAX."""
+    import jax
+    import jax.numpy as jnp
+
+    jax.config.update("jax_enable_x64", True)
+    x, y = map(jnp.asarray, data())
+    return lambda z: jnp.sum(log_lik(z[None], (x, y), jnp)) + log_prior(z, jnp)
+
+
+def fitted(model, seed, start=None):
+    """(mean, sd) of `fit`."""
+    q = cv.families.DiagonalGaussian(DIM)
+    fit = cv.fit(model, q, seconds=SECONDS, seed=seed, start=start, progress=False)
+    return fit.mean, fit.sd
+
+
+def numpyro(log_joint, rate, particles, seed):
+    """(mean, sd) of AutoNormal at its own start."""
+    import jax
+    import numpyro
+    from numpyro.distributions import ImproperUniform, constraints
+    from numpyro.infer import SVI, Trace_ELBO
+    from numpyro.infer.autoguide import AutoNormal
+
+    def model():
+        z = numpyro.sample("z", ImproperUniform(constraints.real, (), (DIM,)))
+        numpyro.factor("log p", log_joint(z))
+
+    begun, loss = time.perf_counter(), Trace_ELBO(num_particles=particles)
+    svi = SVI(model, AutoNormal(model), numpyro.optim.Adam(rate), loss)
+    state = svi.init(jax.random.PRNGKey(seed))
+    steps = lambda state: jax.lax.fori_loop(0, BLOCK, lambda _, s: svi.update(s)[0], state)
+    steps = jax.jit(steps)
+    while time.perf_counter() - begun < SECONDS:
+        state = jax.block_until_ready(steps(state))
+    found = svi.get_params(state)
+    return np.asarray(found["z_auto_loc"]), np.asarray(found["z_auto_scale"])
+
+
+def judge(log_joint, n=4000):
+    """The ELBO of (mean, sd), on the same draws for all."""
+    import jax
+
+    e = np.random.default_rng(7).standard_normal((n, DIM))
+    f = jax.jit(jax.vmap(log_joint))
+    entropy = DIM / 2 * np.log(2 * np.pi * np.e)
+    return lambda mean, sd: float(np.mean(f(mean + sd * e)) + np.log(sd).sum() + entropy)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name} for the book")
+    options = parser.parse_args()
+    if hasattr(os, "sched_setaffinity"):  # before JAX looks for cores
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    warnings.simplefilter("ignore", cv.Distrust)
+    log_joint = joint()
+    elbo = judge(log_joint)
+    own = cv.models.Model(log_lik, log_prior, data(), DIM, "network")
+    ways = {
+        "fit": lambda seed: fitted(own, seed),
+        "fit, from a wide q": lambda seed: fitted(own, seed, (np.zeros(DIM), np.full(DIM, 0.3))),
+        "fit, JAX model": lambda seed: fitted(cv.models.from_jax(log_joint, DIM), seed),
+    }
+    for rate in RATES:
+        for k in PARTICLES:
+            ways[f"NumPyro, {k} draws, rate {rate}"] = lambda seed, rate=rate, k=k: numpyro(
+                log_joint, rate, k, seed
+            )
+    found = {}
+    for name, way in ways.items():
+        found[name] = [round(elbo(*way(seed)), 1) for seed in SEEDS]
+        print(name, found[name], flush=True)
+    if options.save:
+        about = {"seconds": SECONDS, "d": DIM, "N": N}
+        stored.save(RESULTS, ("numpy", "autograd", "jax", "numpyro"), about=about, elbo=found)
+
+
+if __name__ == "__main__":
+    main()
