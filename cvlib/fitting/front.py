@@ -184,17 +184,14 @@ def _given(start, model, q, seed):
     pair = isinstance(start, tuple)
     try:
         mean, spread = start if pair else (start, np.ones(model.dim))
-        mean, spread = np.asarray(mean, float), np.asarray(spread, float)
+        mean, spread = np.asarray(mean, float).reshape(model.dim), np.asarray(spread, float)
         cov = np.diag(spread**2) if spread.ndim == 1 else spread
         S = np.linalg.cholesky(cov) if q.full else np.sqrt(np.diag(cov))
-        right = mean.shape + cov.shape == 3 * (model.dim,)
-        right &= bool(np.isfinite(mean).all() and np.isfinite(S).all())
-    except (TypeError, ValueError, np.linalg.LinAlgError):
-        right = False
-    if not right:
+        q.check(q.pack(mean, S))
+    except (TypeError, ValueError, np.linalg.LinAlgError) as error:
         raise ValueError(
             f"start={start!r}: give {model.dim} finite numbers, a pair of them and sds or a "
             'positive definite covariance, a fit, or "random"'
-        )
+        ) from error
     says = "the start that was given" if pair else "the point that was given"
     return Start(mean, S if pair else None, says)
