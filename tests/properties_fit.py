@@ -596,12 +596,12 @@ def check_many_rows(cv):
     )
     with mock.patch.multiple(density, ROWS=300, EACH=5), mock.patch.object(ways, "EXACT", (0, 0)):
         few = density.Density.of_some(glm, rng)
-        assert len(few.rows[0]) == 300 and few.scale == 10
+        assert len(few.model.data[0]) == 300 and few.scale == 10
         fit = cv.fit(glm, steps=8, progress=False)
     assert fit.run.kind == "passes" and fit.settled and fit.steps == 2
     best = cv.exact.optimum(glm, fit.q)
     assert cv.exact.elbo(glm, fit.q, best) - cv.exact.elbo(glm, fit.q, fit.w) < 0.005
-    assert density.Density.of_some(glm, rng).rows is None
+    assert density.Density.of_some(glm, rng).model is glm
 
 
 def check_exposure(cv):
@@ -693,7 +693,7 @@ def check_far_out_in_the_prior(cv):
     for sd in (0.01, 1.0, 100.0):
         prior = cv.models.GaussianPrior(np.array([1.0, sd, 1.0]), np.array([0.0, 3.0, 0.0]))
         model = cv.models.Model(lambda z, b: 0 * z[..., 0] + b[0], prior, np.zeros(4), 3)
-        said = lambda z: list(part(cv, "looks").conflicts(model, np.array(z)))
+        said = lambda z: list(part(cv, "doubts").conflicts(model, np.array(z)))
         for out in (0.5, 5.5):
             assert said([1.0, 3 - out * sd, 0.0]) == []
         sentences = said([1.0, 3 - 8 * sd, 0.0])
@@ -706,13 +706,13 @@ def check_far_out_in_the_prior(cv):
         (lambda z: -2 * anp.sum(anp.log(1 + z**2 / 3), -1), 9.0, False),  # a heavy tail
     ]:
         model = cv.models.Model(lambda z, b: 0 * z[..., 0] + b[0], prior, np.zeros(4), 1)
-        assert bool(list(part(cv, "looks").conflicts(model, np.array([z])))) == out
+        assert bool(list(part(cv, "doubts").conflicts(model, np.array([z])))) == out
 
 
 def check_the_worst_coordinate(cv):
     """By its mean or by its sd, whichever importance weights move more; none from a few draws."""
     names = ["z[0]", "z[1]", "z[2]"]
-    q, rng, looks = cv.families.DiagonalGaussian(3), np.random.default_rng(0), part(cv, "looks")
+    q, rng, doubts = cv.families.DiagonalGaussian(3), np.random.default_rng(0), part(cv, "doubts")
     w = q.joined(np.array([1.0, 0.0, -2.0]), np.array([1.0, 2.0, 0.5]))
     z = q.sample(w, 100_000, rng)
     mean, sd = q.mean(w), q.sd(w)
@@ -721,9 +721,9 @@ def check_the_worst_coordinate(cv):
         ((-0.9, 0.0, 0.0), (1.0, 1.0, 0.7), "z[0] (mean -0.9 sd, sd times 1.0)"),
     ]:
         log = stats.norm.logpdf(z, mean + sd * moved, sd * ratio) - stats.norm.logpdf(z, mean, sd)
-        assert words in looks.worst(q, w, looks.Weights(z, log.sum(-1)), names)
+        assert words in doubts.worst(q, w, doubts.Weights(z, log.sum(-1)), names)
     one = np.where(np.arange(100_000) == 7, 0.0, -99.0)
-    assert "z[" not in looks.worst(q, w, looks.Weights(z, one), names)
+    assert "z[" not in doubts.worst(q, w, doubts.Weights(z, one), names)
 
 
 def check_the_chance_to_stop_too_early(cv):

@@ -3,8 +3,6 @@
 Each check is a function of the package, so that it can be run on copies with a bug (harness.py).
 """
 
-from types import SimpleNamespace
-
 import autograd.numpy as anp
 import numpy as np
 import pytest
@@ -23,7 +21,7 @@ answers = lambda cv: part(cv, "fitting.answers")
 def a_fit(cv, model, mu, L):
     """What an answer needs of a fit with q = N(mu, L L^T)."""
     q = cv.families.Gaussian(len(mu))
-    return SimpleNamespace(model=model, q=q, w=q.pack(np.asarray(mu, float), L))
+    return answers(cv).Found(model, q, q.pack(np.asarray(mu, float), L))
 
 
 # Variates of known mean --------------------------------------------------------------------------
@@ -254,14 +252,14 @@ def check_a_linear_model_is_answered_exactly(cv):
     model, mean, S, log = linear(cv)
     off = a_fit(cv, model, mean + 0.1, 1.3 * np.linalg.cholesky(S))
     f = lambda z: np.stack([z[:, 0], z[:, 1], z[:, 0] * z[:, 1]], 1)
-    found = answers(cv).expected(off, f, 300, 0)
+    found = off.expect(f, 300, 0)
     assert_allclose(found.estimate, [*mean, S[0, 1] + mean[0] * mean[1]], atol=1e-9)
     assert found.se.max() < 1e-9 and found.order == 2 and found.n == 300
     at = a_fit(cv, model, mean, np.linalg.cholesky(S))
-    exact = answers(cv).evidence(at, 300, 0)
+    exact = at.evidence(300, 0)
     assert_allclose(exact.estimate, log, atol=1e-9)
     assert exact.se < 1e-9
-    logs = [answers(cv).evidence(off, 400, seed) for seed in range(40)]
+    logs = [off.evidence(400, seed) for seed in range(40)]
     z = np.array([(a.estimate - log) / a.se for a in logs])
     assert abs(z.mean()) < 0.6 and 0.7 < z.std() < 1.4
     assert 0 < np.mean([a.se for a in logs]) < 0.02
@@ -302,11 +300,11 @@ def check_a_skewed_posterior(cv):
     model, mean, rate, log = skewed(cv)
     fit = a_fit(cv, model, [-0.7], [[0.45]])
     f = lambda z: np.stack([z[:, 0], np.exp(z[:, 0])], 1)
-    got = [answers(cv).expected(fit, f, 400, seed) for seed in range(120)]
+    got = [fit.expect(f, 400, seed) for seed in range(120)]
     z = np.array([(a.estimate - [mean, rate]) / a.se for a in got])
     assert ((np.abs(z) < 1.96).mean(0) > 0.88).all() and np.abs(z.mean(0)).max() < 0.5
     assert np.mean([a.se for a in got]) < 0.003  # weights alone: 0.02
-    logs = [answers(cv).evidence(fit, 400, seed) for seed in range(120)]
+    logs = [fit.evidence(400, seed) for seed in range(120)]
     z = np.array([(a.estimate - log) / a.se for a in logs])
     assert (np.abs(z) < 1.96).mean() > 0.88 and abs(z.mean()) < 0.4
 
@@ -316,20 +314,19 @@ def check_other_families(cv):
     y = np.array([2.0, 0, 1, 2])
     q = cv.families.Gamma(1)  # of z = log x; the posterior of x is Gamma(6, 5)
     log_lik = lambda z, b: b[0] * z[..., 0] - anp.exp(z[..., 0])
-    fit = SimpleNamespace(
-        model=cv.models.Model(log_lik, q.prior(1.0, 1.0), y, 1), q=q, w=q.pack(5.0, 4.0)
-    )
-    found = answers(cv).expected(fit, lambda z: np.exp(z[:, 0]), 400, 0)
+    model = cv.models.Model(log_lik, q.prior(1.0, 1.0), y, 1)
+    fit = answers(cv).Found(model, q, q.pack(5.0, 4.0))
+    found = fit.expect(lambda z: np.exp(z[:, 0]), 400, 0)
     assert_allclose(found.estimate, 6 / 5, rtol=1e-9)
     with pytest.raises(ValueError, match="Gaussian q"):
-        answers(cv).evidence(fit, 100, 0)
+        fit.evidence(100, 0)
     q = cv.families.Bernoulli(2)
     log_lik = lambda z, b: -((b[0] - z[..., 0] - 2 * z[..., 1]) ** 2)
     model = cv.models.Model(log_lik, q.prior(0.0), np.array([1.0, 2.0]), 2)
-    fit = SimpleNamespace(model=model, q=q, w=q.start())
+    fit = answers(cv).Found(model, q, q.start())
     corners = np.array([[0.0, 0], [0, 1], [1, 0], [1, 1]])
     p = np.exp([sum(-((b - x - 2 * y) ** 2) for b in (1, 2)) for x, y in corners])
-    found = answers(cv).expected(fit, lambda z: z, 4000, 0)
+    found = fit.expect(lambda z: z, 4000, 0)
     assert found.order == 0 and found.se.max() < 0.03
     assert (np.abs(found.estimate - p @ corners / p.sum()) < 4 * found.se).all()
 

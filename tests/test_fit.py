@@ -196,9 +196,12 @@ def test_a_start_of_ones_own_and_a_callback():
     for start in (mean, (mean, cov), (mean, np.sqrt(np.diag(cov))), first):
         fit = cv.fit(model, start=start, steps=20, progress=False)
         assert abs(fit.elbo - evidence) < 0.01
-    for bad in (mean[:2], np.full(3, np.nan), (mean, np.eye(2))):
-        with pytest.raises(ValueError, match="start="):
-            cv.fit(model, start=bad, progress=False)
+    diagonal = cv.families.DiagonalGaussian(3)
+    for bad in (mean[:2], 0.0, "mode", np.full(3, np.nan), (mean, np.eye(2)), (mean, 0 * mean),
+                (mean, cov[None]), (mean, cov, 1)):  # fmt: skip
+        for q in (None, diagonal):
+            with pytest.raises(ValueError, match="(?s)start=.* give 3 finite numbers"):
+                cv.fit(model, q, start=bad, progress=False)
     seen = []
     stop = lambda fit: seen.append(fit.steps) or len(seen) == 2
     fit = cv.fit(SCHOOLS, callback=stop, progress=False, seed=LATE)

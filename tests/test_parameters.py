@@ -181,17 +181,17 @@ def check_the_table_speaks_of_parameters(cv):
 
 def check_warnings_speak_of_parameters(cv):
     """The clause on the worst coordinate, and a parameter far out in its prior."""
-    looks = part(cv, "looks")
+    doubts = part(cv, "doubts")
     real = {"a": cv.real, "b": 2}
     prior = cv.models.GaussianPrior(1.0)
     model = cv.models.Model(lambda p, b: -((b[0] - p.a) ** 2) * 50 - 0 * p.b[..., 1],
                             prior, np.full(1, 30.0), parameters=real)  # fmt: skip
-    said = " ".join(looks.conflicts(model, np.array([0.1, 0.2, 8.0])))
+    said = " ".join(doubts.conflicts(model, np.array([0.1, 0.2, 8.0])))
     assert said.startswith("b[1] = 8 lies 8 standard deviations out"), said
     q, w = cv.families.Gaussian(3), cv.families.Gaussian(3).start()
     z = np.random.default_rng(0).standard_normal((500, 3))
-    found = looks.Weights(z, z[:, 2])
-    assert "above all along b[1] " in looks.worst(q, w, found, model.names)
+    found = doubts.Weights(z, z[:, 2])
+    assert "above all along b[1] " in doubts.worst(q, w, found, model.names)
 
 
 def check_pointwise_likelihoods(cv):

@@ -1,4 +1,4 @@
-"""What a fit is asked for: posterior means and the evidence, with errors, from draws of q.
+"""What a fit is asked for: q itself, posterior means and the evidence, each with its error.
 
 Half of the draws have q's mean and covariance with the heavier tail of Student's t, so that no
 importance weight explodes where the posterior has more mass than q far out (a defensive mixture).
@@ -8,20 +8,200 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..arguments import whole
 from ..combining.stein import Answer, answer, expect, hermite
 from ..combining.tails import smoothed
+from ..families import Family
+from ..models import Model
+from ..models.checks import data_arrays
+from ..models.parameters import labels
 from ..special import scipy
 from .density import Density
 
-if TYPE_CHECKING:
-    from .front import Fit
-
 NU = 5.0  # degrees of freedom of every second draw
+
+
+class Found:
+    """A q_w that was found for a model, w (D,), and what it can be asked.
+
+    z are the model's own coordinates, as it takes them.
+    """
+
+    warnings: tuple[str, ...] = ()  # what to distrust
+    looks = np.empty((0, 3))  # (step, elbo, error) on the way
+
+    def __init__(self, model: Model, q: Family, w: np.ndarray):
+        self.model, self.q, self.w = model, q, w
+
+    @property
+    def mean(self) -> np.ndarray:
+        """E_q z, (d,)."""
+        return self.q.mean(self.w)
+
+    @property
+    def sd(self) -> np.ndarray:
+        """Standard deviations of z under q, (d,)."""
+        return self.q.sd(self.w)
+
+    @cached_property
+    def cov(self) -> np.ndarray:
+        """Covariance of z under a Gaussian q, (d, d)."""
+        if not self.q.gaussian:
+            raise ValueError(f"{self.q!r} has no matrix of covariances here: take sample(n, seed)")
+        factor = self.q.unpack(self.w)[1]
+        return factor @ factor.T if self.q.full else np.diag(factor**2)
+
+    def sample(self, n: int, rng: np.random.Generator | int = 0) -> np.ndarray:
+        """n draws of z ~ q, (n, d), from a generator or from a seed."""
+        return self.q.sample(self.w, whole("n", n), np.random.default_rng(rng))
+
+    def draws(self, n: int, seed: np.random.Generator | int = 0) -> dict[str, np.ndarray]:
+        """n draws of every parameter in its constraint, {name: (n, *shape)}; z if none is named."""
+        return dict(self.model.named(self.sample(n, seed)))
+
+    def log_lik(self, n: int, seed: np.random.Generator | int = 0) -> np.ndarray:
+        """The log-likelihood of every data point at n draws, (n, N): what LOO and WAIC need."""
+        return self.model.pointwise(self.sample(n, seed))
+
+    def predict(
+        self, f: Callable, n: int, seed: np.random.Generator | int = 0, data: Any = None
+    ) -> np.ndarray:
+        """New data at n draws, or anything else: f(p, batch, rng), p and batch as in `log_lik`.
+
+        The batch has all rows of the model's data, or of `data`, and the result n rows.
+        """
+        rng = np.random.default_rng(seed)
+        batch = self.model.data if data is None else data_arrays(data)
+        found = np.asarray(f(self.model.given(self.sample(n, rng)[:, None]), batch, rng))
+        if found.shape[:1] != (n,):
+            raise ValueError(
+                f"predict: f gave an array of shape {found.shape}, not ({n}, ...): for {n} draws a "
+                f"number comes as ({n}, 1), and broadcasts with a column of data"
+            )
+        return found
+
+    def to_arviz(self, n: int = 1000, seed: int = 0, predict: Callable | None = None) -> Any:
+        """`arviz.InferenceData`: posterior, log_likelihood, posterior_predictive if `predict`."""
+        try:
+            import arviz
+        except ImportError as error:
+            raise ValueError("to_arviz needs ArviZ: pip install 'cvlib-vi[arviz]'") from error
+        chain = lambda arrays: {name: x[None] for name, x in arrays.items()}
+        groups: dict[str, Any] = {"posterior": chain(self.draws(n, seed))}
+        if self.model.rows:
+            groups["log_likelihood"] = chain({"y": self.log_lik(n, seed)})
+        if predict is not None:
+            groups["posterior_predictive"] = chain({"y": self.predict(predict, n, seed)})
+        return arviz.from_dict(**groups)
+
+    def expect(self, f: Callable, n: int = 1000, rng: np.random.Generator | int = 0) -> Answer:
+        """E f under the posterior, not under q, with its standard error.
+
+        f takes what the model's functions take, at n draws, to (n, ...): f(p) with p.sigma (n,)
+        where parameters are declared, else f(z) with z (n, d). The draws are weighed, and meet
+        variates of known mean; if z is discrete there are none, for it has no score.
+        """
+        if not callable(f):
+            raise TypeError(
+                f"f={f!r} is no function of the draws: write fit.expect(lambda p: p.sigma)"
+            )
+        density, order = Density(self.model), None if self.q.smooth == "z" else 0
+        if self.q.gaussian:
+            z, score, log = drawn(self, n, rng)[:3]
+        else:
+            z = self.sample(whole("n", n, 10), rng)
+            value, score = density.slope(z) if order is None else (density.value(z), 0 * z)
+            log = value - self.q.log_q(self.w, z)
+        of_z = lambda z: f(self.model.given(z))
+        return expect(of_z, z, score, np.exp(log - log.max()), order=order)
+
+    def evidence(self, n: int = 1000, rng: np.random.Generator | int = 0) -> Answer:
+        """log p(x) with its standard error; the ELBO is below it by KL(q || p).
+
+        It is the log of the mean weight, regressed on what is known under q: q's share of the law
+        of the draws has mean one; times e or e e^T - I it has mean zero.
+        """
+        if not self.q.gaussian:
+            raise ValueError(f"the evidence needs draws of a Gaussian q; this is {self.q!r}")
+        at = drawn(self, n, rng)
+        w, k = smoothed(at.log)  # in units of the largest
+        share = at.share[:, None]
+        known = lambda order: np.column_stack([share - 1, share * hermite(at.e, order)])
+        found = answer(w[:, None], known, np.ones(len(w)), k, self.q.dim, (2, 1, 0))
+        log = at.log.max() + np.log(found.estimate)
+        return replace(found, estimate=log, se=found.se / found.estimate)
+
+    # What it looks like
+
+    @cached_property
+    def _rows(self):
+        """(name, mean, sd) of every entry of every parameter, by draws where it is constrained."""
+        model, n = self.model, int(np.clip(2**22 // self.q.dim, 200, 4000))
+        arrays: Any = self.draws(n) if len(model.free) < len(model.named(self.mean)) else model.free
+        rows: list[tuple] = []
+        for name, x in arrays.items():
+            if name in model.free:
+                where, shape = model.free[name]
+                mean, sd = self.mean[where], self.sd[where]
+            else:
+                mean, sd, shape = x.mean(0).ravel(), x.std(0).ravel(), x.shape[1:]
+            rows += zip(labels(name, shape), mean, sd)
+        return rows
+
+    def table(self, most: int = 20) -> list[tuple[str, float, float]]:
+        """Rows (name, mean, sd), one an entry of a parameter: beta[0], sigma, or z[0], z[1], ..."""
+        return self._rows[:most]
+
+    def _head(self):
+        return [f"{self.model.name}: {self.q!r}"]
+
+    def _warned(self):
+        return [f"! {w}" for w in self.warnings]
+
+    def __repr__(self):
+        rows = [f"  {name:8} {m:10.3g} ± {s:.2g}" for name, m, s in self.table(most=12)]
+        more = ["  ..."] if len(self._rows) > 12 else []
+        return "\n".join([*self._head(), *rows, *more, *self._warned()])
+
+    def _repr_html_(self):
+        from html import escape
+
+        cell = lambda x: f'<td style="text-align: right; padding: 0 0.8em">{escape(x)}</td>'
+        row = lambda *cells: f"<tr>{''.join(map(cell, cells))}</tr>"
+        rows = "".join(row(name, f"{m:.3g}", f"{s:.2g}") for name, m, s in self.table())
+        head = "<br>".join(map(escape, self._head()))
+        notes = "".join(f"<p>{escape(w)}</p>" for w in self._warned())
+        top = "<tr><th>coordinate</th><th>mean</th><th>sd</th></tr>"
+        return f"<div><p>{head}</p>{notes}<table>{top}{rows}</table></div>"
+
+    def plot(self, axes: Any = None) -> Any:
+        """Left the ELBO at every look, with two standard errors; right mean and sd of each row."""
+        from .. import plotting
+
+        if axes is None:
+            _, axes = plotting.plt.subplots(1, 2, figsize=(6.4, 3.0))
+        t, elbo, error = self.looks.T
+        scale = "log" if t.min(initial=1) > 0 else "linear"
+        axes[0].errorbar(t, elbo, 2 * error, color=plotting.BLUE, marker="o", ms=4)
+        axes[0].set(xlabel="step", ylabel="ELBO", xscale=scale)
+        axes[0].set_xticks(t, [f"{k:.0f}" for k in t])
+        axes[0].minorticks_off()
+        names, mean, sd = zip(*self._rows)
+        k = np.arange(len(names))
+        axes[1].errorbar(mean, k, xerr=sd, fmt="o", ms=4, color=plotting.BLUE)
+        axes[1].set(xlabel="mean ± sd", ylabel="coordinate", ylim=(len(k) - 0.5, -0.5))
+        if self.model.declared and len(k) <= 30:
+            axes[1].set_yticks(k, names)
+            axes[1].set_ylabel("")
+        return axes
+
+
+# Draws ------------------------------------------------------------------------------------------
 
 
 class Draws(NamedTuple):
@@ -34,7 +214,7 @@ class Draws(NamedTuple):
     share: np.ndarray  # (n,) q / law of the draws
 
 
-def drawn(fit: Fit, n: int, rng: np.random.Generator | int) -> Draws:
+def drawn(fit: Found, n: int, rng: np.random.Generator | int) -> Draws:
     """n draws for a fit with a Gaussian q, at which log p and its score are numbers."""
     rng, (mu, factor) = np.random.default_rng(rng), fit.q.moments(fit.w)
     e = rng.standard_normal((whole("n", n, 10), fit.q.dim))
@@ -58,34 +238,3 @@ def student(e: np.ndarray) -> np.ndarray:
     gammaln = scipy.special.gammaln
     front = gammaln((NU + d) / 2) - gammaln(NU / 2) - d / 2 * np.log(NU / 2)
     return front - (NU + d) / 2 * np.log1p(square / NU) + square / 2
-
-
-def expected(fit: Fit, f: Callable, n: int, rng: np.random.Generator | int) -> Answer:
-    """E_p f by `expect`; if z is discrete by weights alone, for it has no score."""
-    if not callable(f):
-        raise TypeError(f"f={f!r} is no function of the draws: write fit.expect(lambda p: p.sigma)")
-    density, of_z = Density(fit.model), lambda z: f(fit.model.given(z))
-    order = None if fit.q.smooth == "z" else 0
-    if fit.q.gaussian:
-        z, score, log = drawn(fit, n, rng)[:3]
-    else:
-        z = fit.q.sample(fit.w, whole("n", n, 10), np.random.default_rng(rng))
-        value, score = density.slope(z) if order is None else (density.value(z), 0 * z)
-        log = value - fit.q.log_q(fit.w, z)
-    return expect(of_z, z, score, np.exp(log - log.max()), order=order)
-
-
-def evidence(fit: Fit, n: int, rng: np.random.Generator | int) -> Answer:
-    """log p(x): the mean weight, regressed on what is known under q.
-
-    q's share of the law of the draws has mean one; times e or e e^T - I it has mean zero.
-    """
-    if not fit.q.gaussian:
-        raise ValueError(f"the evidence needs draws of a Gaussian q; this is {fit.q!r}")
-    at = drawn(fit, n, rng)
-    w, k = smoothed(at.log)  # in units of the largest
-    share = at.share[:, None]
-    known = lambda order: np.column_stack([share - 1, share * hermite(at.e, order)])
-    found = answer(w[:, None], known, np.ones(len(w)), k, fit.q.dim, (2, 1, 0))
-    log = at.log.max() + np.log(found.estimate)
-    return replace(found, estimate=log, se=found.se / found.estimate)

@@ -1,7 +1,8 @@
 """log p(x, z) and its slope as a fit sees them: in bounded memory, never failing."""
 
+from copy import copy
+
 import numpy as np
-from autograd import make_vjp
 
 from ..families import Family
 from ..models import Model
@@ -19,9 +20,10 @@ class Density:
     """
 
     def __init__(self, model: Model, rows: np.ndarray | None = None):
-        self.model = model
-        self.rows = None if rows is None else model.take(rows)
-        self.scale = 1.0 if rows is None else model.N / len(rows)
+        self.model, self.scale = model, 1.0
+        if rows is not None:
+            self.model, self.scale = copy(model), model.N / len(rows)
+            self.model.data = model.take(rows)
 
     @classmethod
     def of_some(cls, model: Model, rng: np.random.Generator) -> "Density":
@@ -31,38 +33,28 @@ class Density:
 
     def value(self, z: np.ndarray) -> np.ndarray:
         """log p(x, z), (B,)."""
-        return self._tried(z, 0)[0]
+        return self._up_to(0, z)[0]
 
     def slope(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """log p(x, z) and its slope, (B,) and (B, d)."""
-        return self._tried(z, 1)
+        return self._up_to(1, z)
 
-    def _tried(self, z, order):
+    @np.errstate(all="ignore")
+    def _up_to(self, order, z):
         """Value and slope; point by point where one of them fails."""
-        with np.errstate(all="ignore"):
-            try:
-                return self._all(z, order)
-            except np.linalg.LinAlgError:
-                if len(z) == 1:
-                    return np.full(1, np.nan), np.full(z.shape, np.nan)
-                each = [self._tried(one[None], order) for one in z]
-                return tuple(map(np.concatenate, zip(*each)))
-
-    def _all(self, z, order):
-        if self.rows is None:
-            found = self.model.totals(z, order)
-        else:
-            some = _totals(self.rows, z, self.model.log_lik, order)
-            found = tuple(self.scale * x for x in some)
-        back, prior = make_vjp(lambda z: self.model.log_prior(z) + 0 * z[..., 0])(z)
-        value = found[0] + prior
-        return (value, found[1] + back(np.ones_like(prior))) if order else (value,)
+        prior = lambda z, rows: self.model.log_prior(z) + 0 * z[..., 0]  # one row, of no data
+        try:
+            both = zip(self.model.totals(z, order), _totals((), z, prior, order))
+            return tuple(self.scale * x + y for x, y in both)
+        except np.linalg.LinAlgError:
+            if len(z) == 1:
+                return np.full(1, np.nan), np.full(z.shape, np.nan)
+            return tuple(map(np.concatenate, zip(*(self._up_to(order, one[None]) for one in z))))
 
     @property
     def size(self) -> int:
         """Numbers that one point makes of the data."""
-        rows = self.model.N if self.rows is None else len(self.rows[0])
-        return rows * max(self.model.dim, self.model.row_size)
+        return len(self.model.data[0]) * max(self.model.dim, self.model.row_size)
 
 
 def enough(model: Model) -> int:
@@ -79,9 +71,7 @@ def scored(
     group = 2: in opposite pairs.
     """
     eps = q.noise(rng, w, -(-M // group))
-    if group == 2:
-        eps = np.concatenate([eps, -eps])
-    draw = Draw(model, q, w, eps, None, group=group)
+    draw = Draw(model, q, w, np.concatenate([eps, -eps][:group]), None, group=group)
+    value, slope = Density(model).slope(draw.z)
     with np.errstate(all="ignore"):
-        value, slope = Density(model).slope(draw.z)
         return draw, value, q.times_t(draw.factor, slope)

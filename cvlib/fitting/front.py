@@ -1,4 +1,4 @@
-"""The front door: from a model to its best q in one call, and what was found.
+"""The front door: from a model to its best q in one call.
 
 `fit` begins at the mode, takes natural steps on the regression of slopes on draws, stops when the
 ELBO has settled, and says in words what it did and what to distrust.
@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +15,13 @@ import numpy as np
 
 from ..arguments import whole
 from ..ascent import optimize
-from ..combining.stein import Answer
-from ..combining.tails import k_hat
 from ..families import DiagonalGaussian, Family, Gaussian
 from ..families.base import check_fit
 from ..models import Model
-from ..models.checks import data_arrays
-from ..models.parameters import labels
-from . import answers, looks, starts
+from . import looks, starts
+from .answers import Found
 from .density import Density
+from .doubts import doubts, said
 from .run import KEYBOARD, Clock, Run, planned, way
 from .starts import FULL, Start
 
@@ -33,8 +30,8 @@ class Distrust(UserWarning):
     """Something about a fit is not as it should be; the sentence says what."""
 
 
-class Fit:
-    """What `fit` found. z are the model's own coordinates, as it takes them.
+class Fit(Found):
+    """What `fit` found, and the run that found it, which can go on.
 
     w (D,) are the weights of q; elbo and its standard error; `looks` has rows (step, elbo, error);
     `words` what was done, `warnings` what to distrust; `effective` is the share of draws that
@@ -42,15 +39,15 @@ class Fit:
     """
 
     def __init__(self, run: Run):
-        self.run, self.model, self.q, self.w = replace(run), run.model, run.q, run.best
-        self.settled, self.steps, self.seconds = run.settled, run.state.t, run.seconds
-        self.looks = np.array(run.looks).reshape(-1, 3)
+        super().__init__(run.model, run.q, run.best)
+        self.run, self.settled, self.steps = replace(run), run.settled, run.state.t
+        self.seconds, self.looks = run.seconds, np.array(run.looks).reshape(-1, 3)
         with np.errstate(all="ignore"):
-            found = looks.weighed(run.model, run.q, run.best, run.state.t + 1)
-            self.elbo, self.error = map(float, found.elbo)
-            self.effective, self.k_hat = found.effective, k_hat(found.log[found.fine])
-            self.words = (*run.words, *looks.said(run, found, self.k_hat))
-            self.warnings = tuple(looks.doubts(run, found, self.k_hat))
+            last = looks.weighed(run.model, run.q, run.best, run.state.t + 1)
+            self.elbo, self.error = map(float, last.elbo)
+            self.effective, self.k_hat = last.effective, last.k_hat
+            self.words = (*run.words, *said(run, last))
+            self.warnings = tuple(doubts(run, last))
 
     @classmethod
     def after(
@@ -61,80 +58,6 @@ class Fit:
         for sentence in found.warnings:
             warnings.warn(sentence, Distrust, stacklevel=3)
         return found
-
-    @property
-    def mean(self) -> np.ndarray:
-        """E_q z, (d,)."""
-        return self.q.mean(self.w)
-
-    @property
-    def sd(self) -> np.ndarray:
-        """Standard deviations of z under q, (d,)."""
-        return self.q.sd(self.w)
-
-    @cached_property
-    def cov(self) -> np.ndarray:
-        """Covariance of z under a Gaussian q, (d, d)."""
-        if not self.q.gaussian:
-            raise ValueError(f"{self.q!r} has no matrix of covariances here: take sample(n, seed)")
-        factor = self.q.unpack(self.w)[1]
-        return factor @ factor.T if self.q.full else np.diag(factor**2)
-
-    def sample(self, n: int, rng: np.random.Generator | int = 0) -> np.ndarray:
-        """n draws of z ~ q, (n, d), from a generator or from a seed."""
-        return self.q.sample(self.w, whole("n", n), np.random.default_rng(rng))
-
-    def draws(self, n: int, seed: np.random.Generator | int = 0) -> dict[str, np.ndarray]:
-        """n draws of every parameter in its constraint, {name: (n, *shape)}; z if none is named."""
-        return dict(self.model.named(self.sample(n, seed)))
-
-    def log_lik(self, n: int, seed: np.random.Generator | int = 0) -> np.ndarray:
-        """The log-likelihood of every data point at n draws, (n, N): what LOO and WAIC need."""
-        return self.model.pointwise(self.sample(n, seed))
-
-    def predict(
-        self, f: Callable, n: int, seed: np.random.Generator | int = 0, data: Any = None
-    ) -> np.ndarray:
-        """New data at n draws, or anything else: f(p, batch, rng), p and batch as in `log_lik`.
-
-        The batch has all rows of the model's data, or of `data`, and the result n rows.
-        """
-        rng = np.random.default_rng(seed)
-        batch = self.model.data if data is None else data_arrays(data)
-        found = np.asarray(f(self.model.given(self.sample(n, rng)[:, None]), batch, rng))
-        if found.shape[:1] != (n,):
-            raise ValueError(
-                f"predict: f gave an array of shape {found.shape}, not ({n}, ...): for {n} draws a "
-                f"number comes as ({n}, 1), and broadcasts with a column of data"
-            )
-        return found
-
-    def to_arviz(self, n: int = 1000, seed: int = 0, predict: Callable | None = None) -> Any:
-        """`arviz.InferenceData`: posterior, log_likelihood, posterior_predictive if `predict`."""
-        try:
-            import arviz
-        except ImportError as error:
-            raise ValueError("to_arviz needs ArviZ: pip install 'cvlib-vi[arviz]'") from error
-        chain = lambda arrays: {name: x[None] for name, x in arrays.items()}
-        groups: dict[str, Any] = {"posterior": chain(self.draws(n, seed))}
-        if self.model.rows:
-            groups["log_likelihood"] = chain({"y": self.log_lik(n, seed)})
-        if predict is not None:
-            groups["posterior_predictive"] = chain({"y": self.predict(predict, n, seed)})
-        return arviz.from_dict(**groups)
-
-    def expect(self, f: Callable, n: int = 1000, rng: np.random.Generator | int = 0) -> Answer:
-        """E f under the posterior, not under q, with its standard error.
-
-        f takes what the model's functions take, at n draws, to (n, ...): f(p) with p.sigma (n,)
-        where parameters are declared, else f(z) with z (n, d). The draws are weighed, and meet
-        variates of known mean.
-        """
-        return answers.expected(self, f, n, rng)
-
-    def evidence(self, n: int = 1000, rng: np.random.Generator | int = 0) -> Answer:
-        """log p(x) with its standard error; the ELBO is below it by KL(q || p)."""
-        return answers.evidence(self, n, rng)
 
     def go_on(
         self, *, seconds: float | None = None, steps: int | None = None, progress: bool = True,
@@ -165,11 +88,10 @@ class Fit:
         import gzip
         import pickle
 
+        packed = Path(path).read_bytes()
         try:
-            (name, data, z, seen), run = pickle.loads(gzip.decompress(Path(path).read_bytes()))
+            (name, data, z, seen), run = pickle.loads(gzip.decompress(packed))
             run = replace(run, model=model)
-        except FileNotFoundError:
-            raise
         except Exception as error:  # a broken file fails in many ways
             raise ValueError(f"{path} holds no fit that was saved whole: {error!r}") from error
         close = lambda x, y: np.allclose(x, y, rtol=1e-7, equal_nan=True)
@@ -179,78 +101,14 @@ class Fit:
             raise ValueError(f"{path} is a fit of {other}{name}, not of {model!r}")
         return cls(run)
 
-    # What it looks like
+    def _head(self):
+        elbo = f"ELBO {self.elbo:.2f} ± {2 * self.error:.2f} after {self.steps} steps"
+        return [*super()._head(), elbo]
 
     @property
     def report(self) -> str:
         """What was done and found, in words."""
         return "\n".join([*self._head(), *(f"- {w}" for w in self.words), *self._warned()])
-
-    def _head(self):
-        yield f"{self.model.name}: {self.q!r}"
-        yield f"ELBO {self.elbo:.2f} ± {2 * self.error:.2f} after {self.steps} steps"
-
-    def _warned(self):
-        return [f"! {w}" for w in self.warnings]
-
-    @cached_property
-    def _rows(self):
-        """(name, mean, sd) of every entry of every parameter, by draws where it is constrained."""
-        model, n = self.model, int(np.clip(2**22 // self.q.dim, 200, 4000))
-        arrays: Any = self.draws(n) if len(model.free) < len(model.named(self.mean)) else model.free
-        rows: list[tuple] = []
-        for name, x in arrays.items():
-            if name in model.free:
-                where, shape = model.free[name]
-                mean, sd = self.mean[where], self.sd[where]
-            else:
-                mean, sd, shape = x.mean(0).ravel(), x.std(0).ravel(), x.shape[1:]
-            rows += zip(labels(name, shape), mean, sd)
-        return rows
-
-    def table(self, most: int = 20) -> list[tuple[str, float, float]]:
-        """Rows (name, mean, sd), one an entry of a parameter: beta[0], sigma, or z[0], z[1], ..."""
-        return self._rows[:most]
-
-    def __repr__(self):
-        rows = (f"  {name:8} {m:10.3g} ± {s:.2g}" for name, m, s in self.table(most=12))
-        more = ["  ..."] if len(self._rows) > 12 else []
-        return "\n".join([*self._head(), *rows, *more, *self._warned()])
-
-    def _repr_html_(self):
-        from html import escape
-
-        cell = lambda x: f'<td style="text-align: right; padding: 0 0.8em">{escape(x)}</td>'
-        rows = "".join(
-            f"<tr>{cell(name)}{cell(f'{m:.3g}')}{cell(f'{s:.2g}')}</tr>"
-            for name, m, s in self.table()
-        )
-        head = "<br>".join(map(escape, self._head()))
-        notes = "".join(f"<p>{escape(w)}</p>" for w in self._warned())
-        top = "<tr><th>coordinate</th><th>mean</th><th>sd</th></tr>"
-        return f"<div><p>{head}</p>{notes}<table>{top}{rows}</table></div>"
-
-    def plot(self, axes=None):
-        """Left the ELBO at every look, with two standard errors; right mean and sd of each row."""
-        from .. import plotting
-
-        if axes is None:
-            _, axes = plotting.plt.subplots(1, 2, figsize=(6.4, 3.0))
-        t, elbo, error = self.looks.T
-        axes[0].errorbar(t, elbo, 2 * error, color=plotting.BLUE, marker="o", ms=4)
-        axes[0].set(
-            xlabel="step", ylabel="ELBO", xscale="log" if t.min(initial=1) > 0 else "linear"
-        )
-        axes[0].set_xticks(t, [f"{k:.0f}" for k in t])
-        axes[0].minorticks_off()
-        names, mean, sd = zip(*self._rows)
-        k = np.arange(len(names))
-        axes[1].errorbar(mean, k, xerr=sd, fmt="o", ms=4, color=plotting.BLUE)
-        axes[1].set(xlabel="mean ± sd", ylabel="coordinate", ylim=(len(k) - 0.5, -0.5))
-        if self.model.declared and len(k) <= 30:
-            axes[1].set_yticks(k, names)
-            axes[1].set_ylabel("")
-        return axes
 
 
 def _bar(progress):
@@ -294,10 +152,8 @@ def fit(
         q = (Gaussian if model.dim <= FULL else DiagonalGaussian)(model.dim)
     check_fit(model, q)
     assert q is not None
-    M, restarts = (
-        n if n is None else whole(name, n, least)
-        for name, n, least in (("M", M, 1), ("restarts", restarts, 0))
-    )
+    M = None if M is None else whole("M", M)
+    restarts = None if restarts is None else whole("restarts", restarts, 0)
     if callback is not None and not callable(callback):
         raise TypeError(f"callback={callback!r} is no function of a Fit")
     if not (q.gaussian or start is restarts is None):
@@ -325,19 +181,17 @@ def _given(start, model, q, seed):
         return Start(z, None, "a random point")
     if isinstance(start, Fit):
         start = start.mean, (start.cov if q.full and start.q.full else start.sd)
-    mean, spread = start if isinstance(start, tuple) else (start, np.ones(model.dim))
+    pair = isinstance(start, tuple)
     try:
-        mean, spread = np.asarray(mean, float), np.asarray(spread, float)
+        mean, spread = start if pair else (start, np.ones(model.dim))
+        mean, spread = np.asarray(mean, float).reshape(model.dim), np.asarray(spread, float)
         cov = np.diag(spread**2) if spread.ndim == 1 else spread
         S = np.linalg.cholesky(cov) if q.full else np.sqrt(np.diag(cov))
-        right = mean.shape == (model.dim,) and cov.shape == (model.dim, model.dim)
-    except (TypeError, ValueError, np.linalg.LinAlgError):
-        right = False
-    if not (right and np.isfinite(mean).all() and np.isfinite(S).all()):
+        q.check(q.pack(mean, S))
+    except (TypeError, ValueError, np.linalg.LinAlgError) as error:
         raise ValueError(
             f"start={start!r}: give {model.dim} finite numbers, a pair of them and sds or a "
             'positive definite covariance, a fit, or "random"'
-        )
-    if isinstance(start, tuple):
-        return Start(mean, S, "the start that was given")
-    return Start(mean, None, "the point that was given")
+        ) from error
+    says = "the start that was given" if pair else "the point that was given"
+    return Start(mean, S if pair else None, says)
