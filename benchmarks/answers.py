@@ -23,7 +23,7 @@ from benchmarks import stored
 from benchmarks.fit import few
 from benchmarks.race_models import density
 from cvlib.fitting.answers import drawn
-from cvlib.fitting.density import Density
+from cvlib.models.density import Density
 from experiments import posteriors
 
 RESULTS = Path(__file__).with_name("answers.json")

@@ -11,7 +11,7 @@ import cvlib as cv
 from cvlib.combining import stein
 from cvlib.combining.tails import WIDE, smoothed
 from cvlib.fitting.answers import drawn
-from cvlib.fitting.density import Density
+from cvlib.models.density import Density
 
 from . import posteriors
 

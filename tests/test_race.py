@@ -11,7 +11,7 @@ from benchmarks import pays, peers, race, race_moves, race_rules, race_yardstick
 from benchmarks.race_models import PROBLEMS, Problem, even_draws
 from benchmarks.race_read import Race
 from cvlib.ascent.ascents import newton
-from cvlib.fitting.density import Density
+from cvlib.models.density import Density
 
 NUMPY = [r for r in race.RUNNERS if not r.needs]
 AXES = {r.name: r.axes for r in race.RUNNERS}

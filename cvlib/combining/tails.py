@@ -1,8 +1,50 @@
-"""Importance weights: their tail, k-hat, and the largest of them smoothed. NumPy alone."""
+"""Importance weights: what they keep, their tail, k-hat, and the largest smoothed. NumPy alone."""
+
+from typing import NamedTuple
 
 import numpy as np
 
 HEAVY, WIDE = 0.7, 0.5  # k-hat from which an answer, and from which its error, is not believed
+
+
+class Weights(NamedTuple):
+    """Draws z (n, d) of q_w and the logarithms of their importance weights p(x, z) / q(z), (n,)."""
+
+    z: np.ndarray
+    log: np.ndarray
+
+    @property
+    def fine(self) -> np.ndarray:
+        """Which of them are numbers, (n,)."""
+        return np.isfinite(self.log)
+
+    @property
+    def elbo(self) -> tuple[float, float]:
+        """Mean and standard error of those that are numbers; NaN if none is."""
+        log = self.log[self.fine]
+        return (log.mean(), log.std() / np.sqrt(len(log))) if len(log) else (np.nan, np.nan)
+
+    @property
+    def share(self) -> np.ndarray:
+        """The weights, with sum one, (n,)."""
+        weight = np.where(self.fine, np.exp(self.log - self.log[self.fine].max(initial=-np.inf)), 0)
+        return weight / max(weight.sum(), 1e-300)
+
+    @property
+    def effective(self) -> float:
+        """The share of draws that the weights leave: effective sample size over number."""
+        squares = (self.share**2).sum()
+        return float(1 / squares / len(self.log)) if squares else 0.0
+
+    @property
+    def k_hat(self) -> float:
+        """The tail of the weights."""
+        return k_hat(self.log[self.fine])
+
+    @property
+    def kept(self) -> str:
+        """The share in words."""
+        return f"importance weights keep {self.effective:.0%} of {len(self.log)} draws"
 
 
 def k_hat(log_weights: np.ndarray) -> float:

@@ -19,9 +19,9 @@ from ..combining.tails import smoothed
 from ..families import Family
 from ..models import Model
 from ..models.checks import data_arrays
+from ..models.density import Density
 from ..models.parameters import labels
 from ..special import scipy
-from .density import Density
 
 NU = 5.0  # degrees of freedom of every second draw
 

@@ -6,10 +6,10 @@ import autograd.numpy as anp
 import numpy as np
 from autograd import grad
 
-from ..combining.tails import HEAVY
+from ..combining.tails import HEAVY, Weights
 from ..families.base import Family
 from ..models import Model
-from .looks import Weights, explained
+from .looks import explained
 from .run import Run
 
 FAIR = 0.5  # share of draws that weights should leave

@@ -18,9 +18,9 @@ from ..ascent import optimize
 from ..families import DiagonalGaussian, Family, Gaussian
 from ..families.base import check_fit
 from ..models import Model
+from ..models.density import Density
 from . import looks, starts
 from .answers import Found
-from .density import Density
 from .doubts import doubts, said
 from .run import KEYBOARD, Clock, Run, planned, way
 from .starts import FULL, Start

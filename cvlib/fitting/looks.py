@@ -1,58 +1,17 @@
 """A look at a fit: the ELBO on common draws, whether it has settled, and the shape of q."""
 
-from typing import NamedTuple
-
 import numpy as np
 
+from ..ascent.slopes import scored
 from ..combining import regression
-from ..combining.tails import k_hat
+from ..combining.tails import Weights
 from ..families.base import Family
 from ..models import Model
+from ..models.density import Density
 from ..recipe.draws import Draw
-from .density import Density, scored
 
 LOOKS, LAST = (250, 1000, 4000), 4000  # draws for a look at the ELBO, few or many; the last one
 TOLERANCE, CHANCE = 0.05, 0.05  # nats that may be left to gain, and the chance to be wrong there
-
-
-class Weights(NamedTuple):
-    """Draws z (n, d) of q_w and the logarithms of their importance weights p(x, z) / q(z), (n,)."""
-
-    z: np.ndarray
-    log: np.ndarray
-
-    @property
-    def fine(self) -> np.ndarray:
-        """Which of them are numbers, (n,)."""
-        return np.isfinite(self.log)
-
-    @property
-    def elbo(self) -> tuple[float, float]:
-        """Mean and standard error of those that are numbers; NaN if none is."""
-        log = self.log[self.fine]
-        return (log.mean(), log.std() / np.sqrt(len(log))) if len(log) else (np.nan, np.nan)
-
-    @property
-    def share(self) -> np.ndarray:
-        """The weights, with sum one, (n,)."""
-        weight = np.where(self.fine, np.exp(self.log - self.log[self.fine].max(initial=-np.inf)), 0)
-        return weight / max(weight.sum(), 1e-300)
-
-    @property
-    def effective(self) -> float:
-        """The share of draws that the weights leave: effective sample size over number."""
-        squares = (self.share**2).sum()
-        return float(1 / squares / len(self.log)) if squares else 0.0
-
-    @property
-    def k_hat(self) -> float:
-        """The tail of the weights."""
-        return k_hat(self.log[self.fine])
-
-    @property
-    def kept(self) -> str:
-        """The share in words."""
-        return f"importance weights keep {self.effective:.0%} of {len(self.log)} draws"
 
 
 def weighed(model: Model, q: Family, w: np.ndarray, seed: int, n: int = LAST) -> Weights:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -10,47 +10,25 @@ import numpy as np
 
 from ..advice.candidates import whole_gradient
 from ..arguments import number, whole
-from ..ascent import exact, optimize, rules
-from ..ascent.plans import Gradient, Noisy, Plan, State
+from ..ascent import even, exact, optimize, rules
+from ..ascent.plans import Noisy, Plan, State
+from ..ascent.slopes import Scored
+from ..combining.tails import Weights
 from ..families.base import Family
 from ..models import Model
-from ..recipe.draws import Draw
+from ..models.density import enough
 from ..recipe.sampling import Sampling
-from . import even, looks
-from .density import enough, scored
-from .looks import TOLERANCE, Weights
+from . import looks
+from .looks import TOLERANCE
 
 SECONDS = 60.0  # the budget where none is given
 FIRST = {"full": 10, "diagonal": 20, "passes": 2, "adam": 200}  # steps to a look; then twice ...
-EVEN = 5  # steps of a full q before the search on even draws, and before draws come in pairs
+EVEN = 5  # steps of a full q before the search on even draws; from then on draws come in pairs
 FORGET = 4  # of the steps that a diagonal q's mean is over, a look leaves one in so many
 DIAGONAL, REACH = 0.1, 2.0  # the largest rho of a diagonal q, and step in standard deviations
 EXACT = 2**23, 2**28  # numbers that quadrature may make of the data: nodes, and factors of q
 RATE, AFTER = 0.1, 100  # Adam's: this rate, and from this step on it falls like t^-1/2
 KEYBOARD, LATE = "stopped from the keyboard", "out of time"
-
-
-@dataclass(frozen=True)
-class Scored(Plan):
-    """M draws, all data, and the slopes of log p alone: what rules on scores need.
-
-    A full q, once it is near, has them in opposite pairs. Draws at which log p has no slope are
-    left out, with their partners; where they are half or more, the step fails.
-    """
-
-    _: KW_ONLY
-    M: int
-    draws = True
-
-    def gradient(self, state):
-        group = 2 if self.q.full and state.t >= EVEN else 1
-        draw, value, scores = scored(self.model, self.q, state.w, state.rng, self.M, group)
-        fine = np.isfinite(scores).all(-1) & np.isfinite(value)
-        fine = np.tile(fine.reshape(group, -1).all(0), group)
-        enough = np.asarray(fine.sum() > self.M / 2)
-        kept = fine if enough else np.zeros(2 * group, int)  # any: `step` leaves w as it is
-        draw = Draw(self.model, self.q, state.w, draw.eps[kept], None, group=group)
-        return Gradient(None, enough, (), state.a, None, draw, np.nan_to_num(scores[kept]))
 
 
 def way(model: Model, q: Family) -> str:
@@ -84,7 +62,7 @@ def planned(kind: str, model: Model, q: Family, M: int | None = None) -> Plan:
         few, moves = 2 * q.dim + 20, rules.quadratics()
     else:
         few, moves = 10, rules.quadratics(reach=REACH, diagonal=DIAGONAL)
-    return Scored(model, q, lr=1.0, rule=moves, M=M or few)
+    return Scored(model, q, lr=1.0, rule=moves, M=M or few, paired=EVEN)
 
 
 class Clock:

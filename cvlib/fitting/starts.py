@@ -7,8 +7,8 @@ import numpy as np
 
 from ..ascent.search import climb
 from ..models import Model
+from ..models.density import Density
 from ..special import hess_times
-from .density import Density
 
 FULL = 500  # unknowns up to which q has a full covariance
 DENSE, FEW = 200, 20  # up to so many unknowns the search remembers all turns of the slope; else few

@@ -1,13 +1,10 @@
-"""log p(x, z) and its slope as a fit sees them: in bounded memory, never failing."""
+"""log p(x, z) and its slope at many points: in bounded memory, never failing."""
 
 from copy import copy
 
 import numpy as np
 
-from ..families import Family
-from ..models import Model
-from ..models.own import _totals
-from ..recipe.draws import Draw
+from .own import Model, _totals
 
 ROWS, EACH = 10_000, 50  # rows that may stand for all, at least; and for every unknown
 
@@ -61,17 +58,3 @@ def enough(model: Model) -> int:
     """How many rows may stand for all in the search for the mode: all, unless they are many."""
     n = max(ROWS, EACH * model.dim)
     return n if model.N > 4 * n else model.N
-
-
-def scored(
-    model: Model, q: Family, w: np.ndarray, rng: np.random.Generator, M: int, group: int = 1
-) -> tuple:
-    """M draws, log p at them (M,) and its slopes in the coordinates of q (M, d).
-
-    group = 2: in opposite pairs.
-    """
-    eps = q.noise(rng, w, -(-M // group))
-    draw = Draw(model, q, w, np.concatenate([eps, -eps][:group]), None, group=group)
-    value, slope = Density(model).slope(draw.z)
-    with np.errstate(all="ignore"):
-        return draw, value, q.times_t(draw.factor, slope)

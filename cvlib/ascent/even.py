@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..ascent.search import climb
 from ..families.base import Family
 from ..models import Model
-from .density import Density
+from ..models.density import Density
+from .search import climb
 
 EACH, FEW = 4, 40  # draws for each unknown, and in all at least
 ENOUGH, STEPS, MOST = 1e-2, 300, 30  # nats that a step must promise; steps; turns remembered
