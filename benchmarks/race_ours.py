@@ -13,8 +13,8 @@ from benchmarks.race_moves import laplace, matched, newton, regressed, scored
 from benchmarks.race_rules import ADAM, AFTER, BOTH, OURS, RATES, SEARCH, Runner, once
 from cvlib import CF, PR, RP1, rules, taylor_z
 from cvlib.ascent.optimize import Noisy, init, step
-from cvlib.models.density import Density
 from cvlib.fitting.run import planned
+from cvlib.models.density import Density
 from cvlib.special import hess_times
 
 M, KL = 10, "KL(q, p)"

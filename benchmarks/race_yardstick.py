@@ -12,8 +12,8 @@ from benchmarks import peers
 from benchmarks.race_models import even_draws
 from benchmarks.race_ours import began
 from cvlib.ascent.optimize import init, step
-from cvlib.models.density import Density
 from cvlib.fitting.run import planned
+from cvlib.models.density import Density
 
 DRAWS, STEPS, ENOUGH, MOST = 4096, 80, 0.001, 800
 

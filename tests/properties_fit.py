@@ -415,11 +415,11 @@ def check_coordinates_that_are_leaning(cv):
 
 def check_a_curvature_that_is_too_steep(cv):
     """Half a hundredth of a nat below the mode, a tenth off, is not flat: far out it falls."""
-    starts, lik = part(cv, "starts"), lambda z, b: 0 * z[..., 0] + 0 * b[0]
+    mode, lik = part(cv, "ascent.mode"), lambda z, b: 0 * z[..., 0] + 0 * b[0]
     model = cv.models.Model(lik, cv.models.GaussianPrior(), np.zeros(1), 2)
-    steep = starts.Mode(np.zeros(2), model.log_prior(np.zeros(2)), 1e-4 * np.eye(2), np.zeros(2))
-    with mock.patch.object(starts, "climbed", return_value=steep):
-        assert not starts.searched(part(cv, "density").Density(model), np.zeros(2)).trouble
+    steep = mode.Mode(np.zeros(2), model.log_prior(np.zeros(2)), 1e-4 * np.eye(2), np.zeros(2))
+    with mock.patch.object(mode, "climbed", return_value=steep):
+        assert not mode.searched(part(cv, "density").Density(model), np.zeros(2)).trouble
 
 
 def check_a_start_on_the_way(cv):

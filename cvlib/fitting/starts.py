@@ -5,19 +5,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..ascent.search import climb
+from ..ascent.mode import climbed, searched
 from ..models import Model
 from ..models.density import Density
 from ..special import hess_times
 
 FULL = 500  # unknowns up to which q has a full covariance
-DENSE, FEW = 200, 20  # up to so many unknowns the search remembers all turns of the slope; else few
-STEPS, ENOUGH = 300, 1e-6  # of one search, and nats that a step must promise to be taken
 WIDTHS = (1.0, 0.3, 0.1, 0.03, 0.01)  # to try beside a curvature
-FAR = 1e8  # beyond it nothing is looked for
-LEAST = 0.1  # distance from a mode at which to look
-FALL = 0.01  # of log p, one standard deviation off the mode: less may be flat
-FARTHER = 100.0  # if it is no more at this distance
 
 
 class Start(NamedTuple):
@@ -28,16 +22,6 @@ class Start(NamedTuple):
     says: str  # where this is
     trouble: str = ""  # what is wrong with log p, or ""
     stopped: bool = False  # from the keyboard
-
-
-class Mode(NamedTuple):
-    """The highest point that a search found."""
-
-    z: np.ndarray  # (d,)
-    value: float
-    inverse: np.ndarray  # (d, d) of minus the Hessian, as the search saw it
-    began: np.ndarray  # (d,)
-    trouble: str = ""
 
 
 def start(
@@ -74,81 +58,6 @@ def laplace(model: Model, full: bool = True) -> Start:
     P = -hess_times(model.log_joint, np.broadcast_to(mode.z, I.shape), I)
     S = _factor(np.linalg.inv(P)) if full else np.diag(P) ** -0.5
     return Start(mode.z, S, "the mode and its curvature", mode.trouble)
-
-
-# The mode ----------------------------------------------------------------------------------------
-
-
-def searched(density: Density, z: np.ndarray, late: Callable = lambda: False) -> Mode:
-    """The mode, and what is wrong with it.
-
-    One standard deviation off a mode log p is lower, in every direction. Where it is higher the
-    search goes on: that was a saddle, or the search gave up. Where it stays, far out too, there is
-    no mode.
-    """
-    mode = climbed(density, z, late)
-    if not np.isfinite(mode.value):
-        return mode._replace(trouble="log p(x, z) is not finite where the search began")
-    fallen = lambda steps: mode.value - np.nan_to_num(density.value(mode.z + steps), nan=-np.inf)
-    for _ in range(3):
-        if late():
-            return mode
-        off = _axes(mode.inverse)[: max(8, 2**24 // density.size)]
-        off = np.concatenate([off, -off])
-        fall = fallen(off)
-        off = off[np.argsort(fall)[: (fall <= FALL).sum()]]  # the highest first
-        rises = fall.min() < -FALL
-        again = climbed(density, mode.z + off[0], late) if rises else mode
-        if not again.value > mode.value or np.abs(again.z).max() > FAR / 100:
-            break
-        mode = again
-    if not rises and len(off):
-        far = np.maximum(FARTHER / np.linalg.norm(off, axis=1), 1.0)[:, None]
-        off = off[fallen(far * off) <= FALL]
-    if not len(off):
-        return mode
-    # along what it went farthest, for one that runs away drags others
-    k = int(np.argmax(np.abs(mode.z - z if rises else off[0])))
-    how, where = "rises" if rises else "stays flat", density.model.names[k]
-    said = f"no mode was found: log p(x, z) {how} along {where}, {mode.z[k]:.3g} where it ended"
-    return mode._replace(trouble=said)
-
-
-def climbed(
-    density: Density, z: np.ndarray, late: Callable = lambda: False, goal: float = np.inf
-) -> Mode:
-    """Where a search gets from z, at most to the goal.
-
-    In many dimensions it remembers the last turns of the slope alone.
-    """
-    best, gone = -np.inf, False
-
-    def log_p(z):
-        nonlocal best, gone
-        (value,), (slope,) = density.slope(z[None])
-        far = np.abs(z).max()
-        if not (np.isfinite(slope).all() and far < FAR):
-            return -np.inf, slope
-        if value > best:
-            best, gone = value, far > FAR / 100  # it rises for ever, or nearly so
-        return value, slope
-
-    most, end = STEPS if len(z) <= DENSE else FEW, lambda: gone or best >= goal or late()
-    top, curvature = climb(log_p, z, ENOUGH, STEPS, most, end)
-    return Mode(top.z, top.value, curvature.times(np.eye(len(z))), z)
-
-
-def _axes(C):
-    """Rows one standard deviation along the axes of C, or of its diagonal, the widest first."""
-    if len(C) > FULL or not np.isfinite(C).all():
-        l, axes = np.nan_to_num(np.diag(C), posinf=1.0), np.eye(len(C))
-    else:
-        l, axes = np.linalg.eigh((C + C.T) / 2)
-    order = np.argsort(-l)
-    return axes.T[order] * np.maximum(np.sqrt(np.maximum(l, 0)), LEAST)[order, None]  # kinks: 0
-
-
-# Widths ------------------------------------------------------------------------------------------
 
 
 def _about_mode(density, mode, full, late):
