@@ -88,6 +88,9 @@ MUTANTS = [
      "RECORD // nbytes + 2", "records are thinned to a hundred megabytes"),
     ("divergence to minus infinity unseen", "optimize.step",
      "np.abs(moved).max(-1)", "moved.max(-1)", "a run may leave on either side"),
+    ("snapshots of another likelihood are taken", "Snapshot.check",
+     "isclose(self.mark, model.mark, rel_tol=1e-07)", "True",
+     "a single run with a snapshot goes on from its file"),
     ("snapshots of other data are taken", "draw", "snapshot.check(model)", "",
      "a single run with a snapshot goes on from its file"),
     # plans: gradients, scores and rules that take turns

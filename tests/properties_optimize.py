@@ -5,6 +5,7 @@ them, and each must fail one of these.
 """
 
 import dataclasses
+import itertools
 import pickle
 import warnings
 
@@ -483,10 +484,12 @@ def a_single_run_with_a_snapshot_goes_on_from_its_file(cv):
             assert x is y if y is None else np.array_equal(x, y)
         assert_array_equal(state.renewal, half.state.renewal)
         assert_array_equal(go(9, state=state).w, whole.w)
-    other = cv.models.logistic_regression(2 * model.X, model.y)
-    z = cv.zoo.paper(other, q)
-    with pytest.raises(ValueError, match="snapshot is not one of the data of"):
-        cv.optimize.sgd(other, q, z.h, [z.c7], lr=0.1, steps=9, M=4, state=state)
+    others = (2 * model.X, model.y, model.likelihood), (model.X, model.y, cv.models.PROBIT)
+    for other in itertools.starmap(cv.models.GLM, others):
+        data, prior, variational = cv.terms(other, q)
+        h, c = cv.RP1(data) + cv.RP1(prior) - cv.CF(variational), cv.SF(prior) - cv.CF(prior)
+        with pytest.raises(ValueError, match="snapshot is not one of the data of"):
+            cv.optimize.sgd(other, q, h, [c], lr=0.1, steps=9, M=4, state=state)
 
 
 def steps_are_the_loop(cv):

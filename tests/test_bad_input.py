@@ -1,5 +1,7 @@
 """Bad input: an error that says what, where and what would be right. No NumPy warnings."""
 
+from types import SimpleNamespace
+
 import autograd.numpy as anp
 import numpy as np
 import oracles
@@ -7,7 +9,9 @@ import pytest
 import sliders  # tools/sliders.py
 
 import cvlib as cv
-from cvlib import CF, RP1, RP2, SF, bound, taylor_x, taylor_z
+from cvlib import CF, RP1, RP2, SF, bound, passes, taylor_x, taylor_z
+from cvlib.ascent.search import climb
+from cvlib.combining import regression
 from experiments import trained
 
 X = np.array([[0.5, -1.0], [0.2, 0.3], [1.0, 1.0]])
@@ -25,6 +29,19 @@ def logistic():
 def draw(**changes):
     arguments = {"w": q.start(), "eps": np.zeros((2, 2)), "index": [0, 1], **changes}
     return cv.draw(logistic(), q, **arguments)
+
+
+class Shifted(cv.families.Family):
+    """N(w, 1), which does not say its Fisher matrix."""
+
+    parts = ("mu",)
+    noise = lambda self, rng, w, M: rng.standard_normal((*w.shape[:-1], M, self.dim))
+    transform = lambda self, w, eps: w + eps
+    log_density = lambda self, w, z: -0.5 * anp.sum((z - w) ** 2, -1)
+
+
+def shifted():
+    return cv.draw(logistic(), Shifted(2), np.zeros(2), M=3, rng=rng)
 
 
 def with_(array, value, *place):
@@ -76,6 +93,10 @@ MODELS = {
     "data as a list": (
         lambda: cv.models.Model(lambda z, b: z[..., 0], cv.models.GaussianPrior(), [X, SIGNS], 2),
         "data is a list: write a tuple of arrays",
+    ),
+    "prior_sd text": (
+        lambda: cv.models.logistic_regression(X, SIGNS, "1"),
+        "prior_sd holds text, such as '1': give numbers, as floats",
     ),
     "prior_sd = 0": (
         lambda: cv.models.logistic_regression(X, SIGNS, 0),
@@ -142,6 +163,15 @@ DRAWS = {
     "index negative": (lambda: draw(index=[0, -1]), r"0..2; got -1..0"),
     "w of another length": (lambda: draw(w=np.ones(4)), r"w must be \(..., 5\).*got \(4,\)"),
     "w a number": (lambda: draw(w=1.0), r"got \(\)"),
+    "w a fit": (lambda: draw(w=SimpleNamespace(w=q.start())), "give its weights, .w"),
+    "w a fit, of the exact ELBO": (
+        lambda: cv.exact.elbo(logistic(), q, SimpleNamespace(w=q.start())),
+        "give its weights, .w",
+    ),
+    "a snapshot by name": (
+        lambda: draw(snapshot="mu"),
+        r"snapshot='mu': take cvlib.snapshot\(model, mu\)",
+    ),
     "w NaN": (lambda: draw(w=with_(q.start(), np.nan, 3)), r"not finite at \[3\]"),
     "zero on the diagonal of L": (
         lambda: draw(w=with_(q.start(), 0, 4)),
@@ -204,6 +234,43 @@ FAMILIES = {
     "entropy of a singular q": (lambda: q.entropy(np.zeros(5)), "diagonal of L is 0"),
     "density of a singular q": (lambda: q.log_q(np.zeros(5), X), "diagonal of L is 0"),
     "ELBO of a singular q": (lambda: cv.exact.elbo(logistic(), q, np.zeros(5)), "of L is 0"),
+    "a baseline without Fisher's matrix": (
+        lambda: cv.LB(cv.one)(shifted()),
+        r"LB needs the Fisher matrix of the family, and Shifted\(2\) does not say it: try LOO",
+    ),
+    "a word that the family lacks": (
+        lambda: cv.RP2(cv.one)(shifted()),
+        r"RP2 is not possible for Shifted\(2\): try SF",
+    ),
+    "evaluate the wrong way round": (
+        lambda: cv.evaluate(draw(), [RP1(cv.one)]),
+        r"is no draw: write evaluate\(lines, cv.draw\(model, q, w, M, rng\)\)",
+    ),
+    "a line of a model": (lambda: RP1(cv.one)(logistic()), "logistic.* is no draw: write"),
+    "init without a plan": (
+        lambda: cv.optimize.init(logistic(), rng),
+        r"init takes a plan such as Noisy\(model, q, h, ...\), not <logistic",
+    ),
+    "a slope that is missing": (
+        lambda: climb(lambda z: -z @ z, np.ones(2), 1e-6),
+        r"climb: f\(z\) must give a number and its slope, as long as z; got -2",
+    ),
+    "a slope too short": (
+        lambda: climb(lambda z: (-z @ z, -2 * z[:1]), np.ones(2), 1e-6),
+        "as long as z; got",
+    ),
+    "too few draws for a gauge": (
+        lambda: regression.gauge(np.zeros((2, 3)), np.zeros((2, 3)), group=2),
+        "got 2 draws in groups of 2: take at least M=4",
+    ),
+    "no scheduler": (
+        lambda: passes.connect(None),
+        "scheduler=None: give an address such as tcp://host:8786",
+    ),
+    "a length that is no whole number": (
+        lambda: cv.simplex(0.0),
+        "a length of simplex=0.0 must be a whole number$",
+    ),
     "out of another shape": (
         lambda: cv.evaluate([RP1(cv.one)], draw(), out=np.empty((2, 2))),
         r"out must be \(1, 2, 5\).*got \(2, 2\)",
@@ -269,13 +336,22 @@ def test_ordinary_use_raises_no_warning(name, scale):
 
 @pytest.mark.filterwarnings("error")
 def test_the_corners_of_legal_input():
-    """One data point, one class, a constant column, one sample, a negative diagonal."""
+    """One data point, one class, a constant column, one sample, a negative diagonal, runs=2."""
+    for family in (q, cv.families.DiagonalGaussian(2), cv.families.Gamma(2)):
+        assert np.array_equal(family.start(2), family.start((2,)))
     model = cv.models.logistic_regression(np.array([[0.0, 1.0]]), [1])
     zoo = cv.zoo.paper(model, q)
     w = q.pack([0.0, 0.0], np.array([[-1.0, 0.0], [0.5, -2.0]]))
     step = cv.draw(model, q, w, M=1, rng=np.random.default_rng(0))
     assert np.isfinite(cv.evaluate([zoo.h, *zoo.S7, zoo.score], step)).all()
     assert np.allclose(zoo.c5(step), 0, atol=1e-13)  # one data point is all data
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_constant_likelihood_leaves_the_prior():
+    flat = lambda z, batch: np.zeros(np.broadcast_shapes(z.shape[:-1], batch[0].shape))
+    model = cv.models.Model(flat, cv.models.GaussianPrior([1.0, 2.0]), np.zeros(3), 2)
+    assert np.allclose(cv.fit(model, progress=False).sd, [1, 2])
 
 
 def test_a_quadratic_wants_a_term_and_a_gaussian():

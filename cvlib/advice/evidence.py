@@ -32,8 +32,6 @@ def elbo(model: Model, q: Family, w: np.ndarray, M: int, rng: np.random.Generato
     """
     if isinstance(model, Family):
         raise TypeError(f"{model!r} is a family: the model comes first, elbo(model, q, w, M, rng)")
-    if hasattr(w, "w"):
-        raise TypeError(f"w is a {type(w).__name__}: give its weights, .w")
     data, prior, variational = terms(model, q)
     f, w, parts = (data + prior - variational).parts.items(), q.check(w), []
     most = max(1, CHUNK // (max(model.N * model.row_size, q.D) * math.prod(w.shape[:-1])))

@@ -45,6 +45,8 @@ def init(
     runs: tuple = (),
 ) -> State:  # fmt: skip
     """The state before the first step: `runs` repetitions side by side, from w or q.start()."""
+    if not isinstance(plan, Plan):
+        raise TypeError(f"init takes a plan such as Noisy(model, q, h, ...), not {plan!r}")
     check_fit(plan.model, plan.q)
     q, starts = plan.q, () if w is None else np.shape(w)[:-1]
     try:

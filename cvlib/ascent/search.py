@@ -57,7 +57,10 @@ def climb(
     f(z) gives value and slope; where they are no numbers nothing is looked for. Ends when a step
     promises to gain less than `enough`, after `steps`, or when it is `late`.
     """
-    here, curvature = Point(z, *f(z)), Curvature(most)
+    first = f(z)
+    if [*map(np.shape, first if isinstance(first, tuple) else ())] != [(), np.shape(z)]:
+        raise TypeError(f"climb: f(z) must give a number and its slope, as long as z; got {first}")
+    here, curvature = Point(z, *first), Curvature(most)
     for _ in range(steps if np.isfinite(here.value) else 0):
         way = curvature.times(here.slope)
         if not curvature.seen:

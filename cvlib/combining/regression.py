@@ -158,7 +158,10 @@ def gauge(e: np.ndarray, G: np.ndarray, group: int = 1, diagonal: bool = False) 
     for a diagonal q, coordinate by coordinate.
     """
     if e.shape[-2] < 2 * group:
-        raise ValueError(f"the gauge compares draws of two groups; got {e.shape[-2]} draws in all")
+        raise ValueError(
+            f"the gauge compares draws of two groups; got {e.shape[-2]} draws in groups of "
+            f"{group}: take at least M={2 * group}"
+        )
     if diagonal:
         return Gauge(*(part.sum(-1) for part in gauge(*_coordinates(e, G), group)))
     u, B = G + e, e.shape[-2]

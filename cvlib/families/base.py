@@ -160,12 +160,14 @@ class Family:
         w = self.sized(w)
         return w if len(self.parts) == 1 else tuple(w[..., block] for block in self.blocks)
 
-    def start(self, runs: tuple[int, ...] = ()) -> Array:
+    def start(self, runs: int | tuple[int, ...] = ()) -> Array:
         """Weights to begin with, all zero, as (*runs, D)."""
-        return np.zeros((*runs, self.D))
+        return np.zeros((*np.broadcast_shapes(runs), self.D))
 
     def check(self, w: ArrayLike) -> Array:
         """`w` as an array of floats, or a ValueError that says what is wrong with it."""
+        if hasattr(w, "w"):
+            raise TypeError(f"w is a {type(w).__name__}: give its weights, .w")
         w = self.sized(np.asarray(w, float))
         flat = w.ravel()
         if flat.dot(flat) <= self.largest:  # then no number is larger: the quick way to say so

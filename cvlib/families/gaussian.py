@@ -30,9 +30,9 @@ class _GaussianFamily(Family, base=True):
         }
     }
 
-    def start(self, runs: tuple[int, ...] = ()) -> Array:
+    def start(self, runs: int | tuple[int, ...] = ()) -> Array:
         """mu = 0, L = I, as (*runs, D)."""
-        w = np.zeros((*runs, self.D))
+        w = super().start(runs)
         w[..., self.diag] = 1.0
         return w
 

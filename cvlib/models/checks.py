@@ -74,10 +74,9 @@ def _kept(a):
 
     What fits into memory twice is copied: later changes of the reader's array do not change it.
     """
-    if a.dtype.kind in "iu" and a.dtype.itemsize < 8 and not passes.is_mapped(a):
-        a = a.astype(np.int64)
-    elif not passes.is_mapped(a) and a.nbytes <= passes.SMALL:
-        a = a.copy()
+    if not passes.is_mapped(a):
+        kept = passes.wide(a)
+        a = a.copy() if kept is a and a.nbytes <= passes.SMALL else kept
     a = a.view()
     a.setflags(write=False)
     return a
@@ -115,7 +114,8 @@ def _array(what, value):
         first = next(iter(array.ravel().tolist()), None)
         holds, give = "objects", "as floats"
         if isinstance(first, str):
-            holds, give = "text", f"np.where(label == {first!r}, 1.0, -1.0) for two classes"
+            labels = f"np.where(label == {first!r}, 1.0, -1.0) for two classes"
+            holds, give = "text", labels if array.ndim else give
         raise ValueError(f"{what} holds {holds}, such as {first!r}: give numbers, {give}")
     return array
 

@@ -43,6 +43,8 @@ def on(scheduler: str) -> Iterator[None]:
 
 def connect(scheduler: str, patience: str | None = None) -> Any:
     """A Dask client of the scheduler at this address, or a ValueError."""
+    if not isinstance(scheduler, str):  # for None Dask would start processes of its own
+        raise ValueError(f"scheduler={scheduler!r}: give an address such as tcp://host:8786")
     try:
         from distributed import Client
     except ImportError as error:
@@ -91,7 +93,7 @@ def _there(part, pieces, args):
 
 
 def _part(part, rows, args):
-    return part(tuple(a.read() if isinstance(a, Mapped) else a for a in rows), *args)
+    return part(tuple(wide(a.read() if isinstance(a, Mapped) else a) for a in rows), *args)
 
 
 def _shown(results, count):
@@ -148,6 +150,11 @@ def files(data: Arrays) -> "tuple[Mapped | None, ...]":
     """For each array, where its file is, if it is so large that it should stay there; else None."""
     large = (_sent(a) if a.nbytes > SMALL else None for a in data)
     return tuple(a if isinstance(a, Mapped) else None for a in large)
+
+
+def wide(a: np.ndarray) -> np.ndarray:
+    """The array; small whole numbers as int64, for sums and squares of uint8 wrap around."""
+    return a.astype(np.int64) if a.dtype.kind in "iu" and a.dtype.itemsize < 8 else a
 
 
 def _root(a):

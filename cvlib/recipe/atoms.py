@@ -8,7 +8,7 @@ from autograd import elementwise_grad
 
 from ..families import Family, FamilyPrior
 from ..families.base import check_fit
-from ..models import GaussianPrior, Model, quadrature
+from ..models import GaussianPrior, Model, passes, quadrature
 from ..special import hess_times
 from .draws import Draw
 from .integrands import Atom, Integrand, OnData
@@ -223,7 +223,8 @@ class OwnData(Own, OnData):
     def function(self, draw: Draw, extra: int) -> Callable:
         model = self.model
         if self.sees_all(draw):
-            return lambda z: anp.sum(model.log_lik(z[..., None, :], model.data), -1)
+            all_rows = tuple(map(passes.wide, model.data))
+            return lambda z: anp.sum(model.log_lik(z[..., None, :], all_rows), -1)
         if not draw.batched:
             at = draw.index.reshape(draw.index.shape + (1,) * extra)
             batch = model.take(at)

@@ -104,6 +104,8 @@ def draw(
     if rng is not None and not isinstance(rng, np.random.Generator):
         raise ValueError(f"rng={rng!r}: give a generator, rng=np.random.default_rng({rng!r})")
     if snapshot is not None:
+        if not isinstance(snapshot, Snapshot):
+            raise TypeError(f"snapshot={snapshot!r}: take cvlib.snapshot(model, mu)")
         snapshot.check(model)
     runs, pairs, group = w.shape[:-1], how.noise == "pairs", how.group(q, M)
     eps = _base(q, w, M, rng, eps, how, group)

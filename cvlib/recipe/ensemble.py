@@ -141,14 +141,16 @@ def linear_baseline(ridge: float = 0.5) -> Method:
     name = "LB" if ridge == 0.5 else f"LB[ridge={ridge:g}]"
 
     def rows(draw, f, score):
+        if complaint := _no_fisher(draw.q):  # of `one`, which could not know the family
+            raise Illegal(complaint)
         return regression.baseline(score, f, draw.q.fisher(draw.w), ridge, draw.group)
 
-    return Method(name, doc, rows=rows, route="SF", refuses=_no_fisher)
+    return Method(name, doc, rows=rows, route="SF", refuses=lambda atom: _no_fisher(atom.q))
 
 
-def _no_fisher(atom):
-    if atom.q is not None and atom.q.fisher is None:
-        return f"LB needs the Fisher matrix of the family, and {atom.q!r} does not say it: try LOO"
+def _no_fisher(q):
+    if q is not None and q.fisher is None:
+        return f"LB needs the Fisher matrix of the family, and {q!r} does not say it: try LOO"
 
 
 LB = linear_baseline()

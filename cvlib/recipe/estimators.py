@@ -145,6 +145,8 @@ def evaluate(
 def _check_lines(lines, draw):
     if isinstance(lines, Estimator):
         raise TypeError(f"evaluate takes a list of lines: write evaluate([{lines!r}], draw)")
+    if not isinstance(draw, Draw):
+        raise TypeError(f"{draw!r} is no draw: write evaluate(lines, cv.draw(model, q, w, M, rng))")
     for line in lines:
         owner = _estimator(line).owner
         if owner and owner != (draw.model, draw.q):
@@ -152,7 +154,7 @@ def _check_lines(lines, draw):
         if not owner:  # made of `one` alone, which could not know the family
             for method, _ in line.parts:
                 if method.route not in draw.q.methods:
-                    raise ValueError(f"{line!r}: {method} is not possible for {draw.q!r}")
+                    raise ValueError(f"{line!r}: {method} is not possible for {draw.q!r}: try SF")
 
 
 def _name_the_culprit(lines, draw):

@@ -6,6 +6,7 @@ these from its derivatives c, summed over the points of a sample and scaled to s
 
 import numpy as np
 
+from ..models import passes
 from ..models.glm import GLM
 from ..models.own import Model
 from .draws import Draw
@@ -103,7 +104,8 @@ class AllRows(Batch):
     """The whole data set as one batch that all samples share: x (1, N, d)."""
 
     def __init__(self, model: GLM) -> None:
-        self.x, self.y, self.offset, self.scale = model.X[None], model.y, model.offset, 1.0
+        x, self.y, *offset = map(passes.wide, model.data)
+        self.x, self.offset, self.scale = x[None], offset[0] if offset else None, 1.0
         self.squares = model.squares
 
     def bend(self, draw: Draw, c: np.ndarray) -> np.ndarray:

@@ -1,5 +1,6 @@
 """Snapshots: the data term's value, slope and curvature at older weights, summed over all data."""
 
+from math import isclose
 from typing import NamedTuple
 
 import numpy as np
@@ -28,18 +29,20 @@ class Snapshot(NamedTuple):
     mean_slope: np.ndarray | None = None
     mean_hessian: np.ndarray | None = None
     checksum: int = 0  # of the model's data
+    mark: float = 0.0  # of its log-likelihood
 
     def of_run(self, k: int | tuple[int, ...]) -> "Snapshot":
         """That of run k alone."""
-        *arrays, checksum = self
+        *arrays, checksum, mark = self
         own = (None if x is None else np.asarray(x)[k] for x in arrays)
-        return Snapshot._make((*own, checksum))
+        return Snapshot._make((*own, checksum, mark))
 
     def check(self, model: Model) -> None:
-        """A ValueError if it is one of other data: variates from it would not have mean zero."""
-        if self.checksum != model.checksum:
+        """A ValueError if it is another model's: variates from it would not have mean zero."""
+        if self.checksum != model.checksum or not isclose(self.mark, model.mark, rel_tol=1e-7):
             raise ValueError(
-                f"this snapshot is not one of the data of {model!r}: take cvlib.snapshot(model, mu)"
+                f"this snapshot is not one of the data of {model!r}, or has another likelihood: "
+                "take cvlib.snapshot(model, mu)"
             )
 
 
@@ -68,4 +71,4 @@ def snapshot(
     ]
     found = model.totals(mu, order, factor, mean)
     sums = dict(zip(names, found, strict=True))
-    return Snapshot(mu=mu, factor=factor, checksum=model.checksum, **sums)
+    return Snapshot(mu=mu, factor=factor, checksum=model.checksum, mark=model.mark, **sums)
