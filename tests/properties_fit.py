@@ -787,6 +787,10 @@ def check_what_a_quadratic_explains(cv):
     w = q.pack([0.0], [[3**-0.25]])  # E[z^4] s^2 ... G = -s^4 e^3, A = -3 s^4 = -1
     found = np.mean([explained(quartic, q, w, seed) for seed in range(100)], 0)
     assert abs(found[0] - 9 / 15) < 0.03 and abs(found[1]) < 0.05
+    odd = cv.models.Model(lambda z, b: anp.sin(40 * z[..., 0]) + 0 * b[0], quartic.log_prior,
+                          np.zeros(1), 1)  # fmt: skip
+    shares = [explained(odd, q, w, seed)[0] for seed in range(40)]
+    assert min(shares) == 0 and max(shares) < 0.2  # as often below nothing as above
 
 
 def check_one_snapshot_for_all_runs(cv):

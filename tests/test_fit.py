@@ -218,6 +218,21 @@ def test_draws_that_are_lost_are_not_for_more_seconds():
         run.best = np.array([0.0, 1.0])
         said = " ".join(cv.Fit(run).warnings)
     assert "is no number at 3" in said and "more seconds" not in said
+    run.best, run.state = np.array([9.0, 1.0]), run.state._replace(w=np.array([0.0, 1.0]))
+    run.state = run.state._replace(diverged=np.asarray(5))  # all is well at the best w
+    assert "is no number at 3" in " ".join(cv.Fit(run).warnings)
+
+
+def test_what_fit_refuses():
+    """Too few draws for a regression, a seed that is none, a start out of sight, no model."""
+    for wrong, said in [
+        ({"M": 2}, "M"), ({"seed": None}, "seed"), ({"seed": 1.5}, "seed"),
+        ({"start": np.full(10, 1e9)}, "finite numbers below 1e6"),
+    ]:  # fmt: skip
+        with pytest.raises((TypeError, ValueError), match=said):
+            cv.fit(SCHOOLS, progress=False, **wrong)
+    with pytest.raises(TypeError, match="None is no model"):
+        cv.Fit.load("any", None)
 
 
 @quiet

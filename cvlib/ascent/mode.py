@@ -36,7 +36,7 @@ def searched(density: Density, z: np.ndarray, late: Callable = lambda: False) ->
     """
     mode = climbed(density, z, late)
     if not np.isfinite(mode.value):
-        return mode._replace(trouble="log p(x, z) is not finite where the search began")
+        return mode._replace(trouble="log p(x, z) or its slope is no number where the search began")
     fallen = lambda steps: mode.value - np.nan_to_num(density.value(mode.z + steps), nan=-np.inf)
     for _ in range(3):
         if late():

@@ -21,6 +21,7 @@ from ..models import Model
 from ..models.checks import data_arrays
 from ..models.density import Density
 from ..models.parameters import labels
+from ..models.passes import wide
 from ..special import scipy
 
 NU = 5.0  # degrees of freedom of every second draw
@@ -76,7 +77,7 @@ class Found:
         The batch has all rows of the model's data, or of `data`, and the result n rows.
         """
         rng = np.random.default_rng(seed)
-        batch = self.model.data if data is None else data_arrays(data)
+        batch = tuple(map(wide, self.model.data if data is None else data_arrays(data)))
         found = np.asarray(f(self.model.given(self.sample(n, rng)[:, None]), batch, rng))
         if found.shape[:1] != (n,):
             raise ValueError(

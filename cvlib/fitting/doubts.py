@@ -9,7 +9,7 @@ from autograd import grad
 from ..combining.tails import HEAVY, Weights
 from ..families.base import Family
 from ..models import Model
-from .looks import explained
+from .looks import LOOKS, explained, weighed
 from .run import Run
 
 FAIR = 0.5  # share of draws that weights should leave
@@ -39,8 +39,9 @@ def said(run: Run, last: Weights) -> Iterator[str]:
 
 def doubts(run: Run, last: Weights) -> list[str]:
     """Sentences that begin with what is wrong and end with what to do."""
-    left, tail, lost = last.effective, last.k_hat, 1 - last.fine.mean()
-    diverged = int(run.state.diverged)
+    left, tail, diverged = last.effective, last.k_hat, int(run.state.diverged)
+    end = last if diverged < 0 else weighed(run.model, run.q, run.state.w, 0, LOOKS[0])
+    lost = 1 - end.fine.mean()
     cases = [
         (run.trouble, f"{run.trouble}. A prior may be missing, or a log-Jacobian have the wrong "
          "sign; if neither is, compare with draws of another method"),

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import whole
+from ..arguments import numbers, whole
 from ..ascent import optimize
+from ..ascent.mode import FAR
 from ..families import DiagonalGaussian, Family, Gaussian
 from ..families.base import check_fit
 from ..models import Model
@@ -88,6 +89,8 @@ class Fit(Found):
         import gzip
         import pickle
 
+        if not isinstance(model, Model):
+            raise TypeError(f"{model!r} is no model: load(path, model) needs the fitted one")
         packed = Path(path).read_bytes()
         try:
             (name, data, z, seen), run = pickle.loads(gzip.decompress(packed))
@@ -147,12 +150,12 @@ def fit(
         If it is not given: one, where no mode was found from zero or q is diagonal.
     M: draws a step. callback: called with the `Fit` so far at each look; True stops the run.
     """
-    clock = Clock(seconds, steps)
+    clock, seed = Clock(seconds, steps), whole("seed", seed, 0)
     if q is None and isinstance(model, Model):
         q = (Gaussian if model.dim <= FULL else DiagonalGaussian)(model.dim)
     check_fit(model, q)
     assert q is not None
-    M = None if M is None else whole("M", M)
+    M = None if M is None else whole("M", M, 1 + q.gaussian + q.full)
     restarts = None if restarts is None else whole("restarts", restarts, 0)
     if callback is not None and not callable(callback):
         raise TypeError(f"callback={callback!r} is no function of a Fit")
@@ -188,10 +191,11 @@ def _given(start, model, q, seed):
         cov = np.diag(spread**2) if spread.ndim == 1 else spread
         S = np.linalg.cholesky(cov) if q.full else np.sqrt(np.diag(cov))
         q.check(q.pack(mean, S))
+        numbers("start", np.abs(mean), 0, FAR / 100)
     except (TypeError, ValueError, np.linalg.LinAlgError) as error:
         raise ValueError(
-            f"start={start!r}: give {model.dim} finite numbers, a pair of them and sds or a "
-            'positive definite covariance, a fit, or "random"'
+            f"start={start!r}: give {model.dim} finite numbers below 1e6, a pair of them and "
+            'sds or a positive definite covariance, a fit, or "random"'
         ) from error
     says = "the start that was given" if pair else "the point that was given"
     return Start(mean, S if pair else None, says)

@@ -47,4 +47,5 @@ def explained(model: Model, q: Family, w: np.ndarray, seed: int) -> tuple[float,
         return np.nan, np.nan
     e, G = draw.eps[fine], G[fine]
     seen = regression.gauge(e, G, diagonal=not q.full)
-    return float(1 - seen.residual / (G**2).sum(-1).mean()), float(seen.removable / q.dim)
+    share = np.clip(1 - seen.residual / (G**2).sum(-1).mean(), 0, 1)  # without bias it may lie out
+    return float(share), float(seen.removable / q.dim)

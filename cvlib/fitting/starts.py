@@ -103,6 +103,7 @@ def _best(density, found, rng):
     eps = rng.standard_normal((n, len(found[0].mu)))
     eps = np.concatenate([eps, -eps])
     z = [s.mu + (eps @ s.S.T if s.S.ndim == 2 else eps * s.S) for s in found]
-    value = density.value(np.concatenate(z)).reshape(len(found), -1).mean(1)
+    with np.errstate(over="ignore"):
+        value = density.value(np.concatenate(z)).reshape(len(found), -1).mean(1)
     scale = [np.log(np.diag(s.S) if s.S.ndim == 2 else s.S).sum() for s in found]
     return found[np.argmax(np.nan_to_num(value + scale, nan=-np.inf))]
