@@ -359,12 +359,12 @@ def check_price_of_a_step(cv):
         return clock.now - before
 
     w, M = q.start(), 5
+    old = cv.snapshot(model, q.mean(w))  # the first one marks its model, at the price of a row
     past = rows(lambda: cv.snapshot(model, q.mean(w)))
     at = pilots.Setting(model, q, w, M)
     prices = [timed(sets, table, at, clock=clock, seconds=1.0, renew=K) for K in (4, 8)]
     h, cvs = table["RP1"]
     d = lambda: cv.draw(model, q, w, M, np.random.default_rng(0), snapshot=old)
-    old = cv.snapshot(model, q.mean(w))
     plain, joint = rows(lambda: h(d())), rows(lambda: cv.evaluate([h, cvs["joint"]], d()))
     for K, price in zip((4, 8), prices):
         assert price["RP1"] == plain and price["RP1 with joint"] == joint + past / K
