@@ -435,10 +435,16 @@ def check_a_start_on_the_way(cv):
     way = "a point on the way to the mode and its curvature in pairs"
     assert -d <= prior(offered[way]) < -0.01
     assert prior(offered["the mode and its curvature in pairs"]) > -1e-3
-    assert not [says for says in offered if "z = 0" in says]  # far more than d nats below
+    low = {start.handicap for start in best.call_args[0][1] if "z = 0" in start.says}
+    assert low == {2 * d}  # far more than d nats below
+    density, first = part(cv, "density").Density(model), starts.Start(np.ones(d), scale**-0.5, "a")
+    wide = first._replace(S=1.2 * first.S, says="b")  # worse by 40 (.44 / 2 - log 1.2) = 1.5 nats
+    for handicap, right in ((1.0, "a"), (2.0, "b")):
+        pair = [first._replace(handicap=handicap), wide]
+        assert starts._best(density, pair, np.random.default_rng(0)).says == right
     with mock.patch.object(starts, "_best", mock.Mock(wraps=starts._best)) as best:
         starts.start(model, False, starts.Start(np.zeros(d), np.ones(d), "given"))
-    assert "given" in [start.says for start in best.call_args[0][1]]
+    assert ("given", 0.0) in [(start.says, start.handicap) for start in best.call_args[0][1]]
 
 
 def check_the_clock_of_a_glm(cv):

@@ -11,6 +11,7 @@ from ..models.density import Density
 from ..special import hess_times
 
 FULL = 500  # unknowns up to which q has a full covariance
+HANDICAP = 2  # nats for each unknown, of a low place
 WIDTHS = (1.0, 0.3, 0.1, 0.03, 0.01)  # to try beside a curvature
 
 
@@ -22,6 +23,7 @@ class Start(NamedTuple):
     says: str  # where this is
     trouble: str = ""  # what is wrong with log p, or ""
     stopped: bool = False  # from the keyboard
+    handicap: float = 0.0  # nats by which its ELBO must be better
 
 
 def start(
@@ -30,8 +32,9 @@ def start(
 ) -> Start:  # fmt: skip
     """A Gaussian to begin with: the one of several about the mode that has the best ELBO.
 
-    Places more than d nats below the highest mode are left out: a width can be mended, a wrong
-    place hardly. Ctrl-C ends the search.
+    Modes more than d nats below the highest are left out, and so low a place to begin the search
+    must have an ELBO that is better by much: a width can be mended, a wrong place hardly. Ctrl-C
+    ends the search.
     """
     rng = np.random.default_rng([seed, 1])
     few, first = Density.of_some(model, rng), given or Start(np.zeros(model.dim), None, "z = 0")
@@ -44,9 +47,10 @@ def start(
             modes += [] if late() else [searched(few, z, late)]
         fine = [mode for mode in modes if not mode.trouble]
         low = max((mode.value for mode in fine), default=-np.inf) - model.dim
-        found = near if first.S is not None or not few.value(first.mu[None])[0] < low else []
-        for mode in fine:
-            found = found + (_about_mode(few, mode, full, late) if mode.value >= low else [])
+        if first.S is None and few.value(first.mu[None])[0] < low:
+            near = [start._replace(handicap=HANDICAP * model.dim) for start in near]
+        high = (_about_mode(few, mode, full, late) for mode in fine if mode.value >= low)
+        found = sum(high, near)
         return _best(few, found, rng)._replace(trouble="" if fine else modes[0].trouble)
     except KeyboardInterrupt:
         return near[0]._replace(stopped=True)
@@ -105,5 +109,5 @@ def _best(density, found, rng):
     z = [s.mu + (eps @ s.S.T if s.S.ndim == 2 else eps * s.S) for s in found]
     with np.errstate(over="ignore"):
         value = density.value(np.concatenate(z)).reshape(len(found), -1).mean(1)
-    scale = [np.log(np.diag(s.S) if s.S.ndim == 2 else s.S).sum() for s in found]
+    scale = [np.log(np.diag(s.S) if s.S.ndim == 2 else s.S).sum() - s.handicap for s in found]
     return found[np.argmax(np.nan_to_num(value + scale, nan=-np.inf))]
