@@ -22,7 +22,7 @@ import cvlib as cv
 from benchmarks import stored
 from benchmarks.fit import few
 from benchmarks.race_models import density
-from cvlib.fitting.answers import drawn
+from cvlib.families.found import drawn
 from cvlib.models.density import Density
 from experiments import posteriors
 

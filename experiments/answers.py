@@ -10,7 +10,7 @@ import numpy as np
 import cvlib as cv
 from cvlib.combining import stein
 from cvlib.combining.tails import WIDE, smoothed
-from cvlib.fitting.answers import drawn
+from cvlib.families.found import drawn
 from cvlib.models.density import Density
 
 from . import posteriors

@@ -15,7 +15,7 @@ from cvlib.combining import stein as own
 
 stein = lambda cv: part(cv, "combining.stein")
 tails = lambda cv: part(cv, "combining.tails")
-answers = lambda cv: part(cv, "fitting.answers")
+answers = lambda cv: part(cv, "families.found")
 
 
 def a_fit(cv, model, mu, L):
@@ -385,6 +385,16 @@ def test_messages():
         cvlib.expect(z[:, 0], z, np.where(z > 1, np.nan, z))
     with pytest.raises(ValueError, match="two blocks"):
         cvlib.expect(z[:, 0], z, -z, block=30)
+    model, q = cvlib.models.logistic_regression(z, np.sign(z[:, 0])), cvlib.families.Gaussian(2)
+    found, w = answers(cvlib).Found, q.start()
+    with pytest.raises(TypeError, match="is no model"):
+        found(None, q, w)
+    with pytest.raises(TypeError, match="is no family"):
+        found(model, w, q)
+    with pytest.raises(ValueError, match="w must be"):
+        found(model, q, w[1:])
+    with pytest.raises(ValueError, match="full Gaussian q, not DiagonalGaussian"):
+        part(cvlib, "even").top(model, cvlib.families.DiagonalGaussian(2), np.ones(4))
 
 
 def test_what_an_answer_prints():

@@ -29,6 +29,8 @@ def top(
     model: Model, q: Family, w: np.ndarray, late: Callable = lambda: False, seed: int = 0
 ) -> np.ndarray:
     """w (D,) of the highest ELBO on even draws that is found from w, for a full q."""
+    if not q.full:
+        raise ValueError(f"even draws are for a full Gaussian q, not {q!r}")
     density, (mu, factor) = Density(model), q.unpack(w)
     n = max(EACH * q.dim, FEW)
     e = evened(np.random.default_rng([seed, n]).standard_normal((n // 2, q.dim)))

@@ -18,10 +18,10 @@ from ..ascent import optimize
 from ..ascent.mode import FAR
 from ..families import DiagonalGaussian, Family, Gaussian
 from ..families.base import check_fit
+from ..families.found import Found
 from ..models import Model
 from ..models.density import Density
 from . import looks, starts
-from .answers import Found
 from .doubts import doubts, said
 from .run import KEYBOARD, Clock, Run, planned, way
 from .starts import FULL, Start
@@ -146,8 +146,8 @@ def fit(
     `steps`, or after `seconds` (60 if neither is given). Ctrl-C returns what there is.
 
     start: a point (d,), a pair of mean and covariance (d, d) or sd (d,), another `Fit`, "random".
-    restarts: random points from which the mode is looked for as well; the best start is taken.
-        If it is not given: one, where no mode was found from zero or q is diagonal.
+    restarts: random points from which the mode is looked for as well; the best start is taken. One
+        if it is not given, where no mode was found from z = 0 or a coordinate did not move.
     M: draws a step. callback: called with the `Fit` so far at each look; True stops the run.
     """
     clock, seed = Clock(seconds, steps), whole("seed", seed, 0)

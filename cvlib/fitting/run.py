@@ -24,7 +24,9 @@ from .looks import TOLERANCE
 SECONDS = 60.0  # the budget where none is given
 FIRST = {"full": 10, "diagonal": 20, "passes": 2, "adam": 200}  # steps to a look; then twice ...
 EVEN = 5  # steps of a full q before the search on even draws; from then on draws come in pairs
-FORGET = 4  # of the steps that a diagonal q's mean is over, a look leaves one in so many
+CLIMB = (
+    100  # unknowns up to which it pays: with more it is dear, and its top is far from the ELBO's
+)
 DIAGONAL, REACH = 0.1, 2.0  # the largest rho of a diagonal q, and step in standard deviations
 EXACT = 2**23, 2**28  # numbers that quadrature may make of the data: nodes, and factors of q
 RATE, AFTER = 0.1, 100  # Adam's: this rate, and from this step on it falls like t^-1/2
@@ -146,9 +148,12 @@ class Run:
             end *= 2
         if self.state.t == 0 or self.state.t == end // 2 >= first:
             self.state = self.state._replace(mean=np.zeros_like(self.state.w), count=0)
+            if self.kind == "diagonal":  # its mean was over places farther from the end
+                self._forget()
         while self.state.t < min(end, clock.steps) and not clock.out():
             late = lambda: clock.out(2 * even.EACH)  # a few of its looks at the slope
-            if self.kind == "full" and self.state.t == EVEN and not late():
+            climbs = self.kind == "full" and self.q.dim <= CLIMB
+            if climbs and self.state.t == EVEN and not late():
                 w = even.top(self.model, self.q, self.state.w, late)
                 self.state = self.state._replace(w=w)
             clock.step = _timed(self._step)[1]
@@ -170,7 +175,7 @@ class Run:
             rng.bit_generator.state = before
             raise
         if self.kind == "passes" and self.state.t == 1:
-            self._forget(np.zeros(()))  # it came from far away: the mean begins with the next
+            self._forget()  # it came from far away: the mean begins with the next
 
     def _look(self):
         """Compare with the best w so far on the same draws."""
@@ -188,8 +193,6 @@ class Run:
             self.best = w
         doubled = bool(self.looks) and t == 2 * self.looks[-1][0]
         self._seen(new)
-        if self.kind == "diagonal" and np.log2(t / FIRST[self.kind]) % 1 == 0:  # no budget ended
-            self._forget(self.state.memory[1] // FORGET)  # most of it was farther from the end
         if doubled and not worse and most < TOLERANCE:
             self.settled = True
             more = round(gain.mean(), 2) + 0.0  # no minus zero
@@ -207,10 +210,10 @@ class Run:
     def _seen(self, found: Weights) -> None:
         self.looks = (*self.looks, (self.state.t, *map(float, found.elbo)))
 
-    def _forget(self, steps):
-        """The rule's mean over its steps counts no more than so many of them."""
-        moves, _, *rest = self.state.memory
-        self.state = self.state._replace(memory=(moves, steps, *rest))
+    def _forget(self):
+        """The rule's mean over its steps begins anew."""
+        moves, s, *rest = self.state.memory
+        self.state = self.state._replace(memory=(moves, 0 * s, *rest))
 
 
 def _timed(f):

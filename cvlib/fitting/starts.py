@@ -42,7 +42,8 @@ def start(
     try:
         modes = [searched(few, first.mu, late)]
         if restarts is None:
-            restarts = int(given is None and bool(modes[0].trouble or not full))
+            still = (modes[0].z == first.mu).any()  # as all weights of a network at z = 0
+            restarts = int(given is None and bool(modes[0].trouble or still))
         for z in rng.standard_normal((restarts, model.dim)) / 2:
             modes += [] if late() else [searched(few, z, late)]
         fine = [mode for mode in modes if not mode.trouble]

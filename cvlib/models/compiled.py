@@ -15,7 +15,7 @@ from .own import Model
 from .parameters import Named, Parameters, labels
 
 STEP = 1e-5  # of differences of slopes, for a unit vector
-BLOCKS = (256, 256), (16, 2), (1, 1)  # points that are computed at once, from how many left on
+BLOCKS = (256, 192), (10, 2), (1, 1)  # points that are computed at once, from how many left on
 
 
 class Compiled(Model):

@@ -1,4 +1,4 @@
-"""What a fit is asked for: q itself, posterior means and the evidence, each with its error.
+"""What a q that was found can be asked: itself, posterior means, the evidence, with their errors.
 
 Half of the draws have q's mean and covariance with the heavier tail of Student's t, so that no
 importance weight explodes where the posterior has more mass than q far out (a defensive mixture).
@@ -16,13 +16,13 @@ import numpy as np
 from ..arguments import whole
 from ..combining.stein import Answer, answer, expect, hermite
 from ..combining.tails import smoothed
-from ..families import Family
 from ..models import Model
 from ..models.checks import data_arrays
 from ..models.density import Density
 from ..models.parameters import labels
 from ..models.passes import wide
 from ..special import scipy
+from .base import Family, check_fit
 
 NU = 5.0  # degrees of freedom of every second draw
 
@@ -37,6 +37,8 @@ class Found:
     looks = np.empty((0, 3))  # (step, elbo, error) on the way
 
     def __init__(self, model: Model, q: Family, w: np.ndarray):
+        check_fit(model, q)
+        q.check(w)
         self.model, self.q, self.w = model, q, w
 
     @property
