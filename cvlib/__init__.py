@@ -24,7 +24,7 @@ from .recipe.sampling import Sampling
 from .recipe.snapshots import snapshot
 from .recipe.words import CF, GR, LOO, PR, QD, RB, RP1, RP2, SF, DisARM
 
-__version__ = "0.10.0"
+__version__ = "0.11.0"
 
 __all__ = [
     "AQ", "Answer", "CF", "DisARM", "Distrust", "Fit", "GR", "LB", "LOO", "PR", "QD", "RB", "RP1",

@@ -2,7 +2,7 @@
 
 Letters: z_m = mu + L e_m with base draws e (..., B, d), slopes in q's own coordinates
 G_m = L^T grad f(z_m), (..., B, d). Leading axes are runs. A quadratic f~ whose slope is c + A e
-has E[G~] = c and E[G~ e^T] = A without sampling, because E[e] = 0 and E[e e^T] = I. So for *every*
+has E[G~] = c and E[G~ e^T] = A without sampling, because E[e] = 0 and E[e e^T] = I. So for every
 vector c and matrix A
 
     G - (c + A e) + c           has the mean of G       (L^-T of it: the gradient in mu),
