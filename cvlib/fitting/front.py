@@ -137,8 +137,8 @@ def fit(
     Finds the mode of log p(x, z) by its gradient, and begins with the Gaussian about it that has
     the best ELBO. A Gaussian q (full up to 500 unknowns, diagonal above) then takes natural steps
     on the regression of the slopes of all data on the draws, gradients alone and no rate; a full
-    one climbs once to the top of the ELBO on fixed even draws. A small generalised linear model
-    has its exact optimum instead. Other families take Adam's steps.
+    one of up to 100 unknowns climbs once to the top of the ELBO on fixed even draws. A small
+    generalised linear model has its exact optimum instead. Other families take Adam's steps.
 
     Looks at the ELBO after 10, 20, 40 ... steps (Adam: 200, 400 ...), on common draws. It stops
     when doubling the run has gained less than 0.05 nats beyond doubt: a gain of more than that in
