@@ -111,6 +111,7 @@ def check_declarations_that_are_wrong(cv):
     for parameters, words in {
         "an unknown constraint": ({"beta": 3, "sigma": "positive"}, "neither a shape .*cv.pos"),
         "no length": ({"beta": 3, "sigma": cv.simplex}, "cv.simplex needs its length"),
+        "a pair": ({"sigma": (cv.positive, 2)}, r"\(cv.positive, 2\) is neither a shape"),
         "a flag": ({"beta": True, "sigma": pos}, "beta=True is neither"),
         "a name of a dict": ({"beta": 3, "items": pos}, "cannot be called 'items'"),
         "no name": ({"beta": 3, "a b": pos}, "cannot be called 'a b'"),

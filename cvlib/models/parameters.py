@@ -38,6 +38,10 @@ class Constraint:
         shape = tuple(whole(f"a length of {self.name}", n, least) for n in shape)
         return replace(self, shape=shape)
 
+    def __repr__(self):
+        lengths = self.shape[0] if self.shape and len(self.shape) == 1 else self.shape
+        return f"cv.{self.name}({lengths})" if lengths else f"cv.{self.name}"
+
     @property
     def inner(self) -> tuple[int, ...]:
         """The shape of u."""
@@ -176,11 +180,12 @@ def _constraint(name, given):
         if given.shape is None:
             raise ValueError(f"{name}: cv.{given.name} needs its length, cv.{given.name}(3)")
         return given
-    if isinstance(given, tuple | int | np.integer) and not isinstance(given, bool):
+    lengths = given if isinstance(given, tuple) else (given,)
+    if all(isinstance(n, int | np.integer) and not isinstance(n, bool) for n in lengths):
         return real(given)
     raise ValueError(
         f"{name}={given!r} is neither a shape (3, (2, 3), () for a number) nor a constraint "
-        "(cv.positive, cv.interval(0, 1), cv.ordered(3), cv.simplex(3), cv.real)"
+        "(cv.positive, cv.positive(3), cv.interval(0, 1), cv.ordered(3), cv.simplex(3), cv.real)"
     )
 
 
