@@ -24,9 +24,7 @@ from .looks import TOLERANCE
 SECONDS = 60.0  # the budget where none is given
 FIRST = {"full": 10, "diagonal": 20, "passes": 2, "adam": 200}  # steps to a look; then twice ...
 EVEN = 5  # steps of a full q before the search on even draws; from then on draws come in pairs
-CLIMB = (
-    100  # unknowns up to which it pays: with more it is dear, and its top is far from the ELBO's
-)
+CLIMB = 100  # unknowns up to which it pays: with more it is dear, and overfits its draws
 DIAGONAL, REACH = 0.1, 2.0  # the largest rho of a diagonal q, and step in standard deviations
 EXACT = 2**23, 2**28  # numbers that quadrature may make of the data: nodes, and factors of q
 RATE, AFTER = 0.1, 100  # Adam's: this rate, and from this step on it falls like t^-1/2
