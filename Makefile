@@ -7,10 +7,10 @@ READY  := $(VENV)/.ready
 SITE   := _build/html
 PORT   ?= 8000
 JOBS   ?= auto
-APART  := $(addprefix --ignore tests/,test_lab.py test_pdf.py test_adapters.py)
+APART  := $(addprefix --ignore tests/,test_site.py test_lab.py test_pdf.py test_adapters.py)
 SHELL  := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help book pdf serve lint test site-test adapters notebooks lab lock bench race experiments clean distclean
+.PHONY: help book pdf serve lint test units processors site-test adapters notebooks lab lock bench race experiments clean distclean
 
 help:
 	@echo "make book       build the book into $(SITE), warnings are errors"
@@ -18,6 +18,9 @@ help:
 	@echo "make serve      serve the built book on http://localhost:$(PORT)"
 	@echo "make lint       ruff's checks and format, mypy's types: the first part of make test"
 	@echo "make test       lint, unit tests, every chapter executed and compared with its stored outputs"
+	@echo "make units      unit tests without the planted bugs, and three chapters; for another Python:"
+	@echo "                make units VENV=.venv-3.13 PYTHON=python3.13"
+	@echo "make processors test and chapters as other processors compute them; ONLY=jitter,oldest for some"
 	@echo "make site-test  open every page of the built book, and a chapter in Jupyter Lab, in a browser;"
 	@echo "                print the book; install and run what it offers for download (needs chromium)"
 	@echo "make adapters   test models of JAX, NumPyro and PyMC, and ArviZ (installs them; about a minute)"
@@ -71,6 +74,13 @@ test: lint
 	$(BIN)/pytest --nbval -n $(JOBS) --dist loadfile --no-loadscope-reorder $(APART) || { \
 	  echo "Tests FAILED: the report above says which; stale outputs are renewed with: make notebooks ALL=1"; exit 1; }; \
 	echo "All tests passed in $$(( $$(date +%s) - start )) s"
+
+units: $(READY)
+	@$(BIN)/pytest --nbval -n $(JOBS) --dist loadfile --no-loadscope-reorder $(APART) --ignore tests/test_mutants.py \
+	  tests $(addprefix book/,02-one-control-variate.ipynb 16-all-quadratics.ipynb 20-your-own-model.ipynb)
+
+processors: $(READY)
+	@$(BIN)/python tools/processors.py -n $(JOBS) $(if $(ONLY),--only $(ONLY)) $(ARGS)
 
 site-test: $(READY)
 	@CVBOOK_BROWSER=required $(BIN)/pytest tests/test_site.py tests/test_pdf.py tests/test_lab.py

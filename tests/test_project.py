@@ -42,12 +42,27 @@ def test_a_commit_is_linted_as_the_tests_are():
     (repo,) = yaml.safe_load(read(".pre-commit-config.yaml"))["repos"]
     (hook,) = repo["hooks"]
     assert hook["entry"] == "make lint" and not hook["pass_filenames"]
-    plan = lambda target: [
-        line
-        for line in subprocess.run(
-            ["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=True
-        ).stdout.splitlines()
-        if "ruff" in line
-    ]
-    assert plan("test") == plan("lint")
-    assert "ruff check" in plan("lint")[0] and "ruff format --check" in plan("lint")[0]
+    assert plan("test", "ruff") == plan("lint", "ruff")
+    line = plan("lint", "ruff")[0]
+    assert "ruff check" in line and "ruff format --check" in line
+
+
+def plan(target, word):
+    """The lines with this word among those that `make` would run."""
+    command = ["make", "-n", target]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return [line for line in done.stdout.splitlines() if word in line]
+
+
+@pytest.mark.skipif(not shutil.which("make"), reason="no make on this machine")
+def test_what_a_browser_looks_at_is_tested_apart():
+    """With and without a browser at hand `make test` runs the same."""
+    asks = r"def \w+\([^)]*\bbrowser"  # for a fixture
+    files = (ROOT / "tests").glob("test_*.py")
+    apart = {p.name for p in files if re.search(asks, p.read_text("utf-8"))}
+    assert {"test_site.py", "test_lab.py", "test_pdf.py"} <= apart
+    for target in "test", "units":
+        (line,) = plan(target, "bin/pytest")
+        assert apart <= set(re.findall(r"--ignore tests/(\S+)", line))
+    (line,) = plan("site-test", "bin/pytest")
+    assert apart <= set(re.findall(r" tests/(\S+)", line))

@@ -1,0 +1,113 @@
+"""Run tests and chapters under other arithmetic: what they print and assert may not depend on it.
+
+    python tools/processors.py                        every arithmetic of this processor
+    python tools/processors.py --only jitter,oldest   these
+    python tools/processors.py --list                 none: say which there are
+    python tools/processors.py --only jitter book     the chapters alone; any arguments of pytest
+
+Sums in another order differ in their last digits, and a chaotic fit makes first digits of them. The
+jitter (tools/jitter) stands for processors that are not at hand.
+"""
+
+import argparse
+import os
+import platform
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+APART = "site", "lab", "pdf", "adapters", "mutants"  # tests/test_*.py; mutants repeat the others
+SHARED = "--dist", "loadfile", "--no-loadscope-reorder"  # among workers, as in make test
+# Kernels of OpenBLAS that sum in orders of their own, the oldest first.
+KERNELS = {
+    "x86_64": ("Prescott", "Haswell", "SkylakeX"),
+    "aarch64": ("CORTEXA53", "ARMV8", "THUNDERX", "NEOVERSEN1", "NEOVERSEV1"),
+}
+PROBE = """
+import numpy as np, threadpoolctl
+A = np.random.default_rng(0).standard_normal((200, 100))
+np.linalg.cholesky(A.T @ A), np.linalg.eigh(A.T @ A)
+print(threadpoolctl.threadpool_info()[0]["architecture"])
+"""
+
+
+def features():
+    """What NumPy's own loops use of this processor and can do without."""
+    about = np._core._multiarray_umath
+    return [name for name in about.__cpu_dispatch__ if about.__cpu_features__[name]]
+
+
+def arithmetics():
+    """{name: the variables that a run under it has}."""
+    machine = {"AMD64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine())
+    kernels = KERNELS.get(machine, ())
+    off = {"NPY_DISABLE_CPU_FEATURES": " ".join(features())} if features() else {}
+    path = filter(None, (str(ROOT / "tools/jitter"), os.environ.get("PYTHONPATH")))
+    found = {"jitter": {"PYTHONPATH": os.pathsep.join(path)}}
+    if kernels:
+        found["oldest"] = {"OPENBLAS_CORETYPE": kernels[0], **off}
+    for name in kernels[1:]:
+        found[name.lower()] = {"OPENBLAS_CORETYPE": name}
+    if off:
+        found["numpy"] = off
+    found["threads"] = {name: "2" for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")}
+    return found
+
+
+def kernel(variables):
+    """The kernel that OpenBLAS takes under these variables, in small letters; "" if it crashes."""
+    command = [sys.executable, "-c", PROBE]
+    done = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True)
+    return "" if done.returncode else done.stdout.strip().lower()
+
+
+def needless(variables):
+    """Why there is nothing to run under these variables here, in words; None if there is."""
+    if "OPENBLAS_CORETYPE" not in variables:
+        return None
+    wanted, used = variables["OPENBLAS_CORETYPE"].lower(), kernel(variables)
+    if used != wanted:
+        return f"OpenBLAS takes {used} for it" if used else "this processor cannot run it"
+    ordinary = len(variables) == 1 and used == kernel({})
+    return "it is the ordinary one" if ordinary else None
+
+
+def run(name, variables, args):
+    """pytest under one arithmetic; True if all passed, or none was needed."""
+    print(f"== {name}: " + " ".join(f'{k}="{v}"' for k, v in variables.items()), flush=True)
+    if why := needless(variables):
+        print(f"== {name}: passed over, {why}", flush=True)
+        return True
+    start = time.perf_counter()
+    command = [sys.executable, "-m", "pytest", "--nbval", "-q", *SHARED, *args]
+    passed = not subprocess.run(command, cwd=ROOT, env=os.environ | variables).returncode
+    words = "passed" if passed else "FAILED"
+    print(f"== {name}: {words} in {time.perf_counter() - start:.0f} s", flush=True)
+    return passed
+
+
+def main():
+    layout = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
+    parser.add_argument("--only", default="", help="names of arithmetics, with commas between")
+    parser.add_argument("--list", action="store_true", help="run nothing, say which there are")
+    parser.add_argument("-n", default="auto", metavar="JOBS", help="workers (auto)")
+    options, args = parser.parse_known_args()
+    there = arithmetics()
+    only = [name for name in options.only.split(",") if name] or [*there]
+    if unknown := [name for name in only if name not in there]:
+        sys.exit(f"no arithmetic {unknown[0]!r} on this processor; there are: {', '.join(there)}")
+    if options.list:
+        print(*(f"{name}: {there[name]}" for name in only), sep="\n")
+        return
+    args = [f"-n{options.n}", *(args or [f"--ignore=tests/test_{name}.py" for name in APART])]
+    if failed := [name for name in only if not run(name, there[name], args)]:
+        sys.exit(f"FAILED under {', '.join(failed)}: something above depends on the last digits")
+
+
+if __name__ == "__main__":
+    main()
