@@ -60,6 +60,18 @@ def test_every_page(browser, site):
     assert not {page: problems for page, problems in found.items() if problems}
 
 
+def test_the_index_fits_in_a_wider_font(browser, site):
+    """Names of the package have no place to break, and every machine has other fonts."""
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.goto((site / "genindex.html").resolve().as_uri(), wait_until="load")
+    width = "document.querySelector('.genindextable a').getBoundingClientRect().width"
+    before = page.evaluate(width)
+    page.add_style_tag(content="* { letter-spacing: 0.1em }")
+    assert page.evaluate(width) > 1.1 * before
+    assert page.evaluate(sitecheck.CLIPPED) == []
+    page.close()
+
+
 OWN = "api", "extending", "internals"  # the package's own pages, which are made of code
 
 
