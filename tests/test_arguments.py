@@ -251,7 +251,7 @@ FIT = cv.fit(ONE, steps=4, progress=False)
 FOLDER = Path(mkdtemp())
 FIT.save(FOLDER / "fit")
 cv.fit(ONE, DIAGONAL, steps=4, progress=False).save(FOLDER / "other")
-NAMED_FIT = cv.fit(NAMED, steps=5, progress=False)
+NAMED_FIT = cv.fit(NAMED, steps=3, progress=False)  # its next look is after step 10
 DRAW, OTHER_DRAW = (cv.draw(ONE, FULL, W, 4, np.random.default_rng(k)) for k in (0, 1))
 ALL_DATA = cv.draw(ONE, FULL, W, 8, np.random.default_rng(0), subsample=False, snapshot=SNAP)
 MANY = np.random.default_rng(0).standard_normal((30, 2))
@@ -597,7 +597,7 @@ CASES = [
           "steps": 7, "lr": 0.2, "M": 6, "rng": Seed(1), "w": V, "runs": (2,), "every": 2,
           "hooks": {2: hook}, "state": begun(W), "rule": cv.rules.adam(), "momentum": 0.5,
           "average": 3, "weights": cv.rules.fixed(1.0), "v0": 1.0, "gamma": 0.5, "subsample": False,
-          "sampling": cv.Sampling(noise="pairs"), "batch": 3, "noise": "sobol"}, calls),
+          "sampling": cv.Sampling(batch=2), "batch": 3, "noise": "pairs"}, calls),
     Case("optimize.sgd", {"model": ONE, "q": FULL, "h": H, "steps": 6, "lr": 0.1, "M": 4,
                           "state": begun(W), "batch": 3}, {"state": begun(V), "each": True}, calls),
     Case("optimize.sgd", {"model": ONE, "q": FULL, "h": H, "cvs": [OLD], "steps": 9, "lr": 0.5,

@@ -13,6 +13,7 @@ import argparse
 import ast
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -35,7 +36,7 @@ FILES = {  # where bugs are planted, and the tests that should see them, quick o
     "cvlib/ascent/exact.py": f"{SHELL} tests/test_exact.py tests/test_fit.py",
 }
 LEFT_OUT = "cvlib/models/compiled.py"  # its tests need JAX, NumPyro and PyMC
-SECONDS = 300  # a bug that makes the tests take longer is seen
+SECONDS = 600  # a bug that makes the tests take longer is seen
 SWAPPED = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq,
     ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
@@ -95,18 +96,21 @@ def _line(node):
     return " ".join(ast.unparse(node).split())[:90]
 
 
-def survives(file: str, source: str, tests: list[str], copy: Path) -> bool:
-    """Do the tests pass in the copy with this file in place of its own?"""
+def seen(file: str, source: str, tests: list[str], copy: Path) -> str:
+    """The test that fails in the copy with this source in place of the file's; "" if none does."""
     (copy / file).write_text(source)
     env = os.environ | {"PYTHONPATH": str(copy), "OPENBLAS_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
     try:
-        done = subprocess.run(command, cwd=copy, env=env, capture_output=True, timeout=SECONDS)
-        return done.returncode == 0
+        done = subprocess.run(
+            command, cwd=copy, env=env, capture_output=True, text=True, timeout=SECONDS
+        )
     except subprocess.TimeoutExpired:
-        return False
+        return "too slow"
     finally:
         shutil.copy(ROOT / file, copy / file)
+    names = re.findall(r"^(?:FAILED|ERROR) \S*?(test_\S+)", done.stdout, re.MULTILINE)
+    return (names or ["no test began"])[0] if done.returncode else ""
 
 
 def main() -> None:
@@ -134,10 +138,10 @@ def main() -> None:
             belongs = next((t for where, t in FILES.items() if file.startswith(where)), "tests")
             tests = given.tests or [t for t in belongs.split() if (ROOT / t).exists()]
             began = time.perf_counter()
-            alive = survives(file, source, tests, copy)
-            (left if alive else caught)[file] += 1
-            word = "SURVIVED" if alive else "caught"
-            print(f"{word:8} {time.perf_counter() - began:4.0f} s  {file}#{k} {says}", flush=True)
+            test = seen(file, source, tests, copy)
+            (caught if test else left)[file] += 1
+            print(f"{'caught  ' if test else 'SURVIVED'} {time.perf_counter() - began:4.0f} s  "
+                  f"{file}#{k} {says}   {test and 'by ' + test}", flush=True)  # fmt: skip
     for file in sorted({*caught, *left}):
         print(f"{file}: {caught[file]} caught, {left[file]} survived")
 
