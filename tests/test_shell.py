@@ -1,6 +1,7 @@
 """The shell around the mathematics: state over calls, files, limits, order of data, printing."""
 
 import re
+import time
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
@@ -457,6 +458,93 @@ def test_the_clock_reaches_every_search():
     assert np.array_equal(cv.exact.optimum(GLM, Q, w, lambda: True), w)
     begin = starts.start(LINE, restarts=5, late=lambda: True)
     assert (begin.mu == 0).all()
+
+
+def test_a_fit_hands_its_clock_to_every_search(monkeypatch):
+    clocks, now = {}, time.perf_counter
+
+    def note(where, name):
+        f = getattr(where, name)
+
+        def noted(*args, **more):
+            clocks[name] = [x for x in (*args, *more.values()) if callable(x)]
+            return f(*args, **more)
+
+        monkeypatch.setattr(where, name, noted)
+
+    for where, name in (
+        (starts, "searched"), (starts, "climbed"), (even, "top"), (cv.exact, "optimum")
+    ):  # fmt: skip
+        note(where, name)
+    quick(steps=6, seconds=500)
+    quick(q=D, steps=1, seconds=500)
+    quick(GLM, seconds=500)
+    assert sorted(clocks) == ["climbed", "optimum", "searched", "top"]
+    late = {name: found[0] for name, found in clocks.items()}
+    assert not any(f() for f in late.values())
+    monkeypatch.setattr(time, "perf_counter", lambda: now() + 1000)
+    assert all(f() for f in late.values())
+
+
+def test_a_start_that_is_given_is_where_it_begins():
+    fit = quick(steps=20)
+    for start in (fit, (fit.mean, fit.cov)):
+        begun = quick(start=start, **none)
+        assert begun.steps == 0 and begun.words[0] == "began at the start that was given"
+        assert np.allclose(begun.mean, fit.mean) and np.allclose(begun.cov, fit.cov)
+    for start in (fit, (fit.mean, fit.sd)):
+        begun = quick(q=D, start=start, **none)
+        assert np.allclose(begun.mean, fit.mean) and np.allclose(begun.cov, np.diag(fit.sd**2))
+    begun = quick(start=(fit.mean, fit.sd), **none)
+    assert np.allclose(begun.cov, np.diag(fit.sd**2))
+
+
+# Answers ------------------------------------------------------------------------------------------
+
+
+def test_all_answers_look_at_the_same_draws():
+    z = FIT.sample(5, 3)
+    slope, sigma = z[:, 0], np.exp(z[:, 1])
+    named = FIT.draws(5, 3)
+    assert [*named] == ["slope", "sigma"]
+    assert np.array_equal(named["slope"], slope) and np.allclose(named["sigma"], sigma)
+    away = (Y - slope[:, None] * X[:, 0]) / sigma[:, None]
+    assert np.allclose(FIT.log_lik(5, 3), -0.5 * away**2 - np.log(sigma)[:, None])
+    line = lambda p, batch, rng: p.slope * batch[0] + 0 * rng.normal()
+    assert np.allclose(FIT.predict(line, 5, 3), slope[:, None] * X[:, 0])
+    assert np.allclose(FIT.predict(line, 5, 3, (X[:4, 1], Y[:4])), slope[:, None] * X[:4, 1])
+    noise = lambda p, batch, rng: rng.normal(size=(5, 1))
+    assert not np.array_equal(FIT.predict(noise, 5, 3), FIT.predict(noise, 5, 4))
+    rng = RNG(3)
+    assert np.array_equal(FIT.sample(5, rng), z) and not np.array_equal(FIT.sample(5, rng), z)
+
+
+def test_mean_sd_and_covariance_are_those_of_the_draws():
+    for fit in (FIT, quick(q=D, steps=3)):
+        z = fit.sample(40_000)
+        assert np.allclose(fit.cov, np.cov(z.T), atol=0.05 * fit.cov.max())
+        assert np.allclose(fit.sd, np.sqrt(np.diag(fit.cov)))
+        assert np.allclose(fit.mean, z.mean(0), atol=0.03 * fit.sd.max())
+
+
+def test_what_cannot_be_answered_is_said():
+    gamma = quick(COUNTS, G, steps=1)
+    for call, error, words in [
+        (lambda: gamma.cov, ValueError, "no matrix of covariances"),
+        (lambda: gamma.evidence(), ValueError, "Gaussian q"),
+        (lambda: FIT.expect(3.0), TypeError, "no function of the draws"),
+        (lambda: FIT.predict(lambda p, batch, rng: p.slope[0], 5), ValueError, r"not \(5, ...\)"),
+        (lambda: quick(COUNTS, G, start=np.zeros(2)), ValueError, "for a Gaussian q"),
+        (lambda: quick(COUNTS, G, restarts=1), ValueError, "for a Gaussian q"),
+        (lambda: quick(callback=3), TypeError, "no function of a Fit"),
+        (lambda: cv.Fit.load("nowhere", Q), TypeError, "is no model"),
+        (lambda: even.top(LINE, D, D.start()), ValueError, "full Gaussian"),
+        (lambda: search.climb(lambda z: z, np.zeros(2), 0.1), TypeError, "a number and its slope"),
+        (lambda: cv.exact.elbo(LINE, Q, Q.start()), ValueError, "generalised linear model"),
+        (lambda: cv.exact.elbo(COUNTS, G, G.start()), ValueError, "Gaussian family"),
+    ]:
+        with pytest.raises(error, match=words):
+            call()
 
 
 # What it looks like -------------------------------------------------------------------------------

@@ -1,12 +1,12 @@
 """Which small bugs does no test see? Plants some at random in a copy, and lists those that survive.
 
-    python tools/mutate.py --number 40 --seed 0            the shell of the package, as in FILES
-    python tools/mutate.py cvlib/fitting cvlib/arguments.py    these files or folders
+    python tools/mutate.py --number 40 --seed 0                of the shell of the package, FILES
+    python tools/mutate.py cvlib/fitting cvlib/arguments.py    of these files or folders
     python tools/mutate.py cvlib/fitting/run.py#12             this bug again, after a test for it
 
 It is no part of the tests: a survivor may be harmless (a tolerance, a word, a speed), and a reader
-has to say so. Packages for this exist (mutmut, cosmic-ray), but leave out no arguments and no
-statements, which are the bugs that a shell has.
+has to say so. Packages for this exist (mutmut, cosmic-ray), but they leave out no argument and no
+statement, which are the bugs that a shell has.
 """
 
 import argparse
@@ -18,23 +18,20 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SHELL = "tests/test_shell.py tests/test_arguments.py"
+SHELL = ["shell", "arguments"]
 FILES = {  # where bugs are planted, and the tests that should see them, quick ones first
-    "cvlib/fitting": f"{SHELL} tests/test_fit.py",
-    "cvlib/families/found.py": f"{SHELL} tests/test_answers.py tests/test_fit.py",
-    "cvlib/models": f"{SHELL} tests/test_parameters.py tests/test_models.py tests/test_guards.py "
-    "tests/test_bad_input.py tests/test_quadrature.py",
-    "cvlib/ascent/search.py": f"{SHELL} tests/test_fit.py",
-    "cvlib/ascent/mode.py": f"{SHELL} tests/test_fit.py",
-    "cvlib/ascent/even.py": f"{SHELL} tests/test_fit.py",
-    "cvlib/ascent/exact.py": f"{SHELL} tests/test_exact.py tests/test_fit.py",
-}
+    "cvlib/fitting": [*SHELL, "fit"],
+    "cvlib/families/found.py": [*SHELL, "answers", "fit"],
+    "cvlib/models": [*SHELL, "parameters", "models", "guards", "bad_input", "quadrature"],
+    **{f"cvlib/ascent/{name}.py": [*SHELL, "exact", "fit"]
+       for name in ("search", "mode", "even", "exact")},
+}  # fmt: skip
 LEFT_OUT = "cvlib/models/compiled.py"  # its tests need JAX, NumPyro and PyMC
 SECONDS = 600  # a bug that makes the tests take longer is seen
 SWAPPED = {
@@ -55,62 +52,50 @@ def changes(node: ast.AST) -> Iterator[ast.AST]:
             yield same(op=SWAPPED[type(op)]())
         case ast.UnaryOp(op=ast.Not() | ast.USub(), operand=inside):
             yield inside
-        case ast.Constant(value=bool(x)):
-            yield same(value=not x)
-        case ast.Constant(value=int(x)):
-            yield same(value=x + 1)
-        case ast.Constant(value=float(x)):
-            yield same(value=3 * x)
+        case ast.Constant(value=bool(x) | int(x) | float(x)):
+            yield same(value=not x if x is True or x is False else 3 * x + (x == int(x)))
         case ast.IfExp(test=test) | ast.If(test=test) | ast.While(test=test):
             yield same(test=ast.UnaryOp(ast.Not(), test))
         case ast.Call(args=args, keywords=keywords):
             if len(args) > 1:  # the last may have a default
                 yield same(args=args[:-1])
             yield from (same(keywords=[x for x in keywords if x is not k]) for k in keywords)
-        case ast.Raise() | ast.AugAssign() | ast.Expr(value=ast.Call() | ast.Yield()):
-            yield ast.Pass()
-        case ast.Assign(targets=[ast.Attribute() | ast.Subscript()]):
+        case (ast.Raise() | ast.AugAssign() | ast.Expr(value=ast.Call() | ast.Yield())
+              | ast.Assign(targets=[ast.Attribute() | ast.Subscript()])):  # fmt: skip
             yield ast.Pass()
 
 
-def planted(source: str) -> list[tuple[str, str]]:
-    """Every bug as (what it is, the source with it)."""
-    tree, found = ast.parse(source), []
+def planted(tree: ast.AST) -> Iterator[str]:
+    """What each bug is, while the tree has it."""
+    line = lambda node: " ".join(ast.unparse(node).split())[:90]
     for parent in ast.walk(tree):
-        for field, inside in ast.iter_fields(parent):
-            if field in ("annotation", "returns", "decorator_list"):
-                continue
-            for k, node in enumerate(inside if isinstance(inside, list) else [inside]):
-                for other in changes(node) if isinstance(node, ast.AST) else ():
-                    many = isinstance(inside, list)
-                    setattr(
-                        parent, field, [*inside[:k], other, *inside[k + 1 :]] if many else other
-                    )
-                    says = f"line {node.lineno}: {_line(node)}   ->   {_line(other)}"
-                    found.append((says, ast.unparse(ast.fix_missing_locations(tree))))
+        for field, inside in list(ast.iter_fields(parent)):
+            nodes = inside if isinstance(inside, list) else [inside]
+            code = field not in ("annotation", "returns", "decorator_list")
+            for k, node in enumerate(nodes):
+                for other in changes(node) if code and isinstance(node, ast.AST) else ():
+                    many = [*nodes[:k], ast.copy_location(other, node), *nodes[k + 1 :]]
+                    setattr(parent, field, many if inside is nodes else other)
+                    yield f"line {node.lineno}: {line(node)}   ->   {line(other)}"
                     setattr(parent, field, inside)
-    return found
 
 
-def _line(node):
-    return " ".join(ast.unparse(node).split())[:90]
-
-
-def seen(file: str, source: str, tests: list[str], copy: Path) -> str:
-    """The test that fails in the copy with this source in place of the file's; "" if none does."""
-    (copy / file).write_text(source)
+def caught_by(file: str, number: int, tests: list[str], copy: Path) -> str:
+    """The test that fails in the copy with this bug; "" if none does."""
+    tree = ast.parse((ROOT / file).read_text())
+    next(islice(planted(tree), number, None))
+    (copy / file).write_text(ast.unparse(ast.fix_missing_locations(tree)))
     env = os.environ | {"PYTHONPATH": str(copy), "OPENBLAS_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
+    command = [sys.executable, *"-m pytest -q -x -p no:cacheprovider".split()]
+    command += [f"tests/test_{name}.py" for name in tests]
     try:
-        done = subprocess.run(
-            command, cwd=copy, env=env, capture_output=True, text=True, timeout=SECONDS
-        )
+        ended = subprocess.run(command, cwd=copy, env=env, capture_output=True, timeout=SECONDS)
     except subprocess.TimeoutExpired:
-        return "too slow"
+        return "their length"
     finally:
         shutil.copy(ROOT / file, copy / file)
-    names = re.findall(r"^(?:FAILED|ERROR) \S*?(test_\S+)", done.stdout, re.MULTILINE)
-    return (names or ["no test began"])[0] if done.returncode else ""
+    failed = re.findall(rb"(?m)^(?:FAILED|ERROR) \S*?(test_\S+)", ended.stdout)
+    return (failed or [b"none that began"])[0].decode() if ended.returncode else ""
 
 
 def main() -> None:
@@ -118,32 +103,24 @@ def main() -> None:
     parser.add_argument("where", nargs="*", default=list(FILES), help="files, folders, file#number")
     parser.add_argument("--number", type=int, default=40, help="of bugs, at random")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--tests", nargs="+", help="in place of those that belong to the files")
-    given = parser.parse_args()
-    bugs = []
+    parser.add_argument("--tests", nargs="+", help="by name, in place of those in FILES")
+    given, bugs, count = parser.parse_args(), [], Counter[str]()
     for place in given.where:
         path, _, number = place.partition("#")
-        files = sorted((ROOT / path).rglob("*.py")) if (ROOT / path).is_dir() else [ROOT / path]
-        for file in (str(f.relative_to(ROOT)) for f in files):
-            each = [(file, k, *bug) for k, bug in enumerate(planted((ROOT / file).read_text()))]
+        inside = sorted((ROOT / path).rglob("*.py")) or [ROOT / path]
+        for file in (str(f.relative_to(ROOT)) for f in inside):
+            each = [(file, *bug) for bug in enumerate(planted(ast.parse(open(ROOT / file).read())))]
             bugs += [each[int(number)]] if number else each if file not in LEFT_OUT else []
-    chosen = random.Random(given.seed).sample(bugs, min(given.number, len(bugs)))
-    print(f"{len(chosen)} of {len(bugs)} bugs", flush=True)
-    caught, left = Counter[str](), Counter[str]()
     with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / "copy"
         unneeded = shutil.ignore_patterns(".git", ".venv", "_build", ".*_cache", "__pycache__")
-        shutil.copytree(ROOT, copy, ignore=unneeded)
-        for file, k, says, source in sorted(chosen):
-            belongs = next((t for where, t in FILES.items() if file.startswith(where)), "tests")
-            tests = given.tests or [t for t in belongs.split() if (ROOT / t).exists()]
-            began = time.perf_counter()
-            test = seen(file, source, tests, copy)
-            (caught if test else left)[file] += 1
-            print(f"{'caught  ' if test else 'SURVIVED'} {time.perf_counter() - began:4.0f} s  "
-                  f"{file}#{k} {says}   {test and 'by ' + test}", flush=True)  # fmt: skip
-    for file in sorted({*caught, *left}):
-        print(f"{file}: {caught[file]} caught, {left[file]} survived")
+        copy = shutil.copytree(ROOT, Path(folder) / "copy", ignore=unneeded)
+        for file, k, says in random.Random(given.seed).sample(bugs, min(given.number, len(bugs))):
+            belong = next((t for where, t in FILES.items() if file.startswith(where)), SHELL)
+            test = caught_by(file, k, given.tests or belong, copy)
+            count[f"{file}: {'caught' if test else 'survived'}"] += 1
+            word = f"caught by {test}" if test else "SURVIVED"
+            print(f"{file}#{k} {says}   {word}", flush=True)
+    print(*(f"{n:4} {what}" for what, n in sorted(count.items())), sep="\n")
 
 
 if __name__ == "__main__":
