@@ -87,6 +87,13 @@ def test_a_saved_fit_goes_on_as_one_that_was_not(kind, tmp_path):
     assert after.seconds > begun.seconds
 
 
+def test_seconds_add_up(tmp_path):
+    long = cv.Fit(replace(quick(steps=3).run, seconds=1000.0))
+    long.save(tmp_path / "fit")
+    for fit in (long, cv.Fit.load(tmp_path / "fit", LINE)):
+        assert fit.seconds == 1000 < fit.go_on(steps=4, progress=False).seconds < 1100
+
+
 def test_settled_is_kept_and_lost_with_the_run():
     begun = quick(steps=3)
     assert not begun.settled and any("had not settled" in w for w in begun.warnings)
@@ -458,6 +465,23 @@ def test_the_clock_reaches_every_search():
     assert np.array_equal(cv.exact.optimum(GLM, Q, w, lambda: True), w)
     begin = starts.start(LINE, restarts=5, late=lambda: True)
     assert (begin.mu == 0).all()
+
+
+def test_no_restart_begins_when_it_is_late(monkeypatch):
+    points = []
+    monkeypatch.setattr(starts, "searched", lambda density, z, late: points.append(z) or found)
+    found = mode.Mode(np.zeros(2), 0.0, np.eye(2), np.zeros(2))
+    starts.start(LINE, restarts=5, late=lambda: len(points) > 2)
+    assert len(points) == 3
+
+
+def test_the_clock_reaches_lbfgs(monkeypatch):
+    monkeypatch.setattr(cv.exact, "STEPS", 0)  # no natural step
+    best = cv.exact.optimum(GLM, Q)
+    assert np.abs(cv.exact.gradient(GLM, Q, best)).max() < 1e-4
+    seen, late = counted(1)
+    assert not np.allclose(cv.exact.optimum(GLM, Q, late=late), best, atol=0.01)
+    assert len(seen) <= 4
 
 
 def test_a_fit_hands_its_clock_to_every_search(monkeypatch):

@@ -34,22 +34,19 @@ FILES = {  # where bugs are planted, and the tests that should see them, quick o
 }  # fmt: skip
 LEFT_OUT = "cvlib/models/compiled.py"  # its tests need JAX, NumPyro and PyMC
 SECONDS = 600  # a bug that makes the tests take longer is seen
-SWAPPED = {
-    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
-    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.Pow: ast.Mult,
-    ast.And: ast.Or, ast.Or: ast.And,
-}  # fmt: skip
+PAIRS = "Lt LtE, Gt GtE, Eq NotEq, Is IsNot, In NotIn, Add Sub, Pow Mult, Mult Div, And Or"
+SWAPPED = {a: b for pair in PAIRS.split(", ") for a, b in (pair.split(), pair.split()[::-1])}
 
 
 def changes(node: ast.AST) -> Iterator[ast.AST]:
     """What small bugs make of a node."""
     same = lambda **other: type(node)(**{**dict(ast.iter_fields(node)), **other})
+    swapped = lambda op: getattr(ast, SWAPPED[type(op).__name__])()
     match node:
-        case ast.Compare(ops=[op]) if type(op) in SWAPPED:
-            yield same(ops=[SWAPPED[type(op)]()])
-        case ast.BinOp(op=op) | ast.BoolOp(op=op) if type(op) in SWAPPED:
-            yield same(op=SWAPPED[type(op)]())
+        case ast.Compare(ops=[op]) if type(op).__name__ in SWAPPED:
+            yield same(ops=[swapped(op)])
+        case ast.BinOp(op=op) | ast.BoolOp(op=op) if type(op).__name__ in SWAPPED:
+            yield same(op=swapped(op))
         case ast.UnaryOp(op=ast.Not() | ast.USub(), operand=inside):
             yield inside
         case ast.Constant(value=bool(x) | int(x) | float(x)):
