@@ -1,0 +1,746 @@
+"""Every argument of every public function matters: another value of it gives another result.
+
+`CASES` has a call and another value for each argument; what is public, and which arguments it has,
+is read off the package, so that a new argument fails here until a line says what it changes. A
+refusal is another result too. What no result can show stands in `UNSEEN`, each with its own test.
+"""
+
+import inspect
+from dataclasses import fields, is_dataclass, replace
+from functools import partial
+from inspect import signature
+from pathlib import Path
+from tempfile import mkdtemp
+from types import ModuleType, SimpleNamespace
+from typing import Any, NamedTuple
+
+import autograd.numpy as anp
+import numpy as np
+import pytest
+
+import cvlib as cv
+from cvlib.advice.choosing import Choice
+from cvlib.advice.reports import Report
+from cvlib.families.found import Found
+from cvlib.recipe.draws import Draw
+from cvlib.recipe.estimators import Estimator
+from cvlib.recipe.snapshots import Snapshot
+
+pytestmark = pytest.mark.filterwarnings("ignore::cvlib.Distrust")
+
+# What is public -----------------------------------------------------------------------------------
+
+ASKED = (Found, cv.Fit, cv.models.Model, cv.models.GLM, cv.models.Compiled, cv.families.Family,
+         Report, Choice, Snapshot)  # fmt: skip
+NOT_CALLED = {  # a class that the package makes, or that a reader derives from
+    "Answer", "Distrust", "Fit", "combine.Moments", "families.Family", "families.FamilyPrior",
+    "families.Route", "families.Unconstrained", "models.Groups", "models.Squares",
+    "optimize.Diverged", "optimize.Interrupted", "optimize.Path", "passes.Mapped", "rules.Ascent",
+    "rules.Renewal", "rules.Weighting", "Choice", "Report", "Snapshot", "Found", "Fit.after",
+    "families.Family.bend",
+}  # fmt: skip
+ELSEWHERE = {  # they need packages that are not here: make adapters
+    "Found.to_arviz", "models.from_jax", "models.from_numpyro", "models.from_pymc", "passes.on",
+    "passes.connect",
+}  # fmt: skip
+UNSEEN = {  # by any result; each has a test below
+    "fit.progress": "a bar on stderr",
+    "Fit.go_on.progress": "a bar on stderr",
+    "optimize.sgd.progress": "a bar on stderr",
+    "Fit.save.path": "where the file lies",
+    "passes.each.width": "how many parts there are: seen by passes.slices",
+    "passes.total.width": "likewise",
+    "Found.plot.axes": "where it is drawn",
+    "Report.plot.ax": "where it is drawn",
+    "models.Compiled.pointwise.z": "always refused",
+    "models.Compiled.take.index": "always refused",
+    "models.anything.y": "every label is right",
+    "models.Model.totals.factor": "of a generalised linear model alone",
+    "models.Model.totals.mean": "of a generalised linear model alone",
+    "models.Compiled.totals.factor": "of a generalised linear model alone",
+    "models.Compiled.totals.mean": "of a generalised linear model alone",
+}
+
+
+def public() -> dict[str, Any]:
+    """Every public function, class and method by its name."""
+    found = {}
+    for name in cv.__all__:
+        given = getattr(cv, name)
+        if not isinstance(given, ModuleType):
+            found[name] = given
+            continue
+        for inside in getattr(given, "__all__", None) or vars(given):
+            x = getattr(given, inside)
+            own = hasattr(given, "__all__") or getattr(x, "__module__", "") == given.__name__
+            if own and not inside.startswith("_") or name == "rules" and inspect.isclass(x):
+                found[f"{name}.{inside}"] = x
+    for kind in ASKED:
+        prefix = next((n for n, x in found.items() if x is kind), kind.__name__)
+        for name, x in vars(kind).items():
+            x = getattr(kind, name) if isinstance(x, classmethod) else x
+            called = inspect.isfunction(x) or inspect.ismethod(x)
+            if called and name[0] != "_" and "draw" not in signature(x).parameters:
+                found[f"{prefix}.{name}"] = x
+    unwanted = NOT_CALLED | ELSEWHERE
+    return {n: x for n, x in found.items() if callable(x) and n not in unwanted}
+
+
+def arguments(name: str, f: Any) -> set[str]:
+    """Its arguments; in place of **keywords those of what they are handed on to."""
+    found = set()
+    for p in signature(f).parameters.values():
+        if p.kind is p.VAR_KEYWORD:
+            found |= HANDED_ON[name.split(".")[-1]]
+        elif p.name != "self":
+            found.add(p.name)
+    return found
+
+
+def names(kind) -> set[str]:
+    return {field.name for field in fields(kind)}
+
+
+def keyword_only(f) -> set[str]:
+    return {p.name for p in signature(f).parameters.values() if p.kind is p.KEYWORD_ONLY}
+
+
+SAMPLING = names(cv.Sampling)
+PLAN = {"lr", "rule", "momentum", "average"}
+GLM = keyword_only(cv.models.GLM)
+HANDED_ON = {
+    "draw": SAMPLING, "report": SAMPLING, "choose": SAMPLING, "noise_free": PLAN,
+    "sgd": PLAN | SAMPLING | {"M", "weights", "v0", "gamma", "sampling", "renew"},
+    "logistic_regression": GLM, "poisson_regression": GLM, "linear_regression": GLM,
+    "of": SAMPLING, "rechoose": {"among", "pilot", "costs", "seconds", "renew", "resamples"},
+}  # fmt: skip
+
+
+# What can be told of a result ---------------------------------------------------------------------
+
+POINTS = np.array([[0.3, -0.2], [1.1, 0.4]])
+
+
+def seen(x: Any) -> Any:
+    """A result as plain values that can be compared."""
+    match x:
+        case np.ndarray() | np.generic():
+            return x.shape, x.dtype.str, x.tobytes()
+        case Found():
+            said = [w for w in getattr(x, "words", ()) if "settled" not in w]
+            return seen([x.model, x.q, x.w, x.looks, said, x.warnings])
+        case cv.models.Model():
+            values = x.log_joint(POINTS) if x.dim == 2 else None
+            return seen([repr(x), x.names, x.checksum, values, x.named(np.ones((1, x.dim)))])
+        case Draw():
+            return seen([x.w, x.eps, x.index, x.group, x.snapshot, x.z])
+        case Estimator():
+            return repr(x)
+        case SimpleNamespace():
+            return seen(vars(x))
+        case dict():
+            return [(seen(key), seen(value)) for key, value in x.items()]
+        case tuple() | list():
+            return [seen(value) for value in x]
+        case partial():
+            return seen([x.func, x.args, x.keywords])
+        case np.random.Generator():
+            return repr(x.bit_generator.state)
+        case None | bool() | int() | float() | str() | np.dtype() | slice():
+            return x if x == x else "nan"
+        case _ if is_dataclass(x) and not isinstance(x, type):
+            return seen({f.name: getattr(x, f.name) for f in fields(x)})
+        case _ if callable(x):
+            return getattr(x, "__qualname__", type(x).__name__)
+        case _:
+            return repr(x)
+
+
+class Fresh:
+    """Made anew for every call: a generator, a clock, a state."""
+
+    def __init__(self, make, *args):
+        self.make = partial(make, *args)
+
+
+def Seed(number):
+    return Fresh(np.random.default_rng, number)
+
+
+class Case(NamedTuple):
+    """A call, another value for each of its arguments, and how to look at what comes back."""
+
+    name: str
+    values: dict
+    others: dict
+    look: Any = staticmethod(lambda x: x)
+
+
+def outcome(case: Case, values: dict) -> Any:
+    """What can be told of the call with these values; a refusal is told as well."""
+    made = {key: x.make() if isinstance(x, Fresh) else x for key, x in values.items()}
+    whose = made.pop("self", None)
+    f = PUBLIC[case.name] if whose is None else getattr(whose, case.name.split(".")[-1])
+    given, takes = [], signature(f).parameters.values()
+    if any(p.kind is p.VAR_POSITIONAL for p in takes):  # what comes before *args goes by place
+        for p in (p for p in takes if p.name in made and p.kind is not p.KEYWORD_ONLY):
+            given += made.pop(p.name) if p.kind is p.VAR_POSITIONAL else [made.pop(p.name)]
+    try:
+        return seen(case.look(f(*given, **made)))
+    except (ValueError, TypeError) as error:
+        return f"refused: {error}"
+
+
+# Small things to call with ------------------------------------------------------------------------
+
+X, Y = cv.datasets.toy(12)
+COUNTS = np.arange(12.0) % 4
+GLMS = [cv.models.logistic_regression(X, Y, sd) for sd in (1.0, 0.5)]
+ONE, TWO = GLMS
+BINARY = cv.models.Model(
+    lambda z, batch: anp.sum(z * batch[0], -1),
+    cv.families.Bernoulli(2).prior(0.3),
+    np.array([[0.5, -1.0], [0.2, 0.1]]),
+    2,
+)
+NORMAL = cv.models.linear_regression(X, Y, noise_sd=0.7)
+
+
+def line_lik(p, batch):
+    x, y = batch
+    return -0.5 * ((y - p.slope * x) / p.sigma) ** 2 - anp.log(p.sigma)
+
+
+def line_prior(p):
+    return -0.5 * p.slope**2 - p.sigma
+
+
+def wide_prior(p):
+    return -0.1 * p.slope**2 - p.sigma
+
+
+def peaks(z, batch):
+    """A low wide peak near z = 0, and a high narrow one that a search from there does not find."""
+    far = lambda at, sd: -0.5 * anp.sum(((z - at) / sd) ** 2, -1)
+    return anp.logaddexp(far(1.0, 0.5), 3 + far(-1.0, 0.25)) + 0 * batch[0]
+
+
+PEAKS = cv.models.Model(peaks, cv.models.GaussianPrior(9.0), np.zeros(1), 2)
+NAMED = cv.models.Model(
+    line_lik, line_prior, (X[:, 0], Y), parameters={"slope": (), "sigma": cv.positive}
+)
+FULL, DIAGONAL, GAMMA, SWITCH = (
+    cv.families.Gaussian(2), cv.families.DiagonalGaussian(2), cv.families.Gamma(2),
+    cv.families.Bernoulli(2),
+)  # fmt: skip
+W, V = FULL.pack([0.3, -0.2], [[0.8, 0.0], [0.1, 0.6]]), FULL.pack([0.1, 0.2], np.eye(2))
+DATA, PRIOR, VARIATIONAL = cv.terms(ONE, FULL)
+H = cv.RP1(DATA) + cv.CF(PRIOR) - cv.CF(VARIATIONAL)
+FAR = cv.taylor_z(DATA, at="snapshot")
+LOGITS = cv.terms(BINARY, SWITCH)[0]
+COUNTED = cv.models.poisson_regression(X, COUNTS)
+STEEP = cv.RP1(cv.terms(COUNTED, FULL)[0])
+TOO_WIDE = cv.draw(COUNTED, FULL, FULL.pack([900.0, 900.0], np.eye(2)), 2, np.random.default_rng(0))
+C7 = cv.CF(cv.taylor_z(DATA)) - cv.RP1(cv.taylor_z(DATA))
+OLD = cv.RP1(FAR) - cv.CF(FAR.over_all_data())
+SNAP, LATER = cv.snapshot(ONE, [0.3, -0.2]), cv.snapshot(ONE, [0.9, 0.5])
+LINES = {"mine": H, "c7": C7}
+TABLE = {"mine": (H, {"c7": C7})}
+COSTS = {"mine": 1.0, "mine with c7": 1.25}  # a close contest
+FIT = cv.fit(ONE, steps=4, progress=False)
+FOLDER = Path(mkdtemp())
+FIT.save(FOLDER / "fit")
+cv.fit(ONE, DIAGONAL, steps=4, progress=False).save(FOLDER / "other")
+NAMED_FIT = cv.fit(NAMED, steps=3, progress=False)  # its next look is after step 10
+DRAW, OTHER_DRAW = (cv.draw(ONE, FULL, W, 4, np.random.default_rng(k)) for k in (0, 1))
+ALL_DATA = cv.draw(ONE, FULL, W, 8, np.random.default_rng(0), subsample=False, snapshot=SNAP)
+MANY = np.random.default_rng(0).standard_normal((30, 2))
+G, C = MANY.reshape(3, 5, 4), np.sin(np.arange(60.0)).reshape(3, 1, 5, 4)  # (runs, M, D), L = 1
+MOMENTS = cv.combine.moments(G, C)
+
+
+class Ticks:
+    """A clock that goes on by so much at every look, or by a factor."""
+
+    def __init__(self, each, factor=1.0):
+        self.each, self.factor, self.now = each, factor, 0.0
+
+    def __call__(self):
+        self.now += self.each
+        self.each *= self.factor
+        return self.now
+
+
+def line(x, draw=ALL_DATA):
+    """The numbers of a line, or of RP1 of an integrand, on a draw."""
+    return cv.evaluate([x if isinstance(x, Estimator) else cv.RP1(x)], draw)
+
+
+def switched(x):
+    """The numbers of a line of the switches."""
+    rng = np.random.default_rng(0)
+    return line(x, cv.draw(BINARY, SWITCH, [0.3, 0.1], 8, rng, subsample=False, noise="pairs"))
+
+
+def closed(f):
+    return line(cv.CF(f))
+
+
+def word_of_all(word):
+    return line(word(DATA + PRIOR - VARIATIONAL))
+
+
+def sgd(model=ONE, q=FULL, h=H, cvs=(C7,), steps=6, lr=0.1, M=4, **more):
+    rng = np.random.default_rng(0)
+    return cv.optimize.sgd(model, q, h, list(cvs), steps=steps, lr=lr, M=M, rng=rng, **more).w
+
+
+def on_scores(rule, q=FULL):
+    """Some steps from far away."""
+    h, factor = cv.candidates(ONE, q)["RP1"][0], 0.3 * (np.eye(2) if q.full else np.ones(2))
+    far = q.joined(np.array([4.0, -4.0]), factor)
+    return sgd(q=q, h=h, cvs=(), rule=rule, lr=1.0, M=8, subsample=False, w=far)
+
+
+def renewed(renew):
+    return sgd(cvs=[OLD], renew=renew, steps=16, lr=3.0, batch=3, each=True)
+
+
+def begun(w):
+    return Fresh(lambda: cv.optimize.init(NOISY, np.random.default_rng(0), w=w))
+
+
+NOISY = cv.optimize.Noisy(ONE, FULL, H, lr=0.1, M=4)
+
+
+def as_likelihood(lik):
+    """What models make of it: the ELBO by quadrature, slopes, groups of data, its bound."""
+    model = cv.models.GLM(X, Y, lik)
+    sums = model.totals(W[:2], 2, np.eye(2) if lik.bound else None)
+    loose = cv.exact.elbo(model, FULL, W, 0.1)
+    return model, loose, sums, model.groups.n, lik.fast and lik.fast(X[:, 0], Y, 1)
+
+
+def declared(constraint):
+    p = {"x": constraint}
+    model = cv.models.Model(
+        lambda p, batch: anp.sum(anp.reshape(p.x, (*anp.shape(p.x)[:-1], -1)), -1) + batch[0],
+        lambda p: -0.5 * anp.sum(p.x**2, -1), np.ones(3), parameters=p,
+    )  # fmt: skip
+    return model.names, model.log_joint(np.linspace(-0.2, 0.3, model.dim))
+
+
+def again(f):
+    """The same value under another name or another function: a twin that differs."""
+    return lambda *args: 1.1 * f(*args)
+
+
+def calls(path):
+    """Path of a run, with its record."""
+    return path.w, path.steps, path.path, path.average, path.a, path.state.t
+
+
+def hook(state, plan):
+    return state._replace(w=state.w + 0.1), plan
+
+
+def after_run(hook):
+    """What a hook of rechoose did to a run."""
+    rng = np.random.default_rng(0)
+    more = {"steps": 6, "lr": 0.1, "M": 4, "rng": rng, "hooks": {2: hook}}
+    path = cv.optimize.sgd(ONE, FULL, H, **more)
+    return path.w, [(t, c.set, c.sure, c.regret) for t, c in hook.choices]
+
+
+def quad(z):
+    return -0.5 * (z**2).sum(-1) - z[:, 0], -z - np.array([1.0, 0.0])
+
+
+def quad_value(z):
+    return quad(z)[0]
+
+
+def quad_hessian(z):
+    return np.broadcast_to(-np.eye(2), (len(z), 2, 2))
+
+
+def compiled(model):
+    from autograd import hessian
+
+    z = POINTS[0]
+    return model, model.totals(z, 1), hessian(lambda z: model.log_lik(z, (np.zeros(1),))[()])(z)
+
+
+SEED = "seed" if "seed" in signature(Found.sample).parameters else "rng"
+ALL_FAMILIES = (cv.families.Gaussian, cv.families.DiagonalGaussian, cv.families.Gamma,
+                cv.families.Beta, cv.families.Bernoulli)  # fmt: skip
+GLM_VALUES = {"X": X, "prior_sd": 1.0, "prior_mean": 0.0, "offset": None}
+GLM_OTHERS = {
+    "X": 2 * X, "y": None, "prior_sd": np.array([1.0, 2.0]), "prior_mean": 0.4,
+    "offset": np.full(12, 0.3),
+}  # fmt: skip
+DEFINED = {"f": lambda z: anp.sum(anp.sin(z), -1), "q": FULL, "w": W, "eps": MANY[:4]}
+DEFINED_OTHERS = {
+    "f": lambda z: anp.sum(anp.cos(z), -1), "q": DIAGONAL, "w": V, "eps": MANY[4:8]
+}  # fmt: skip
+PILOT = {
+    "model": ONE, "q": FULL, "w": W, "M": 4, "rng": Seed(0), "pilot": 6, "natural": False,
+    "clock": Fresh(Ticks, 0.01),
+}  # fmt: skip
+
+# The table ----------------------------------------------------------------------------------------
+
+CASES = [
+    # fits
+    Case("fit", {"model": ONE, "steps": 3, "progress": False},
+         {"model": TWO, "q": DIAGONAL}),
+    Case("fit", {"model": NAMED, "steps": 20, "seed": 0, "progress": False},
+         {"steps": 15, "seed": 1, "start": "random", "M": 30,
+          "callback": lambda fit: True, "seconds": 1e-9, "q": DIAGONAL, "model": ONE}),
+    Case("fit", {"model": PEAKS, "seconds": 1e-9, "start": "random", "seed": 0, "progress": False},
+         {"seed": 1, "start": (np.zeros(2), np.ones(2))}),  # no step: the start is all there is
+    Case("fit", {"model": PEAKS, "steps": 1, "seed": 0, "progress": False}, {"restarts": 6}),
+    Case("fit", {"model": cv.models.poisson_regression(X, COUNTS), "q": GAMMA, "steps": 20,
+                 "seed": 0, "M": 5, "progress": False},
+         {"M": 6, "seed": 1, "steps": 21}),
+    Case("Fit.go_on", {"self": NAMED_FIT, "steps": 20, "progress": False},
+         {"steps": 15, "seconds": 1e-9, "callback": lambda fit: True}),
+    Case("Fit.load", {"path": FOLDER / "fit", "model": ONE},
+         {"path": FOLDER / "other", "model": TWO}),
+    # answers
+    Case("Found.sample", {"self": FIT, "n": 3, SEED: 0}, {"n": 4, SEED: 1}),
+    Case("Found.draws", {"self": NAMED_FIT, "n": 3, "seed": 0}, {"n": 4, "seed": 1}),
+    Case("Found.log_lik", {"self": FIT, "n": 3, "seed": 0}, {"n": 4, "seed": 1}),
+    Case("Found.predict", {"self": NAMED_FIT, "n": 3, "seed": 0,
+                           "f": lambda p, batch, rng: p.slope * batch[0] + rng.normal()},
+         {"n": 4, "seed": 1, "data": (X[:5, 1], Y[:5]),
+          "f": lambda p, batch, rng: p.slope * batch[0]}),
+    Case("Found.expect", {"self": FIT, "f": lambda z: z, "n": 40, SEED: 0},
+         {"f": lambda z: z**2, "n": 50, SEED: 1}),
+    Case("Found.evidence", {"self": FIT, "n": 40, SEED: 0}, {"n": 50, SEED: 1}),
+    Case("Found.table", {"self": FIT, "most": 20}, {"most": 1}),
+    Case("expect", {"f": lambda z: z**3, "z": MANY, "score": -MANY},
+         {"f": lambda z: z, "z": 2 * MANY, "score": -2 * MANY + 1, "order": 1, "block": 3,
+          "weights": np.linspace(1, 2, 30)}),
+    Case("elbo", {"model": ONE, "q": FULL, "w": W, "M": 5, "rng": Seed(0)},
+         {"model": TWO, "q": DIAGONAL, "w": V, "M": 6, "rng": Seed(1)}),
+    # models
+    *[Case(f"models.{name}", {**GLM_VALUES, "y": y, **more}, {**GLM_OTHERS, "y": y[::-1], **other})
+      for name, y, more, other in [
+          ("logistic_regression", Y, {}, {}), ("poisson_regression", COUNTS, {}, {}),
+          ("linear_regression", Y, {"noise_sd": 1.0}, {"noise_sd": 2.0}),
+          ("GLM", Y, {"likelihood": cv.models.LOGISTIC}, {"likelihood": cv.models.PROBIT})]],
+    Case("models.GLM.totals", {"self": ONE, "z": W[:2], "order": 1, "factor": None},
+         {"z": V[:2], "order": 2, "factor": np.eye(2)}),
+    Case("models.GLM.totals", {"self": ONE, "z": W[:2], "order": 2, "factor": np.eye(2)},
+         {"mean": True, "factor": 2 * np.eye(2)}),
+    Case("models.GaussianPrior", {"sd": 1.0, "mean": 0.0}, {"sd": 2.0, "mean": 0.5},
+         lambda prior: prior(POINTS)),
+    Case("models.Model", {"log_lik": line_lik, "log_prior": line_prior, "data": (X[:, 0], Y),
+                          "parameters": {"slope": (), "sigma": cv.positive}, "name": "mine"},
+         {"log_lik": again(line_lik), "log_prior": wide_prior, "data": (X[:, 1], Y), "dim": 2,
+          "parameters": {"sigma": cv.positive, "slope": ()}, "name": "yours"}),
+    Case("models.Model.named", {"self": NAMED, "z": POINTS}, {"z": POINTS + 1}),
+    Case("models.Model.given", {"self": NAMED, "z": POINTS}, {"z": POINTS + 1}),
+    Case("models.Model.take", {"self": ONE, "index": np.array([1, 2])}, {"index": np.array([1])}),
+    Case("models.Model.log_joint", {"self": NAMED, "z": POINTS}, {"z": POINTS + 1}),
+    Case("models.Model.pointwise", {"self": NAMED, "z": POINTS}, {"z": POINTS + 1}),
+    Case("models.Model.totals", {"self": NAMED, "z": POINTS, "order": 1},
+         {"z": POINTS + 1, "order": 2}),
+    Case("models.Compiled", {"value_and_slope": quad, "dim": 2, "name": "mine"},
+         {"value_and_slope": lambda z: (quad(z)[0] + 1, quad(z)[1]), "dim": 3, "name": "yours",
+          "parameters": {"a": 1}, "value": lambda z: quad(z)[0] + 1,
+          "hessian": lambda z: 2 * quad_hessian(z), "named": lambda z: {"a": z},
+          "names": ["a", "b"]}, compiled),
+    Case("models.Compiled.named", {"self": cv.models.Compiled(quad, 2), "z": POINTS},
+         {"z": POINTS + 1}),
+    Case("models.Compiled.totals", {"self": cv.models.Compiled(quad, 2), "z": POINTS, "order": 1},
+         {"z": POINTS + 1, "order": 0}),
+    Case("models.Likelihood",
+         {field.name: getattr(cv.models.LOGISTIC, field.name)
+          for field in fields(cv.models.Likelihood)},
+         {"name": "mine", "phi": cv.models.PROBIT.phi, "accepts": cv.models.counts, "fast": None,
+          "expected": lambda m, v, y: (m, m, m), "bound": None, "kappa": 2.0, "strip": 0.5,
+          "quadratic": True, "classes": False}, as_likelihood),
+    Case("models.gaussian_likelihood", {"noise_sd": 1.0}, {"noise_sd": 2.0}, as_likelihood),
+    Case("models.student_t_likelihood", {"df": 4.0, "scale": 1.0}, {"df": 5.0, "scale": 2.0},
+         as_likelihood),
+    Case("models.negative_binomial_likelihood", {"shape": 2.0}, {"shape": 3.0},
+         lambda lik: lik.phi(X[:, 0], COUNTS)),
+    Case("models.signs", {"y": Y}, {"y": COUNTS}),
+    Case("models.counts", {"y": COUNTS}, {"y": Y}),
+    # parameters
+    Case("interval", {"low": 0.0, "high": 1.0}, {"low": -1.0, "high": 2.0},
+         lambda c: declared(c(2))),
+    *[Case(name, {"shape": 3}, {"shape": 4}, declared)
+      for name in ("real", "positive", "ordered", "simplex")],
+    Case("pick", {"z": POINTS, "index": np.array([0, 1])},
+         {"z": POINTS + 1, "index": np.array([1, 1])}),
+    # families
+    *[Case(f"families.{kind.__name__}", {"dim": 2}, {"dim": 3}) for kind in ALL_FAMILIES],
+    Case("families.Categorical", {"count": 2, "classes": 3}, {"count": 3, "classes": 4}),
+    *[Case(f"families.Family.{name}", {"self": FULL, "w": W}, {"w": V})
+      for name in ("unpack", "check", "sized", "mean", "sd", "entropy", "entropy_grad")],
+    Case("families.Family.moments", {"self": GAMMA, "w": np.zeros(4)}, {"w": np.ones(4)}),
+    Case("families.Family.pack", {"self": DIAGONAL, "parts": (0.3, 1.0)}, {"parts": (0.4, 1.0)}),
+    Case("families.Family.prior", {"self": GAMMA, "parameters": (0.3, 1.0)},
+         {"parameters": (0.4, 1.0)}, lambda prior: prior(np.abs(POINTS))),
+    Case("families.Family.start", {"self": FULL, "runs": ()}, {"runs": 3}),
+    Case("families.Family.sample", {"self": FULL, "w": W, "n": 3, "rng": Seed(0)},
+         {"w": V, "n": 4, "rng": Seed(1)}),
+    Case("families.Family.log_q", {"self": FULL, "w": W, "z": POINTS}, {"w": V, "z": POINTS + 1}),
+    Case("families.Family.cross_grad", {"self": GAMMA, "w": np.zeros(4), "v": np.ones(4)},
+         {"w": np.ones(4) / 2, "v": np.zeros(4)}),
+    # lines
+    *[Case(name, {"f": DATA}, {"f": DATA + PRIOR}, line)
+      for name in ("AQ", "GR", "LOO", "PR", "RB", "RP1", "RP2", "RPS", "SF")],
+    Case("CF", {"f": PRIOR}, {"f": 2 * PRIOR}, line),
+    Case("QD", {"f": DATA}, {"f": 2 * DATA}, line),
+    *[Case(name, {"f": LOGITS}, {"f": 2 * LOGITS}, switched) for name in ("DisARM", "LB")],
+    Case("all_quadratics", {"ridge": 0.5, "others": True}, {"ridge": 5.0, "others": False},
+         word_of_all),
+    Case("linear_baseline", {"ridge": 0.5}, {"ridge": 5.0}, lambda word: switched(word(LOGITS))),
+    *[Case(name, {"f": DATA, "at": "mu"}, {"f": DATA + PRIOR, "at": "snapshot"},
+           lambda f: line(f, cv.draw(ONE, FULL, V, 4, np.random.default_rng(0), subsample=False,
+                                     snapshot=cv.snapshot(ONE, W[:2], 2, np.eye(2), True))))
+      for name in ("taylor_z", "bound", "parabola")],
+    Case("taylor_z", {"f": DATA, "order": 2}, {"order": 1}, line),
+    Case("tangent", {"f": DATA}, {"f": DATA + PRIOR}, line),
+    Case("taylor_x", {"f": DATA}, {"f": 2 * DATA}, lambda f: line(f, DRAW)),
+    Case("taylor_x_slope", {"f": DATA}, {"f": 2 * DATA}, lambda f: line(f, DRAW)),
+    Case("relax", {"f": LOGITS, "tau": 0.5, "coupled": True},
+         {"f": 2 * LOGITS, "tau": 0.7, "coupled": False}, lambda f: switched(cv.GR(f))),
+    Case("surrogate", {"f": LOGITS, "function": lambda z: anp.sum(z, -1), "coupled": True},
+         {"f": DATA, "function": lambda z: anp.sum(z**2, -1), "coupled": False},
+         lambda f: switched(cv.GR(f))),
+    Case("remembered", {"f": DATA + PRIOR, "draw": ALL_DATA, "ridge": 0.5},
+         {"f": DATA, "draw": cv.draw(ONE, FULL, V, 8, np.random.default_rng(0), subsample=False),
+          "ridge": 5.0}, closed),
+    Case("terms", {"model": ONE, "q": FULL}, {"model": TWO, "q": DIAGONAL},
+         lambda terms: [sorted((a.owner, a.name) for a in f.parts) and
+                        [(repr(a.q), a.model.log_prior.sd) for a in f.parts] for f in terms]),
+    Case("evaluate", {"lines": [H], "draw": DRAW},
+         {"lines": [H, C7], "draw": OTHER_DRAW, "out": np.empty((1, 4, 4))}),
+    Case("evaluate", {"lines": [STEEP], "draw": TOO_WIDE, "check": False}, {"check": True}),
+    Case("draw", {"model": ONE, "q": FULL, "w": W, "M": 4, "rng": Seed(0)},
+         {"model": cv.models.logistic_regression(X[:3], Y[:3]), "q": DIAGONAL, "w": V, "M": 6,
+          "rng": Seed(1), "eps": MANY[:4], "index": np.arange(4), "snapshot": SNAP,
+          "sampling": cv.Sampling(subsample=False), "subsample": False, "batch": 2, "each": True,
+          "noise": "pairs"}),
+    Case("Sampling", {"subsample": True, "batch": 3},
+         {"subsample": False, "batch": 4, "each": True, "noise": "pairs"},
+         lambda how: cv.draw(ONE, FULL, W, 4, np.random.default_rng(0), sampling=how)),
+    Case("snapshot", {"model": ONE, "mu": [0.1, 0.2], "order": 2, "factor": None},
+         {"model": NORMAL, "mu": [0.1, 0.3], "order": 1, "factor": np.eye(2), "mean": True}),
+    Case("snapshot", {"model": ONE, "mu": [0.1, 0.2], "factor": np.eye(2)},
+         {"mean": True, "factor": 2 * np.eye(2)}),
+    Case("Snapshot.of_run", {"self": cv.snapshot(ONE, POINTS), "k": 0}, {"k": 1}),
+    Case("Snapshot.check", {"self": SNAP, "model": ONE}, {"model": NORMAL}),
+    # definitions
+    *[Case(f"definitions.{name}", DEFINED, DEFINED_OTHERS)
+      for name in ("SF", "RP1", "RP2", "GR", "PR")],
+    Case("definitions.through", {"of_w": lambda w: w[:, 0] ** 2, "w": W, "M": 3},
+         {"of_w": lambda w: w[:, 0], "w": V, "M": 4}),
+    # weights of variates
+    *[Case(f"combine.{name}", {"h": G, "C": C, **more}, {"h": 2 * G, "C": C + G[:, None], **other})
+      for name, more, other in [
+          ("moments", {}, {}), ("combine", {"a": np.ones((3, 1))}, {"a": np.zeros((3, 1))}),
+          ("mean", {"a": np.ones((3, 1))}, {"a": np.zeros((3, 1))}),
+          ("by_block", {"blocks": [slice(0, 2), slice(2, 4)]}, {"blocks": [slice(0, 4)]}),
+          ("update", {"state": cv.combine.start(1, (3,)), "gamma": 0.1},
+           {"state": MOMENTS, "gamma": 0.2})]],
+    Case("combine.best_weights", {"CC": [[2.0]], "Ch": [1.0]}, {"CC": [[3.0]], "Ch": [2.0]}),
+    Case("combine.empirical_weights", {"moments": MOMENTS},
+         {"moments": cv.combine.moments(G, 2 * C)}),
+    Case("combine.bayes_weights", {"moments": MOMENTS, "v0": 0.1, "D": 4},
+         {"moments": cv.combine.moments(G, 2 * C), "v0": 0.2, "D": 5}),
+    Case("combine.block_weights", {"moments": cv.combine.by_block(G, C, [slice(0, 2), slice(2, 4)]),
+                                   "v0": 0.1, "blocks": [slice(0, 2), slice(2, 4)]},
+         {"moments": cv.combine.by_block(G, 2 * C, [slice(0, 2), slice(2, 4)]), "v0": 0.2,
+          "blocks": [slice(0, 1), slice(1, 4)]}),
+    Case("combine.follow", {"state": MOMENTS, "new": cv.combine.moments(2 * G, C), "gamma": 0.1},
+         {"state": cv.combine.moments(G, 2 * C), "new": MOMENTS, "gamma": 0.2}),
+    Case("combine.replicates", {"x": G[:, :4], "group": 1}, {"x": G[:, 1:], "group": 2}),
+    Case("combine.start", {"L": 1, "runs": ()}, {"L": 2, "runs": (3,)}),
+    # data
+    Case("datasets.load", {"name": "sonar", "features": "scaled", "rows": None},
+         {"name": "australian", "features": "raw", "rows": [1, 2]}),
+    Case("datasets.toy", {"N": 5, "seed": 0}, {"N": 6, "seed": 1}),
+    Case("passes.each", {"part": lambda rows, k: rows[0].sum() * k, "data": (X,), "args": (2,)},
+         {"part": lambda rows, k: rows[0].max() * k, "data": (2 * X,), "args": (3,)}, list),
+    Case("passes.total", {"part": lambda rows, k: (rows[0].sum() * k,), "data": (X,), "args": (2,)},
+         {"part": lambda rows, k: (rows[0].max() * k,), "data": (2 * X,), "args": (3,)}),
+    Case("passes.slices", {"data": (np.ones((2**12, 2)),), "width": 2**9},
+         {"data": (np.ones((2**11, 2)),), "width": 2**10}),
+    Case("passes.files", {"data": (X,)}, {"data": (X, Y)}),
+    Case("passes.is_mapped", {"a": X}, {"a": np.memmap(FOLDER / "map", float, "w+", shape=3)}),
+    Case("passes.wide", {"a": X}, {"a": np.ones(2, np.uint8)}),
+    # exact references
+    Case("exact.elbo", {"model": ONE, "q": FULL, "w": W, "tolerance": 1e-13},
+         {"model": TWO, "q": DIAGONAL, "w": V, "tolerance": 1e-2}),
+    Case("exact.gradient", {"model": ONE, "q": FULL, "w": W},
+         {"model": TWO, "q": DIAGONAL, "w": V}),
+    Case("exact.term_gradients", {"model": ONE, "q": FULL, "w": W},
+         {"model": TWO, "q": DIAGONAL, "w": V}),
+    Case("exact.optimum", {"model": ONE, "q": FULL, "w": None},
+         {"model": TWO, "q": DIAGONAL, "late": lambda: True, "w": np.full(5, np.nan)}),
+    Case("exact.optimum", {"model": ONE, "q": FULL, "w": W, "late": lambda: True}, {"w": V}),
+    # the loop
+    Case("optimize.init", {"plan": cv.optimize.Noisy(ONE, FULL, H, lr=0.1, M=2), "rng": Seed(0)},
+         {"plan": cv.optimize.Noisy(ONE, DIAGONAL, cv.candidates(ONE, DIAGONAL)["RP1"][0], lr=0.1,
+                                    M=2), "rng": Seed(1), "w": V, "runs": (3,)}),
+    Case("optimize.step", {"state": begun(W), "plan": NOISY},
+         {"state": begun(V), "plan": replace(NOISY, lr=0.2)}),
+    Case("optimize.sgd", {"model": ONE, "q": FULL, "h": H, "cvs": [C7], "steps": 6, "lr": 0.1,
+                          "M": 4, "rng": Seed(0)},
+         {"model": TWO, "q": DIAGONAL, "h": cv.RP1(DATA + PRIOR - VARIATIONAL), "cvs": [],
+          "steps": 7, "lr": 0.2, "M": 6, "rng": Seed(1), "w": V, "runs": (2,), "every": 2,
+          "hooks": {2: hook}, "state": begun(W), "rule": cv.rules.adam(), "momentum": 0.5,
+          "average": 3, "weights": cv.rules.fixed(1.0), "v0": 1.0, "gamma": 0.5, "subsample": False,
+          "sampling": cv.Sampling(batch=2), "batch": 3, "noise": "pairs"}, calls),
+    Case("optimize.sgd", {"model": ONE, "q": FULL, "h": H, "steps": 6, "lr": 0.1, "M": 4,
+                          "state": begun(W), "batch": 3}, {"state": begun(V), "each": True}, calls),
+    Case("optimize.sgd", {"model": ONE, "q": FULL, "h": H, "cvs": [OLD], "steps": 9, "lr": 0.5,
+                          "M": 4, "rng": Seed(0), "renew": 1}, {"renew": 50}, calls),
+    Case("optimize.noise_free", {"model": ONE, "q": FULL, "steps": 6, "lr": 0.1},
+         {"model": TWO, "q": DIAGONAL, "steps": 7, "lr": 0.2, "w": V, "every": 2, "average": 3,
+          "hooks": {2: hook}, "rule": cv.rules.adam(), "momentum": 0.5}, calls),
+    Case("optimize.thinning", {"steps": 10**6, "nbytes": 10**4}, {"steps": 10**7, "nbytes": 10**5}),
+    # rules, by what a run makes of them
+    Case("rules.adam", {"b1": 0.9, "b2": 0.99, "eps": 1e-8}, {"b1": 0.5, "b2": 0.5, "eps": 1.0},
+         lambda rule: sgd(rule=rule)),
+    Case("rules.momentum", {"beta": 0.9}, {"beta": 0.5}, lambda rule: sgd(rule=rule)),
+    Case("rules.natural", {"positive": True, "reach": 3.0}, {"positive": False, "reach": 0.01},
+         lambda rule: sgd(rule=rule)),
+    Case("rules.quadratics", {"near": 0.1, "most": 12, "reach": 3.0},
+         {"near": 1e9, "most": 1}, on_scores),
+    Case("rules.quadratics", {"near": 0.1, "most": 0, "reach": 3.0}, {"reach": 0.01}, on_scores),
+    Case("rules.quadratics", {"diagonal": 0.5}, {"diagonal": 0.1},
+         lambda rule: on_scores(rule, DIAGONAL)),
+    Case("rules.matching", {}, {}, on_scores),
+    Case("rules.falling", {"first": 0.1, "after": 2, "power": 1.0},
+         {"first": 0.2, "after": 3, "power": 0.5}, lambda rate: sgd(lr=rate)),
+    *[Case(f"rules.{name}", {"v0": 1e-3, "gamma": 0.1}, {"v0": 1.0, "gamma": 0.3},
+           lambda rule: sgd(weights=rule)) for name in ("bayes", "blocks")],
+    Case("rules.fixed", {"a": 1.0}, {"a": 0.5}, lambda rule: sgd(weights=rule)),
+    Case("rules.every", {"K": 1}, {"K": 50}, renewed),
+    Case("rules.worn", {"factor": 1.0, "fresh": 1}, {"factor": 9.0, "fresh": 50}, renewed),
+    # advice
+    Case("candidates", {"model": ONE, "q": FULL, "subsample": False, "M": 10},
+         {"model": NAMED, "q": DIAGONAL, "subsample": True, "M": 3}, lambda table: [
+             (name, h, cvs, next(iter(h.parts))[1].q) for name, (h, cvs) in table.items()]),
+    Case("report", {"lines": LINES, **PILOT, "costs": COSTS},
+         {"lines": {"mine": H}, "model": TWO, "q": DIAGONAL, "w": V, "M": 6, "rng": Seed(1),
+          "pilot": 8, "costs": {"mine": 1.0, "mine with c7": 2.0}, "natural": True,
+          "subsample": False, "batch": 2, "noise": "pairs",
+          "sampling": cv.Sampling(subsample=False)}),
+    Case("report", {"lines": {"mine": H, "old": OLD}, **PILOT, "clock": Fresh(Ticks, 0.01),
+                    "seconds": 1e-3, "batch": 2, "snapshot": SNAP, "renew": 5},
+         {"clock": Fresh(Ticks, 0.02), "seconds": 9.0, "each": True, "snapshot": LATER,
+          "renew": 1}),
+    Case("choose", {**PILOT, "among": TABLE, "costs": COSTS, "resamples": 20},
+         {"model": TWO, "q": DIAGONAL, "w": V, "M": 6, "rng": Seed(1), "among": {"mine": (H, {})},
+          "pilot": 8, "costs": {"mine": 1.0, "mine with c7": 2.0}, "natural": True,
+          "resamples": 30, "subsample": False, "batch": 2, "noise": "pairs",
+          "sampling": cv.Sampling(subsample=False)}),
+    Case("choose", {**PILOT, "among": {"mine": (H, {"old": OLD})}, "clock": Fresh(Ticks, 0.01),
+                    "seconds": 1e-3, "batch": 2, "snapshot": SNAP, "renew": 5},
+         {"clock": Fresh(Ticks, 0.02), "seconds": 9.0, "each": True, "snapshot": LATER,
+          "renew": 1}),
+    Case("rechoose", {"share": 0.95, "clock": Fresh(Ticks, 1.0, 2.0), "among": TABLE, "pilot": 4,
+                      "costs": COSTS, "resamples": 10},
+         {"share": 0.05, "clock": Fresh(Ticks, 1.0), "among": {"mine": (H, {})}, "pilot": 12,
+          "costs": {"mine": 1.0, "mine with c7": 9.0}, "resamples": 20}, after_run),
+    Case("rechoose", {"clock": Fresh(Ticks, 0.01), "among": {"mine": (H, {"old": OLD})},
+                      "pilot": 4, "seconds": 1e-3, "renew": 5},
+         {"seconds": 9.0, "renew": 1}, after_run),
+    Case("zoo.paper", {"model": ONE, "q": FULL, "in_x": cv.taylor_x},
+         {"model": TWO, "q": DIAGONAL, "in_x": cv.taylor_x_slope},
+         lambda zoo: cv.evaluate([zoo.h, zoo.c5], DRAW)),
+    Case("zoo.published", {"model": ONE, "q": FULL}, {"model": TWO, "q": DIAGONAL},
+         lambda lines: cv.evaluate([*lines.values()][:3], DRAW)),
+    Case("zoo.written", {"write": cv.RP1, "args": (DATA,)}, {"write": cv.SF, "args": (PRIOR,)}),
+]  # fmt: skip
+
+
+# The tests ----------------------------------------------------------------------------------------
+
+PUBLIC = public()
+EACH = {}  # by name: "fit", "fit 2", ...
+for case in CASES:
+    count = sum(other.split()[0] == case.name for other in EACH)
+    EACH[case.name + (f" {count + 1}" if count else "")] = case
+PAIRS = [(name, argument) for name, case in EACH.items() for argument in case.others]
+
+
+@pytest.mark.parametrize("name", EACH)
+def test_the_same_arguments_give_the_same_result(name):
+    """Without this the next test would say nothing. And the call that it begins with is legal."""
+    case = EACH[name]
+    once = outcome(case, case.values)
+    assert not str(once).startswith("refused"), once
+    assert once == outcome(case, case.values)
+    USUAL[name] = once
+
+
+USUAL: dict[str, Any] = {}
+
+
+@pytest.mark.parametrize("name, argument", PAIRS)
+def test_another_value_gives_another_result(name, argument):
+    case = EACH[name]
+    usual = USUAL[name] if name in USUAL else outcome(case, case.values)
+    assert outcome(case, {**case.values, argument: case.others[argument]}) != usual
+
+
+def test_every_argument_has_another_value():
+    missing, unknown = [], []
+    for name, f in PUBLIC.items():
+        has = {a for case in CASES if case.name == name for a in case.others}
+        takes = arguments(name, f)
+        unseen = {a for a in takes if f"{name}.{a}" in UNSEEN}
+        missing += [f"{name}: say which value of `{a}` changes what" for a in takes - has - unseen]
+        unknown += [f"{name} has no argument `{a}`" for a in has - takes]
+    unknown += [f"{case.name} is not public" for case in CASES if case.name not in PUBLIC]
+    assert not missing + unknown, "\n".join(sorted(missing + unknown))
+
+
+# What no result shows -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["fit", "Fit.go_on", "optimize.sgd"])
+def test_progress_is_a_bar_on_stderr(name, capfd):
+    case = EACH[name]
+    for progress in (False, True):
+        outcome(case, {**case.values, "progress": progress})
+        said = capfd.readouterr()
+        assert ("steps" in said.err or "it/s" in said.err) == progress
+        assert said.out == ""
+
+
+def test_files_and_pictures_go_where_they_are_told(tmp_path):
+    plt = pytest.importorskip("matplotlib.pyplot")
+    for name in ("a", "b"):
+        FIT.save(tmp_path / name)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
+    axes = plt.subplots(1, 2)[1]
+    assert FIT.plot(axes) is axes and all(ax.has_data() for ax in axes)
+    report = cv.report(LINES, ONE, FULL, W, M=4, rng=np.random.default_rng(0), costs=COSTS, pilot=4)
+    plt.figure()
+    assert report.plot(axes[0]) is axes[0]
+    plt.close("all")
+
+
+def test_a_compiled_model_shows_no_rows():
+    model = cv.models.Compiled(quad, 2)
+    for call in (lambda: model.pointwise(POINTS), lambda: model.take(np.array([0]))):
+        with pytest.raises(ValueError, match="shows no data points"):
+            call()
+
+
+def test_the_width_of_a_pass_changes_its_parts_and_not_its_sum():
+    data, size = (np.ones((2**12, 2)),), lambda rows: (len(rows[0]),)
+    parts = lambda width: [*cv.passes.each(size, data, width=width)]
+    assert len(parts(2**9)) == 2 and len(parts(2**10)) == 4
+    assert cv.passes.total(size, data, width=2**9) == cv.passes.total(size, data, width=2**10)
+    assert cv.models.anything(Y) is None

@@ -1,0 +1,659 @@
+"""The shell around the mathematics: state over calls, files, limits, order of data, printing."""
+
+import re
+import time
+import tracemalloc
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import autograd.numpy as anp
+import numpy as np
+import pytest
+from scipy import stats
+
+import cvlib as cv
+from cvlib.ascent import even, mode, search
+from cvlib.combining.tails import k_hat
+from cvlib.fitting import front, looks, run, starts
+from cvlib.models import density, passes
+from cvlib.models.density import Density
+
+pytestmark = pytest.mark.filterwarnings("ignore::cvlib.Distrust")
+
+X, Y = cv.datasets.toy(30)
+
+
+def log_lik(p, batch):
+    x, y = batch
+    return -0.5 * ((y - p.slope * x) / p.sigma) ** 2 - anp.log(p.sigma)
+
+
+def log_prior(p):
+    return -0.5 * p.slope**2 - p.sigma
+
+
+PARAMETERS = {"slope": (), "sigma": cv.positive}
+LINE = cv.models.Model(log_lik, log_prior, (X[:, 0], Y), parameters=PARAMETERS)
+GLM = cv.models.logistic_regression(X, Y)
+COUNTS = cv.models.poisson_regression(X, np.arange(30.0) % 3)
+KINDS = {  # of a run: model, q, steps to a first end and to a second
+    "full": (LINE, cv.families.Gaussian(2), 10, 20),
+    "diagonal": (LINE, cv.families.DiagonalGaussian(2), 20, 60),
+    "adam": (COUNTS, cv.families.Gamma(2), 30, 50),
+}
+
+
+def quick(model=LINE, q=None, **more):
+    return cv.fit(model, q, progress=False, **({"steps": 10} | more))
+
+
+def told(fit):
+    """All that a fit says of itself but for its seconds, to the letter."""
+    arrays = [x.tobytes() for x in (fit.w, fit.looks, fit.mean, fit.sd)]
+    numbers = fit.elbo, fit.error, fit.effective, repr(fit.k_hat), fit.steps, fit.settled
+    return *arrays, *numbers, fit.words, fit.warnings, fit.report, repr(fit)
+
+
+# State over calls ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_going_on_is_the_run_that_did_not_stop(kind):
+    model, q, first, second = KINDS[kind]
+    begun = quick(model, q, steps=first)
+    assert begun.run.kind == kind
+    before, seconds = told(begun), begun.seconds
+    after = begun.go_on(steps=second, progress=False)
+    assert told(begun) == before and begun.seconds == seconds > 0
+    assert after.steps > begun.steps == first
+    assert after.seconds > seconds
+    assert np.array_equal(after.looks[: len(begun.looks)], begun.looks)
+    assert after.words[: len(begun.run.words)] == begun.run.words
+    assert told(begun.go_on(steps=second, progress=False)) == told(after)  # the generator too
+    if kind == "full":  # it stopped at a look
+        assert np.array_equal(quick(model, q, steps=second).w, after.w)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_saved_fit_goes_on_as_one_that_was_not(kind, tmp_path):
+    model, q, first, second = KINDS[kind]
+    begun = quick(model, q, steps=first)
+    begun.save(str(tmp_path / "fit"))
+    loaded = cv.Fit.load(tmp_path / "fit", model)
+    assert told(loaded) == told(begun) and loaded.seconds == begun.seconds
+    after = loaded.go_on(steps=second, progress=False)
+    assert told(after) == told(begun.go_on(steps=second, progress=False))
+    assert after.seconds > begun.seconds
+
+
+def test_seconds_add_up(tmp_path):
+    long = cv.Fit(replace(quick(steps=3).run, seconds=1000.0))
+    long.save(tmp_path / "fit")
+    for fit in (long, cv.Fit.load(tmp_path / "fit", LINE)):
+        assert fit.seconds == 1000 < fit.go_on(steps=4, progress=False).seconds < 1100
+
+
+def test_settled_is_kept_and_lost_with_the_run():
+    begun = quick(steps=3)
+    assert not begun.settled and any("had not settled" in w for w in begun.warnings)
+    settled = begun.go_on(steps=100, progress=False)
+    assert settled.settled and not any("had not settled" in w for w in settled.warnings)
+    assert settled.steps < 100
+    more = settled.go_on(steps=settled.steps + 1, progress=False)
+    assert not more.settled and any("had not settled" in w for w in more.warnings)
+
+
+def test_an_exact_fit_stays_settled_over_files_and_calls(tmp_path):
+    fit = quick(GLM)
+    fit.save(tmp_path / "fit")
+    loaded = cv.Fit.load(tmp_path / "fit", GLM)
+    assert fit.settled and loaded.settled and told(loaded) == told(fit)
+    after = loaded.go_on(seconds=60, progress=False)
+    assert after.settled and after.seconds > fit.seconds and len(after.looks) == 2
+    assert np.allclose(after.w, fit.w, atol=1e-8)
+
+
+def test_the_elbo_of_a_fit_is_the_exact_one():
+    fit = quick(GLM)
+    exact = cv.exact.elbo(GLM, fit.q, fit.w)
+    assert abs(fit.elbo - exact) < 4 * fit.error < 0.1
+    again = np.std([cv.elbo(GLM, fit.q, fit.w, 4000, np.random.default_rng(k)).value
+                    for k in range(20)])  # fmt: skip
+    assert 0.6 < fit.error / again < 1.7
+
+
+# Files --------------------------------------------------------------------------------------------
+
+
+def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
+    path, old, new = tmp_path / "fit", quick(steps=3), quick(steps=4)
+    old.save(path)
+    write = Path.write_bytes
+
+    def cut_off(self, data):
+        write(self, data[: len(data) // 2])
+        raise OSError("no space is left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", cut_off)
+        with pytest.raises(OSError, match="no space"):
+            new.save(path)
+    assert told(cv.Fit.load(path, LINE)) == told(old)
+    new.save(path)
+    assert told(cv.Fit.load(path, LINE)) == told(new)
+    assert [file.name for file in tmp_path.iterdir()] == ["fit"]
+
+
+def test_half_a_file_is_refused(tmp_path):
+    path = tmp_path / "fit"
+    quick(steps=3).save(path)
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(ValueError, match="no fit that was saved whole"):
+        cv.Fit.load(path, LINE)
+
+
+@pytest.mark.parametrize("factor, same", [(1 + 1e-5, False), (1 + 1e-10, True)])
+def test_a_fit_of_functions_that_differ_a_little_is_refused(factor, same, tmp_path):
+    quick(steps=3).save(tmp_path / "fit")
+    scaled = lambda p, batch: factor * log_lik(p, batch)
+    other = cv.models.Model(scaled, log_prior, LINE.data, parameters=PARAMETERS)
+    if same:
+        assert cv.Fit.load(tmp_path / "fit", other).steps == 3
+    else:
+        with pytest.raises(ValueError, match="other data or other functions"):
+            cv.Fit.load(tmp_path / "fit", other)
+
+
+@pytest.mark.parametrize("df, same", [(4 + 1e-4, False), (4 + 1e-9, True)])
+def test_a_snapshot_of_a_likelihood_that_differs_a_little_is_refused(df, same):
+    ours, other = (cv.models.GLM(X, Y, cv.models.student_t_likelihood(x)) for x in (4.0, df))
+    snapshot = cv.snapshot(ours, np.zeros(2))
+    if same:
+        snapshot.check(other)
+    else:
+        with pytest.raises(ValueError, match="another likelihood"):
+            snapshot.check(other)
+
+
+# Data ---------------------------------------------------------------------------------------------
+
+
+def three(a, b, c):
+    return cv.models.Model(
+        lambda z, batch: -0.5 * (batch[0] + batch[1] + batch[2] - z[..., 0]) ** 2,
+        cv.models.GaussianPrior(), (a, b, c), 1,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("array", range(3))
+@pytest.mark.parametrize("row", [0, 4, 9])
+def test_the_checksum_is_of_every_row_of_every_array(array, row, monkeypatch, tmp_path):
+    monkeypatch.setattr(passes, "CHUNK", 4)  # several parts
+    arrays = [np.arange(10.0), np.ones(10), np.linspace(0, 1, 10)]
+    fit = quick(three(*arrays), steps=1)
+    fit.save(tmp_path / "fit")
+    arrays[array] = arrays[array].copy()
+    arrays[array][row] += 1e-9
+    other = three(*arrays)
+    assert other.checksum != fit.model.checksum
+    with pytest.raises(ValueError, match="other data"):
+        cv.Fit.load(tmp_path / "fit", other)
+    with pytest.raises(ValueError, match="not one of the data"):
+        cv.snapshot(fit.model, np.zeros(1)).check(other)
+
+
+def test_the_checksum_is_of_shape_and_kind():
+    a = np.arange(10.0)
+    sums = {three(x, a, a).checksum for x in (a, a.astype(int), a.astype(np.float32), a + 0.0)}
+    assert len(sums) == 3
+
+
+def sorted_rows(order):
+    """The mean of normal data, of which some rows stand for all in the search for the mode."""
+    y = np.sort(np.random.default_rng(0).standard_normal(41_000) + 3)[order]
+    return cv.models.Model(
+        lambda z, batch: -0.5 * (batch[0] - z[..., 0]) ** 2, cv.models.GaussianPrior(10.0), y, 1
+    )  # fmt: skip
+
+
+def test_sorted_data_give_the_mode_of_shuffled_ones():
+    shuffle = np.random.default_rng(1).permutation(41_000)
+    for order in (slice(None), slice(None, None, -1), shuffle):
+        model = sorted_rows(order)
+        some = Density.of_some(model, np.random.default_rng(0))
+        assert len(some.model.data[0]) == 10_000 and some.scale == 4.1
+        begin = starts.start(model)
+        assert abs(begin.mu[0] - model.data[0].mean()) < 4 / np.sqrt(10_000)
+        assert 0.5 < begin.S[0, 0] * np.sqrt(41_000) < 2
+    other = Density.of_some(model, np.random.default_rng(1))
+    assert not np.array_equal(other.model.data[0], some.model.data[0])
+
+
+def test_fits_do_not_depend_on_the_order_of_the_data():
+    order = np.argsort(Y, kind="stable")
+    ours, other = quick(GLM), quick(cv.models.logistic_regression(X[order], Y[order]))
+    assert np.allclose(ours.w, other.w, atol=1e-7)
+    line = cv.models.Model(log_lik, log_prior, (X[order, 0], Y[order]), parameters=PARAMETERS)
+    assert np.allclose(quick(line).w, quick().w, atol=1e-6)
+
+
+def test_a_pass_over_many_rows_needs_little_memory():
+    y = np.linspace(-1, 1, 200_000)
+    model = cv.models.Model(
+        lambda z, batch: -0.5 * anp.exp(-((batch[0] - z[..., 0]) ** 2)),
+        cv.models.GaussianPrior(), y, 1,
+    )  # fmt: skip
+    z = np.linspace(-1, 1, 16)[:, None]
+    tracemalloc.start()
+    value, slope = Density(model).slope(z)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 70e6  # all rows at once: 16 x 200,000 numbers several times, above 120 MB
+    whole = -0.5 * np.exp(-((y - z) ** 2))
+    assert np.allclose(value, whole.sum(1) + model.log_prior(z))
+    assert np.allclose(slope[:, 0], (2 * whole * (y - z)).sum(1) - z[:, 0])
+
+
+# Limits: (a call that is fine, one that is refused, words of the refusal) -------------------------
+
+Q, D, G = cv.families.Gaussian(2), cv.families.DiagonalGaussian(2), cv.families.Gamma(2)
+DATA = cv.terms(GLM, Q)[0]
+H = cv.candidates(GLM, Q)["RP1"][0]
+FIT = quick(steps=3)
+Z = np.random.default_rng(0).standard_normal((40, 2))
+RNG = np.random.default_rng
+none = {"seconds": 1e-9, "steps": None}  # no step
+
+
+def sgd(**more):
+    more = {"steps": 3, "lr": 0.1, "M": 2, "rng": RNG(0)} | more
+    return cv.optimize.sgd(GLM, Q, H, **more)
+
+
+def made(constraint):
+    return cv.models.Model(
+        lambda p, batch: anp.sum(p.x, -1) + batch[0], lambda p: -anp.sum(p.x**2, -1), np.zeros(2),
+        parameters={"x": constraint},
+    )  # fmt: skip
+
+
+LIMITS = {
+    "a point to start from": (lambda x: quick(start=np.array([x, 0.1]), **none), 9.9e5, 1e6,
+                              "below 1e6"),
+    "a far point below zero": (lambda x: quick(start=np.array([x, 0.1]), **none), -9.9e5, -5e6,
+                               "below 1e6"),
+    "a spread to start with": (lambda x: quick(start=(np.zeros(2), [[1, 0], [0, x]]), **none),
+                               1e-9, 0.0, "positive definite"),
+    "steps": (lambda x: quick(steps=x), 1, 0, "at least one"),
+    "seconds": (lambda x: quick(steps=None, seconds=x), 1e-9, 0.0, "be positive"),
+    "steps to go on to": (lambda x: FIT.go_on(steps=x, progress=False), 4, 3, "must lie beyond"),
+    "seconds to go on for": (lambda x: FIT.go_on(seconds=x, progress=False), 1e-9, 0.0, "positive"),
+    "draws of a full q": (lambda x: quick(M=x, **none), 3, 2, "at least 3"),
+    "draws of a diagonal q": (lambda x: quick(q=D, M=x, **none), 2, 1, "at least 2"),
+    "draws of another q": (lambda x: quick(COUNTS, G, M=x, **none), 1, 0, "at least one"),
+    "restarts": (lambda x: quick(restarts=x, **none), 0, -1, "at least 0"),
+    "a seed": (lambda x: quick(seed=x, **none), 0, -1, "at least 0"),
+    "draws": (lambda x: FIT.sample(x), 1, 0, "at least one"),
+    "draws of an expectation": (lambda x: FIT.expect(lambda p: p.slope, x), 10, 9, "at least 10"),
+    "draws of the evidence": (lambda x: FIT.evidence(x), 10, 9, "at least 10"),
+    "draws of a mean": (lambda x: cv.expect(Z[:x], Z[:x], -Z[:x], order=0), 2, 1, "at least 2"),
+    "a block of draws": (lambda x: cv.expect(Z, Z, -Z, order=0, block=x), 20, 21, "two blocks"),
+    "no block of draws": (lambda x: cv.expect(Z, Z, -Z, order=0, block=x), 1, 0, "at least one"),
+    "an order of variates": (lambda x: cv.expect(Z, Z, -Z, order=x), 2, 3, "order 0, 1 or 2"),
+    "weights of draws": (lambda x: cv.expect(Z, Z, -Z, np.r_[np.ones(39), x]), 0.0, -1e-9,
+                         "none negative"),
+    "draws of an ELBO": (lambda x: cv.elbo(GLM, Q, Q.start(), x, RNG(0)), 2, 1, "at least 2"),
+    "an interval": (lambda x: cv.interval(0.0, x), 1e-9, 0.0, "must lie below"),
+    "a simplex": (lambda x: made(cv.simplex(x)), 2, 1, "at least 2"),
+    "ordered numbers": (lambda x: made(cv.ordered(x)), 1, 0, "at least one"),
+    "positive numbers": (lambda x: made(cv.positive(x)), 1, 0, "at least one"),
+    "unknowns": (lambda x: cv.models.Compiled(lambda z: (-(z**2).sum(-1) / 2, -z), x), 1, 0,
+                 "at least one"),
+    "noise": (lambda x: cv.models.linear_regression(X, Y, noise_sd=x), 1e-3, 0.0, "be positive"),
+    "degrees of freedom": (lambda x: cv.models.student_t_likelihood(x), 1e-3, 0.0, "be positive"),
+    "a scale": (lambda x: cv.models.student_t_likelihood(3.0, x), 1e-3, 0.0, "be positive"),
+    "a shape": (lambda x: cv.models.negative_binomial_likelihood(x), 1e-3, 0.0, "be positive"),
+    "a prior's sd": (lambda x: cv.models.GaussianPrior(np.array([1.0, x])), 1e-3, 0.0,
+                     "be positive"),
+    "a prior's mean": (lambda x: cv.models.GaussianPrior(1.0, np.array([0.0, x])), 1e300, np.inf,
+                       "must be finite"),
+    "a number in the second array": (lambda x: three(np.ones(3), np.array([1, 2, x]), np.ones(3)),
+                                     1e9, np.nan, r"array 1 of the data is nan at \[2\]"),
+    "rows of data": (lambda x: three(*3 * [np.ones(x)]), 1, 0, "at least one data point"),
+    "rows of the third array": (lambda x: three(np.ones(3), np.ones(3), np.ones(x)), 3, 4,
+                                "one row per data point"),
+    "a count": (lambda x: cv.models.poisson_regression(X, np.r_[np.zeros(29), x]), 0.0, -1.0,
+                "whole numbers from 0"),
+    "half a count": (lambda x: cv.models.poisson_regression(X, np.r_[np.zeros(29), x]), 1.0, 0.5,
+                     "whole numbers from 0"),
+    "a sign": (lambda x: cv.models.logistic_regression(X, np.r_[np.ones(29), x]), -1.0, 0.0,
+               r"must be -1 or \+1"),
+    "a pick": (lambda x: cv.pick(Z, np.array([0, x])[:, None]), 1, 2, "runs 0..2, z has 0..1"),
+    "a pick below zero": (lambda x: cv.pick(Z, np.array([1, x])[:, None]), 0, -1, "runs -1..1"),
+    "an index": (lambda x: cv.draw(GLM, Q, Q.start(), 2, RNG(0), index=np.array([0, x])), 29, 30,
+                 r"lie in 0..29"),
+    "an index below zero": (lambda x: cv.draw(GLM, Q, Q.start(), 2, RNG(0),
+                                              index=np.array([3, x])), 0, -1, "lie in 0..29"),
+    "samples": (lambda x: cv.draw(GLM, Q, Q.start(), x, RNG(0)), 1, 0, "at least one"),
+    "samples in pairs": (lambda x: cv.draw(GLM, Q, Q.start(), x, RNG(0), noise="pairs"), 2, 3,
+                         "an even number"),
+    "a batch": (lambda x: cv.Sampling(batch=x), 1, 0, "at least one"),
+    "logarithms in w": (lambda x: G.mean(np.array([0.0, 0.0, 0.0, x])), 300.0, 300.1, "between"),
+    "an order of a snapshot": (lambda x: cv.snapshot(GLM, np.zeros(2), x), 1, 0, "order 1 or 2"),
+    "a higher one": (lambda x: cv.snapshot(GLM, np.zeros(2), x), 2, 3, "order 1 or 2"),
+    "an order of an expansion": (lambda x: cv.taylor_z(DATA, order=x), 1, 0, "order 1 or 2"),
+    "a ridge": (lambda x: cv.all_quadratics(x), 0.0, -1e-9, "zero or positive"),
+    "a baseline's ridge": (lambda x: cv.linear_baseline(x), 1e-9, 0.0, "be positive"),
+    "a rate": (lambda x: sgd(lr=x), 1e-9, 0.0, "be positive"),
+    "momentum": (lambda x: sgd(momentum=x), 0.0, -1e-9, r"lie in \[0, 1\)"),
+    "too much momentum": (lambda x: sgd(momentum=x), 0.999, 1.0, r"lie in \[0, 1\)"),
+    "forgetting": (lambda x: sgd(gamma=x), 0.0, -1e-9, r"lie in \[0, 1\)"),
+    "all forgotten": (lambda x: sgd(gamma=x), 0.999, 1.0, r"lie in \[0, 1\)"),
+    "a prior of weights": (lambda x: sgd(v0=x), 0.0, -1e-9, "zero or positive"),
+    "samples a step": (lambda x: sgd(M=x), 1, 0, "at least one"),
+    "steps of a run": (lambda x: sgd(steps=x), 1, 0, "at least one"),
+    "a mean from a step on": (lambda x: sgd(average=x), 3, 4, "ends before"),
+    "a record": (lambda x: sgd(every=x), 1, 0, "at least one"),
+    "a hook": (lambda x: sgd(hooks={x: lambda state, plan: None}), 1, 0, "at least one"),
+    "a renewal": (lambda x: sgd(renew=x), 1, 0, "at least one"),
+    "a worn snapshot": (lambda x: cv.rules.worn(x), 1.0, 0.999, r"lie in \[1, inf\)"),
+    "fresh steps": (lambda x: cv.rules.worn(fresh=x), 1, 0, "at least one"),
+    "reach": (lambda x: cv.rules.natural(reach=x), 1e-9, 0.0, "be positive"),
+    "nearness": (lambda x: cv.rules.quadratics(near=x), 1e-9, 0.0, "be positive"),
+    "first moves": (lambda x: cv.rules.quadratics(most=x), 0, -1, "at least 0"),
+    "reach of quadratics": (lambda x: cv.rules.quadratics(reach=x), 1e-9, 0.0, "be positive"),
+    "rho of a diagonal q": (lambda x: cv.rules.quadratics(diagonal=x), 1e-9, 0.0, "be positive"),
+    "a share": (lambda x: cv.rechoose(x), 0.999, 1.0, r"lie in \(0, 1\)"),
+    "no share": (lambda x: cv.rechoose(x), 1e-9, 0.0, r"lie in \(0, 1\)"),
+    "a pilot": (lambda x: cv.report({"h": H}, GLM, Q, Q.start(), M=2, rng=RNG(0), pilot=x,
+                                    costs={"h": 1.0}), 2, 1, "at least 2"),
+    "a cost": (lambda x: cv.report({"h": H}, GLM, Q, Q.start(), M=2, rng=RNG(0), pilot=2,
+                                   costs={"h": x}), 1e-9, 0.0, "be positive"),
+    "a family": (lambda x: cv.families.Gaussian(x), 1, 0, "at least one"),
+    "a name for every coordinate": (
+        lambda x: cv.models.Compiled(lambda z: (-(z**2).sum(-1) / 2, -z), 2, names=["a"] * x),
+        2, 3, "3 names for 2"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_a_limit_is_where_it_is_said_to_be(name):
+    call, inside, outside, words = LIMITS[name]
+    call(inside)
+    with pytest.raises(ValueError, match=words):
+        call(outside)
+
+
+def test_a_full_q_up_to_so_many_unknowns(monkeypatch):
+    monkeypatch.setattr(front, "FULL", 2)
+    bowl = lambda d: cv.models.Compiled(lambda z: (-(z**2).sum(-1) / 2, -z), d)
+    assert quick(bowl(2), steps=1).q == cv.families.Gaussian(2)
+    assert quick(bowl(3), steps=1).q == cv.families.DiagonalGaussian(3)
+
+
+def test_the_way_of_a_fit_at_its_limits():
+    model = lambda N, d=2, likelihood=True: SimpleNamespace(
+        N=N, dim=d, likelihood=likelihood or None
+    )
+    wide, narrow = cv.families.Gaussian(300), cv.families.DiagonalGaussian(300)
+    assert run.way(model(167_772), Q) == "exact" and run.way(model(167_773), Q) == "passes"
+    assert run.way(model(2982, 300), wide) == "exact"
+    assert run.way(model(2983, 300), wide) == "full"
+    assert run.way(model(2983, 300), narrow) == "exact"
+    assert run.way(model(10, 2, False), G) == "adam"
+    assert run.way(model(40_000, 2, False), Q) == "full"
+    assert run.way(model(40_001, 2, False), Q) == "passes"
+    assert run.way(model(40_001, 2, False), D) == "diagonal"
+    assert density.enough(model(40_000)) == 40_000 and density.enough(model(40_001)) == 10_000
+    assert density.enough(model(10**6, 300)) == 15_000
+
+
+# Starts and clocks --------------------------------------------------------------------------------
+
+
+def begun_from(monkeypatch, **more):
+    """The points from which a fit looks for the mode."""
+    points, searched = [], starts.searched
+
+    def noted(density, z, *args):
+        points.append(z.copy())
+        return searched(density, z, *args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(starts, "searched", noted)
+        quick(steps=1, **more)
+    return points
+
+
+def test_random_points_come_from_the_seed(monkeypatch):
+    first, again, other = (begun_from(monkeypatch, start="random", seed=k) for k in (0, 0, 1))
+    assert np.array_equal(first, again) and len(first) == 1
+    assert np.abs(first[0] - other[0]).min() > 1e-3
+    first, again, other = (begun_from(monkeypatch, restarts=3, seed=k) for k in (0, 0, 1))
+    assert np.array_equal(first, again) and len(first) == 4
+    assert np.array_equal(first[0], other[0]) and not first[0].any()  # z = 0 comes first
+    assert len({tuple(z) for z in (*first, *other)}) == 7
+    given = begun_from(monkeypatch, start=np.array([0.5, 0.2]), restarts=1)
+    assert np.array_equal(given[0], [0.5, 0.2]) and len(given) == 2
+
+
+def counted(late_after):
+    """A clock that is late from its so many-th look on, and counts them."""
+    seen = []
+    return seen, lambda: seen.append(1) or len(seen) > late_after
+
+
+def test_a_search_ends_when_it_is_late():
+    steep = lambda z: (-float(np.sum(z**4)), -4 * z**3)
+    for n in (0, 1, 3):
+        seen, late = counted(n)
+        end = search.climb(steep, np.ones(2), 1e-12, late=late)[0]
+        assert len(seen) == n + 1 and (end.z == 1).all() == (n == 0)
+    seen, late = counted(10**6)
+    search.climb(steep, np.ones(2), 1e-12, steps=5, late=late)
+    assert len(seen) == 5
+
+
+def test_the_clock_reaches_every_search():
+    at = np.array([2.0, 1.0])
+    found = mode.searched(Density(LINE), at, lambda: True)
+    assert np.array_equal(found.z, at) and not found.trouble
+    w = Q.pack(at, 0.1 * np.eye(2))
+    assert np.allclose(even.top(LINE, Q, w, lambda: True), w)
+    assert not np.allclose(even.top(LINE, Q, w), w, atol=0.1)
+    assert np.array_equal(cv.exact.optimum(GLM, Q, w, lambda: True), w)
+    begin = starts.start(LINE, restarts=5, late=lambda: True)
+    assert (begin.mu == 0).all()
+
+
+def test_no_restart_begins_when_it_is_late(monkeypatch):
+    points = []
+    monkeypatch.setattr(starts, "searched", lambda density, z, late: points.append(z) or found)
+    found = mode.Mode(np.zeros(2), 0.0, np.eye(2), np.zeros(2))
+    starts.start(LINE, restarts=5, late=lambda: len(points) > 2)
+    assert len(points) == 3
+
+
+def test_the_clock_reaches_lbfgs(monkeypatch):
+    monkeypatch.setattr(cv.exact, "STEPS", 0)  # no natural step
+    best = cv.exact.optimum(GLM, Q)
+    assert np.abs(cv.exact.gradient(GLM, Q, best)).max() < 1e-4
+    seen, late = counted(1)
+    assert not np.allclose(cv.exact.optimum(GLM, Q, late=late), best, atol=0.01)
+    assert len(seen) <= 4
+
+
+def test_a_fit_hands_its_clock_to_every_search(monkeypatch):
+    clocks, now = {}, time.perf_counter
+
+    def note(where, name):
+        f = getattr(where, name)
+
+        def noted(*args, **more):
+            clocks[name] = [x for x in (*args, *more.values()) if callable(x)]
+            return f(*args, **more)
+
+        monkeypatch.setattr(where, name, noted)
+
+    for where, name in (
+        (starts, "searched"), (starts, "climbed"), (even, "top"), (cv.exact, "optimum")
+    ):  # fmt: skip
+        note(where, name)
+    quick(steps=6, seconds=500)
+    quick(q=D, steps=1, seconds=500)
+    quick(GLM, seconds=500)
+    assert sorted(clocks) == ["climbed", "optimum", "searched", "top"]
+    late = {name: found[0] for name, found in clocks.items()}
+    assert not any(f() for f in late.values())
+    monkeypatch.setattr(time, "perf_counter", lambda: now() + 1000)
+    assert all(f() for f in late.values())
+
+
+def test_a_start_that_is_given_is_where_it_begins():
+    fit = quick(steps=20)
+    for start in (fit, (fit.mean, fit.cov)):
+        begun = quick(start=start, **none)
+        assert begun.steps == 0 and begun.words[0] == "began at the start that was given"
+        assert np.allclose(begun.mean, fit.mean) and np.allclose(begun.cov, fit.cov)
+    for start in (fit, (fit.mean, fit.sd)):
+        begun = quick(q=D, start=start, **none)
+        assert np.allclose(begun.mean, fit.mean) and np.allclose(begun.cov, np.diag(fit.sd**2))
+    begun = quick(start=(fit.mean, fit.sd), **none)
+    assert np.allclose(begun.cov, np.diag(fit.sd**2))
+
+
+# Answers ------------------------------------------------------------------------------------------
+
+
+def test_all_answers_look_at_the_same_draws():
+    z = FIT.sample(5, 3)
+    slope, sigma = z[:, 0], np.exp(z[:, 1])
+    named = FIT.draws(5, 3)
+    assert [*named] == ["slope", "sigma"]
+    assert np.array_equal(named["slope"], slope) and np.allclose(named["sigma"], sigma)
+    away = (Y - slope[:, None] * X[:, 0]) / sigma[:, None]
+    assert np.allclose(FIT.log_lik(5, 3), -0.5 * away**2 - np.log(sigma)[:, None])
+    line = lambda p, batch, rng: p.slope * batch[0] + 0 * rng.normal()
+    assert np.allclose(FIT.predict(line, 5, 3), slope[:, None] * X[:, 0])
+    assert np.allclose(FIT.predict(line, 5, 3, (X[:4, 1], Y[:4])), slope[:, None] * X[:4, 1])
+    noise = lambda p, batch, rng: rng.normal(size=(5, 1))
+    assert not np.array_equal(FIT.predict(noise, 5, 3), FIT.predict(noise, 5, 4))
+    rng = RNG(3)
+    assert np.array_equal(FIT.sample(5, rng), z) and not np.array_equal(FIT.sample(5, rng), z)
+
+
+def test_mean_sd_and_covariance_are_those_of_the_draws():
+    for fit in (FIT, quick(q=D, steps=3)):
+        z = fit.sample(40_000)
+        assert np.allclose(fit.cov, np.cov(z.T), atol=0.05 * fit.cov.max())
+        assert np.allclose(fit.sd, np.sqrt(np.diag(fit.cov)))
+        assert np.allclose(fit.mean, z.mean(0), atol=0.03 * fit.sd.max())
+
+
+def test_what_cannot_be_answered_is_said():
+    gamma = quick(COUNTS, G, steps=1)
+    for call, error, words in [
+        (lambda: gamma.cov, ValueError, "no matrix of covariances"),
+        (lambda: gamma.evidence(), ValueError, "Gaussian q"),
+        (lambda: FIT.expect(3.0), TypeError, "no function of the draws"),
+        (lambda: FIT.predict(lambda p, batch, rng: p.slope[0], 5), ValueError, r"not \(5, ...\)"),
+        (lambda: quick(COUNTS, G, start=np.zeros(2)), ValueError, "for a Gaussian q"),
+        (lambda: quick(COUNTS, G, restarts=1), ValueError, "for a Gaussian q"),
+        (lambda: quick(callback=3), TypeError, "no function of a Fit"),
+        (lambda: cv.Fit.load("nowhere", Q), TypeError, "is no model"),
+        (lambda: even.top(LINE, D, D.start()), ValueError, "full Gaussian"),
+        (lambda: search.climb(lambda z: z, np.zeros(2), 0.1), TypeError, "a number and its slope"),
+        (lambda: cv.exact.elbo(LINE, Q, Q.start()), ValueError, "generalised linear model"),
+        (lambda: cv.exact.elbo(COUNTS, G, G.start()), ValueError, "Gaussian family"),
+    ]:
+        with pytest.raises(error, match=words):
+            call()
+
+
+# What it looks like -------------------------------------------------------------------------------
+
+
+def many(d):
+    model = cv.models.Compiled(lambda z: (-(z**2).sum(-1) / 2, -z), d)
+    return quick(model, steps=1)
+
+
+def test_a_long_fit_prints_its_first_rows():
+    twelve, thirteen = repr(many(12)), repr(many(13))
+    assert "z[11]" in twelve and "..." not in twelve
+    assert "z[11]" in thirteen and "z[12]" not in thirteen
+    assert "  ..." in thirteen.splitlines()
+    fit = many(25)
+    names = [name for name, _, _ in fit.table()]
+    assert names == [f"z[{k}]" for k in range(20)]
+    assert len(fit.table(most=3)) == 3 and len(fit.table(most=99)) == 25
+    html = fit._repr_html_()
+    assert html.count("<tr>") == 21 and "z[19]" in html and "z[20]" not in html
+
+
+def test_rows_are_means_and_sds():
+    for (name, mean, sd), k in zip(quick(GLM).table(), range(2)):
+        fit = quick(GLM)
+        assert (name, mean, sd) == (f"z[{k}]", fit.mean[k], fit.sd[k])
+    rows = {name: (mean, sd) for name, mean, sd in FIT.table()}
+    assert rows["slope"] == (FIT.mean[0], FIT.sd[0])
+    law = stats.lognorm(FIT.sd[1], scale=np.exp(FIT.mean[1]))  # sigma = exp(z)
+    assert np.allclose(rows["sigma"], (law.mean(), law.std()), rtol=0.1)
+
+
+def test_the_head_has_two_standard_errors():
+    value, error = re.search(r"ELBO (\S+) ± (\S+) after 3 steps", repr(FIT)).groups()
+    assert float(value) == round(FIT.elbo, 2) and float(error) == round(2 * FIT.error, 2) > 0
+    assert all(f"! {w}" in FIT.report and f"! {w}" in repr(FIT) for w in FIT.warnings)
+    assert all(f"- {w}" in FIT.report for w in FIT.words) and FIT.warnings
+
+
+def test_the_bars_of_the_plot_are_two_standard_errors_and_one_sd():
+    plt = pytest.importorskip("matplotlib.pyplot")
+    fit = quick(steps=20)
+    left, right = fit.plot()
+    (bars,) = left.containers[0].lines[2]
+    heights = np.array([segment[:, 1] for segment in bars.get_segments()])  # (looks, 2)
+    assert np.allclose(heights.mean(1), fit.looks[:, 1])
+    assert np.allclose(np.ptp(heights, axis=1), 4 * fit.looks[:, 2])
+    (bars,) = right.containers[0].lines[2]
+    widths = np.array([segment[:, 0] for segment in bars.get_segments()])
+    assert np.allclose(widths.mean(1), [mean for _, mean, _ in fit.table()])
+    assert np.allclose(np.ptp(widths, axis=1), [2 * sd for *_, sd in fit.table()])
+    assert [t.get_text() for t in right.get_yticklabels()] == ["slope", "sigma"]
+    plt.close("all")
+
+
+def weights_by_hand(fit, n, seed):
+    """log p(x, z) less the log density of the draws: half q, half Student's t with 5 degrees."""
+    rng, L = np.random.default_rng(seed), np.linalg.cholesky(fit.cov)
+    e = rng.standard_normal((n, 2))
+    e[::2] *= np.sqrt(5 / rng.chisquare(5, n // 2))[:, None]
+    z = fit.mean + e @ L.T
+    normal = stats.multivariate_normal(fit.mean, fit.cov).logpdf(z)
+    student = stats.multivariate_t(fit.mean, fit.cov, 5).logpdf(z)
+    return fit.model.log_joint(z) - np.logaddexp(normal, student) + np.log(2)
+
+
+def test_the_tail_and_the_value_of_the_evidence_are_those_of_its_weights():
+    for n, seed in (2000, 0), (1000, 3):
+        log, found = weights_by_hand(FIT, n, seed), FIT.evidence(n, seed)
+        assert found.n == n and np.isclose(found.k_hat, k_hat(log), atol=1e-6)
+        plain = np.exp(log - log.max())
+        error = plain.std() / plain.mean() / np.sqrt(n)
+        value = log.max() + np.log(plain.mean())
+        assert abs(found.estimate - value) < 4 * error and 0 < found.se < error
+
+
+def test_a_long_answer_prints_its_first_rows():
+    answer = lambda k: repr(cv.expect(np.tile(Z, (1, k)), Z, -Z, order=0))
+    assert "..." not in answer(10) and "[19]" in answer(10)
+    assert "  ..." in answer(11).splitlines() and "[20]" not in answer(11)
+
+
+def test_looks_are_on_common_draws():
+    first, again, other = (looks.weighed(GLM, Q, Q.start(), k, 300) for k in (0, 0, 1))
+    assert np.array_equal(first.z, again.z) and len(first.z) == 300
+    assert not np.array_equal(first.z, other.z)
+    assert replace(FIT.run).looks == FIT.run.looks and FIT.looks.shape == (1, 3)
