@@ -19,6 +19,17 @@ def whole(name: str, value: Any, least: int = 1) -> int:
     return value
 
 
+def unmasked(name: str, value: Any) -> Any:
+    """`value`, if it is no masked array: its mask would be dropped without a word."""
+    inside = value if isinstance(value, list | tuple) else ()
+    if np.ma.is_masked(value) or any(map(np.ma.is_masked, inside)):
+        raise ValueError(
+            f"{name} is a masked array, and its mask would be lost: drop the masked entries, "
+            "x[~mask].data for x, or fill them"
+        )
+    return value
+
+
 def number(
     name: str, value: Any, low: float = -np.inf, high: float = np.inf, above: bool = False
 ) -> float:
@@ -32,7 +43,7 @@ def numbers(
     name: str, value: Any, low: float = -np.inf, high: float = np.inf, above: bool = False
 ) -> float | np.ndarray:
     """One or many numbers in the same interval, as a float or an array of floats."""
-    array = np.asarray(value)
+    array = np.asarray(unmasked(name, value))
     if array.dtype.kind not in "fiu":
         raise TypeError(f"{name}={value!r} is no number: write for example {name}=0.1")
     right = array > low if above else array >= low

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..arguments import whole
+from ..arguments import unmasked, whole
 from .tails import HEAVY, WIDE, smoothed
 
 LEVERAGE = 0.8, 0.8, 0.4  # by order: no draw may decide more of its own fitted value
@@ -63,8 +63,8 @@ def expect(
     another law q. order: 0, 1 or 2; if not given, the highest at which no draw decides too much.
     block: so many neighbours of a chain are left out together, a few autocorrelation times.
     """
-    z, score = np.asarray(z, float), np.asarray(score, float)
-    F = np.asarray(f(z) if callable(f) else f, float)
+    z, score = (np.asarray(unmasked("draws or scores", x), float) for x in (z, score))
+    F = _values(f(z) if callable(f) else f)
     n = len(z)
     if z.ndim != 2 or score.shape != z.shape or F.shape[:1] != (n,):
         raise ValueError(
@@ -75,21 +75,33 @@ def expect(
     whole("block", block)
     if order not in (None, 0, 1, 2):
         raise ValueError(f"order={order!r}: variates have order 0, 1 or 2, or None to choose")
-    for name, x in ("scores", score), ("values of f", F):
-        if not np.isfinite(x).all():
-            raise ValueError(f"the {name} are not finite at every draw: leave such draws out")
     w, k = np.ones(n), np.nan
     if weights is not None:
-        weights = np.asarray(weights, float)
+        weights = np.asarray(unmasked("weights", weights), float)
         if weights.shape != (n,) or not (np.isfinite(weights) & (weights >= 0)).all():
             raise ValueError(f"weights must be {n} numbers, none negative, none NaN or infinite")
         if not weights.any():
             raise ValueError("all weights are zero: no draw stands for p")
         with np.errstate(divide="ignore"):
             w, k = smoothed(np.log(weights))
+        F = np.where((weights > 0).reshape(n, *[1] * (F.ndim - 1)), F, 0.0)  # f may end with p
+    for name, x in ("scores", score), ("values of f", F):
+        if not np.isfinite(x).all():
+            raise ValueError(f"the {name} are not finite at every draw: leave such draws out")
     e, U = standardised(z, score, w)
     made, orders = lambda order: stein(e, U, order), (2, 1, 0) if order is None else (order,)
     return answer(F.reshape(n, -1), made, w, k, z.shape[1], orders, block, F.shape[1:])
+
+
+def _values(found):
+    """What f gave, as an array of floats."""
+    try:
+        return np.asarray(unmasked("what f gives", found), float)
+    except TypeError as error:
+        raise TypeError(
+            f"f gave a {type(found).__name__}: it must give numbers, an array (n, ...). Stack "
+            "several, np.stack([p.mu, p.sigma], -1)"
+        ) from error
 
 
 def standardised(z: np.ndarray, score: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

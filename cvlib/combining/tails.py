@@ -8,7 +8,10 @@ HEAVY, WIDE = 0.7, 0.5  # k-hat from which an answer, and from which its error, 
 
 
 class Weights(NamedTuple):
-    """Draws z (n, d) of q_w and the logarithms of their importance weights p(x, z) / q(z), (n,)."""
+    """Draws z (n, d) of q_w and the logarithms of their importance weights p(x, z) / q(z), (n,).
+
+    Minus infinity is a weight of zero: the posterior ends there. NaN and infinity are no weights.
+    """
 
     z: np.ndarray
     log: np.ndarray
@@ -19,10 +22,23 @@ class Weights(NamedTuple):
         return np.isfinite(self.log)
 
     @property
+    def outside(self) -> np.ndarray:
+        """Which of the draws lie where the posterior has ended, (n,)."""
+        return np.isneginf(self.log)
+
+    @property
     def elbo(self) -> tuple[float, float]:
-        """Mean and standard error of those that are numbers; NaN if none is."""
+        """Mean of those that are numbers, and its standard error; NaN if none is.
+
+        Where the posterior ends it is the ELBO of q cut off at that edge, log(share inside) more:
+        the ELBO of q itself is minus infinity.
+        """
         log = self.log[self.fine]
-        return (log.mean(), log.std() / np.sqrt(len(log))) if len(log) else (np.nan, np.nan)
+        if not len(log):
+            return np.nan, np.nan
+        inside = len(log) / (len(log) + self.outside.sum())
+        variance = log.var() + 1 - inside  # of one of them, and of the share's logarithm
+        return log.mean() + np.log(inside), np.sqrt(variance / len(log))
 
     @property
     def share(self) -> np.ndarray:
@@ -39,7 +55,7 @@ class Weights(NamedTuple):
     @property
     def k_hat(self) -> float:
         """The tail of the weights."""
-        return k_hat(self.log[self.fine])
+        return k_hat(self.log[self.fine | self.outside])
 
     @property
     def kept(self) -> str:
@@ -58,19 +74,22 @@ def smoothed(log_weights: np.ndarray) -> tuple[np.ndarray, float]:
     In units of the largest, which none exceeds. A tail with k-hat below 1/3 stays as it is.
     """
     n = len(log_weights)
-    w = np.exp(log_weights - log_weights.max(initial=-np.inf))
+    most = log_weights.max(initial=-np.inf)
+    w = np.exp(log_weights - most) if np.isfinite(most) else np.zeros(n)
     m = int(min(n / 5, 3 * np.sqrt(n)))
-    if m < 5:
+    if m < 5 or not w.any():
         return w, np.nan
     rank = np.argsort(w)[-m - 1 :]
-    least, excess = w[rank[0]], w[rank[1:]] - w[rank[0]]
-    if not excess[-1] > 1e-6:
+    least = w[rank[0]]
+    if not 1 - least > 1e-6:
         return w, -np.inf  # all weights are alike
-    b, k = pareto(excess)
+    rank = rank[w[rank] > least]  # none that is tied with the least
+    m = len(rank)
+    b, k = pareto(w[rank] - least)
     k_hat = (m * k + 5) / (m + 10)
     if k_hat >= 1 / 3:
         tail = (1 - (np.arange(m) + 0.5) / m) ** -k_hat  # survival (1 + k x / s)^(-1/k), inverted
-        w[rank[1:]] = np.minimum(least - k / b * (tail - 1) / k_hat, 1.0)
+        w[rank] = np.minimum(least - k / b * (tail - 1) / k_hat, 1.0)
     return w, k_hat
 
 

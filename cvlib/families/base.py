@@ -16,7 +16,7 @@ import numpy as np
 from autograd import elementwise_grad
 from numpy.typing import ArrayLike
 
-from ..arguments import whole
+from ..arguments import unmasked, whole
 from ..models import GaussianPrior, Model
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ class Family:
         """`w` as an array of floats, or a ValueError that says what is wrong with it."""
         if hasattr(w, "w"):
             raise TypeError(f"w is a {type(w).__name__}: give its weights, .w")
-        w = self.sized(np.asarray(w, float))
+        w = self.sized(np.asarray(unmasked("w", w), float))
         flat = w.ravel()
         if flat.dot(flat) <= self.largest:  # then no number is larger: the quick way to say so
             return w

@@ -25,6 +25,10 @@ from ..special import scipy
 from .base import Family, check_fit
 
 NU = 5.0  # degrees of freedom of every second draw
+EDGE = (
+    "log p(x, z) is minus infinity at {} of {} draws: the posterior ends within the reach of q. "
+    "Stein's variates do not hold at such an edge, and the draws were weighed without them"
+)
 
 
 class Found:
@@ -38,8 +42,10 @@ class Found:
 
     def __init__(self, model: Model, q: Family, w: np.ndarray):
         check_fit(model, q)
-        q.check(w)
-        self.model, self.q, self.w = model, q, w
+        try:
+            self.model, self.q, self.w = model, q, q.check(w).reshape(q.D).copy()
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"w must be {q.D} numbers, one q of {q!r}: {error}") from error
 
     @property
     def mean(self) -> np.ndarray:
@@ -59,9 +65,9 @@ class Found:
         factor = self.q.unpack(self.w)[1]
         return factor @ factor.T if self.q.full else np.diag(factor**2)
 
-    def sample(self, n: int, rng: np.random.Generator | int = 0) -> np.ndarray:
-        """n draws of z ~ q, (n, d), from a generator or from a seed."""
-        return self.q.sample(self.w, whole("n", n), np.random.default_rng(rng))
+    def sample(self, n: int, seed: np.random.Generator | int = 0) -> np.ndarray:
+        """n draws of z ~ q, (n, d), from a seed or from a generator."""
+        return self.q.sample(self.w, whole("n", n), np.random.default_rng(seed))
 
     def draws(self, n: int, seed: np.random.Generator | int = 0) -> dict[str, np.ndarray]:
         """n draws of every parameter in its constraint, {name: (n, *shape)}; z if none is named."""
@@ -102,12 +108,13 @@ class Found:
             groups["posterior_predictive"] = chain({"y": self.predict(predict, n, seed)})
         return arviz.from_dict(**groups)
 
-    def expect(self, f: Callable, n: int = 1000, rng: np.random.Generator | int = 0) -> Answer:
+    def expect(self, f: Callable, n: int = 1000, seed: np.random.Generator | int = 0) -> Answer:
         """E f under the posterior, not under q, with its standard error.
 
         f takes what the model's functions take, at n draws, to (n, ...): f(p) with p.sigma (n,)
         where parameters are declared, else f(z) with z (n, d). The draws are weighed, and meet
-        variates of known mean; if z is discrete there are none, for it has no score.
+        variates of known mean; if z is discrete there are none, for it has no score, nor where the
+        posterior ends within the reach of q. What is to distrust in the fit is said here as well.
         """
         if not callable(f):
             raise TypeError(
@@ -115,15 +122,18 @@ class Found:
             )
         density, order = Density(self.model), None if self.q.smooth == "z" else 0
         if self.q.gaussian:
-            z, score, log = drawn(self, n, rng)[:3]
+            z, score, log = drawn(self, n, seed)[:3]
         else:
-            z = self.sample(whole("n", n, 10), rng)
+            z = self.sample(whole("n", n, 10), seed)
             value, score = density.slope(z) if order is None else (density.value(z), 0 * z)
             log = value - self.q.log_q(self.w, z)
-        of_z = lambda z: f(self.model.given(z))
-        return expect(of_z, z, score, np.exp(log - log.max()), order=order)
+            score = np.where(np.isneginf(log)[:, None], 0.0, score)
+        of_z, out = lambda z: f(self.model.given(z)), np.isneginf(log).sum()
+        found = expect(of_z, z, score, np.exp(log - log.max()), order=0 if out else order)
+        edge = [EDGE.format(out, len(log))] if out and order is None else []
+        return replace(found, warnings=(*self.warnings, *edge, *found.warnings))
 
-    def evidence(self, n: int = 1000, rng: np.random.Generator | int = 0) -> Answer:
+    def evidence(self, n: int = 1000, seed: np.random.Generator | int = 0) -> Answer:
         """log p(x) with its standard error; the ELBO is below it by KL(q || p).
 
         It is the log of the mean weight, regressed on what is known under q: q's share of the law
@@ -131,13 +141,14 @@ class Found:
         """
         if not self.q.gaussian:
             raise ValueError(f"the evidence needs draws of a Gaussian q; this is {self.q!r}")
-        at = drawn(self, n, rng)
+        at = drawn(self, n, seed)
         w, k = smoothed(at.log)  # in units of the largest
         share = at.share[:, None]
         known = lambda order: np.column_stack([share - 1, share * hermite(at.e, order)])
         found = answer(w[:, None], known, np.ones(len(w)), k, self.q.dim, (2, 1, 0))
         log = at.log.max() + np.log(found.estimate)
-        return replace(found, estimate=log, se=found.se / found.estimate)
+        says = (*self.warnings, *found.warnings)
+        return replace(found, estimate=log, se=found.se / found.estimate, warnings=says)
 
     # What it looks like
 
@@ -212,26 +223,33 @@ class Draws(NamedTuple):
 
     z: np.ndarray  # (n, d)
     score: np.ndarray  # (n, d)
-    log: np.ndarray  # (n,) log p(x, z) less the log density of the draws
+    log: np.ndarray  # (n,) log p(x, z) less the log density of the draws; -inf weighs nothing
     e: np.ndarray  # (n, d) in q's own coordinates
     share: np.ndarray  # (n,) q / law of the draws
 
 
-def drawn(fit: Found, n: int, rng: np.random.Generator | int) -> Draws:
-    """n draws for a fit with a Gaussian q, at which log p and its score are numbers."""
-    rng, (mu, factor) = np.random.default_rng(rng), fit.q.moments(fit.w)
+def drawn(fit: Found, n: int, seed: np.random.Generator | int) -> Draws:
+    """n draws for a fit with a Gaussian q, at which log p and its score are numbers.
+
+    Where the posterior has ended log p is minus infinity, and the score counts as zero.
+    """
+    rng, (mu, factor) = np.random.default_rng(seed), fit.q.moments(fit.w)
     e = rng.standard_normal((whole("n", n, 10), fit.q.dim))
     e[::2] *= np.sqrt(NU / rng.chisquare(NU, len(e[::2])))[:, None]
     z = mu + fit.q.times(factor, e)
     log, score = Density(fit.model).slope(z)
     more = np.logaddexp(0, student(e)) - np.log(2)  # log of the law of the draws over q
     log = log - fit.q.log_q(fit.w, z) - more
-    fine = np.isfinite(log) & np.isfinite(score).all(-1)
+    out = np.isneginf(log)
+    score = np.where(out[:, None], 0.0, score)
+    fine = (np.isfinite(log) | out) & np.isfinite(score).all(-1)
     if fine.sum() < max(10, 0.9 * n):
         raise ValueError(
             f"log p(x, z) or its slope is no number at {n - fine.sum()} of {n} draws: something "
             "overflows there, or a matrix is singular"
         )
+    if (~out).sum() < 10:
+        raise ValueError(f"log p(x, z) is minus infinity at {out.sum()} of {n} draws: q misses it")
     return Draws(z[fine], score[fine], log[fine], e[fine], np.exp(-more[fine]))
 
 

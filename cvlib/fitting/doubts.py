@@ -2,18 +2,17 @@
 
 from collections.abc import Iterator
 
-import autograd.numpy as anp
 import numpy as np
-from autograd import grad
+from autograd import elementwise_grad
 
 from ..combining.tails import HEAVY, Weights
 from ..families.base import Family
 from ..models import Model
 from .looks import LOOKS, explained, weighed
-from .run import Run
+from .run import KEYBOARD, LATE, Run
 
 FAIR = 0.5  # share of draws that weights should leave
-SURE = 0.95  # a share beyond which a heavy tail is told and not warned of
+BIG = 1.5  # times the mean weight: k-hat has no scale, and no tail matters where none is larger
 FEW = 50  # draws left, from which nothing is said of single coordinates
 FAR = 6.0  # standard deviations of its prior that a coordinate may lie out
 STEPS = {  # by the kind of a run
@@ -23,9 +22,37 @@ STEPS = {  # by the kind of a run
 REGRESSED = "natural steps, {plan.M} slopes regressed on their draws in each, all data"
 
 
+def judged(run: Run) -> tuple[Weights, tuple[str, ...], tuple[str, ...]]:
+    """A last look at a run, what was done, and what to distrust.
+
+    Whatever fails in that, or is cut off, is a sentence: no fit is lost. Nothing is said of the
+    shape of q before the ELBO has settled.
+    """
+    failed = []
+
+    def safely(what, look, otherwise):
+        try:
+            with np.errstate(all="ignore"):
+                return look()
+        except KeyboardInterrupt:
+            failed.append(f"{what} could not be checked: {KEYBOARD}")
+        except Exception as error:  # functions of the reader's fail in many ways
+            failed.append(f"{what} could not be checked: {type(error).__name__}: {error}")
+        return otherwise
+
+    look = lambda: weighed(run.model, run.q, run.best, run.state.t + 1)
+    last = safely("the ELBO", look, Weights(np.empty((0, run.q.dim)), np.empty(0)))
+    done = STEPS.get(run.kind, REGRESSED).format(plan=run.plan)
+    shape = run.settled and len(last.log) > 0
+    words = safely("the shape of q", lambda: [*said(run, last)] if shape else [], [])
+    found = safely("what to distrust", lambda: doubts(run, last), [])
+    prior = lambda: [*conflicts(run.model, run.q.mean(run.best))] if run.q.gaussian else []
+    far = safely("the prior", prior, [])
+    return last, (*run.words, done, *words), (*found, *far, *failed)
+
+
 def said(run: Run, last: Weights) -> Iterator[str]:
-    """How the steps were made, and three numbers on the shape of q with what each means."""
-    yield STEPS.get(run.kind, REGRESSED).format(plan=run.plan)
+    """Three numbers on the shape of q, with what each means."""
     if run.q.gaussian:
         share, left = explained(run.model, run.q, run.best, run.state.t + 1)
         yield (
@@ -34,31 +61,45 @@ def said(run: Run, last: Weights) -> Iterator[str]:
         )
     yield f"{last.kept}: what the others are worth beside the largest"
     tail = "above 0.7 the tail of the weights is too heavy to believe that share"
+    if last.k_hat > HEAVY and not big(last):
+        tail = f"a tail that does not matter, for no weight is {BIG} times the mean"
     yield f"k-hat is {last.k_hat:.2f}: {tail}"
+
+
+def big(last: Weights) -> bool:
+    """Is there a weight that is larger than most?"""
+    return last.share.max() * len(last.log) > BIG
 
 
 def doubts(run: Run, last: Weights) -> list[str]:
     """Sentences that begin with what is wrong and end with what to do."""
     left, tail, diverged = last.effective, last.k_hat, int(run.state.diverged)
     end = last if diverged < 0 else weighed(run.model, run.q, run.state.w, 0, LOOKS[0])
-    lost = 1 - end.fine.mean()
+    n, shape = max(len(end.log), 1), run.settled and len(last.log) > 0
+    outside = end.outside.sum() / n
+    lost = (~end.fine).sum() / n - outside
+    late = "it ran out of time, and " * (LATE in "".join(run.words[-1:]))
     cases = [
         (run.trouble, f"{run.trouble}. A prior may be missing, or a log-Jacobian have the wrong "
          "sign; if neither is, compare with draws of another method"),
+        (run.rivals, run.rivals),
         (diverged >= 0, f"the run diverged at step {diverged}: try more draws M, scale the "
          "data, or put a prior on what they do not tell"),
         (lost > 0, f"log p(x, z) is no number at {lost:.1%} of the draws of q, which were left "
          "out: something overflows there, or a matrix is singular"),
-        (not run.settled and lost < 0.1 and diverged < 0, "the ELBO had not settled: give more "
-         "seconds or steps, fit.go_on(seconds=60)"),
-        (FAIR <= left < SURE and tail > HEAVY, f"{last.kept}, but k-hat is {tail:.2f}: the "
-         "posterior's tail is heavier than that of q, and the share too hopeful"),
-        (not left >= FAIR, f"{last.kept}, with k-hat {tail:.2f}: the posterior does not have the "
-         f"shape of q, {worst(run.q, run.best, last, run.model.names)}. No variate will help: "
-         "write it in other coordinates, take another q, or compare with draws of another method"),
+        (outside > 0, f"log p(x, z) is minus infinity at {outside:.1%} of the draws of q: the "
+         "posterior ends within its reach. The ELBO is that of q cut off there; parameters "
+         "declared with their limits, cv.interval(0, 1) say, have no such edge"),
+        (not run.settled and lost + outside < 0.1 and diverged < 0, f"{late}the ELBO had not "
+         "settled: give more seconds or steps, fit.go_on(seconds=60)"),
+        (shape and left >= FAIR and tail > HEAVY and big(last), f"{last.kept}, but k-hat is "
+         f"{tail:.2f}: the posterior's tail is heavier than that of q, and the share too hopeful"),
+        (shape and not left >= FAIR, f"{last.kept}, with k-hat {tail:.2f}: the posterior does not "
+         f"have the shape of q, {worst(run.q, run.best, last, run.model.names)}. No variate will "
+         "help: write it in other coordinates, take another q, or compare with draws of another "
+         "method"),
     ]  # fmt: skip
-    far = conflicts(run.model, run.q.mean(run.best)) if run.q.gaussian else ()
-    return [*(sentence for true, sentence in cases if true), *far]
+    return [sentence for true, sentence in cases if true]
 
 
 def worst(q: Family, w: np.ndarray, found: Weights, names: list[str]) -> str:
@@ -75,17 +116,20 @@ def worst(q: Family, w: np.ndarray, found: Weights, names: list[str]) -> str:
 def conflicts(model: Model, z: np.ndarray) -> Iterator[str]:
     """A sentence where z (d,) lies far out in its prior: data may be in other units.
 
-    Where log p(z) can rise by x along a coordinate, z lies sqrt(2 x) sds of a normal prior out.
+    Where log p(z) can rise by x along a coordinate, z lies sqrt(2 x) sds of a normal prior out. It
+    must rise as much wherever the others are: else it is a law given these, not its own prior.
     """
-    prior = lambda z: model.log_prior(z) + 0 * anp.sum(z, -1)
-    slope = grad(prior)(z)
+    prior = lambda z: model.log_prior(z) + 0 * z[..., 0]
+    slope = elementwise_grad(prior)(z[None])[0]
     for k in np.argsort(-np.abs(slope * z))[:4]:
-        line = np.repeat(z[None], 400, 0)
-        line[:, k] += np.sign(slope[k]) * np.geomspace(1e-4, 1e6, 400)
-        height = np.nan_to_num(prior(line) - prior(z), nan=-np.inf)
+        steps = np.append(0.0, np.sign(slope[k]) * np.geomspace(1e-4, 1e6, 400))
+        line, moved = (np.repeat(x[None], len(steps), 0) for x in (z, z + 0.1 * (1 + np.abs(z))))
+        line[:, k] = moved[:, k] = z[k] + steps
+        height, other = (np.nan_to_num(h - h[0], nan=-np.inf) for h in map(prior, (line, moved)))
         top = int(np.argmax(height[:-1]))
         out = np.sqrt(2 * max(height[top], 0.0))
-        if out > FAR and -np.inf < height[top + 1] <= height[top]:  # else it rises for ever
+        alone = np.isclose(height[top], other[top], rtol=1e-6)
+        if alone and out > FAR and -np.inf < height[top + 1] <= height[top]:  # or rises for ever
             yield (
                 f"{model.names[k]} = {z[k]:.3g} lies {out:.0f} standard deviations out in its "
                 "prior: are the data in the units that the prior was written for?"

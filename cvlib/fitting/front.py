@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import numbers, whole
+from ..arguments import numbers, unmasked, whole
 from ..ascent import optimize
 from ..ascent.mode import FAR
 from ..families import DiagonalGaussian, Family, Gaussian
@@ -21,8 +21,8 @@ from ..families.base import check_fit
 from ..families.found import Found
 from ..models import Model
 from ..models.density import Density
-from . import looks, starts
-from .doubts import doubts, said
+from . import starts
+from .doubts import judged
 from .run import KEYBOARD, Clock, Run, planned, way
 from .starts import FULL, Start
 
@@ -43,12 +43,9 @@ class Fit(Found):
         super().__init__(run.model, run.q, run.best)
         self.run, self.settled, self.steps = replace(run), run.settled, run.state.t
         self.seconds, self.looks = run.seconds, np.array(run.looks).reshape(-1, 3)
-        with np.errstate(all="ignore"):
-            last = looks.weighed(run.model, run.q, run.best, run.state.t + 1)
-            self.elbo, self.error = map(float, last.elbo)
-            self.effective, self.k_hat = last.effective, last.k_hat
-            self.words = (*run.words, *said(run, last))
-            self.warnings = tuple(doubts(run, last))
+        last, self.words, self.warnings = judged(run)
+        self.elbo, self.error = map(float, last.elbo)
+        self.effective, self.k_hat = last.effective, last.k_hat
 
     @classmethod
     def after(
@@ -174,6 +171,7 @@ def fit(
         state = optimize.init(planned(kind, model, q, M), np.random.default_rng(seed), w=w)
         cut = f"the search for the mode was {KEYBOARD}; " if begin.stopped else ""
         run = Run(model, q, kind, M, state, w, begin.trouble, (f"{cut}began at {begin.says}",))
+        run.rivals = begin.rivals
         return Fit.after(run, clock, shown, callback, KEYBOARD if begin.stopped else "")
 
 
@@ -187,7 +185,8 @@ def _given(start, model, q, seed):
     pair = isinstance(start, tuple)
     try:
         mean, spread = start if pair else (start, np.ones(model.dim))
-        mean, spread = np.asarray(mean, float).reshape(model.dim), np.asarray(spread, float)
+        mean, spread = (np.asarray(unmasked("start", x), float) for x in (mean, spread))
+        mean = mean.reshape(model.dim)
         cov = np.diag(spread**2) if spread.ndim == 1 else spread
         S = np.linalg.cholesky(cov) if q.full else np.sqrt(np.diag(cov))
         q.check(q.pack(mean, S))

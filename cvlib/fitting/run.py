@@ -105,6 +105,7 @@ class Run:
     looks: tuple = ()  # (step, elbo, error)
     settled: bool = False
     seconds: float = 0.0
+    rivals: str = ""  # other modes that the search saw
 
     @cached_property
     def plan(self) -> Plan:

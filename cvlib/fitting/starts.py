@@ -5,13 +5,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..ascent.mode import climbed, searched
+from ..ascent.mode import Mode, climbed, searched
 from ..models import Model
 from ..models.density import Density
 from ..special import hess_times
 
 FULL = 500  # unknowns up to which q has a full covariance
 HANDICAP = 2  # nats for each unknown, of a low place
+EQUAL, DIP = 3.0, 1.0  # nats between modes of about equal height, and of a dip that parts them
 WIDTHS = (1.0, 0.3, 0.1, 0.03, 0.01)  # to try beside a curvature
 
 
@@ -24,6 +25,7 @@ class Start(NamedTuple):
     trouble: str = ""  # what is wrong with log p, or ""
     stopped: bool = False  # from the keyboard
     handicap: float = 0.0  # nats by which its ELBO must be better
+    rivals: str = ""  # what is said of other modes, about as high
 
 
 def start(
@@ -52,9 +54,28 @@ def start(
             near = [start._replace(handicap=HANDICAP * model.dim) for start in near]
         high = (_about_mode(few, mode, full, late) for mode in fine if mode.value >= low)
         found = sum(high, near)
-        return _best(few, found, rng)._replace(trouble="" if fine else modes[0].trouble)
+        trouble, rivals = "" if fine else modes[0].trouble, _rivals(few, fine)
+        return _best(few, found, rng)._replace(trouble=trouble, rivals=rivals)
     except KeyboardInterrupt:
         return near[0]._replace(stopped=True)
+
+
+def _rivals(density, modes):
+    """A sentence on modes about as high as the highest, if log p dips on the way between them."""
+    found: list[Mode] = []
+    for mode in sorted(modes, key=lambda mode: -mode.value):
+        if found and mode.value < found[0].value - EQUAL:
+            break
+        between = density.value(np.array([(mode.z + other.z) / 2 for other in [mode, *found]]))[1:]
+        if not (between >= mode.value - DIP).any():
+            found.append(mode)
+    if len(found) < 2:
+        return ""
+    return (
+        f"{len(found)} modes of about equal height were found, {found[0].value:.2f} to "
+        f"{found[-1].value:.2f} nats, and q has one of them: the evidence is too low. Where labels "
+        "can switch order them, cv.ordered; else fit each, start=, and compare"
+    )
 
 
 def laplace(model: Model, full: bool = True) -> Start:

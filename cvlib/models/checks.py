@@ -2,12 +2,15 @@
 
 import warnings
 from collections.abc import Callable
+from functools import partial
+from inspect import getclosurevars
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from autograd import elementwise_grad
 from numpy.typing import ArrayLike
 
+from ..arguments import unmasked
 from . import passes
 
 if TYPE_CHECKING:
@@ -18,6 +21,10 @@ LEVELS = np.array([[-0.1537], [0.0371], [0.1213]])  # of every coordinate of z, 
 CURE = (
     "write it with autograd.numpy and autograd.scipy (many functions of numpy and scipy themselves "
     "lose the derivative), without assignments into arrays"
+)
+HOW = (
+    "Write z[..., k] or p.beta[..., k] for a coordinate, np.where for if, change no array, and let "
+    "all axes before it broadcast"
 )
 
 
@@ -105,7 +112,8 @@ def _finite_data(k, a):
 
 
 def _array(what, value):
-    """np.asarray of anything but text and objects."""
+    """np.asarray of anything but text, objects and masked arrays."""
+    unmasked(what, value)
     try:
         array = np.asarray(value)
     except ValueError as error:
@@ -154,6 +162,24 @@ def rows(what: str, f: Callable, d: int, n: int, shapes: list[tuple[tuple, tuple
         _far(what, in_z, z)
 
 
+def captured(error: ValueError, f: Callable, n: int) -> str:
+    """Advice, where log_lik f failed and takes arrays of n rows from outside, not the batch."""
+    f = f.args[0] if isinstance(f, partial) else f
+    missing = isinstance(error.__cause__, NameError)
+    try:
+        seen = getclosurevars(f)
+    except TypeError:  # it shows no code
+        return ""
+    long = lambda x: isinstance(getattr(x, "shape", 0), tuple) and x.shape[:1] == (n,)
+    names = [name for name, x in {**seen.globals, **seen.nonlocals}.items() if long(x)]
+    if missing or n == 1 or not names or not str(error).startswith("log_lik"):
+        return ""
+    return (
+        f". It takes {names[0]} from outside, all {n} rows: pass {names[0]} in data, and take the "
+        "rows that the batch has"
+    )
+
+
 def _points(d):
     """Three points near the origin, (3, d)."""
     rng = np.random.default_rng(1)
@@ -165,10 +191,9 @@ def _value(what, f, given, shape):
     try:
         got = np.asarray(f())
     except Exception as error:
+        about_shapes = type(error) in (ValueError, TypeError, IndexError)  # not a missing name
         raise ValueError(
-            f"{what} fails for {given}: {type(error).__name__}: {error}. Write z[..., k] or "
-            "p.beta[..., k] for a coordinate, np.where for if, change no array, and let all axes "
-            "before it broadcast"
+            f"{what} fails for {given}: {type(error).__name__}: {error}" + f". {HOW}" * about_shapes
         ) from error
     if got.shape != shape or got.dtype.kind not in "biuf":
         raise ValueError(

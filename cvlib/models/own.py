@@ -186,9 +186,9 @@ class Model:
             shapes = [((3,), (1,)), ((2, 3, 4), (1,))]
             checks.rows("log_prior", lambda z, j: self.log_prior(z), self.dim, 1, shapes)
         except ValueError as error:
-            if not self.declared:
-                raise
-            raise ValueError(f"{error}. Here z holds {self.parameters!r}") from error
+            holds = f". Here z holds {self.parameters!r}" * self.declared
+            says = f"{error}{checks.captured(error, self.log_lik, self.N)}{holds}"
+            raise ValueError(says) from error.__cause__
         if self.declared and not isinstance(self.log_prior, GaussianPrior):
             self._check_names(self.log_lik.args[0], self.log_prior.args[0])
 

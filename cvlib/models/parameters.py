@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
+from keyword import iskeyword
 from math import prod
 from typing import Any
 
@@ -30,8 +31,11 @@ class Constraint:
     shape: tuple[int, ...] | None = ()  # of x; None: it must be given
     fewer: int = 0  # numbers that u has less than x, along the last axis
 
-    def __call__(self, shape: Any) -> "Constraint":
-        shape = shape if isinstance(shape, tuple) else (shape,)
+    def __call__(self, *shape: Any) -> "Constraint":
+        if len(shape) != 1:
+            right = f"cv.{self.name}({shape if shape else 3})"
+            raise TypeError(f"a shape is one number or one tuple, in one bracket: write {right}")
+        shape = shape[0] if isinstance(shape[0], tuple) else shape
         if self.shape is None and not shape:
             raise ValueError(f"cv.{self.name} is an array, not a number: give its length")
         least = 1 + self.fewer
@@ -92,7 +96,8 @@ simplex = Constraint("simplex", _simplex, None, fewer=1)  # shares x_k > 0 that 
 
 def interval(low: float, high: float) -> Constraint:
     """low < x < high: interval(0, 1), or interval(0, 1)(8) for eight of them."""
-    if not (np.ndim(low) == np.ndim(high) == 0 and -np.inf < low < high < np.inf):
+    two = all(np.ndim(x) == 0 and np.asarray(x).dtype.kind in "iuf" for x in (low, high))
+    if not (two and -np.inf < low < high < np.inf):
         raise ValueError(f"interval: low={low} must lie below high={high}, two finite numbers")
     return Constraint(f"interval({low}, {high})", partial(_interval, low=low, high=high))
 
@@ -174,7 +179,8 @@ def labels(name: str, shape: tuple[int, ...]) -> list[str]:
 
 
 def _constraint(name, given):
-    if not (isinstance(name, str) and name.isidentifier()) or hasattr(dict, name):
+    fine = isinstance(name, str) and name.isidentifier() and not iskeyword(name)
+    if not fine or hasattr(dict, name):
         raise ValueError(f"a parameter cannot be called {name!r}: p.{name} must read as its value")
     if isinstance(given, Constraint):
         if given.shape is None:

@@ -1,10 +1,12 @@
 """Snapshots: the data term's value, slope and curvature at older weights, summed over all data."""
 
+from copy import deepcopy
 from math import isclose
 from typing import NamedTuple
 
 import numpy as np
 
+from ..arguments import unmasked
 from ..models.own import Model
 
 SUMS = "value", "slope", "hessian"
@@ -55,7 +57,7 @@ def snapshot(
     With order=1 without the Hessian. With the factor of a Gaussian q, L or sigma, also of the
     likelihood's quadratic bound; with mean=True also of the parabola of means.
     """
-    mu = np.asarray(mu, float)
+    mu, factor = np.array(unmasked("mu", mu), float), deepcopy(factor)  # our own: theirs may move
     if mu.shape[-1:] != (model.dim,) or not np.isfinite(mu).all():
         raise ValueError(f"mu must be finite numbers (..., {model.dim}); got {mu.shape}")
     if order not in (1, 2):
