@@ -8,6 +8,7 @@ import numpy as np
 from ..ascent.mode import climbed, searched
 from ..models import Model
 from ..models.density import Density
+from ..models.passes import Late
 from ..special import hess_times
 
 FULL = 500  # unknowns up to which q has a full covariance
@@ -53,6 +54,12 @@ def start(
         high = (_about_mode(few, mode, full, late) for mode in fine if mode.value >= low)
         found = sum(high, near)
         return _best(few, found, rng)._replace(trouble="" if fine else modes[0].trouble)
+    except Late:
+        if first.S is not None:
+            return first
+        top = max(modes, key=lambda mode: mode.value)
+        S = _factor(top.inverse) if full else np.sqrt(np.diag(top.inverse))
+        return Start(top.z, S, "the highest point that there was time to find")
     except KeyboardInterrupt:
         return near[0]._replace(stopped=True)
 
