@@ -14,7 +14,7 @@ from ..models.passes import Late, until
 from ..recipe.draws import Draw
 
 LOOKS, LAST = (250, 1000, 4000), 4000  # draws for a look at the ELBO, few or many; the last one
-FEW, BLOCK = 4, 256  # draws that any look has, and that are made between two looks at the clock
+FEW, BLOCK = 4, 256  # draws that any look has; at most so many at a time of a compiled model
 TOLERANCE, CHANCE = 0.05, 0.05  # nats that may be left to gain, and the chance to be wrong there
 
 
@@ -42,11 +42,14 @@ def _draws(model, least, most):
 
 def _in_time(density, z):
     """log p at the first of the points z (n, d), as many as there is time for."""
-    with until(None):
-        found, block = [density.value(z[:FEW])], int(np.clip(2**25 // density.size, FEW, BLOCK))
+    found, most = [], len(z) if density.model.rows else BLOCK
+    block = int(np.clip(2**25 // density.size, FEW, most))
     with suppress(Late):
-        for first in range(FEW, len(z), block):
+        for first in range(0, len(z), block):
             found.append(density.value(z[first : first + block]))
+    if not found:
+        with until(None):
+            found = [density.value(z[:FEW])]
     return np.concatenate(found)
 
 

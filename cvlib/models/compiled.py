@@ -10,10 +10,9 @@ import autograd.numpy as anp
 import numpy as np
 from autograd.extend import defvjp, primitive
 
-from . import checks
+from . import checks, passes
 from .own import Model
 from .parameters import Named, Parameters, labels
-from .passes import look_at_clock
 
 STEP = 1e-5  # of differences of slopes, for a unit vector
 BLOCKS = (256, 192), (10, 2), (1, 1)  # points that are computed at once, from how many left on
@@ -85,7 +84,8 @@ class Compiled(Model):
     ) -> tuple:
         if order != 1:
             return super().totals(z, order)
-        value, slope = self.value_and_slope(z.reshape(-1, self.dim))  # once for both
+        both = lambda rows, z: self.value_and_slope(z)  # once for both
+        value, slope = passes.in_blocks(None, z.reshape(-1, self.dim), both, BLOCKS[0][0])
         return np.reshape(value, z.shape[:-1]), np.reshape(slope, z.shape)
 
 
@@ -184,7 +184,7 @@ def _in_blocks(f, z):
     jax, found, first = _package("jax"), [], 0
     fits = [pair for pair in BLOCKS if pair[0] * _largest(f, z.shape[1]) <= MADE] or BLOCKS[-1:]
     while (left := len(z) - first) > 0:
-        look_at_clock()
+        passes.look_at_clock()
         size = next(size for size, least in fits if left >= least)
         rows = np.minimum(np.arange(first, first + size), len(z) - 1)  # the last one fills up
         with _double(jax):

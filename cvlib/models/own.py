@@ -172,7 +172,7 @@ class Model:
         z = np.linspace(0.1, 0.3, 2 * self.dim).reshape(2, 1, self.dim)
 
         def numbers_of(n):
-            batch, first = self.take(np.arange(n) % self.N), Watched.new_root()
+            batch, first = self.take(np.arange(n) % self.N), _Watched.new_root()
             trace(first, lambda z: self.log_lik(z, batch) + 0 * z[..., 0], z)
             return sum(first.sizes)
 
@@ -219,7 +219,7 @@ class Model:
             )
 
 
-class Watched(Node):
+class _Watched(Node):
     """What autograd keeps of an array on its way; `sizes` are those of all arrays made so far."""
 
     sizes: list[int]

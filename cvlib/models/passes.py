@@ -97,11 +97,11 @@ def at_points(part: Callable, data: Arrays, z: np.ndarray, *args: Any, made: int
     points = CHUNK // (made * slices(data, width)[0].stop) or 1
     if points >= len(flat):
         return total(part, data, z, *args, width=width)
-    found = total(_blocks, data, flat, part, points, *args, width=width)
+    found = total(in_blocks, data, flat, part, points, *args, width=width)
     return tuple(x.reshape(*z.shape[:-1], *x.shape[1:]) for x in found)
 
 
-def _blocks(rows, z, part, size, *args):
+def in_blocks(rows: Any, z: np.ndarray, part: Callable, size: int, *args: Any) -> tuple:
     """part(rows, z, *args), so many of the points z (B, d) at a time."""
     found = []
     for first in range(0, len(z), size):
