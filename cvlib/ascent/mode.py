@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..models.density import Density
+from ..models.passes import Late, until
 from .search import climb
 
 DENSE, FEW = 200, 20  # up to so many unknowns the search remembers all turns of the slope; else few
@@ -32,11 +33,21 @@ def searched(density: Density, z: np.ndarray, late: Callable = lambda: False) ->
 
     One standard deviation off a mode log p is lower, in every direction. Where it is higher the
     search goes on: that was a saddle, or the search gave up. Where it stays, far out too, there is
-    no mode.
+    no mode. Once it is late the highest point so far is taken as it is.
     """
     mode = climbed(density, z, late)
-    if not np.isfinite(mode.value):
+    if not np.isfinite(mode.value) and not late():
         return mode._replace(trouble="log p(x, z) or its slope is no number where the search began")
+    try:
+        with until(late):
+            return _looked_around(density, mode, late)
+    except Late:
+        return mode
+
+
+def _looked_around(density, mode, late):
+    """The mode, or a higher one, with what is wrong around it."""
+    z = mode.began
     fallen = lambda steps: mode.value - np.nan_to_num(density.value(mode.z + steps), nan=-np.inf)
     for _ in range(3):
         if late():

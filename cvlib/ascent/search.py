@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..models.passes import Late, until
+
 RISE, FLATTER = 1e-4, 0.9  # Wolfe's: shares of the rise that a slope promises, and of the slope
 TRIES = 40  # on one line
 
@@ -55,9 +57,13 @@ def climb(
     """The highest point that is found from z (d,), and the curvature that was seen on the way.
 
     f(z) gives value and slope; where they are no numbers nothing is looked for. Ends when a step
-    promises to gain less than `enough`, after `steps`, or when it is `late`.
+    promises to gain less than `enough`, after `steps`, or when it is `late`, inside f as well.
     """
-    first = f(z)
+    try:
+        with until(late):
+            first = f(z)
+    except Late:
+        return Point(z, -np.inf, np.zeros_like(z)), Curvature(most)
     if [*map(np.shape, first if isinstance(first, tuple) else ())] != [(), np.shape(z)]:
         raise TypeError(f"climb: f(z) must give a number and its slope, as long as z; got {first}")
     here, curvature = Point(z, *first), Curvature(most)
@@ -67,7 +73,11 @@ def climb(
             way = way / max(np.linalg.norm(way), 1.0)
         if late() or not here.slope @ way / 2 > enough:
             break
-        new = _along(f, here, way)
+        try:
+            with until(late):
+                new = _along(f, here, way)
+        except Late:
+            break
         if new.value > here.value:
             curvature.see(here, new)
             here = new

@@ -21,6 +21,7 @@ from ..families.base import check_fit
 from ..families.found import Found
 from ..models import Model
 from ..models.density import Density
+from ..models.passes import until
 from . import starts
 from .doubts import judged
 from .run import KEYBOARD, Clock, Run, planned, way
@@ -52,7 +53,8 @@ class Fit(Found):
         cls, run: Run, clock: Clock, bar: Any, callback: Callable | None = None, why: str = ""
     ) -> "Fit":
         """The fit after more of a run, with Python's warnings of what to distrust."""
-        found = cls(run.go(clock, bar, callback and (lambda: callback(cls(run))), why))
+        with until(clock.closed):
+            found = cls(run.go(clock, bar, callback and (lambda: callback(cls(run))), why))
         for sentence in found.warnings:
             warnings.warn(sentence, Distrust, stacklevel=3)
         return found
@@ -140,7 +142,8 @@ def fit(
     Looks at the ELBO after 10, 20, 40 ... steps (Adam: 200, 400 ...), on common draws. It stops
     when doubling the run has gained less than 0.05 nats beyond doubt: a gain of more than that in
     the last doubling is missed with a chance of about 5 %, all looks together. Or it stops at
-    `steps`, or after `seconds` (60 if neither is given). Ctrl-C returns what there is.
+    `steps`, or after `seconds` (60 if neither is given): the clock is looked at inside a step too,
+    but not while JAX compiles, which counts. Ctrl-C returns what there is.
 
     start: a point (d,), a pair of mean and covariance (d, d) or sd (d,), another `Fit`, "random".
     restarts: random points from which the mode is looked for as well; the best start is taken. One
@@ -162,7 +165,8 @@ def fit(
     with _bar(progress) as shown:
         shown.set_postfix_str("looking for the mode")
         if q.gaussian:
-            begin = starts.start(model, q.full, given, restarts, clock.late, seed)
+            with until(clock.chosen):
+                begin = starts.start(model, q.full, given, restarts, clock.late, seed)
             w = q.joined(begin.mu, begin.S)
         else:
             begin, w = Start(np.empty(0), None, f"the usual start of {q!r}"), q.start()

@@ -1,5 +1,7 @@
 """A look at a fit: the ELBO on common draws, whether it has settled, and the shape of q."""
 
+from contextlib import suppress
+
 import numpy as np
 
 from ..ascent.slopes import scored
@@ -8,19 +10,47 @@ from ..combining.tails import Weights
 from ..families.base import Family
 from ..models import Model
 from ..models.density import Density
+from ..models.passes import Late, until
 from ..recipe.draws import Draw
 
 LOOKS, LAST = (250, 1000, 4000), 4000  # draws for a look at the ELBO, few or many; the last one
+FEW, BLOCK = 4, 256  # draws that any look has; at most so many at a time of a compiled model
 TOLERANCE, CHANCE = 0.05, 0.05  # nats that may be left to gain, and the chance to be wrong there
 
 
-def weighed(model: Model, q: Family, w: np.ndarray, seed: int, n: int = LAST) -> Weights:
-    """n draws of q_w, fewer where data are many. The same seed gives the same base sample."""
-    density = Density(model)
-    n = int(np.clip(2**25 // density.size, 64, n))
+def sizes(model: Model) -> list[int]:
+    """Draws for a look at the ELBO, few or many: fewer where data are many, but three numbers."""
+    return [_draws(model, n // 4, n) for n in LOOKS]
+
+
+def weighed(model: Model, q: Family, w: np.ndarray, seed: int, n: int | None = None) -> Weights:
+    """n draws of q_w, as many of them as there is time for; the last look's if n is not given.
+
+    The same seed gives the same base sample.
+    """
+    n = n or _draws(model, 64, LAST)
     eps = q.noise(np.random.default_rng([seed, n]), w, n)
     z = Draw(model, q, w, eps, None).z
-    return Weights(z, density.value(z) - q.log_q(w, z))
+    log_p = _in_time(Density(model), z)
+    z = z[: len(log_p)]
+    return Weights(z, log_p - q.log_q(w, z))
+
+
+def _draws(model, least, most):
+    return int(np.clip(2**25 // Density(model).size, least, most))
+
+
+def _in_time(density, z):
+    """log p at the first of the points z (n, d), as many as there is time for."""
+    found, most = [], len(z) if density.model.rows else BLOCK
+    block = int(np.clip(2**25 // density.size, FEW, most))
+    with suppress(Late):
+        for first in range(0, len(z), block):
+            found.append(density.value(z[first : first + block]))
+    if not found:
+        with until(None):
+            found = [density.value(z[:FEW])]
+    return np.concatenate(found)
 
 
 def at_most(gain: np.ndarray, look: int) -> float:
@@ -38,10 +68,14 @@ def explained(model: Model, q: Family, w: np.ndarray, seed: int) -> tuple[float,
     """How much of the slope of log p a quadratic explains, and what a better Gaussian would remove.
 
     The second is `regression.gauge`'s removable / d: the best ELBO lies about removable / 2 higher.
+    Neither is a number where there is no time for it.
     """
     least = q.dim + 20 if q.full else 20
     M = int(np.clip(2**23 // Density(model).size, least, max(least, 200)))
-    draw, _, G = scored(model, q, w, np.random.default_rng([seed, M, 1]), M)
+    try:
+        draw, _, G = scored(model, q, w, np.random.default_rng([seed, M, 1]), M)
+    except Late:
+        return np.nan, np.nan
     fine = np.isfinite(G).all(-1)
     if fine.sum() < M / 2:
         return np.nan, np.nan

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,6 +18,7 @@ from ..combining.tails import Weights
 from ..families.base import Family
 from ..models import Model
 from ..models.density import enough
+from ..models.passes import Late, until
 from ..recipe.sampling import Sampling
 from . import looks
 from .looks import TOLERANCE
@@ -69,7 +71,7 @@ class Clock:
     """When to stop: at a step, or at a time that leaves room for a step and the last looks."""
 
     def __init__(self, seconds: float | None, steps: int | None, taken: int = 0):
-        self.began, self.step, self.look = time.perf_counter(), 0.0, 0.0
+        self.began, self.step, self.look = time.perf_counter(), 0.0, None
         self.seconds = np.inf if steps is not None else SECONDS
         if seconds is not None:
             self.seconds = number("seconds", seconds, 0, above=True)
@@ -81,13 +83,26 @@ class Clock:
     def passed(self) -> float:
         return time.perf_counter() - self.began
 
+    def over(self, share: float = 1.0, more: float = 0.0) -> bool:
+        """Has this share of the time passed, and so many seconds more?"""
+        return self.passed > share * self.seconds + more
+
     def late(self) -> bool:
-        """Has the search for a start had its third of the time?"""
-        return self.passed > self.seconds / 3
+        """Has the search for the mode had its third of the time?"""
+        return self.over(1 / 3)
+
+    def chosen(self) -> bool:
+        """Has the choice of a start had half of it?"""
+        return self.over(1 / 2)
+
+    def closed(self) -> bool:
+        """Has the last look at what was found had its time, beyond that of the run?"""
+        return self.over(1.15, 1.0)
 
     def out(self, steps: int = 1) -> bool:
-        """Is there no time for so many steps and the last looks?"""
-        return self.passed + steps * self.step + 2.5 * self.look > self.seconds
+        """Is there no time for so many steps and the last looks? A tenth, before one was seen."""
+        left = self.seconds - self.passed - steps * self.step
+        return left < (0.1 * self.seconds if self.look is None else 2.5 * self.look)
 
 
 @dataclass
@@ -106,6 +121,7 @@ class Run:
     settled: bool = False
     seconds: float = 0.0
     rivals: str = ""  # other modes that the search saw
+    ended: str = ""  # why; LATE if there was no time for more
 
     @cached_property
     def plan(self) -> Plan:
@@ -120,24 +136,28 @@ class Run:
         try:
             with np.errstate(all="ignore"):
                 while not why:
-                    why = self._optimum(clock) if self.kind == "exact" else self._block(clock, bar)
-                    if not why and told is not None and told():
-                        why = "stopped by the callback"
+                    step = self._optimum if self.kind == "exact" else self._block
+                    why = step(clock, bar)
+                    self.seconds = before + clock.passed
+                    looked = self.state.diverged < 0
+                    if looked and told is not None and told():
+                        why = why or "stopped by the callback"
         except KeyboardInterrupt:
             why = KEYBOARD
-        self.seconds = before + clock.passed
+        self.seconds, self.ended = before + clock.passed, why
         self.words = (*self.words, f"{why} after step {self.state.t}")
         return self
 
-    def _optimum(self, clock):
+    def _optimum(self, clock, bar):
         """Natural steps on the exact ELBO; draws, where they do not arrive."""
         try:
             self.best = exact.optimum(self.model, self.q, self.best, late=clock.out)
         except RuntimeError:
             self.kind = "full" if self.q.full else "diagonal"
-            return ""
-        self._seen(looks.weighed(self.model, self.q, self.best, 0, looks.LOOKS[-1]))
+            return self._block(clock, bar)
         self.settled = not clock.out()
+        with until(clock.over):
+            self._seen(looks.weighed(self.model, self.q, self.best, 0))
         return "the optimum of the exact ELBO: nothing is left to gain" if self.settled else LATE
 
     def _block(self, clock, bar):
@@ -149,7 +169,19 @@ class Run:
             self.state = self.state._replace(mean=np.zeros_like(self.state.w), count=0)
             if self.kind == "diagonal":  # its mean was over places farther from the end
                 self._forget()
-        while self.state.t < min(end, clock.steps) and not clock.out():
+        with suppress(Late), until(lambda: clock.out(0)):
+            self._steps(min(end, clock.steps), clock, bar)
+        if self.state.diverged >= 0:
+            return f"diverged at step {int(self.state.diverged)}: it ended there,"
+        with until(clock.over):
+            why, clock.look = _timed(self._left if self.kind == "passes" else self._look)
+        if why or self.state.t >= clock.steps or clock.out():
+            return why or ("out of steps" if self.state.t >= clock.steps else LATE)
+        return ""
+
+    def _steps(self, end, clock, bar):
+        """Steps up to this one, if there is time and none diverges."""
+        while self.state.t < end and not clock.out() and self.state.diverged < 0:
             late = lambda: clock.out(2 * even.EACH)  # a few of its looks at the slope
             climbs = self.kind == "full" and self.q.dim <= CLIMB
             if climbs and self.state.t == EVEN and not late():
@@ -157,12 +189,6 @@ class Run:
                 self.state = self.state._replace(w=w)
             clock.step = _timed(self._step)[1]
             bar.update()
-            if self.state.diverged >= 0:
-                return f"diverged at step {int(self.state.diverged)}: it ended there,"
-        why, clock.look = _timed(self._left if self.kind == "passes" else self._look)
-        if why or self.state.t >= clock.steps or clock.out():
-            return why or ("out of steps" if self.state.t >= clock.steps else LATE)
-        return ""
 
     def _step(self):
         """One step; one that is cut off has not begun."""
@@ -170,7 +196,7 @@ class Run:
         before = rng.bit_generator.state
         try:
             self.state = optimize.step(self.state, self.plan)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, Late):
             rng.bit_generator.state = before
             raise
         if self.kind == "passes" and self.state.t == 1:
@@ -180,8 +206,13 @@ class Run:
         """Compare with the best w so far on the same draws."""
         t = self.state.t
         w = self.state.mean if self.state.count else self.state.w
-        for n in looks.LOOKS:
-            old, new = (looks.weighed(self.model, self.q, x, t, n) for x in (self.best, w))
+        gain = np.empty(0)
+        for n in looks.sizes(self.model):
+            pair = [looks.weighed(self.model, self.q, x, t, n) for x in (self.best, w)]
+            both = min(len(x.log) for x in pair)
+            if both < len(gain):
+                break  # there was no time for more draws than before
+            old, new = (Weights(x.z[:both], x.log[:both]) for x in pair)
             gain = (new.log - old.log)[new.fine & old.fine]
             most = looks.at_most(gain, len(self.looks) + 1)
             if abs(gain.mean() - TOLERANCE) > most - gain.mean():  # they tell on which side it is
@@ -192,7 +223,7 @@ class Run:
             self.best = w
         doubled = bool(self.looks) and t == 2 * self.looks[-1][0]
         self._seen(new)
-        if doubled and not worse and most < TOLERANCE:
+        if doubled and not worse and most < TOLERANCE and both >= looks.sizes(self.model)[0]:
             self.settled = True
             more = round(gain.mean(), 2) + 0.0  # no minus zero
             return f"the ELBO settled (twice the steps gained {more:.2f} nats): it stopped"

@@ -8,6 +8,7 @@ import numpy as np
 from ..ascent.mode import Mode, climbed, searched
 from ..models import Model
 from ..models.density import Density
+from ..models.passes import Late
 from ..special import hess_times
 
 FULL = 500  # unknowns up to which q has a full covariance
@@ -56,6 +57,12 @@ def start(
         found = sum(high, near)
         trouble, rivals = "" if fine else modes[0].trouble, _rivals(few, fine)
         return _best(few, found, rng)._replace(trouble=trouble, rivals=rivals)
+    except Late:
+        if first.S is not None:
+            return first
+        top = max(modes, key=lambda mode: mode.value)
+        S = _factor(top.inverse) if full else np.sqrt(np.diag(top.inverse))
+        return Start(top.z, S, "the highest point that there was time to find")
     except KeyboardInterrupt:
         return near[0]._replace(stopped=True)
 

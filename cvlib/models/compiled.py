@@ -2,7 +2,7 @@
 
 from collections import OrderedDict  # whose order JAX keeps
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from importlib import import_module
 from typing import Any
 
@@ -10,12 +10,13 @@ import autograd.numpy as anp
 import numpy as np
 from autograd.extend import defvjp, primitive
 
-from . import checks
+from . import checks, passes
 from .own import Model
 from .parameters import Named, Parameters, labels
 
 STEP = 1e-5  # of differences of slopes, for a unit vector
 BLOCKS = (256, 192), (10, 2), (1, 1)  # points that are computed at once, from how many left on
+MADE = 2**23  # numbers that a block may make, in its largest array
 
 
 class Compiled(Model):
@@ -27,7 +28,7 @@ class Compiled(Model):
     arrays {name: (B, *shape)} and `names` one name for every coordinate of z.
     """
 
-    rows = False
+    rows, made = False, 1
 
     def __init__(
         self, value_and_slope: Callable, dim: int | None = None, name: str = "compiled model", *,
@@ -83,7 +84,8 @@ class Compiled(Model):
     ) -> tuple:
         if order != 1:
             return super().totals(z, order)
-        value, slope = self.value_and_slope(z.reshape(-1, self.dim))  # once for both
+        both = lambda rows, z: self.value_and_slope(z)  # once for both
+        value, slope = passes.in_blocks(None, z.reshape(-1, self.dim), both, BLOCKS[0][0])
         return np.reshape(value, z.shape[:-1]), np.reshape(slope, z.shape)
 
 
@@ -180,13 +182,29 @@ def _compiled(log_joint, name, named=None, **about):
 def _in_blocks(f, z):
     """f of points z (B, d), in blocks: JAX compiles anew for every number of points it meets."""
     jax, found, first = _package("jax"), [], 0
+    fits = [pair for pair in BLOCKS if pair[0] * _largest(f, z.shape[1]) <= MADE] or BLOCKS[-1:]
     while (left := len(z) - first) > 0:
-        size = next(size for size, least in BLOCKS if left >= least)
+        passes.look_at_clock()
+        size = next(size for size, least in fits if left >= least)
         rows = np.minimum(np.arange(first, first + size), len(z) - 1)  # the last one fills up
         with _double(jax):
             found.append(jax.tree.map(lambda x: np.asarray(x)[:left], f(z[rows])))
         first += size
     return jax.tree.map(lambda *parts: np.concatenate(parts), *found)
+
+
+@lru_cache
+def _largest(f, d):
+    """The length of the longest array that f makes of one point (d,)."""
+    jax = _package("jax")
+    with _double(jax):
+        todo, sizes = [jax.make_jaxpr(f)(np.zeros((1, d))).jaxpr], [1]
+    for jaxpr in todo:
+        for step in jaxpr.eqns:
+            sizes += [int(np.prod(x.aval.shape)) for x in step.outvars]
+            inner = (getattr(x, "jaxpr", x) for x in step.params.values())
+            todo += [x for x in inner if hasattr(x, "eqns")]
+    return max(sizes)
 
 
 def _package(name):

@@ -52,12 +52,16 @@ class GLM(Model):
         self.likelihood.check(self.y)  # all else is written here
 
     row_size = 1  # a data point makes one number, its eta
+    made = 8  # and with what phi makes of it, at most so many
 
     def totals(
         self, z: np.ndarray, order: int, factor: np.ndarray | None = None, mean: bool = False
     ) -> tuple:
-        args = z, self.likelihood, order, factor, mean
-        return passes.total(_totals, self.data, *args, width=z.size * (50 if mean else 1))
+        if factor is not None:
+            args, width = (z, self.likelihood, order, factor, mean), z.size * (50 if mean else 1)
+            return passes.total(_totals, self.data, *args, width=width)
+        made = self.made + (self.dim if order == 2 else 0)
+        return passes.at_points(_totals, self.data, z, self.likelihood, order, made=made)
 
     @cached_property
     def squares(self) -> "Squares | None":
@@ -175,7 +179,7 @@ def _rows(likelihood, z, batch):
     return likelihood.phi(eta + offset[0] if offset else eta, y)
 
 
-def _totals(rows, z, likelihood, order, factor, mean):
+def _totals(rows, z, likelihood, order, factor=None, mean=False):
     """Value, slope and Hessian at z, summed over some data points; of the bound, of the mean."""
     X, y, *offset = rows
     eta = anp.dot(z, X.T) + (offset[0] if offset else 0.0)  # (..., n)

@@ -2,7 +2,7 @@
 
 Rows of an `np.memmap` are read from their file as they are needed, by a worker of the cluster too:
 a pass leaves none of them in memory. Parts are added up in their order, so that the numbers do not
-depend on who computed which.
+depend on who computed which. Between parts a pass looks at the clock, if it was given one.
 """
 
 import os
@@ -23,8 +23,34 @@ AHEAD = 2  # parts that wait for each thread of a cluster, beside the one that i
 PATIENCE = "20s"  # for a Dask scheduler to answer
 SMALL = 2**26  # bytes of a mapped array that may as well come into memory as it is drawn from
 QUIET = 3  # seconds before a pass shows how far it is
+TALL = 4  # rows of a part for each unknown, at least: every part makes a slope of all unknowns
 _cluster: ContextVar[Any] = ContextVar("cluster", default=None)
+_late: ContextVar[Callable[[], bool]] = ContextVar("late", default=lambda: False)
 Arrays = tuple[np.ndarray, ...]  # N rows each
+
+
+class Late(Exception):
+    """A pass was cut off between two of its parts, since its time was over."""
+
+
+@contextmanager
+def until(late: Callable[[], bool] | None) -> Iterator[None]:
+    """Inside `with passes.until(late):` a pass ends with `Late` as soon as late() is true.
+
+    Where one stands inside another, either may end it; inside `until(None)` nothing does.
+    """
+    outer = _late.get()
+    token = _late.set((lambda: late() or outer()) if late else lambda: False)
+    try:
+        yield
+    finally:
+        _late.reset(token)
+
+
+def look_at_clock() -> None:
+    """Ends what it is called in with `Late`, if it is late."""
+    if _late.get()():
+        raise Late("out of time")
 
 
 @contextmanager
@@ -61,6 +87,29 @@ def total(part: Callable, data: Arrays, *args: Any, width: int = 1) -> tuple:
     return reduce(add, each(part, data, *args, width=width))
 
 
+def at_points(part: Callable, data: Arrays, z: np.ndarray, *args: Any, made: int) -> tuple:
+    """`total` of part(rows, z, *args) at points z (..., d), some of the points at a time as well.
+
+    `made` is how many numbers part makes of one data point at one z.
+    """
+    flat = z.reshape(-1, z.shape[-1])
+    width = min(len(flat) * made, max(made, CHUNK // (TALL * flat.shape[1])))
+    points = CHUNK // (made * slices(data, width)[0].stop) or 1
+    if points >= len(flat):
+        return total(part, data, z, *args, width=width)
+    found = total(in_blocks, data, flat, part, points, *args, width=width)
+    return tuple(x.reshape(*z.shape[:-1], *x.shape[1:]) for x in found)
+
+
+def in_blocks(rows: Any, z: np.ndarray, part: Callable, size: int, *args: Any) -> tuple:
+    """part(rows, z, *args), so many of the points z (B, d) at a time."""
+    found = []
+    for first in range(0, len(z), size):
+        look_at_clock()
+        found.append(part(rows, z[first : first + size], *args))
+    return tuple(map(np.concatenate, zip(*found)))
+
+
 def each(part: Callable, data: Arrays, *args: Any, width: int = 1) -> Iterable:
     """part(rows, *args) for one part of the data after the other; rows are as many arrays as data.
 
@@ -75,8 +124,8 @@ def each(part: Callable, data: Arrays, *args: Any, width: int = 1) -> Iterable:
 
 def slices(data: Arrays, width: int = 1) -> list[slice]:
     """The parts of a pass, as slices of the data points."""
-    size = max(1, CHUNK // max(width, *(a[0].size for a in data)))
-    return [slice(first, first + size) for first in range(0, len(data[0]), size)]
+    size, N = max(1, CHUNK // max(width, *(a[0].size for a in data))), len(data[0])
+    return [slice(first, min(first + size, N)) for first in range(0, N, size)]
 
 
 def _there(part, pieces, args):
@@ -87,12 +136,14 @@ def _there(part, pieces, args):
     for rows in pieces:
         waiting.append(client.submit(_part, part, rows, args, pure=False))
         if len(waiting) >= most:
+            look_at_clock()
             yield waiting.popleft().result()
     while waiting:
         yield waiting.popleft().result()
 
 
 def _part(part, rows, args):
+    look_at_clock()
     return part(tuple(wide(a.read() if isinstance(a, Mapped) else a) for a in rows), *args)
 
 

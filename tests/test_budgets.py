@@ -1,0 +1,400 @@
+"""Budgets of a fit: its seconds, on a clock that counts work, and the memory and parts of a pass.
+
+Every number that a model makes of a row costs a tick of the clock, so nothing here is timed.
+"""
+
+import tracemalloc
+import warnings
+from types import SimpleNamespace
+
+import autograd.numpy as anp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import cvlib as cv
+from cvlib.ascent import even, mode, search
+from cvlib.fitting import looks, run, starts
+from cvlib.models import density, passes
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((60, 3))
+Y = np.where(X @ [1.0, -1.0, 0.5] + RNG.logistic(size=60) > 0, 1.0, -1.0)
+quiet = pytest.mark.filterwarnings("ignore::cvlib.fitting.front.Distrust")
+
+
+@pytest.fixture
+def work(monkeypatch):
+    """A clock that only work moves, by work.cost for each number, in parts of 64 numbers."""
+    found = SimpleNamespace(now=0.0, cost=0.0, most=0.0)
+
+    def done(numbers):
+        found.now += found.cost * numbers
+        found.most = max(found.most, found.cost * numbers)
+
+    found.done = done
+    monkeypatch.setattr(run, "time", SimpleNamespace(perf_counter=lambda: found.now))
+    monkeypatch.setattr(passes, "CHUNK", 64)
+    monkeypatch.setattr(passes, "TALL", 1)
+    return found
+
+
+def phi(work):
+    """The logistic likelihood, whose every number is work."""
+
+    def of(eta, y):
+        work.done(np.size(getattr(eta, "_value", eta)))
+        return -anp.logaddexp(0.0, -y * eta)
+
+    return of
+
+
+def own(work, bends=0.0):
+    def log_lik(z, batch):
+        x, y = batch
+        eta = anp.sum(x * z, -1) + bends * z[..., 0] ** 2
+        return phi(work)(eta, y)
+
+    return cv.models.Model(log_lik, cv.models.GaussianPrior(), (X, Y), 3)
+
+
+def compiled(work):
+    def both(z):
+        work.done(len(z) * 60)
+        t = -Y * (z @ X.T)
+        return -np.logaddexp(0, t).sum(1) - (z**2).sum(1) / 2, Y / (1 + np.exp(-t)) @ X - z
+
+    return cv.models.Compiled(both, 3)
+
+
+def glm(work):
+    return cv.models.GLM(X, Y, cv.models.Likelihood("counted", phi(work)))
+
+
+def positive(work):
+    """Counts y with an unknown rate, for a Gamma q."""
+
+    def log_lik(z, batch):
+        work.done(np.size(getattr(z, "_value", z)))
+        return batch[0] * anp.log(anp.abs(z[..., 0])) - anp.abs(z[..., 0])
+
+    return cv.models.Model(log_lik, lambda z: -anp.sum(anp.abs(z), -1), RNG.poisson(3.0, 20), 1)
+
+
+KINDS = {
+    "full": (own, None),
+    "diagonal": (own, cv.families.DiagonalGaussian(3)),
+    "passes": (own, None),
+    "exact": (glm, None),
+    "adam": (positive, cv.families.Gamma(1)),
+    "compiled": (compiled, None),
+}
+
+
+@quiet
+@pytest.mark.parametrize("seconds", (3.0, 30.0))
+@pytest.mark.parametrize("pass_of_one", (0.05, 0.5))
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_fit_is_back_in_time(work, kind, pass_of_one, seconds, monkeypatch):
+    """Whatever a pass costs: log p at one point takes up to a sixth of the seconds."""
+    make, q = KINDS[kind]
+    model = make(work)
+    if kind == "passes":
+        monkeypatch.setattr(density, "ROWS", 10)
+        monkeypatch.setattr(density, "EACH", 1)
+    if kind == "compiled":  # which is called with so many points at once
+        monkeypatch.setattr(looks, "BLOCK", 2)
+        monkeypatch.setattr("cvlib.models.compiled.BLOCKS", ((2, 2), (1, 1)))
+    work.cost, work.now = pass_of_one / (20 if kind == "adam" else 60), 0.0
+    fit = cv.fit(model, q, seconds=seconds, progress=False)
+    assert fit.run.kind == kind.replace("compiled", "full")
+    assert fit.seconds <= work.now < 1.3 * seconds + 2
+    assert fit.seconds < seconds + 4 * pass_of_one + work.most  # beyond: a look of four draws
+    if kind != "exact" or pass_of_one == 0.5:
+        assert not fit.settled and fit.run.ended == run.LATE == "out of time"
+        assert f"out of time after step {fit.steps}" in fit.report
+
+
+@quiet
+def test_a_step_that_was_cut_off_has_not_begun(work):
+    """Out of time in the middle of a step, the run goes on as if nothing had been."""
+    model = own(work)
+    whole = cv.fit(model, steps=9, progress=False)
+    work.now, work.cost = 0.0, 1e-4
+    cv.fit(model, steps=3, progress=False)
+    until_three, work.now = work.now, 0.0
+    fits = [cv.fit(model, seconds=until_three * x, progress=False) for x in (0.7, 1.0, 1.3)]
+    assert any(0 < fit.steps < 9 for fit in fits)
+    for fit in fits:
+        assert not fit.settled and fit.run.ended == "out of time"
+        work.cost = 0.0
+        on = fit.go_on(steps=9, progress=False)
+        assert (on.run.state.w == whole.run.state.w).all()
+
+
+@quiet
+def test_seconds_add_up_and_settled_is_of_the_last_run(work):
+    model = own(work)
+    work.cost = 1e-5
+    settled = cv.fit(model, steps=200, progress=False)
+    assert settled.settled and settled.run.ended.startswith("the ELBO settled")
+    assert 0 < settled.seconds <= work.now
+    before = work.now
+    on = settled.go_on(steps=settled.steps + 1, progress=False)
+    assert not on.settled and on.run.ended == "out of steps" and settled.settled
+    assert settled.seconds < on.seconds <= settled.seconds + work.now - before
+    short = settled.go_on(seconds=1e-3, progress=False)
+    assert short.seconds > settled.seconds and short.run.ended == "out of time"
+
+
+@quiet
+@pytest.mark.parametrize("kind", ("full", "diagonal", "exact"))
+def test_a_callback_at_every_look_with_its_seconds(work, kind):
+    make, q = KINDS[kind]
+    model, seen = make(work), []
+    work.cost = 1e-5
+    see = lambda fit: seen.append((fit.steps, fit.seconds, fit.settled))
+    fit = cv.fit(model, q, steps=200, progress=False, callback=see)
+    assert [step for step, *_ in seen] == [*fit.looks[:, 0]]
+    seconds = [x for _, x, _ in seen]
+    assert 0 < seconds[0] and seconds == sorted(seconds) and seconds[-1] <= fit.seconds
+    assert fit.settled and [x for *_, x in seen] == [False] * (len(seen) - 1) + [True]
+    seen.clear()
+    stopped = cv.fit(model, q, steps=200, progress=False, callback=lambda fit: not see(fit))
+    assert len(seen) == 1 and (kind == "exact" or "the callback" in stopped.run.ended)
+
+
+# Searches ----------------------------------------------------------------------------------------
+
+
+def late_after(work, seconds):
+    end = work.now + seconds
+    return lambda: work.now > end
+
+
+def test_searches_end_inside_a_pass(work):
+    """The mode, and the top on even draws: over by no more than a part of a pass."""
+    model, q = own(work, bends=0.1), cv.families.Gaussian(3)
+    whole = mode.searched(density.Density(model), np.zeros(3))
+    climbs = {
+        "mode": lambda late: mode.searched(density.Density(model), np.zeros(3), late),
+        "even": lambda late: even.top(model, q, q.start(), late),
+        "start": lambda late: starts.start(model, True, None, 3, late),
+    }
+    for name, climb in climbs.items():
+        work.now, work.cost = 0.0, 1e-3
+        climb(lambda: False)
+        takes = work.now
+        for share in (0.0, 0.1, 0.5, 0.9):
+            work.now, work.most, end = 0.0, 0.0, share * takes
+            with passes.until(lambda: work.now > end):
+                found = climb(lambda: work.now > end)
+            assert end <= work.now <= end + work.most, (name, share)
+            assert work.most < takes / 20
+            if name == "mode":
+                assert found.value <= whole.value and not found.trouble
+    work.cost = 0.0
+
+
+def test_a_search_that_is_late_has_its_highest_point(work):
+    f = lambda z: (-float(z @ z), -2 * z)
+    far = np.full(2, 3.0)
+    top, _ = search.climb(f, far, 1e-9)
+    assert_allclose(top.z, 0, atol=1e-6)
+    calls = []
+
+    def slow(z):
+        calls.append(1)
+        passes.look_at_clock()
+        return f(z)
+
+    first, _ = search.climb(slow, far, 1e-9, late=lambda: True)
+    assert (first.z == far).all() and first.value == -np.inf
+    calls.clear()
+    some, _ = search.climb(slow, far, 1e-9, late=lambda: len(calls) > 2)
+    assert top.value > some.value > f(far)[0] and len(calls) == 3
+
+
+@pytest.mark.parametrize("steps", (60, 0), ids=("natural steps", "L-BFGS"))
+def test_exact_ends_inside_a_gradient(work, steps, monkeypatch):
+    monkeypatch.setattr(cv.exact, "STEPS", steps)
+    model, q = glm(work), cv.families.Gaussian(3)
+    best = cv.exact.optimum(model, q, q.start())
+    work.cost = 1e-3
+    cv.exact.optimum(model, q, q.start())
+    takes = work.now
+    heights = [cv.exact.elbo(model, q, q.start())]
+    for share in (0.1, 0.5, 0.9):
+        work.now, work.most = 0.0, 0.0
+        w = cv.exact.optimum(model, q, q.start(), late=late_after(work, share * takes))
+        assert share * takes <= work.now <= share * takes + work.most and work.most < takes / 20
+        heights.append(cv.exact.elbo(model, q, w))
+    assert heights == sorted(heights) and heights[-1] <= cv.exact.elbo(model, q, best) + 1e-9
+    assert heights[-1] > heights[0]
+
+
+@quiet
+def test_even_draws_know_the_clock(work, monkeypatch):
+    """A search without end is told to stop while a few of its looks still fit."""
+    ended = []
+
+    def endless(model, q, w, late):
+        while not late():
+            work.now += 0.01
+        ended.append(work.now)
+        return w
+
+    model = own(work)
+    work.cost = 1e-5
+    monkeypatch.setattr(even, "top", endless)
+    cv.fit(model, seconds=5.0, progress=False)
+    assert len(ended) == 1 and ended[0] < 5
+
+
+# Passes ------------------------------------------------------------------------------------------
+
+
+def item_response(people, items, each, calls):
+    """Who answers what: two of many unknowns in every row."""
+    i = np.repeat(np.arange(people), each)
+    j, y = RNG.integers(0, items, len(i)), RNG.integers(0, 2, len(i)).astype(float)
+
+    def log_lik(p, batch):
+        y, i, j = batch
+        t = cv.pick(p.a, i) - cv.pick(p.b, j)
+        calls.append(np.shape(getattr(t, "_value", t)))
+        return y * t - anp.logaddexp(0.0, t)
+
+    log_prior = lambda p: -0.5 * anp.sum(p.a**2, -1) - 0.5 * anp.sum(p.b**2, -1)
+    sizes = {"a": people, "b": items}
+    return cv.models.Model(log_lik, log_prior, (y, i, j), parameters=sizes), (y, i, j)
+
+
+def test_parts_are_cut_by_what_a_model_makes():
+    """500 unknowns, of which a row has two: a pass has a few parts, not thousands."""
+    calls = []
+    model, (y, i, j) = item_response(400, 100, 30, calls)
+    assert model.made < 20
+    z = 0.1 * RNG.standard_normal((64, 500))
+    calls.clear()
+    value, slope = model.totals(z, 1)
+    assert len(calls) <= 1 + 64 * 12_000 * model.made // passes.CHUNK
+    t = z[:, i] - z[:, 400 + j]
+    assert_allclose(value, (y * t - np.logaddexp(0, t)).sum(1), rtol=1e-12)
+    left = y - 1 / (1 + np.exp(-t))
+    right = [np.bincount(k, left[5], n) for k, n in ((i, 400), (j, 100))]
+    assert_allclose(slope[5], np.concatenate([right[0], -right[1]]), atol=1e-10)
+
+
+def wide(d, n):
+    """Every row has every unknown, written as a sum of products."""
+    X, y = RNG.standard_normal((n, d)) / np.sqrt(d), RNG.choice([-1.0, 1.0], n)
+    log_lik = lambda z, b: -anp.logaddexp(0.0, -b[1] * anp.sum(b[0] * z, -1))
+    return cv.models.Model(log_lik, cv.models.GaussianPrior(), (X, y), d), X, y
+
+
+@pytest.mark.parametrize("chunk", (50, 1000, 2**14, 2**20))
+@pytest.mark.parametrize("linear", (False, True), ids=("own", "glm"))
+def test_totals_do_not_depend_on_the_parts(chunk, linear, monkeypatch):
+    model, X, y = wide(7, 90)
+    if linear:
+        model = cv.models.logistic_regression(X, y)
+    z = RNG.standard_normal((2, 11, 7))
+    eta = z @ X.T
+    p = 1 / (1 + np.exp(y * eta))
+    right = (
+        -np.logaddexp(0, -y * eta).sum(-1),
+        (y * p) @ X,
+        -np.einsum("abn,ni,nj->abij", p * (1 - p), X, X),
+    )
+    monkeypatch.setattr(passes, "CHUNK", chunk)
+    for order in (0, 1, 2):
+        found = model.totals(z, order)
+        assert len(found) == order + 1
+        for x, y0 in zip(found, right):
+            assert_allclose(x, y0, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("linear", (False, True), ids=("own", "glm"))
+def test_memory_of_a_pass(linear):
+    """200 draws, 2,000 rows and 100 unknowns: at once they would be 320 MB."""
+    model, X, y = wide(100, 2000)
+    if linear:
+        model = cv.models.logistic_regression(X, y)
+    z = 0.1 * RNG.standard_normal((200, 100))
+    model.totals(z[:2], 1)
+    tracemalloc.start()
+    try:
+        model.totals(z, 1)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 25e6, f"{peak / 1e6:.0f} MB"
+
+
+def test_memory_of_one_large_row():
+    """A likelihood in one row, with a matrix of 300 x 300 for every draw: 100 would be 72 MB."""
+    x = RNG.standard_normal((1, 300))
+    log_lik = lambda z, b: anp.sum(
+        anp.exp(-(z[..., :1, None] ** 2) * (b[0][..., :, None] - b[0][..., None, :]) ** 2), (-2, -1)
+    )
+    model = cv.models.Model(log_lik, cv.models.GaussianPrior(), x, 2)
+    z = RNG.standard_normal((100, 2))
+    model.totals(z[:1], 1)
+    tracemalloc.start()
+    try:
+        value = model.totals(z, 1)[0]
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 25e6, f"{peak / 1e6:.0f} MB"
+    square = (x[0, :, None] - x[0]) ** 2
+    assert_allclose(value[7], np.exp(-(z[7, 0] ** 2) * square).sum(), rtol=1e-10)
+
+
+def test_a_pass_that_is_late_ends_between_its_parts(monkeypatch):
+    monkeypatch.setattr(passes, "CHUNK", 10)
+    seen = []
+    part = lambda rows: seen.append(len(rows[0])) or (rows[0].sum(),)
+    with pytest.raises(passes.Late), passes.until(lambda: len(seen) == 3):
+        passes.total(part, (np.arange(95),))
+    assert seen == [10, 10, 10]
+    seen.clear()
+    with passes.until(lambda: True), passes.until(None):
+        assert passes.total(part, (np.arange(95),)) == (95 * 94 // 2,)
+    with pytest.raises(passes.Late), passes.until(lambda: True), passes.until(lambda: False):
+        passes.total(part, (np.arange(95),))
+    passes.look_at_clock()  # outside there is none
+
+
+# Many rows ---------------------------------------------------------------------------------------
+
+
+def sorted_rows(n):
+    y = np.sort(RNG.standard_normal(n) + 2)
+    log_lik = lambda z, b: -0.5 * (b[0] - z[..., 0]) ** 2
+    return cv.models.Model(log_lik, cv.models.GaussianPrior(10.0), y, 1), y
+
+
+def test_rows_that_stand_for_all_are_random_ones():
+    """Of sorted data the first rows lie standard deviations off."""
+    model, y = sorted_rows(41_000)
+    n = density.enough(model)
+    assert n == 10_000
+    some = density.Density.of_some(model, np.random.default_rng(3))
+    rows = some.model.data[0]
+    assert len({*rows}) == n and {*rows} <= {*y}
+    assert abs(rows.mean() - y.mean()) < 5 / np.sqrt(n) and 0.9 < rows.std() / y.std() < 1.1
+    begin = starts.start(model)
+    assert abs(begin.mu[0] - y.mean()) < 5 / np.sqrt(n)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit = cv.fit(model, steps=20, progress=False)
+    assert abs(fit.mean[0] - y.mean()) < 0.2 / np.sqrt(len(y)) and fit.run.kind == "passes"
+
+
+def test_a_look_has_three_sizes_whatever_the_data():
+    for n, right in ((10, [250, 1000, 4000]), (400_000, [83, 250, 1000]), (10**7, [62, 250, 1000])):
+        model, _ = sorted_rows(5)
+        model.data = (np.broadcast_to(0.0, n),)
+        assert looks.sizes(model) == right
