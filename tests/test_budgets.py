@@ -16,6 +16,7 @@ import cvlib as cv
 from cvlib.ascent import even, mode, search
 from cvlib.fitting import looks, run, starts
 from cvlib.models import density, passes
+from cvlib.special import hess_times
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((60, 3))
@@ -25,7 +26,7 @@ quiet = pytest.mark.filterwarnings("ignore::cvlib.fitting.front.Distrust")
 
 @pytest.fixture
 def work(monkeypatch):
-    """A clock that only work moves, by work.cost for each number, in parts of 64 numbers."""
+    """A clock that only work moves, by work.cost for each number, in small parts."""
     found = SimpleNamespace(now=0.0, cost=0.0, most=0.0)
 
     def done(numbers):
@@ -34,7 +35,7 @@ def work(monkeypatch):
 
     found.done = done
     monkeypatch.setattr(run, "time", SimpleNamespace(perf_counter=lambda: found.now))
-    monkeypatch.setattr(passes, "CHUNK", 64)
+    monkeypatch.setattr(passes, "CHUNK", 512)
     monkeypatch.setattr(passes, "TALL", 1)
     return found
 
@@ -109,21 +110,25 @@ def test_a_fit_is_back_in_time(work, kind, pass_of_one, seconds, monkeypatch):
     fit = cv.fit(model, q, seconds=seconds, progress=False)
     assert fit.run.kind == kind.replace("compiled", "full")
     assert fit.seconds <= work.now < 1.3 * seconds + 2
-    assert fit.seconds < seconds + 4 * pass_of_one + work.most  # beyond: a look of four draws
-    if kind != "exact" or pass_of_one == 0.5:
+    assert fit.seconds < seconds + 8 * pass_of_one + work.most  # beyond: four draws of two q's
+    if kind not in ("exact", "passes") or pass_of_one == 0.5:
         assert not fit.settled and fit.run.ended == run.LATE == "out of time"
         assert f"out of time after step {fit.steps}" in fit.report
 
 
 @quiet
-def test_a_step_that_was_cut_off_has_not_begun(work):
+def test_a_step_that_was_cut_off_has_not_begun(work, monkeypatch):
     """Out of time in the middle of a step, the run goes on as if nothing had been."""
     model = own(work)
+    monkeypatch.setattr(looks, "LOOKS", (40, 80, 160))
+    monkeypatch.setattr(looks, "LAST", 40)
     whole = cv.fit(model, steps=9, progress=False)
-    work.now, work.cost = 0.0, 1e-4
+    work.cost = 1.0
     cv.fit(model, steps=3, progress=False)
-    until_three, work.now = work.now, 0.0
-    fits = [cv.fit(model, seconds=until_three * x, progress=False) for x in (0.7, 1.0, 1.3)]
+    takes, fits = work.now, []
+    for x in (0.5, 1.0, 1.5, 2.0):
+        work.cost = 1.0
+        fits.append(cv.fit(model, seconds=takes * x, progress=False))
     assert any(0 < fit.steps < 9 for fit in fits)
     for fit in fits:
         assert not fit.settled and fit.run.ended == "out of time"
@@ -249,6 +254,22 @@ def test_even_draws_know_the_clock(work, monkeypatch):
     monkeypatch.setattr(even, "top", endless)
     cv.fit(model, seconds=5.0, progress=False)
     assert len(ended) == 1 and ended[0] < 5
+
+
+def test_a_hessian_of_many_points_goes_through_blocks(monkeypatch):
+    """autograd differentiates log p of own and compiled models, some points at a time."""
+    still = SimpleNamespace(done=lambda numbers: None)
+    z = np.full((4, 3), 0.2)
+    p = 1 / (1 + np.exp(-X @ z[0]))
+    right = -(X.T * (p * (1 - p))) @ X - np.eye(3)
+    for make in (own, compiled):
+        model = make(still)
+        for chunk in (2**20, 40):
+            monkeypatch.setattr(passes, "CHUNK", chunk)
+            monkeypatch.setattr("cvlib.models.compiled.BLOCKS", ((chunk // 20, 2), (1, 1)))
+            found = hess_times(model.log_joint, z, np.eye(3)[[0, 1, 2, 0]])
+            tolerance = 1e-10 if make is own else 1e-6
+            assert_allclose(found, right[[0, 1, 2, 0]], atol=tolerance, rtol=tolerance)
 
 
 # Passes ------------------------------------------------------------------------------------------

@@ -214,7 +214,8 @@ class Run:
             old, new = (Weights(x.z[:both], x.log[:both]) for x in pair)
             gain = (new.log - old.log)[new.fine & old.fine]
             most = looks.at_most(gain, len(self.looks) + 1)
-            if abs(gain.mean() - TOLERANCE) > most - gain.mean():  # they tell on which side it is
+            told = abs(gain.mean() - TOLERANCE) > most - gain.mean()  # on which side it is
+            if told or both < n:
                 break
         known = np.isfinite(old.elbo[0])
         worse = known and not most > -TOLERANCE / 50  # beyond doubt, or no number
