@@ -106,12 +106,13 @@ def test_a_fit_is_back_in_time(work, kind, pass_of_one, seconds, monkeypatch):
     if kind == "compiled":  # which is called with so many points at once
         monkeypatch.setattr(looks, "BLOCK", 2)
         monkeypatch.setattr("cvlib.models.compiled.BLOCKS", ((2, 2), (1, 1)))
-    work.cost, work.now = pass_of_one / (20 if kind == "adam" else 60), 0.0
+    numbers = {"adam": 10 * 20, "exact": 10 * 60}.get(kind, 60)  # Adam's step is not cut; nodes
+    work.cost, work.now = pass_of_one / numbers, 0.0
     fit = cv.fit(model, q, seconds=seconds, progress=False)
     assert fit.run.kind == kind.replace("compiled", "full")
     assert fit.seconds <= work.now < 1.3 * seconds + 2
     assert fit.seconds < seconds + 8 * pass_of_one + work.most  # beyond: four draws of two q's
-    if kind not in ("exact", "passes") or pass_of_one == 0.5:
+    if kind not in ("exact", "passes", "adam") or (pass_of_one, seconds) == (0.5, 3.0):
         assert not fit.settled and fit.run.ended == run.LATE == "out of time"
         assert f"out of time after step {fit.steps}" in fit.report
 
@@ -122,15 +123,12 @@ def test_a_step_that_was_cut_off_has_not_begun(work, monkeypatch):
     model = own(work)
     monkeypatch.setattr(looks, "LOOKS", (40, 80, 160))
     monkeypatch.setattr(looks, "LAST", 40)
-    whole = cv.fit(model, steps=9, progress=False)
-    work.cost = 1.0
-    cv.fit(model, steps=3, progress=False)
-    takes, fits = work.now, []
-    for x in (0.5, 1.0, 1.5, 2.0):
-        work.cost = 1.0
-        fits.append(cv.fit(model, seconds=takes * x, progress=False))
-    assert any(0 < fit.steps < 9 for fit in fits)
-    for fit in fits:
+    whole, two = (cv.fit(model, steps=n, progress=False) for n in (9, 2))
+    one_step = (2 * 3 + 20) * 60  # numbers
+    for steps in (0.5, 1.5, 2.7):
+        work.cost = 1 / one_step
+        fit = two.go_on(seconds=steps / 0.9, progress=False)  # a tenth is for the look
+        assert fit.steps == 2 + int(steps)
         assert not fit.settled and fit.run.ended == "out of time"
         work.cost = 0.0
         on = fit.go_on(steps=9, progress=False)
@@ -195,7 +193,7 @@ def test_searches_end_inside_a_pass(work):
             with passes.until(lambda: work.now > end):
                 found = climb(lambda: work.now > end)
             assert end <= work.now <= end + work.most, (name, share)
-            assert work.most < takes / 20
+            assert work.most < takes / 10
             if name == "mode":
                 assert found.value <= whole.value and not found.trouble
     work.cost = 0.0
@@ -232,7 +230,8 @@ def test_exact_ends_inside_a_gradient(work, steps, monkeypatch):
     for share in (0.1, 0.5, 0.9):
         work.now, work.most = 0.0, 0.0
         w = cv.exact.optimum(model, q, q.start(), late=late_after(work, share * takes))
-        assert share * takes <= work.now <= share * takes + work.most and work.most < takes / 20
+        end = share * takes  # a part asks for phi a few times, at more nodes each
+        assert end <= work.now <= end + 3 * work.most and work.most < takes / 20
         heights.append(cv.exact.elbo(model, q, w))
     assert heights == sorted(heights) and heights[-1] <= cv.exact.elbo(model, q, best) + 1e-9
     assert heights[-1] > heights[0]
