@@ -14,7 +14,7 @@ from ..models.passes import Late, until
 from ..recipe.draws import Draw
 
 LOOKS, LAST = (250, 1000, 4000), 4000  # draws for a look at the ELBO, few or many; the last one
-FEW, BLOCK = 4, 256  # draws that any look has; at most so many at a time of a compiled model
+FEW, BLOCK = 2, 256  # draws that any look has; at most so many at a time of a compiled model
 TOLERANCE, CHANCE = 0.05, 0.05  # nats that may be left to gain, and the chance to be wrong there
 
 

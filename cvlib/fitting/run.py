@@ -173,7 +173,8 @@ class Run:
             self._steps(min(end, clock.steps), clock, bar)
         if self.state.diverged >= 0:
             return f"diverged at step {int(self.state.diverged)}: it ended there,"
-        with until(clock.over):
+        why = LATE
+        with suppress(Late), until(clock.over):
             why, clock.look = _timed(self._left if self.kind == "passes" else self._look)
         if why or self.state.t >= clock.steps or clock.out():
             return why or ("out of steps" if self.state.t >= clock.steps else LATE)
@@ -208,14 +209,19 @@ class Run:
         w = self.state.mean if self.state.count else self.state.w
         gain = np.empty(0)
         for n in looks.sizes(self.model):
-            pair = [looks.weighed(self.model, self.q, x, t, n) for x in (self.best, w)]
+            pair = []
+            for x in (self.best, w):
+                pair.append(looks.weighed(self.model, self.q, x, t, n))
+                if len(pair[-1].log) <= looks.FEW:
+                    raise Late
             both = min(len(x.log) for x in pair)
             if both < len(gain):
                 break  # there was no time for more draws than before
             old, new = (Weights(x.z[:both], x.log[:both]) for x in pair)
             gain = (new.log - old.log)[new.fine & old.fine]
             most = looks.at_most(gain, len(self.looks) + 1)
-            if abs(gain.mean() - TOLERANCE) > most - gain.mean():  # they tell on which side it is
+            told = abs(gain.mean() - TOLERANCE) > most - gain.mean()  # on which side it is
+            if told or both < n:
                 break
         known = np.isfinite(old.elbo[0])
         worse = known and not most > -TOLERANCE / 50  # beyond doubt, or no number

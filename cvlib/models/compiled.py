@@ -82,11 +82,11 @@ class Compiled(Model):
     def totals(
         self, z: np.ndarray, order: int, factor: np.ndarray | None = None, mean: bool = False
     ) -> tuple:
-        if order != 1:
+        if order == 2:
             return super().totals(z, order)
-        both = lambda rows, z: self.value_and_slope(z)  # once for both
-        value, slope = passes.in_blocks(None, z.reshape(-1, self.dim), both, BLOCKS[0][0])
-        return np.reshape(value, z.shape[:-1]), np.reshape(slope, z.shape)
+        both = lambda rows, z: self.value_and_slope(z) if order else (_value(z, self),)
+        found = passes.in_blocks(None, z.reshape(-1, self.dim), both, BLOCKS[0][0])
+        return tuple(x.reshape(*z.shape[:-1], *x.shape[1:]) for x in found)
 
 
 @primitive

@@ -16,6 +16,7 @@ from io import FileIO
 from math import prod
 from typing import Any, NamedTuple
 
+import autograd.numpy as anp
 import numpy as np
 
 CHUNK = 2**20  # numbers that one part of a pass may make of its rows
@@ -107,7 +108,7 @@ def in_blocks(rows: Any, z: np.ndarray, part: Callable, size: int, *args: Any) -
     for first in range(0, len(z), size):
         look_at_clock()
         found.append(part(rows, z[first : first + size], *args))
-    return tuple(map(np.concatenate, zip(*found)))
+    return tuple(anp.concatenate(x) for x in zip(*found))
 
 
 def each(part: Callable, data: Arrays, *args: Any, width: int = 1) -> Iterable:
