@@ -523,6 +523,18 @@ def test_a_start_that_is_given_is_where_it_begins():
     assert np.allclose(begun.cov, np.diag(fit.sd**2))
 
 
+def test_what_to_distrust_is_a_warning_of_its_own_kind():
+    with pytest.warns(cv.Distrust, match="had not settled") as seen:
+        fit = quick(steps=3)
+    assert tuple(str(w.message) for w in seen) == fit.warnings
+    assert {w.category for w in seen} == {cv.Distrust} and {w.filename for w in seen} == {__file__}
+
+
+def test_even_draws_are_opposites_with_covariance_one():
+    e = even.evened(RNG(0).standard_normal((20, 3)))
+    assert np.array_equal(e[:20], -e[20:]) and np.allclose(e.T @ e / 40, np.eye(3))
+
+
 # Answers ------------------------------------------------------------------------------------------
 
 
