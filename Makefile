@@ -7,10 +7,11 @@ READY  := $(VENV)/.ready
 SITE   := _build/html
 PORT   ?= 8000
 JOBS   ?= auto
+TORCH  ?= $(VENV)/torch
 APART  := $(addprefix --ignore tests/,test_lab.py test_pdf.py test_adapters.py)
 SHELL  := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help book pdf serve lint test site-test adapters notebooks lab lock bench race experiments clean distclean
+.PHONY: help book pdf serve lint test site-test adapters torch notebooks lab lock bench race experiments clean distclean
 
 help:
 	@echo "make book       build the book into $(SITE), warnings are errors"
@@ -21,6 +22,7 @@ help:
 	@echo "make site-test  open every page of the built book, and a chapter in Jupyter Lab, in a browser;"
 	@echo "                print the book; install and run what it offers for download (needs chromium)"
 	@echo "make adapters   test models of JAX, NumPyro and PyMC, and ArviZ (installs them; about a minute)"
+	@echo "make torch      test the functions for PyTorch of chapter 22 (installs it into $(TORCH): a GB or more)"
 	@echo "make notebooks  execute the chapters whose text changed; NAME=02-... for one, ALL=1 for every chapter"
 	@echo "make lab        Jupyter Lab on the chapters; ARGS='--port 8899 --no-browser' are its options"
 	@echo "make bench      time a step against plain autograd and JAX (installs JAX); SAVE=1 for the book;"
@@ -79,6 +81,14 @@ adapters: $(READY)
 	@$(BIN)/python -c 'import jax, numpyro, pymc, arviz' 2>/dev/null || \
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[jax,numpyro,pymc,arviz]'
 	@$(BIN)/pytest tests/test_adapters.py
+
+# PyTorch is large and lies apart: nothing else sees it. A pinned number without a build's name is
+# met by every build of it: pip takes the CPU's (2.13.0+cpu) where an index has one, else PyPI's.
+torch: $(READY)
+	@PYTHONPATH=$(TORCH) $(BIN)/python -c 'import torch' 2>/dev/null || \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --target $(TORCH) torch==2.13.0
+	@PYTHONPATH=$(TORCH) $(BIN)/python -c 'import torch'
+	@PYTHONPATH=$(TORCH) $(BIN)/pytest tests/test_frameworks.py -k torch
 
 notebooks: $(READY)
 	@$(BIN)/python tools/notebooks.py $(NAME) $(if $(ALL),--all)
