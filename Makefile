@@ -4,14 +4,14 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+TORCH  ?= $(VENV)/torch
 SITE   := _build/html
 PORT   ?= 8000
 JOBS   ?= auto
-TORCH  ?= $(VENV)/torch
 APART  := $(addprefix --ignore tests/,test_lab.py test_pdf.py test_adapters.py)
 SHELL  := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help book pdf serve lint test site-test adapters torch notebooks lab lock bench race experiments clean distclean
+.PHONY: help book pdf serve lint test site-test adapters notebooks lab lock bench race experiments clean distclean
 
 help:
 	@echo "make book       build the book into $(SITE), warnings are errors"
@@ -84,6 +84,7 @@ adapters: $(READY)
 
 # PyTorch is large and lies apart: nothing else sees it. A pinned number without a build's name is
 # met by every build of it: pip takes the CPU's (2.13.0+cpu) where an index has one, else PyPI's.
+.PHONY: torch
 torch: $(READY)
 	@PYTHONPATH=$(TORCH) $(BIN)/python -c 'import torch' 2>/dev/null || \
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --target $(TORCH) torch==2.13.0
