@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+TORCH  ?= $(VENV)/torch
 SITE   := _build/html
 PORT   ?= 8000
 JOBS   ?= auto
@@ -24,6 +25,7 @@ help:
 	@echo "make site-test  open every page of the built book, and a chapter in Jupyter Lab, in a browser;"
 	@echo "                print the book; install and run what it offers for download (needs chromium)"
 	@echo "make adapters   test models of JAX, NumPyro and PyMC, and ArviZ (installs them; about a minute)"
+	@echo "make torch      test the functions for PyTorch of chapter 22 (installs it into $(TORCH): a GB or more)"
 	@echo "make notebooks  execute the chapters whose text changed; NAME=02-... for one, ALL=1 for every chapter"
 	@echo "make lab        Jupyter Lab on the chapters; ARGS='--port 8899 --no-browser' are its options"
 	@echo "make bench      time a step against plain autograd and JAX (installs JAX); SAVE=1 for the book;"
@@ -89,6 +91,15 @@ adapters: $(READY)
 	@$(BIN)/python -c 'import jax, numpyro, pymc, arviz' 2>/dev/null || \
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[jax,numpyro,pymc,arviz]'
 	@$(BIN)/pytest tests/test_adapters.py
+
+# PyTorch is large and lies apart: nothing else sees it. A pinned number without a build's name is
+# met by every build of it: pip takes the CPU's (2.13.0+cpu) where an index has one, else PyPI's.
+.PHONY: torch
+torch: $(READY)
+	@PYTHONPATH=$(TORCH) $(BIN)/python -c 'import torch' 2>/dev/null || \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --target $(TORCH) torch==2.13.0
+	@PYTHONPATH=$(TORCH) $(BIN)/python -c 'import torch'
+	@PYTHONPATH=$(TORCH) $(BIN)/pytest tests/test_frameworks.py -k torch
 
 notebooks: $(READY)
 	@$(BIN)/python tools/notebooks.py $(NAME) $(if $(ALL),--all)

@@ -1,9 +1,12 @@
 """The functions of chapter 22, in JAX and in PyTorch: cvlib's numbers, on the same draws.
 
 They live in the page alone: JAX in its cells tagged "recipe", PyTorch in its ```python blocks.
+`make torch` installs PyTorch, beside the environment, and runs this file.
 """
 
 import re
+import sys
+from contextlib import contextmanager, nullcontext
 
 import notebooks  # tools/notebooks.py
 import numpy as np
@@ -41,13 +44,29 @@ class Jax:
 
     def __init__(self):
         self.jax = pytest.importorskip("jax")
-        self.array, self.sigmoid = self.jax.numpy.asarray, self.jax.nn.log_sigmoid
+        self.sigmoid = self.jax.nn.log_sigmoid
+
+    def array(self, x):
+        return self.jax.numpy.asarray(x)
+
+    numpy = staticmethod(np.asarray)
 
     def grad(self, f, x):
         return self.jax.grad(f)(self.array(x))
 
     def whole(self):
         return self.jax.enable_x64(True)
+
+
+class SmallJax(Jax):
+    """Arguments in float32 where float64 is the usual: what is made of them must be so too."""
+
+    def array(self, x):
+        return self.jax.numpy.asarray(x, "float32")
+
+    def numpy(self, x):
+        assert x.dtype == "float32", x.dtype
+        return np.zeros(x.shape)
 
 
 class Torch:
@@ -58,12 +77,32 @@ class Torch:
     def array(self, x):
         return self.torch.tensor(np.asarray(x, float))
 
+    numpy = staticmethod(np.asarray)
+
     def grad(self, f, x):
         x = self.array(x).requires_grad_()
         return self.torch.autograd.grad(f(x), x)[0]
 
     def whole(self):
-        return self.torch.enable_grad()  # float64 comes with the arrays
+        return nullcontext()  # float64 comes with the arrays
+
+
+class SmallTorch(Torch):
+    """The same, and on a device of their own: "meta" knows shapes and types alone."""
+
+    def array(self, x):
+        return self.torch.tensor(np.asarray(x, "float32"), device="meta")
+
+    def numpy(self, x):
+        assert (x.dtype, x.device.type) == (self.torch.float32, "meta"), (x.dtype, x.device)
+        return np.zeros(x.shape)
+
+    @contextmanager
+    def whole(self):
+        usual = self.torch.get_default_dtype()
+        self.torch.set_default_dtype(self.torch.float64)
+        yield
+        self.torch.set_default_dtype(usual)
 
 
 class Recipes:
@@ -76,15 +115,15 @@ class Recipes:
     def __getattr__(self, name):
         def call(*args):
             args = [self.frame.array(a) if isinstance(a, np.ndarray) else a for a in args]
-            return _numpy(self.names[name](*args))
+            return _numpy(self.names[name](*args), self.frame)
 
         return call
 
 
-def _numpy(x):
+def _numpy(x, frame):
     if isinstance(x, tuple | list):
-        return tuple(map(_numpy, x))
-    return x if isinstance(x, float) else np.asarray(x)
+        return tuple(_numpy(part, frame) for part in x)
+    return x if isinstance(x, float) else frame.numpy(x)
 
 
 def log_lik(frame):
@@ -117,7 +156,7 @@ def check_leave_one_out(r):
     signs = frame.array(2 * FIXED - 1)
     loss = lambda w: r.names["leave_one_out"](frame.array(f), frame.sigmoid(signs * w).sum(-1))
     ours = cv.LOO(cv.terms(model, SWITCHES)[0])(draw).mean(0)
-    assert_allclose(_numpy(frame.grad(loss, w)), ours, **SAME)
+    assert_allclose(_numpy(frame.grad(loss, w), frame), ours, **SAME)
 
 
 def check_price(r):
@@ -205,6 +244,19 @@ BUGS = [
     ("weigh", "D * v0", "v0"),
 ]
 FRAMES = {"jax": Jax, "torch": Torch}
+SMALL = {"jax": SmallJax, "torch": SmallTorch}
+
+# (framework, check, code of the page, with a bug): a type or a device that is not the arguments'
+OWN = [
+    ("jax", "quadratics", "jnp.ones_like(e[:, :1])", "jnp.ones((M, 1))"),
+    ("jax", "quadratics", "* d, e.dtype", "* d"),
+    ("jax", "weigh", ", dtype=h.dtype", ""),
+    ("torch", "quadratics", "torch.ones_like(e[:, :1])", "torch.ones(M, 1, dtype=e.dtype)"),
+    ("torch", "quadratics", "torch.ones_like(e[:, :1])", "torch.ones(M, 1, device=e.device)"),
+    ("torch", "quadratics", "e.new_tensor(", "torch.tensor("),
+    ("torch", "weigh", ", dtype=h.dtype", ""),
+    ("torch", "weigh", ", device=h.device", ""),
+]
 
 
 @pytest.fixture(scope="module", params=FRAMES)
@@ -237,3 +289,25 @@ def test_a_bug_is_seen(framework, bug):
 
 def test_the_functions_stand_alone(framework):
     assert not re.search(r"\b(cvlib|cv|np)\b", framework[0])
+
+
+def follows(framework, name, monkeypatch, change=("", "")):
+    """The check's calls, of shapes and types alone: its numbers are not compared."""
+    frame = SMALL[framework]()
+    monkeypatch.setattr(sys.modules[__name__], "assert_allclose", lambda *args, **kwargs: None)
+    with frame.whole():
+        CHECKS[name](Recipes(source(framework).replace(*change), frame))
+
+
+@pytest.mark.parametrize("name", CHECKS)
+@pytest.mark.parametrize("framework", SMALL)
+def test_type_and_device_are_those_of_the_arguments(framework, name, monkeypatch):
+    follows(framework, name, monkeypatch)
+
+
+@pytest.mark.parametrize("bug", OWN, ids=lambda bug: f"{bug[0]} {bug[1]}: {bug[3]}"[:40])
+def test_another_type_or_device_is_seen(bug, monkeypatch):
+    framework, name, *change = bug
+    assert change[0] in source(framework)
+    with pytest.raises((AssertionError, RuntimeError), match="float64|device|cpu"):
+        follows(framework, name, monkeypatch, change)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -95,18 +95,26 @@ class Found:
         return found
 
     def to_arviz(self, n: int = 1000, seed: int = 0, predict: Callable | None = None) -> Any:
-        """`arviz.InferenceData`: posterior, log_likelihood, posterior_predictive if `predict`."""
+        """ArviZ's groups: posterior, log_likelihood, posterior_predictive if `predict`.
+
+        Names of axes and their labels come along with a model of PyMC or NumPyro.
+        """
         try:
             import arviz
         except ImportError as error:
             raise ValueError("to_arviz needs ArviZ: pip install 'cvlib-vi[arviz]'") from error
         chain = lambda arrays: {name: x[None] for name, x in arrays.items()}
-        groups: dict[str, Any] = {"posterior": chain(self.draws(n, seed))}
+        draws, constants = self.draws(n, seed), self.model.constants
+        groups: dict[str, Any] = {"posterior": chain(draws)}
         if self.model.rows:
             groups["log_likelihood"] = chain({"y": self.log_lik(n, seed)})
         if predict is not None:
             groups["posterior_predictive"] = chain({"y": self.predict(predict, n, seed)})
-        return arviz.from_dict(**groups)
+        if constants:
+            groups["constant_data"] = constants
+        dims = {k: axes for k, axes in self.model.dims.items() if k in draws or k in constants}
+        made = partial(arviz.from_dict, coords=self.model.coords, dims=dims)
+        return made(**groups) if arviz.__version__.startswith("0.") else made(groups)
 
     def expect(self, f: Callable, n: int = 1000, seed: np.random.Generator | int = 0) -> Answer:
         """E f under the posterior, not under q, with its standard error.

@@ -10,6 +10,7 @@ import autograd.numpy as anp
 import numpy as np
 from autograd.extend import defvjp, primitive
 
+from ..arguments import whole
 from . import checks, passes
 from .own import Model
 from .parameters import Named, Parameters, labels
@@ -125,7 +126,9 @@ def from_jax(log_joint: Callable, parameters: int | dict, name: str = "JAX model
     With a whole number d for `parameters` it takes z (d,).
     """
     jnp = _package("jax").numpy
+    _check_callable("log_joint", log_joint, 'from_jax(log_joint, {"beta": 3})')
     if not isinstance(parameters, dict):
+        _check_number(log_joint, name, whole("parameters", parameters))
         return _compiled(log_joint, name, dim=parameters)
     space = Parameters(parameters)
 
@@ -133,40 +136,119 @@ def from_jax(log_joint: Callable, parameters: int | dict, name: str = "JAX model
         p, stretch = space.mapped(z, jnp)
         return log_joint(p) + stretch
 
+    _check_number(one, name, space.dim)
     return _compiled(one, name, parameters=parameters)
+
+
+def _check_callable(what, f, example):
+    if not callable(f):
+        raise ValueError(f"{what}={f!r} is no function: write {example}")
+
+
+def _check_number(log_joint, name, d):
+    """log_joint of one point z (d,) is one real number, and JAX can trace it."""
+    jax = _package("jax")
+    try:
+        with _double(jax):
+            found = jax.tree.leaves(jax.eval_shape(log_joint, np.zeros(d)))
+    except Exception as error:
+        raise ValueError(
+            f"{name} fails for one point z ({d},): write it with jax.numpy, and jnp.where for if. "
+            f"Its words: {type(error).__name__}: {error}"
+        ) from error
+    if [(x.shape, x.dtype.kind) for x in found] != [((), "f")]:
+        gave = ", ".join(f"{x.dtype}{list(x.shape)}" for x in found) or "nothing"
+        raise ValueError(f"{name} gave {gave} for one point: give one real number, jnp.sum(...)")
 
 
 def from_numpyro(model: Callable, *args: Any, **kwargs: Any) -> Compiled:
     """A NumPyro model, called with these arguments, with its names and constraints."""
-    util = _package("numpyro.infer.util")
-    jax = _package("jax")
+    handlers, util = _package("numpyro.handlers"), _package("numpyro.infer.util")
+    _check_callable("model", model, "from_numpyro(model, X, y)")
+    jax, name = _package("jax"), getattr(model, "__name__", "NumPyro model")  # a partial has none
+    given = jax.tree.leaves((args, kwargs))
     with _double(jax):
         key = jax.random.PRNGKey(0)
-        info = util.initialize_model(key, model, model_args=args, model_kwargs=kwargs)
+        trace = handlers.trace(handlers.seed(model, key)).get_trace
+        sites = _tried(name, given, lambda: trace(*args, **kwargs))
+        _check_sites(name, sites)
+        given += [site["value"] for site in sites.values()]
+        begin = partial(util.initialize_model, model_args=args, model_kwargs=kwargs)
+        info = _tried(name, given, lambda: begin(key, model))
     split, names = _flat(info.param_info.z)
-    return _compiled(
-        lambda z: -info.potential_fn(split(z)), model.__name__, dim=len(names), names=names,
+    found = _compiled(
+        lambda z: -info.potential_fn(split(z)), name, dim=len(names), names=names,
         named=lambda z: info.postprocess_fn(split(z)),
     )  # fmt: skip
+    found.dims = {k: _plates(site) for k, site in sites.items() if k in info.param_info.z}
+    return found
+
+
+def _tried(name, given, call):
+    """call(), or in a sentence why a model of NumPyro cannot be called with what it was given."""
+    try:
+        return call()
+    except Exception as error:
+        cure = "give all that it takes, as arrays: from_numpyro(model, X, y)"
+        if any(hasattr(x, "to_numpy") for x in given):
+            cure = "JAX knows no tables: give table.to_numpy()"
+        elif any(np.any(x != x) for x in given):  # as NaN alone does
+            cure = "there is NaN in its data: drop or fill it"
+        words = f"Its words: {type(error).__name__}: {error}"
+        raise ValueError(f"{name} fails with these arguments; {cure}. {words}") from error
+
+
+def _check_sites(name, sites):
+    """Every unknown of a NumPyro model is real and has a prior."""
+    unknown = {k: s for k, s in sites.items() if s["type"] == "sample" and not s["is_observed"]}
+    if params := [k for k, site in sites.items() if site["type"] == "param"]:
+        raise ValueError(
+            f"{params[0]} in {name} is a numpyro.param, which has no prior: give it one, "
+            f'numpyro.sample("{params[0]}", ...), or a value'
+        )
+    _check_unknowns(name, {k: site["fn"].support.is_discrete for k, site in unknown.items()})
+
+
+def _check_unknowns(name, discrete):
+    """{unknown: is it discrete}: there is one, and none is."""
+    if not discrete:
+        raise ValueError(f"{name} has no unknown: all that it samples is observed")
+    for unknown in (k for k, is_so in discrete.items() if is_so):
+        raise ValueError(
+            f"{unknown} is discrete: only real unknowns have a slope; sum over its values in the "
+            "model"
+        )
+
+
+def _plates(site):
+    """The name of every axis of a site: of its plate, or None."""
+    lead = len(site["fn"].batch_shape)
+    plates = {lead + plate.dim: plate.name for plate in site["cond_indep_stack"]}
+    return [plates.get(axis) for axis in range(np.ndim(site["value"]))]
 
 
 def from_pymc(model: Any) -> Compiled:
     """A PyMC model, with its names and constraints; JAX compiles it."""
-    compiler = _package("pymc.sampling.jax")
-    inside = model.value_vars
-    if discrete := [v.name for v in inside if not v.dtype.startswith("float")]:
-        raise ValueError(f"{discrete[0]} is discrete: only real unknowns have a slope")
+    pymc, compiler = _package("pymc"), _package("pymc.sampling.jax")
+    if not isinstance(model, pymc.Model):
+        raise ValueError(f"{model!r} is no PyMC model: give that of `with pm.Model() as model`")
+    name, inside = model.name or "PyMC model", model.value_vars
+    _check_unknowns(name, {v.name: not v.dtype.startswith("float") for v in inside})
     point = model.initial_point()
     first = OrderedDict((model.values_to_rvs[v].name, point[v.name]) for v in inside)
     split, names = _flat(first)
     outside = [v for v in model.unobserved_value_vars if v not in inside or v.name in first]
     log_joint = compiler.get_jaxified_logp(model)
     constrained = compiler.get_jaxified_graph(inputs=inside, outputs=outside)
-    return _compiled(
-        lambda z: log_joint([*split(z).values()]), model.name or "PyMC model", dim=len(names),
-        names=names,
+    found = _compiled(
+        lambda z: log_joint([*split(z).values()]), name, dim=len(names), names=names,
         named=lambda z: dict(zip([v.name for v in outside], constrained(*split(z).values()))),
     )  # fmt: skip
+    # without these PyMC would draw a variable with such an axis from its prior, in predictions
+    known = _package("pymc.backends.arviz")
+    found.coords, found.dims = known.coords_and_dims_for_inferencedata(model)
+    found.constants = known.find_constants(model)
+    return found
 
 
 def _compiled(log_joint, name, named=None, **about):

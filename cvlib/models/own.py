@@ -65,6 +65,9 @@ class Model:
 
     log_prior: Any  # a function of z; a GaussianPrior or FamilyPrior has more to say
     rows = True  # does it show its data points?
+    dims: dict = {}  # names of axes by parameter, what stands along them, and constant data, by
+    coords: dict = {}  # name: what a model from elsewhere knows and ArviZ keeps
+    constants: dict = {}
     likelihood: Any = None  # of eta = x.z + offset, if the model is a generalised linear one
 
     def __init__(
