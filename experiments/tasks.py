@@ -10,8 +10,7 @@ from functools import cache
 
 import numpy as np
 
-from cvlib import bound, datasets, families, models, parabola, taylor_x_slope, taylor_z
-from cvlib.advice import zoo
+from cvlib import bound, datasets, families, models, parabola, taylor_x_slope, taylor_z, zoo
 from cvlib.ascent import exact, optimize, rules
 from cvlib.ascent.ascents import newton
 from cvlib.combining import combine, regression

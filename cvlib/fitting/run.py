@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from ..advice.candidates import whole_gradient
 from ..arguments import number, whole
 from ..ascent import even, exact, optimize, rules
 from ..ascent.plans import Noisy, Plan, State
@@ -18,6 +17,7 @@ from ..families.base import Family
 from ..models import Model
 from ..models.density import enough
 from ..recipe.sampling import Sampling
+from ..zoo import whole_gradient
 from . import looks
 from .looks import TOLERANCE
 
