@@ -297,7 +297,7 @@ def timed(
         state = step(state, own)  # the next ones write over its arrays
         ways[str(s)] = partial(step, state, own)
     found = in_turns(ways, seconds, clock)
-    share = found.pop(past, 0.0) / plan.renew.K
+    share = found.pop(past, 0.0) / (plan.renew or 1)
     return {name: t + share * (name in extra) for name, t in found.items()}
 
 
