@@ -1,12 +1,8 @@
 """cvlib: control variates for variational inference, each one line of a recipe."""
 
-from . import datasets, families, models
-from .advice import zoo
-from .advice.candidates import candidates
-from .advice.choosing import choose, rechoose
-from .advice.evidence import elbo
-from .advice.reports import report
+from . import datasets, families, models, zoo
 from .ascent import exact, optimize, rules
+from .choosing import choose, elbo, report
 from .combining import combine
 from .combining.stein import Answer, expect
 from .fitting.front import Distrust, Fit, fit
@@ -23,6 +19,7 @@ from .recipe.relaxations import relax, surrogate
 from .recipe.sampling import Sampling
 from .recipe.snapshots import snapshot
 from .recipe.words import CF, GR, LOO, PR, QD, RB, RP1, RP2, SF, DisARM
+from .zoo import candidates
 
 __version__ = "0.11.0"
 
@@ -31,6 +28,6 @@ __all__ = [
     "RP2", "RPS", "SF", "Sampling", "all_quadratics", "bound", "candidates", "choose", "combine",
     "datasets", "definitions", "draw", "elbo", "evaluate", "exact", "expect", "families", "fit",
     "interval", "linear_baseline", "models", "one", "optimize", "ordered", "parabola", "passes",
-    "pick", "positive", "real", "rechoose", "relax", "remembered", "report", "rules", "simplex",
+    "pick", "positive", "real", "relax", "remembered", "report", "rules", "simplex",
     "snapshot", "surrogate", "tangent", "taylor_x", "taylor_x_slope", "taylor_z", "terms", "zoo",
 ]  # fmt: skip

@@ -6,7 +6,6 @@ from itertools import combinations
 
 import numpy as np
 
-from cvlib.advice.zoo import PUBLISHED, published, written
 from cvlib.families.base import Family
 from cvlib.models.own import Model
 from cvlib.recipe.approximations import bound, taylor_z
@@ -17,6 +16,7 @@ from cvlib.recipe.in_data import TaylorX, taylor_x, taylor_x_slope
 from cvlib.recipe.integrands import Atom
 from cvlib.recipe.relaxations import relax
 from cvlib.recipe.words import CF, GR, PR, QD, RB, RP1, RP2, SF
+from cvlib.zoo import PUBLISHED, published, written
 
 # CF before QD: of a quadratic both are the same, and the first of two copies stays
 METHODS = {method.name: method for method in (SF, RP1, RP2, GR, RB, PR, CF, QD)}

@@ -10,8 +10,7 @@ from functools import cache
 
 import numpy as np
 
-from cvlib import bound, datasets, families, models, parabola, taylor_x_slope, taylor_z
-from cvlib.advice import zoo
+from cvlib import bound, datasets, families, models, parabola, taylor_x_slope, taylor_z, zoo
 from cvlib.ascent import exact, optimize, rules
 from cvlib.ascent.ascents import newton
 from cvlib.combining import combine, regression
@@ -75,13 +74,15 @@ def slopes(rng, *, data, cvs, lr, v0, gamma, M, steps, first, runs):
 
 
 def _climb(
-    rng, model, q, h, cvs, lr, v0, gamma, M, steps, runs, renew=None, weights=None, batch=None
+    rng, model, q, h, cvs, lr, v0, gamma, M, steps, runs, renew=None, weights=None, batch=None,
+    hooks=None,
 ):  # fmt: skip
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optimize.Diverged)  # counted below
         path = optimize.sgd(
             model, q, h, cvs, lr=lr, steps=steps, M=M, rng=rng, runs=(runs,), renew=renew,
             every=max(1, steps // RECORDS), weights=weights or rules.bayes(v0, gamma), batch=batch,
+            hooks=hooks,
         )  # fmt: skip
     elbo = np.array([exact.elbo(model, q, w) for w in path.path])  # (T, runs)
     lost = (path.diverged >= 0) & (path.steps[:, None] >= path.diverged)
@@ -212,10 +213,37 @@ def joint(rng, *, data, base, cvs, renew, lr, v0, gamma, M, steps, first, runs, 
     """
     model, q, _ = problem(data)
     h, c = both(data, base, cvs)
-    renew = rules.worn() if renew == "worn" else renew or None
+    hooks = {1: worn()} if renew == "worn" else None
+    renew = steps + 1 if hooks else renew or None  # beside the hook, after 1, 2, 4, 8 ... steps
     weights = SURE if cvs in ("fixed", "means", "gradient") else None
     cvs = [] if c is None else [c]
-    return _climb(rng, model, q, h, cvs, lr, v0, gamma, M, steps, runs, renew, weights, batch)
+    return _climb(
+        rng, model, q, h, cvs, lr, v0, gamma, M, steps, runs, renew, weights, batch, hooks
+    )
+
+
+def worn(factor=1.5, fresh=5):
+    """A hook that renews a snapshot when the variates leave more of the noise than at its side.
+
+    More than `factor` times the mean over the first `fresh` steps, by a moving mean of about as
+    many; a hundredth of all noise more or less does not count.
+    """
+    left = []  # moving means since the last renewal
+    scatter = lambda g: np.sum((g - g.mean(-2, keepdims=True)) ** 2)
+
+    def look(state, plan):
+        h, C, t = state.G[..., 0, :, :], state.G[..., 1:, :, :], state.t
+        now = scatter(combine.combine(h, C, state.a)) / max(scatter(h), 1e-300)
+        before = left[-1] if left else 0.0
+        left.append(before + (now - before) / min(len(left) + 1, fresh))
+        if t & (t - 1) == 0:  # the loop renews it
+            left.clear()
+        elif len(left) > fresh and left[-1] > factor * left[fresh - 1] + 0.01:
+            left.clear()
+            state = plan.refreshed(state._replace(snapshot=None))
+        return state, plan
+
+    return look
 
 
 def both(data, base, cvs):
@@ -504,7 +532,7 @@ def gradients_used(way, M, d, N, steps, early=(0, 0)):
     if way == "exact":
         return d * t
     if way == "QD":
-        renewed = [s == 0 or rules.every(RENEW).due(s, ()) for s in range(steps)]
+        renewed = [s % RENEW == 0 or (s < RENEW and s & (s - 1) == 0) for s in range(steps)]
         return M * d / N * t + d * np.append(0, np.cumsum(renewed))
     each = {"PR": M * (d + 1), "PR3": M * (d + 1), "PR pairs": M * (d + 1), "c7": M + d}.get(way, M)
     first, draws = early

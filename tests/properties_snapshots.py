@@ -258,48 +258,6 @@ def check_wants(cv):
             assert y is None if x is None else np.allclose(x, y) and np.shape(x) == np.shape(y)
 
 
-def check_worn(cv):
-    """The rule's memory by hand; what the loop measures, by a loop over runs and samples."""
-    rule = cv.rules.worn(factor=2.0, fresh=2)
-    memory = rule.start()
-    for left in (0.1, 0.3):
-        memory = rule.seen(memory, left)
-    assert_allclose(memory, [2, 0.2, 0.2])
-    assert not rule.due(7, memory) and rule.due(8, memory)
-    memory = rule.seen(memory, 0.5)  # the moving mean is 0.35
-    assert_allclose(memory, [3, 0.2, 0.35])
-    assert not rule.due(7, memory)
-    memory = rule.seen(memory, 0.5)  # 0.425 > 2 * 0.2 + 0.01
-    assert rule.due(7, memory)
-    small = cv.rules.worn().seen(np.array([9.0, 1e-4, 8e-3]), 8e-3)
-    assert not cv.rules.worn().due(7, small)  # eighty times as much of nearly nothing
-
-    model, q, h, cvs = joint(cv)
-    plan = cv.optimize.Noisy(model, q, h, cvs, lr=0.1, M=4, renew=cv.rules.worn())
-    rng = np.random.default_rng(3)
-    a, G = rng.standard_normal((3, 1)), rng.standard_normal((3, 2, 4, q.D))
-    before = plan.renew.start()
-    got = plan.seen(before, part(cv, "ascent.plans").Gradient(None, None, (), a, G))
-    over = under = 0.0
-    for r in range(3):
-        g = G[r, 0] + a[r, 0] * G[r, 1]
-        over += sum(np.var(g[:, j]) for j in range(q.D))
-        under += sum(np.var(G[r, 0, :, j]) for j in range(q.D))
-    assert_allclose(got, [1, over / under, over / under])
-    assert before[0] == 0  # the memory before is as it was
-
-
-def check_renewed(cv):
-    """A worn snapshot is renewed where the weights run away from it, not where they stand still."""
-    model, q, h, cvs = joint(cv)
-    still, *_ = renewals(cv, model, q, h, cvs, cv.rules.worn(), steps=60, lr=1e-9)
-    assert still == [0, 1, 2, 4, 8, 16, 32]
-    w = q.pack(np.full(2, 8.0), 0.1 * np.eye(2))  # far off, narrow: every step is many widths
-    go = {"steps": 60, "lr": 0.3, "w": w, "runs": ()}
-    moving, *_ = renewals(cv, model, q, h, cvs, cv.rules.worn(), **go)
-    assert len(moving) > len(still)
-
-
 # Passes ---------------------------------------------------------------------------------------
 
 
@@ -436,8 +394,6 @@ PROPERTIES = {
     "small numbers": check_small_numbers,
     "every": check_every,
     "wants": check_wants,
-    "worn": check_worn,
-    "renewed": check_renewed,
     "take": check_take,
     "changes": check_changes,
     "numbers in parts": check_numbers_in_parts,

@@ -4,7 +4,6 @@ The checks take the package, so that they can be run on copies with a bug (tests
 """
 
 import json
-from copy import deepcopy
 from itertools import combinations
 from pathlib import Path
 from unittest import mock
@@ -64,7 +63,7 @@ def check_elbo_by_quadrature(cv):
         sizes.append(given[3])
         return real(*given, **how)
 
-    with mock.patch.multiple(part(cv, "evidence"), CHUNK=7 * model.N, draw=drawn):
+    with mock.patch.multiple(part(cv, "choosing"), CHUNK=7 * model.N, draw=drawn):
         in_parts = cv.elbo(model, q, w[0], 4000, np.random.default_rng(1))
     assert_allclose(in_parts, right, rtol=1e-9)
     assert sum(sizes) == 4000 and set(sizes[:-1]) == {7}
@@ -109,8 +108,8 @@ def check_elbo_by_enumeration(cv):
 def pilot(cv, table, model, q, w, M=5, steps=20, seed=0, snapshot=None, **how):
     seen = {k: how.pop(k) for k in ("subsample", "batch", "each", "noise") if k in how}
     pilots, rng = part(cv, "pilots"), np.random.default_rng(seed)
-    at = pilots.Setting(model, q, w, M, cv.Sampling(**seen))
-    return pilots.Pilot(table, at, steps, rng, snapshot=snapshot, **how)
+    plan, w = pilots.planned(model, q, w, M=M, sampling=cv.Sampling(**seen))
+    return pilots.Pilot(table, plan, w, steps, rng, snapshot=snapshot, **how)
 
 
 def draws_of(cv, lines, model, q, w, M=5, steps=20, seed=0, snapshot=None, **see):
@@ -166,12 +165,12 @@ def check_squared_length_of_a_step(cv):
     ways += [{"noise": noise, "subsample": False} for noise in ("pairs", "sobol")]
     for see in ways:
         found = pilot(cv, {"RP1": (h, {})}, model, q, w, M=4, steps=3000, **see)
-        E = found.slope2(sets) + found.noise(sets)[0]
+        E = found.slope2(sets[0]) + found.noise(sets)[0]
         d = cv.draw(model, q, np.broadcast_to(w, (3000, q.D)), 4, np.random.default_rng(9), **see)
         square = (h(d).mean(-2) ** 2).sum(-1)
         assert abs(E - square.mean()) < 6 * square.std() / np.sqrt(3000)
         slope = (cv.exact.gradient(model, q, w) ** 2).sum()
-        assert abs(found.slope2(sets) - slope) < 0.1 * slope
+        assert abs(found.slope2(sets[0]) - slope) < 0.1 * slope
     both = pilot(cv, {"RP1": (h, {})}, model, q, w, M=4, steps=3000, subsample=False, pairs=True)
     plain, paired = both.noise([sets[0], sets[0]._replace(pairs=True)])
     for noise, how in (plain, "plain"), (paired, "pairs"):
@@ -229,7 +228,7 @@ def check_slope_of_few_draws(cv):
     data, prior, variational = cv.terms(model, q)
     table = {"PR": (cv.PR(data) + cv.CF(prior) - cv.CF(variational), {})}
     sets = [part(cv, "pilots").Set("PR")]
-    few = [pilot(cv, table, model, q, w, M=1, steps=2, seed=s).slope2(sets) for s in range(200)]
+    few = [pilot(cv, table, model, q, w, M=1, steps=2, seed=s).slope2(sets[0]) for s in range(200)]
     slope = (cv.exact.gradient(model, q, w) ** 2).sum()
     assert abs(np.mean(few) - slope) < 4.5 * np.std(few) / np.sqrt(200)
 
@@ -239,9 +238,9 @@ def check_resampled_pilots(cv):
     model, q, w = logistic(cv)
     z = cv.zoo.paper(model, q)
     found = pilot(cv, {"h": (z.h, {"c7": z.c7})}, model, q, w)
-    K = found.resampled(2000, np.random.default_rng(0))  # (2000, 2, P, P)
+    K = found.resampled(2000, np.random.default_rng(0))[0]  # (2000, 2, P, P)
     for k in (0, 1):
-        own = found.K[found.half == k]
+        own = found.K[0, found.half == k]
         error = own.std(0) / np.sqrt(len(own))
         assert_allclose(K[:, k].mean(0), own.mean(0), atol=0.12 * error.max())
         assert_allclose(K[:, k].std(0), error, rtol=0.1)
@@ -272,10 +271,10 @@ def check_shares_by_enumeration(cv):
     assert_allclose(row.shares, [1.0, 0.0, 0.0], atol=1e-12)
     few = [pilot(cv, {"SF": (h, {})}, model, q, w, M=4, steps=2, shares=True, seed=s)
            for s in range(600)]  # fmt: skip
-    shares = np.array([4 * p.sources[:, :, 0, 0].mean(0) for p in few])  # of a draw
+    shares = np.array([4 * p.sources[:, 0, :, 0, 0].mean(-1) for p in few])  # of a draw
     error = shares.std(0) / np.sqrt(len(few))
     assert (np.abs(shares.mean(0) - total * right[:2]) < 4.5 * error).all()
-    K = np.array([4 * p.K[:, 0, 0].mean() for p in few])
+    K = np.array([4 * p.K[0, :, 0, 0].mean() for p in few])
     assert abs(K.mean() - total) < 4.5 * K.std() / np.sqrt(len(few))
 
 
@@ -361,8 +360,8 @@ def check_price_of_a_step(cv):
     w, M = q.start(), 5
     old = cv.snapshot(model, q.mean(w))  # the first one marks its model, at the price of a row
     past = rows(lambda: cv.snapshot(model, q.mean(w)))
-    at = pilots.Setting(model, q, w, M)
-    prices = [timed(sets, table, at, clock=clock, seconds=1.0, renew=K) for K in (4, 8)]
+    plans = [pilots.planned(model, q, w, M=M, renew=K) for K in (4, 8)]
+    prices = [timed(sets, table, *plan, clock=clock, seconds=1.0) for plan in plans]
     h, cvs = table["RP1"]
     d = lambda: cv.draw(model, q, w, M, np.random.default_rng(0), snapshot=old)
     plain, joint = rows(lambda: h(d())), rows(lambda: cv.evaluate([h, cvs["joint"]], d()))
@@ -373,14 +372,14 @@ def check_price_of_a_step(cv):
 
 def check_predicted_costs(cv):
     pilots = part(cv, "pilots")
-    costs = pilots.Costs({"h": 1.0, "h with a": 1.5, "h with b": 0.9, "h with c": 3.0})
-    S = lambda *names: pilots.Set("h", names)
-    assert costs.of(S()) == 1.0 and costs.of(S("a", "c")) == 3.5
-    assert costs.of(S("a", "b")) == 1.5  # no variate makes a step cheaper
+    costs = {"h": 1.0, "h with a": 1.5, "h with b": 0.9, "h with c": 3.0}
+    price = lambda *names: pilots.cost_of(pilots.Set("h", names), costs)
+    assert price() == 1.0 and price("a", "c") == 3.5
+    assert price("a", "b") == 1.5  # no variate makes a step cheaper
     costs["h with a, c"] = 2.0
-    assert costs.of(S("a", "c")) == 2.0
+    assert price("a", "c") == 2.0
     with pytest.raises(ValueError, match="costs say nothing of 'h with d': give its seconds"):
-        costs.of(S("a", "d"))
+        price("a", "d")
 
 
 # Reports -------------------------------------------------------------------------------------
@@ -440,7 +439,7 @@ def check_errors_are_scatters(cv):
 
 
 def check_frontier(cv):
-    Row, Report = part(cv, "reports").Row, part(cv, "reports").Report
+    Row, Report = part(cv, "choosing").Row, part(cv, "choosing").Report
     rng = np.random.default_rng(0)
     for _ in range(20):
         points = rng.integers(1, 6, (8, 2)).tolist()
@@ -556,11 +555,24 @@ def check_timed_for_real(cv):
 
 def check_subsets(cv):
     """All subsets up to the limit; beyond, those of at most two."""
-    choose, Set = part(cv, "choosing"), part(cv, "pilots").Set
+    pilots = part(cv, "pilots")
     names = tuple("abcdefghijkl")
     for few, most in (names[:4], 4), (names[:10], 10), (names, 2):
-        found = [s.cvs for s in choose.subsets(Set("h", few))]
+        found = [s.cvs for s in pilots.subsets(pilots.Set("h", few))]
         assert found == [c for n in range(most + 1) for c in combinations(few, n)]
+
+
+def shifted(cv):
+    """N(w, I) as a reader writes it: its noise does not move with w, so GR is RP1."""
+
+    class Shifted(cv.families.Family):
+        parts = ("mu",)
+        noise = lambda self, rng, w, M: rng.standard_normal((*w.shape[:-1], M, self.dim))
+        transform = lambda self, w, eps: w + eps
+        log_density = lambda self, w, z: -0.5 * anp.sum((z - w) ** 2, -1)
+        entropy = lambda self, w: 0.5 * self.dim + 0 * w[..., 0]
+
+    return Shifted
 
 
 def check_candidates(cv):
@@ -590,8 +602,10 @@ def check_candidates(cv):
     assert found["PR"][1]["c7"].parts == (cv.CF(both) - cv.PR(both)).parts
     unit = cv.families.Bernoulli(2)
     assert list(cv.candidates(mine, unit)) == ["GR", "SF", "LB of all three"]
+    assert list(cv.candidates(mine, shifted(cv)(2))) == ["RP1", "SF", "RP1 of all three"]
+    assert list(cv.candidates(mine, cv.families.Gamma(2)))[:2] == ["GR", "SF"]
     for family in q2, unit, cv.families.Gamma(2):  # what fit takes is on the list
-        h = part(cv, "candidates").whole_gradient(mine, family)
+        h = part(cv, "zoo").whole_gradient(mine, family)
         assert h.parts in [line.parts for line, _ in cv.candidates(mine, family).values()]
         (word,) = {word for word, _ in h.parts}
         assert h.parts == word(sum_of(cv.terms(mine, family))).parts
@@ -657,86 +671,6 @@ def check_pairs_are_tried(cv):
     assert got.set.pairs and noise[True] < 0.6 * noise[False]
 
 
-# Along a run ---------------------------------------------------------------------------------
-
-
-def check_a_stated_share_of_the_time(cv):
-    """Steps take a second, a choice takes five: one at once, then one in every fifty seconds."""
-    clock = Clock()
-    model, q, w = logistic(cv)
-    z = cv.zoo.paper(model, q)
-    hook = cv.rechoose(0.1, clock=clock, costs=flat(cv, model, q), pilot=4, resamples=2)
-    real = part(cv, "choosing").choose
-
-    def choose(*args, **how):
-        clock.now += 5
-        return real(*args, **how)
-
-    def tick(state, plan):
-        clock.now += 1
-
-    with mock.patch.object(part(cv, "choosing"), "choose", choose):
-        path = cv.optimize.sgd(model, q, z.h, [z.c7], lr=1e-3, steps=200, M=4,
-                               rng=np.random.default_rng(0), hooks={1: tick, 10: hook})  # fmt: skip
-    steps = [t for t, _ in hook.choices]
-    assert steps[0] == 10 and 3 <= len(steps) <= 5
-    assert 5 * len(steps[1:]) <= 0.1 * clock.now and min(np.diff(steps)) >= 40
-    assert path.a.shape == (len(hook.choices[-1][1].cvs),)
-
-
-def check_along_natural_steps(cv):
-    """A run with natural steps chooses as `choose` does in the units of q, at the same w."""
-    model, q, w = logistic(cv)
-    data, prior, variational = cv.terms(model, q)
-    h = cv.PR(data) + cv.CF(prior) - cv.CF(variational)
-    how = {"costs": flat(cv, model, q), "pilot": 8, "resamples": 2}
-    for rule, natural in (cv.rules.natural(), True), (cv.rules.adam(), False):
-        hook, right = cv.rechoose(0.5, **how), []
-
-        def look(state, plan):
-            for units in (natural, not natural):
-                rng = deepcopy(state.rng)
-                right.append(cv.choose(model, q, state.w, M=4, rng=rng, natural=units, **how))
-            return hook(state, plan)
-
-        cv.optimize.sgd(model, q, h, lr=0.1, steps=1, M=4, w=w, rng=np.random.default_rng(0),
-                        rule=rule, hooks={1: look})  # fmt: skip
-        ((_, found),) = hook.choices
-        assert_allclose(found.product, right[0].product, rtol=1e-9)
-        assert abs(right[1].product / right[0].product - 1) > 0.1
-
-
-def check_going_on_with_another_choice(cv):
-    """The weights of the new variates come from draws, not from zero, and w stays where it is."""
-    model, q, w = logistic(cv)
-    z = cv.zoo.paper(model, q)
-    among = {"RP1": cv.candidates(model, q)["RP1"]}
-    costs = {"RP1": 1.0, "RP1 with c7": 9.0, "RP1 with bound": 9.0, "RP1 with snapshot": 9.0,
-             "RP1 with joint": 1e-3}  # fmt: skip
-    hook = cv.rechoose(0.5, among=among, costs=costs, pilot=8, renew=7)
-    seen = []
-
-    def look(state, plan):
-        seen.append((state, plan))
-
-    path = cv.optimize.sgd(
-        model, q, z.h, [z.c7, z.c2], lr=1e-3, steps=12, M=4, runs=(2,), w=w, v0=0.0,
-        rng=np.random.default_rng(0), hooks={10: hook, 1: look},
-    )  # fmt: skip
-    (t, choice), *_ = hook.choices
-    assert t == 10 and str(choice.set) == "RP1 with joint" and choice.renew == 7
-    (before, plan), (state, new) = seen[8], seen[9]
-    assert plan.renew is None and new.renew == cv.rules.every(7) and state.t == 10 and before.t == 9
-    assert [c.parts for c in new.cvs] == [among["RP1"][1]["joint"].parts]
-    assert_allclose(state.snapshot.mu, q.mean(state.w))
-    assert state.moments.Ch.shape == (2, 1) and state.moments.M > 100
-    assert (np.abs(path.a) > 0.2).all()  # the next step has weights
-    moved = state._replace(t=13, w=state.w + 0.3)  # no multiple of 7: a new choice has a new one
-    again, _ = part(cv, "choosing").switched(moved, new, choice, pilot=0)
-    assert again.t == 13
-    assert_allclose(again.snapshot.mu, q.mean(moved.w))
-
-
 def check_complaints(cv):
     model, q, w = logistic(cv)
     z = cv.zoo.paper(model, q)
@@ -757,8 +691,6 @@ def check_complaints(cv):
         ),
         (lambda: cv.report({"h": z.h}, model, q, w, rng=rng, costs={}), "costs say nothing of"),
         (lambda: cv.elbo(model, q, w, 1, rng), "M=1: it must be at least 2"),
-        (lambda: cv.rechoose(1.5), r"share=1.5: it must lie in \(0, 1\)"),
-        (lambda: cv.rechoose(0), r"share=0: it must lie in \(0, 1\)"),
         (lambda: cv.choose(model, q, w, rng=rng, among=[z.h]), "write among=.*mine.*h, .*c7"),
         (lambda: cv.choose(model, q, w, rng=rng, among={"h": z.h}), "'h': .* is no pair of h and"),
         (lambda: cv.choose(model, q, w, rng=rng, bach=5), "there is no argument 'bach' here"),
@@ -786,7 +718,7 @@ def check_many_dimensions(cv):
     """Where a Hessian of an own model is too dear: RP1, without expansions; GLMs keep theirs."""
     (mine, q), (model, q2, _) = (own(cv), cv.families.Gaussian(2)), logistic(cv)
     assert "PR of all three" in cv.candidates(mine, q, subsample=False)
-    with mock.patch.object(part(cv, "candidates"), "DENSE", 1):
+    with mock.patch.object(part(cv, "zoo"), "DENSE", 1):
         found = cv.candidates(mine, q, subsample=False)
         assert list(found) == ["RP1", "RP1 of all three", "AQ of all three"]
         assert not any(cvs for _, cvs in found.values())
@@ -833,23 +765,24 @@ def check_what_is_wrapped_gets_its_snapshot(cv):
 
 
 def check_a_poor_snapshot_is_not_taken(cv):
-    """A run with SVRG's slopes has no Hessian: a choice among parabolas takes its own."""
+    """A snapshot of slopes has no Hessian: a choice among parabolas takes its own."""
     model, q, w = logistic(cv)
     z = cv.zoo.paper(model, q)
     data, _, _ = cv.terms(model, q)
     far = cv.taylor_z(data, at="snapshot", order=1)
     svrg = cv.RP1(far) - cv.RP1(far.over_all_data())
-    hook = cv.rechoose(0.5, costs=flat(cv, model, q), pilot=4, resamples=2, clock=lambda: 0.0)
-    how = {"lr": 0.01, "steps": 4, "M": 4, "renew": 2, "hooks": {2: hook}}
-    path = cv.optimize.sgd(model, q, z.h, [svrg], w=w, rng=np.random.default_rng(0), **how)
-    assert len(hook.choices) == 2 and np.isfinite(path.w).all()
-    pilots = part(cv, "pilots")
-    at = pilots.Setting(model, q, w, 4)
+    poor = cv.snapshot(model, q.mean(w), order=1)
+    how = {"costs": flat(cv, model, q), "pilot": 4, "resamples": 2, "M": 4}
+    right, got = (
+        cv.choose(model, q, w, rng=np.random.default_rng(0), snapshot=old, **how).product
+        for old in (None, poor)
+    )
+    assert got == right
     table = {"h": (z.h, {"svrg": svrg})}
     old, away = cv.snapshot(model, q.mean(w), order=1), cv.snapshot(model, q.mean(w) + 1, order=1)
-    sets = [pilots.Set("h", ("svrg",))]
+    sets = [part(cv, "pilots").Set("h", ("svrg",))]
     near, far, own = (
-        pilots.Pilot(table, at, 400, np.random.default_rng(0), snapshot=s).noise(sets)[0]
+        pilot(cv, table, model, q, w, M=4, steps=400, snapshot=s).noise(sets)[0]
         for s in (old, away, None)
     )
     assert own == near < 0.95 * far  # one that serves is used
@@ -860,33 +793,12 @@ def check_a_poor_snapshot_is_not_taken(cv):
         table = {"h": (z.h, {"svrg": cv.PR(far) - cv.CF(far.over_all_data())})}
         try:
             near, own = (
-                pilots.Pilot(table, at, 40, np.random.default_rng(0), snapshot=s).noise(sets)[0]
+                pilot(cv, table, model, q, w, M=4, steps=40, snapshot=s).noise(sets)[0]
                 for s in (old, None)
             )
         except ValueError:
             near, own = 0.0, 1.0
         assert near == own
-
-
-def check_options_are_handed_on(cv):
-    """What a run does decides how its lines are measured: units of q, data, noise, snapshots."""
-    model, q, w = logistic(cv)
-    z, rules = cv.zoo.paper(model, q), cv.rules
-    real, asked = part(cv, "choosing").choose, []
-
-    def choose(*args, **how):
-        asked.append(how)
-        return real(*args, **how)
-
-    seen = cv.Sampling(batch=3, each=True)
-    for rule, natural in (rules.adam(), False), (rules.natural(), True):
-        hook = cv.rechoose(costs=flat(cv, model, q), pilot=4, resamples=2)
-        plan = cv.optimize.Noisy(model, q, z.h, lr=0.01, M=4, rule=rule, sampling=seen)
-        with mock.patch.object(part(cv, "choosing"), "choose", choose):
-            hook(cv.optimize.init(plan, np.random.default_rng(0), w=w), plan)
-        how = asked.pop()
-        right = {"natural": natural, "sampling": seen, "M": 4}
-        assert {name: how.get(name) for name in right} == right
 
 
 def check_legal_sees_approximations_from_outside(cv):

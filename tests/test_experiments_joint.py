@@ -66,6 +66,27 @@ def check_rows(cv):
         assert row["median"] == row["low"] == [0.0, -100.0 + 2 * k]
 
 
+def worn(cv):
+    """Renewed beyond 1.5 times what was left of the noise in the first five steps, and .01."""
+    seen = []  # of each step since the last renewal, what h + C a leaves of h's scatter
+
+    def look(state, plan):
+        h, c, a = state.G[..., 0, :, :], state.G[..., 1, :, :], state.a[..., None]
+        of_h, rest = (np.var(g, axis=-2).sum() for g in (h, h + c * a))
+        seen.append(rest / of_h)
+        now = np.mean(seen[:5])
+        for x in seen[5:]:
+            now = 0.8 * now + 0.2 * x
+        power = state.t in (1, 2, 4, 8, 16, 32)
+        if power or (len(seen) > 5 and now > 1.5 * np.mean(seen[:5]) + 0.01):
+            seen.clear()
+            mu, _ = plan.q.moments(state.w)
+            state = state._replace(snapshot=cv.snapshot(plan.model, mu))
+        return state, plan
+
+    return look
+
+
 def check_a_cell_is_the_loop_with_that_seed(cv):
     """Stored ELBOs are those of the public loop, with the line written out."""
     taylor_z, bound, sure = cv.taylor_z, cv.bound, ("fixed", "means")
@@ -95,10 +116,38 @@ def check_a_cell_is_the_loop_with_that_seed(cv):
         path = cv.optimize.sgd(
             model, q, h + rest, [c], lr=0.3, steps=9, M=3, rng=np.random.default_rng(3), runs=(2,),
             weights=cv.rules.fixed(-1.0) if cvs in sure else cv.rules.bayes(1e-3, 0.1),
-            renew=cv.rules.worn() if renew == "worn" else renew,
+            renew=1000 if renew == "worn" else renew,
+            hooks={1: worn(cv)} if renew == "worn" else None,
         )  # fmt: skip
         elbo = np.array([cv.exact.elbo(model, q, w) for w in path.path]).T
         assert np.abs(np.array(found["elbo"]) - elbo).max() < 6e-4, (base, cvs)
+
+
+def check_a_worn_snapshot_is_renewed(cv):
+    """When a rule written otherwise says so; more often where the weights run away."""
+    tasks = part(cv, "experiments.tasks")
+    model, q, _ = tasks.problem("toy")
+    h, c = tasks.both("toy", "PR", "taylor")
+    far = q.pack(np.full(q.dim, 8.0), 0.1 * np.eye(q.dim))  # and narrow: a step is many widths
+    renewed = []
+    for lr, w in (0.3, far), (1e-9, None):
+        how = dict(lr=lr, w=w, steps=60, M=4, renew=1000, every=1, runs=(2,) if w is None else ())
+        paths = []
+        for rule in worn(cv), tasks.worn():
+            old, new = [], []
+
+            def look(state, plan):
+                old.append(state.snapshot)
+                state, plan = rule(state, plan)
+                new.append(state.snapshot)
+                return state, plan
+
+            rng = np.random.default_rng(0)
+            go = cv.optimize.sgd(model, q, h, [c], rng=rng, hooks={1: look}, **how)
+            paths.append(go.path)
+        assert np.allclose(*paths, rtol=1e-9)
+        renewed.append(sum(x is not y for x, y in zip(old, new)))
+    assert renewed[0] > renewed[1]
 
 
 def check_a_batch_for_one_sample(cv):

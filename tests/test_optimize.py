@@ -227,7 +227,7 @@ def test_an_interrupt_can_cross_processes():
 
 def test_rules_are_values():
     assert rules.momentum() == rules.momentum(0.9) != rules.momentum(0.5)
-    assert repr(rules.blocks()) == "blocks(v0=0.001, gamma=0.02)"
+    assert repr(rules.bayes()) == "bayes(v0=0.001, gamma=0.02)"
     assert pickle.loads(pickle.dumps(rules.adam())) == rules.adam()
 
 
@@ -274,7 +274,7 @@ REFUSED = {
     "no ascent rule such as rules.adam": dict(rule="adam"),
     "no weight rule such as rules.bayes": dict(weights=rules.momentum()),
     "momentum and rule= are two rules": dict(momentum=0.5, rule=rules.adam()),
-    "v0 and weights= are two rules": dict(v0=1.0, weights=rules.blocks()),
+    "v0 and weights= are two rules": dict(v0=1.0, weights=rules.bayes()),
     "average=0: it must be": dict(average=0),
     "average=9: the run ends before, at step 5": dict(average=9),
     "write for example {50: function}": dict(hooks=print),
@@ -348,7 +348,7 @@ def test_a_state_must_fit_its_plan(logistic):
     state = run(cv, steps=4).state
     for message, changed in {
         "of other rules or variates than the plan": dict(rule=rules.adam()),
-        "of other rules or variates": dict(weights=rules.blocks()),
+        "of other rules or variates": dict(weights=rules.fixed(0.0)),
         "other rules or variates": dict(cvs="S4"),
         "has taken 4 steps: steps=4 must lie beyond": dict(steps=4),
     }.items():

@@ -35,7 +35,7 @@ def test_joint_variates_have_mean_zero_exactly(name, family):
     properties_snapshots.check_mean_zero(cv, name, family)
 
 
-RULES = "every", "wants", "worn", "renewed"
+RULES = "every", "wants"
 PASSES = "take", "changes", "parts", "numbers in parts"
 
 
@@ -75,10 +75,9 @@ def test_what_a_snapshot_lacks_is_said():
 # When to renew --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("renew", (3, cv.rules.worn(1.0, 2)))
-def test_a_run_with_snapshots_goes_on_as_if_it_had_not_stopped(renew):
+def test_a_run_with_snapshots_goes_on_as_if_it_had_not_stopped():
     model, q, h, cvs = joint()
-    options = dict(lr=0.1, M=4, renew=renew, every=1)
+    options = dict(lr=0.1, M=4, renew=3, every=1)
     whole = cv.optimize.sgd(model, q, h, cvs, steps=20, rng=np.random.default_rng(0), **options)
     first = cv.optimize.sgd(model, q, h, cvs, steps=11, rng=np.random.default_rng(0), **options)
     state = pickle.loads(pickle.dumps(first.state))
@@ -91,15 +90,9 @@ def test_bad_renewals_are_named():
     go = lambda **options: cv.optimize.sgd(
         model, q, h, cvs, lr=0.1, steps=2, rng=np.random.default_rng(0), **{"M": 4} | options
     )
-    for renew in (0, 2.5, "often", cv.rules.worn):
+    for renew in (0, 2.5, "often", cv.rules.bayes):
         with pytest.raises((ValueError, TypeError), match="renew="):
             go(renew=renew)
-    for options in ({"M": 1}, {"batch": 3}):
-        with pytest.raises(ValueError, match="measures noise by the scatter of a step's samples"):
-            go(renew=cv.rules.worn(), **options)
-    go(renew=cv.rules.worn(), batch=3, each=True)
-    with pytest.raises(NotImplementedError, match="has no due"):
-        cv.rules.Renewal().due(1, ())
 
 
 # Passes ---------------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ def init(
     moments, a = plan.begin(runs)
     return State(
         t=0, w=w, memory=plan.rule.start(q, w), moments=moments, a=a, diverged=np.full(runs, -1),
-        mean=np.zeros_like(w), count=0, rng=rng, G=None, snapshot=None, renewal=None, notes={},
+        mean=np.zeros_like(w), count=0, rng=rng, G=None, snapshot=None, notes={},
     )  # fmt: skip
 
 
@@ -92,7 +92,7 @@ def step(state: State, plan: Plan) -> State:
         mean = mean + (moved - mean) / count
     return State(
         t, moved, memory, new.moments, new.a, diverged, mean, count, state.rng, new.G,
-        state.snapshot, plan.seen(state.renewal, new), state.notes,
+        state.snapshot, state.notes,
     )  # fmt: skip
 
 
@@ -130,8 +130,8 @@ def sgd(
         M: samples a step. sampling: which data they see, and how they lean on each other.
         rule, weights: the ascent rule and the weight rule, from `rules`.
         average: a step s; the mean of w after the steps s, s + 1, ... is `Path.average`.
-        renew: K, or a rule such as rules.worn(): when to take a snapshot of the data term, for
-            a taylor_z, bound or parabola with at="snapshot".
+        renew: K, a snapshot of the data term every K steps, for a taylor_z, bound or parabola
+            with at="snapshot".
       In place of `sampling` its fields: subsample, batch, each, noise. In place of rule=momentum(b)
       momentum=b, and of weights=bayes(v0, gamma) v0= and gamma=: 0.9, 1e-3, 0.02 if none is given.
     """

@@ -41,7 +41,6 @@ class State(NamedTuple):
     rng: np.random.Generator | None
     G: np.ndarray | None  # (..., 1 + L, M, D), h and variates at step t; the next writes over it
     snapshot: Snapshot | None  # of the data term, for expansions about older weights
-    renewal: np.ndarray | None  # memory of the rule that renews the snapshot
     notes: dict[str, np.ndarray]  # what hooks want to keep, by name
 
 
@@ -113,18 +112,14 @@ class Plan:
             g, finite = _finite(g, state.w.shape[:-1])
         return Gradient(g, finite, state.moments, state.a, None)
 
-    def seen(self, renewal: np.ndarray | None, new: Gradient) -> np.ndarray | None:
-        """The memory of the renewal rule after a step."""
-        return renewal
-
 
 @dataclass(frozen=True)
 class Noisy(Plan):
     """The mean over M samples of h + C a, the weights a from the steps before: g is unbiased.
 
     The weight rule sees `combine.replicates`: a pair counts once, and so do all samples of "sobol"
-    together. With `renew`, a `rules.Renewal`, a snapshot of the data term is taken before the first
-    step and when the rule says so; K is short for `rules.every(K)`.
+    together. With `renew` = K a snapshot of the data term is taken before the first step, after 1,
+    2, 4, 8 ... steps, for w moves fast at first, and from step K on every K steps.
     """
 
     h: Estimator
@@ -133,7 +128,7 @@ class Noisy(Plan):
     M: int
     weights: rules.Weighting = rules.bayes()
     sampling: Sampling = Sampling()
-    renew: Any = None
+    renew: int | None = None
 
     draws = True
     remedies = "a smaller lr, more samples M, better control variates, or another start w"
@@ -148,19 +143,10 @@ class Noisy(Plan):
         whole("M", self.M)
         object.__setattr__(self, "sampling", Sampling.of(self.sampling))
         self.sampling.group(self.q, self.M)
-        self._check_renewal()
+        if self.renew is not None:
+            object.__setattr__(self, "renew", whole("renew", self.renew))
         if not isinstance(self.weights, rules.Weighting):
             raise TypeError(f"weights={self.weights!r} is no weight rule such as rules.bayes()")
-
-    def _check_renewal(self):
-        if not isinstance(self.renew, rules.Renewal | None):
-            object.__setattr__(self, "renew", rules.every(self.renew))
-        alike = self.M == 1 or self.sampling.shared or self.sampling.noise != "plain"
-        if self.renew and self.renew.measures and self.cvs and alike:
-            raise ValueError(
-                f"{self.renew!r} measures noise by the scatter of a step's samples: take M=2 or "
-                'more, each=True and noise="plain", or renew=K'
-            )
 
     @cached_property
     def lines(self) -> list[Estimator]:
@@ -180,19 +166,13 @@ class Noisy(Plan):
         return self.weighting.start(self.q, L, runs), np.zeros((*runs, L))
 
     def refreshed(self, state):
-        rule = self.renew
-        if rule is None or not (state.renewal is None or rule.due(state.t, state.renewal)):
+        K, t = self.renew, state.t
+        if K is None:
             return state
-        new = taken(self.model, self.q, state.w, self.wants or Wants(2))
-        return state._replace(snapshot=new, renewal=rule.start())
-
-    def seen(self, renewal, new):
-        if not (self.renew and self.renew.measures) or new.G is None:
-            return renewal
-        scatter = lambda g: np.sum((g - g.mean(-2, keepdims=True)) ** 2)
-        h, C = new.G[..., 0, :, :], new.G[..., 1:, :, :]
-        left = scatter(combine.combine(h, C, new.a)) / max(scatter(h), 1e-300)
-        return self.renew.seen(renewal, left)
+        due = t % K == 0 or (t < K and t & (t - 1) == 0)  # from K on, or a power of two
+        if state.snapshot is not None and not due:
+            return state
+        return state._replace(snapshot=taken(self.model, self.q, state.w, self.wants or Wants(2)))
 
     def gradient(self, state):
         q, N, weighting = self.q, self.model.N, self.weighting

@@ -1,5 +1,4 @@
-"""Rules as values: what a step makes of a gradient, what weights the control variates get, and
-when a snapshot of the data term is renewed.
+"""Rules as values: what a step makes of a gradient, what weights the control variates get.
 
 A rule is a value without a memory of its own. What it has to remember goes in and comes out, as a
 tuple of arrays and numbers, so that a run can be saved and gone on with. Leading axes are runs.
@@ -7,9 +6,9 @@ tuple of arrays and numbers, so that a run can be saved and gone on with. Leadin
 
 from .ascents import Ascent, adam, falling, momentum, natural
 from .ensemble import matching, quadratics
-from .weightings import Renewal, Weighting, bayes, blocks, every, fixed, worn
+from .weightings import Weighting, bayes, fixed
 
 __all__ = [
-    "Ascent", "Renewal", "Weighting", "adam", "bayes", "blocks", "every", "falling", "fixed",
-    "matching", "momentum", "natural", "quadratics", "worn",
+    "Ascent", "Weighting", "adam", "bayes", "falling", "fixed", "matching", "momentum", "natural",
+    "quadratics",
 ]  # fmt: skip

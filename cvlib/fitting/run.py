@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from ..advice.candidates import whole_gradient
 from ..arguments import number, whole
 from ..ascent import even, exact, optimize, rules
 from ..ascent.plans import Noisy, Plan, State
@@ -20,6 +19,7 @@ from ..models import Model
 from ..models.density import enough
 from ..models.passes import Late, until
 from ..recipe.sampling import Sampling
+from ..zoo import whole_gradient
 from . import looks
 from .looks import TOLERANCE
 
