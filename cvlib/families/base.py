@@ -39,7 +39,7 @@ class Route(NamedTuple):
 
     at: str  # (draw) -> the points, (..., M, d)
     score: str | None = None  # (draw) -> what the value of f is multiplied by, (..., M, D)
-    pull: str | None = None  # (draw, u, out, add): slopes u (..., M, d) into out (..., M, D)
+    pull: str | None = None  # (draw, u, out) -> slopes u (..., M, d) as gradients (..., M, D)
 
 
 class Family:
@@ -77,7 +77,7 @@ class Family:
             "GR": Route("z1", pull="pull1"),  # the base does not move: it has no score
         }
     }
-    by_hand: tuple[str, ...] = ("CF",)  # the words that need no route
+    by_hand: tuple[str, ...] = ("CF",)  # words of the package with a formula for it
     far = 1e6  # a weight beyond this size is a run thrown out for good
     largest = float(np.finfo(float).max)  # one beyond this is refused
     gaussian = False
@@ -274,10 +274,12 @@ class Family:
         """grad_w log q_w(z1), (..., M, D)."""
         return elementwise_grad(self.log_density)(self.copies(draw), draw.z)
 
-    def pull1(self, draw: Draw, u: Array, out: Array, add: bool = False) -> None:
-        """The chain rule through z1: slopes u (..., M, d) to w, into out (..., M, D)."""
-        along = lambda w: self.transform(w, draw.eps) * u
-        put(elementwise_grad(along)(self.copies(draw)), out, add)
+    def pull1(self, draw: Draw, u: Array, out: Array | None = None) -> Array:
+        """The chain rule through z1: slopes u (..., M, d) to w, (..., M, D).
+
+        A pull may write into `out`, if one is given, to save a copy; what it returns counts.
+        """
+        return elementwise_grad(lambda w: self.transform(w, draw.eps) * u)(self.copies(draw))
 
     # Quadratic integrands
 
@@ -288,7 +290,7 @@ class Family:
         dm, ds = (elementwise_grad(moment)(draw.w, k).reshape(shape) for k in (0, 1))
         return dm, ds
 
-    def chain(self, draw: Draw, slope: Array, bend: Array) -> Array:
+    def chain(self, draw: Draw, slope: Array, bend: Array, out: Array | None = None) -> Array:
         """grad_w E_q f for quadratic f: slope (..., M, d) = f' at the mean, bend = sd f''."""
         dm, ds = draw.of("moments_grad")  # (..., k, d)
         dm, ds = dm[..., None, :, :], ds[..., None, :, :]
@@ -305,11 +307,6 @@ class Family:
             unit = np.eye(min(COLUMNS, self.dim - first), self.dim, first)
             found.append(np.diagonal(times(unit), first, -2, -1).copy())  # a view would keep all
         return np.concatenate(found, -1) * sd[..., None, :]
-
-
-def put(part: Array, out: Array, add: bool) -> None:
-    """`part` into out, or added to it."""
-    out[...] = out + part if add else part
 
 
 def _plain(value: Any) -> Any:

@@ -7,7 +7,7 @@ import numpy as np
 
 from ..arguments import whole
 from ..special import expit, logsumexp, scipy
-from .base import NOT_SAID, Array, Draw, Pair, Route, Unconstrained, put
+from .base import NOT_SAID, Array, Draw, Pair, Route, Unconstrained
 
 
 def _of_zeta(given: str, pull: str) -> dict[str, Route]:
@@ -63,15 +63,15 @@ class _Discrete(Unconstrained, base=True):
         """A gradient in w from one in zeta, (..., M, D); p is the mean of z."""
         return u
 
-    def pull_zeta(self, draw: Draw, u: Array, out: Array, add: bool = False) -> None:
-        """From slopes in zeta to w, into out (..., M, D)."""
-        put(self.to_w(draw.mu[..., None, :], u), out, add)
+    def pull_zeta(self, draw: Draw, u: Array, out: Array | None = None) -> Array:
+        """From slopes in zeta to w, (..., M, D)."""
+        return self.to_w(draw.mu[..., None, :], u)
 
-    def pull_coupled(self, draw: Draw, u: Array, out: Array, add: bool = False) -> None:
-        self.pull_zeta(draw, self.given(draw, True)[1] * u, out, add)
+    def pull_coupled(self, draw: Draw, u: Array, out: Array | None = None) -> Array:
+        return self.pull_zeta(draw, self.given(draw, True)[1] * u)
 
-    def pull_fresh(self, draw: Draw, u: Array, out: Array, add: bool = False) -> None:
-        self.pull_zeta(draw, self.given(draw, False)[1] * u, out, add)
+    def pull_fresh(self, draw: Draw, u: Array, out: Array | None = None) -> Array:
+        return self.pull_zeta(draw, self.given(draw, False)[1] * u)
 
 
 class Bernoulli(_Discrete):

@@ -114,7 +114,15 @@ class OnData(Atom):
 
 
 class Integrand(Linear):
-    """A sum of atoms with coefficients."""
+    """A sum of atoms with coefficients, which a word looks at as at one function."""
+
+    def value(self, draw: Draw, where: str) -> np.ndarray:
+        """f at the points, (..., M)."""
+        return self.total(lambda a: draw.once((a.key, where, "value"), a.value, where))
+
+    def slope(self, draw: Draw, where: str) -> np.ndarray:
+        """grad_z f at the points, (..., M, d)."""
+        return self.total(lambda atom: atom.slope(draw, where))
 
     def over_all_data(self) -> "Integrand":
         """Every part on the whole data set: what data subsampling gives on average."""
