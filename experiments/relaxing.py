@@ -6,7 +6,7 @@ import autograd.numpy as anp
 import numpy as np
 from autograd import elementwise_grad, grad
 
-from cvlib.recipe.draws import Draw
+from cvlib.draws import Draw
 from cvlib.recipe.estimators import Estimator
 from cvlib.recipe.relaxations import Surrogate
 

@@ -15,10 +15,10 @@ import numpy as np
 from ..arguments import number
 from ..ascent.optimize import Hook
 from ..ascent.plans import Noisy, State
+from ..draws import Sampling
 from ..families.base import Family
 from ..models.own import Model
 from ..recipe.estimators import Estimator
-from ..recipe.sampling import Sampling
 from ..recipe.snapshots import Snapshot
 from .candidates import Table, candidates, checked
 from .pilots import Costs, Pilot, Set, Setting, singles, timed

@@ -6,11 +6,11 @@ from typing import NamedTuple
 import numpy as np
 
 from ..arguments import whole
+from ..draws import Sampling
 from ..families.base import Family
 from ..models.own import Model
 from ..recipe.atoms import terms
-from ..recipe.draws import draw
-from ..recipe.sampling import Sampling
+from ..recipe.drawing import draw
 
 CHUNK = 2**22  # numbers that draws may make at a time
 

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..draws import Sampling
 from ..families.base import Family
 from ..models.own import Model
 from ..recipe.estimators import Estimator
-from ..recipe.sampling import Sampling
 from ..recipe.snapshots import Snapshot
 from .candidates import candidates, checked
 from .pilots import Costs, Pilot, Set, Setting, singles, timed

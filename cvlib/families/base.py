@@ -9,20 +9,15 @@ from collections.abc import Callable
 from functools import cached_property
 from inspect import signature
 from itertools import pairwise
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from autograd import elementwise_grad
 from numpy.typing import ArrayLike
 
 from ..arguments import whole
+from ..draws import Draw
 from ..models import GaussianPrior, Model
-
-if TYPE_CHECKING:
-    from ..recipe.draws import Draw
-else:
-    Draw = Any  # it lies above the families
 
 Array = np.ndarray
 Pair = tuple[Array, Array]
@@ -67,9 +62,10 @@ class Family:
     }
     parts: tuple[str, ...] = ()
     noise = transform = log_density = cross = mirror = quantile = fisher = NOT_SAID
-    if TYPE_CHECKING:  # where `gaussian` is true: how its factor acts; where z is discrete: squash
-        own_factor = times = times_t = solve = solve_t = outer = by_row = by_column = NOT_SAID
-        joined = compose = change = curvature = from_own = gram = squash = NOT_SAID
+    # where `gaussian` is true: how its factor acts; where z is discrete: squash
+    own_factor = times = times_t = solve = solve_t = outer = by_row = by_column = NOT_SAID
+    joined = compose = change = curvature = from_own = gram = NOT_SAID
+    squash: Any
     routes = {  # {space: {word: Route}}; a space is z, or the zeta behind a discrete z
         "z": {
             "SF": Route("z1", score="score"),
@@ -211,9 +207,7 @@ class Family:
     def sample(self, w: ArrayLike, n: int, rng: np.random.Generator) -> Array:
         """n samples z ~ q_w, (..., n, d)."""
         w = self.check(w)
-        (mu, factor), eps = self.moments(w), self.noise(rng, w, n)
-        draw: Any = SimpleNamespace(w=w, mu=mu, factor=factor, eps=eps)
-        return self.z1(draw)
+        return self.z1(Draw(None, self, w, self.noise(rng, w, n), None))
 
     def log_q(self, w: ArrayLike, z: Array) -> Array:
         """log q_w(z) for w (..., D) and z (..., M, d), as (..., M)."""

@@ -6,8 +6,9 @@ import autograd.numpy as anp
 import numpy as np
 
 from ..arguments import whole
+from ..draws import Draw, kept
 from ..special import expit, logsumexp, scipy
-from .base import NOT_SAID, Array, Draw, Pair, Route, Unconstrained
+from .base import NOT_SAID, Array, Pair, Route, Unconstrained
 
 
 def _of_zeta(given: str, pull: str) -> dict[str, Route]:
@@ -53,8 +54,9 @@ class _Discrete(Unconstrained, base=True):
         """The variable behind z, (..., M, d)."""
         return self.behind(draw.w[..., None, :], draw.eps)
 
+    @kept
     def given(self, draw: Draw, coupled: bool) -> Pair:
-        return draw.once(("given z", coupled), lambda draw: self.zeta_given_z(draw, coupled))
+        return self.zeta_given_z(draw, coupled)
 
     def zeta_fresh(self, draw: Draw) -> Array:
         return self.given(draw, False)[0]

@@ -11,8 +11,9 @@ from typing import Any
 import autograd.numpy as anp
 import numpy as np
 
+from ..draws import Draw
 from ..special import LOG_2PI, scipy
-from .base import Array, ArrayLike, Draw, Family, Pair, Route
+from .base import Array, ArrayLike, Family, Pair, Route
 
 
 class _GaussianFamily(Family, base=True):
@@ -107,10 +108,12 @@ class _GaussianFamily(Family, base=True):
     def pull1(self, draw: Draw, u: Array, out: Array | None = None) -> Array:
         """[u, lower(u eps^T)], (..., M, D): the chain rule through z1."""
         out = np.empty((*draw.eps.shape[:-1], self.D)) if out is None else out
-        eps = draw.once("eps by column", lambda draw: self.by_column(draw.eps))
         out[..., : self.dim] = u
-        np.multiply(self.by_row(u), eps, out=out[..., self.dim :])
+        np.multiply(self.by_row(u), draw.of("eps_by_column"), out=out[..., self.dim :])
         return out
+
+    def eps_by_column(self, draw: Draw) -> Array:
+        return self.by_column(draw.eps)
 
     def whitened(self, draw: Draw) -> Array:
         """L^-T eps = -grad_z log q_w(z1), (..., M, d)."""

@@ -11,8 +11,9 @@ from __future__ import annotations
 import autograd.numpy as anp
 import numpy as np
 
+from ..draws import Draw
 from ..special import betaln, expit, gammaln, polygamma, psi, scipy
-from .base import NOT_SAID, Array, ArrayLike, Draw, Pair, Route, Unconstrained
+from .base import NOT_SAID, Array, ArrayLike, Pair, Route, Unconstrained
 
 
 class _Standardised(Unconstrained, base=True):

@@ -5,10 +5,10 @@ import numpy as np
 from ..ascent.slopes import scored
 from ..combining import regression
 from ..combining.tails import Weights
+from ..draws import Draw
 from ..families.base import Family
 from ..models import Model
 from ..models.density import Density
-from ..recipe.draws import Draw
 
 LOOKS, LAST = (250, 1000, 4000), 4000  # draws for a look at the ELBO, few or many; the last one
 TOLERANCE, CHANCE = 0.05, 0.05  # nats that may be left to gain, and the chance to be wrong there

@@ -14,10 +14,10 @@ from ..ascent import even, exact, optimize, rules
 from ..ascent.plans import Noisy, Plan, State
 from ..ascent.slopes import Scored
 from ..combining.tails import Weights
+from ..draws import Sampling
 from ..families.base import Family
 from ..models import Model
 from ..models.density import enough
-from ..recipe.sampling import Sampling
 from . import looks
 from .looks import TOLERANCE
 

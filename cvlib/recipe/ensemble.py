@@ -12,8 +12,8 @@ import numpy as np
 
 from ..arguments import number
 from ..combining import regression
+from ..draws import Draw
 from .approximations import Fixed
-from .draws import Draw
 from .integrands import Illegal, Integrand, integrand
 from .words import GAUSSIAN, Method
 

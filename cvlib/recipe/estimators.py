@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .draws import Draw
+from ..draws import Draw
 from .integrands import Atom, Integrand, Wants, wanted
 from .linear import ROUNDING, Linear
 

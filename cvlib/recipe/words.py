@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ..draws import Draw, kept
 from ..families.base import Family
-from .draws import Draw
 from .estimators import Estimator
 from .integrands import Atom, Illegal, Integrand, integrand
 
@@ -86,7 +86,7 @@ class Method:
         if self.pull:
             return self.pull(draw, f.slope(draw, "z1"), out)
         if self.by_formula:
-            return f.total(lambda atom: draw.once((atom.key, self), self.by_hand, atom))
+            return f.total(lambda atom: self.known(draw, atom))
         route = draw.q.routes[next(iter(f.parts)).space][self.route]
         rows: Any = None
         if route.pull:
@@ -105,9 +105,15 @@ class Method:
             return self.pull.mean(draw, f.slope(draw, "z1"))
         return self.gradients(draw, f).mean(-2)
 
+    @kept
+    def known(self, draw: Draw, atom: Atom) -> np.ndarray:
+        """The gradient by hand, (..., M or 1, D)."""
+        return self.by_hand(draw, atom)
+
+    @kept
     def slopes(self, draw: Draw, atom: Atom) -> tuple:
-        """What stands for psi' and psi'', computed once a draw."""
-        return draw.once((atom.key, self, "in eta"), self.in_eta, atom)
+        """What stands for psi' and psi''."""
+        return self.in_eta(draw, atom)
 
 
 def _no_closed_form(atom):
