@@ -5,18 +5,18 @@ from .ascent import exact, optimize, rules
 from .choosing import choose, elbo, report
 from .combining import combine
 from .combining.stein import Answer, expect
+from .draws import Sampling
 from .fitting.front import Distrust, Fit, fit
 from .models import passes
 from .models.parameters import interval, ordered, pick, positive, real, simplex
 from .recipe import definitions
-from .recipe.approximations import bound, parabola, tangent, taylor_z
+from .recipe.approximations import bound, parabola, taylor_z
 from .recipe.atoms import one, terms
-from .recipe.draws import draw
+from .recipe.drawing import draw
 from .recipe.ensemble import AQ, LB, RPS, all_quadratics, linear_baseline, remembered
 from .recipe.estimators import evaluate
 from .recipe.in_data import taylor_x, taylor_x_slope
 from .recipe.relaxations import relax, surrogate
-from .recipe.sampling import Sampling
 from .recipe.snapshots import snapshot
 from .recipe.words import CF, GR, LOO, PR, QD, RB, RP1, RP2, SF, DisARM
 from .zoo import candidates
@@ -28,6 +28,6 @@ __all__ = [
     "RP2", "RPS", "SF", "Sampling", "all_quadratics", "bound", "candidates", "choose", "combine",
     "datasets", "definitions", "draw", "elbo", "evaluate", "exact", "expect", "families", "fit",
     "interval", "linear_baseline", "models", "one", "optimize", "ordered", "parabola", "passes",
-    "pick", "positive", "real", "relax", "remembered", "report", "rules", "simplex",
-    "snapshot", "surrogate", "tangent", "taylor_x", "taylor_x_slope", "taylor_z", "terms", "zoo",
+    "pick", "positive", "real", "relax", "remembered", "report", "rules", "simplex", "snapshot",
+    "surrogate", "taylor_x", "taylor_x_slope", "taylor_z", "terms", "zoo",
 ]  # fmt: skip

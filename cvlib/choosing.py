@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .arguments import whole
+from .draws import Sampling
 from .families.base import Family
 from .models.own import Model
 from .pilots import CHUNK, Pilot, Set, cost_of, given, planned, singles, subsets, timed
 from .recipe.atoms import terms
-from .recipe.draws import draw
+from .recipe.drawing import draw
 from .recipe.estimators import Estimator
-from .recipe.sampling import Sampling
 from .recipe.snapshots import Snapshot
 from .zoo import candidates, checked
 

@@ -15,9 +15,10 @@ from .arguments import number, whole
 from .ascent.optimize import init, step
 from .ascent.plans import Noisy, taken
 from .combining import combine
+from .draws import Draw
 from .families.base import Family, check_fit
 from .models.own import Model
-from .recipe.draws import Draw, draw
+from .recipe.drawing import draw
 from .recipe.estimators import Estimator, evaluate
 from .recipe.integrands import Wants, wanted
 from .recipe.snapshots import Snapshot

@@ -10,7 +10,7 @@ from cvlib.families.base import Family
 from cvlib.models.own import Model
 from cvlib.recipe.approximations import bound, taylor_z
 from cvlib.recipe.atoms import one, terms
-from cvlib.recipe.draws import draw
+from cvlib.recipe.drawing import draw
 from cvlib.recipe.estimators import Estimator, evaluate
 from cvlib.recipe.in_data import TaylorX, taylor_x, taylor_x_slope
 from cvlib.recipe.integrands import Atom

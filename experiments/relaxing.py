@@ -6,7 +6,7 @@ import autograd.numpy as anp
 import numpy as np
 from autograd import elementwise_grad, grad
 
-from cvlib.recipe.draws import Draw
+from cvlib.draws import Draw
 from cvlib.recipe.estimators import Estimator
 from cvlib.recipe.relaxations import Surrogate
 
@@ -74,8 +74,6 @@ def variance_gradient(
 
 def _adjoint(draw, pull, g, shape):
     """pull^T g, (..., M, d), from the pull of each unit vector."""
-    pull, out, found = getattr(draw.q, pull), np.empty(g.shape), []
-    for e in np.eye(shape[-1]):
-        pull(draw, np.broadcast_to(e, shape), out)
-        found.append((out * g).sum(-1))
-    return np.stack(found, -1)
+    pull = getattr(draw.q, pull)
+    units = (np.broadcast_to(e, shape) for e in np.eye(shape[-1]))
+    return np.stack([(pull(draw, e) * g).sum(-1) for e in units], -1)

@@ -14,9 +14,10 @@ from cvlib import bound, datasets, families, models, parabola, taylor_x_slope, t
 from cvlib.ascent import exact, optimize, rules
 from cvlib.ascent.ascents import newton
 from cvlib.combining import combine, regression
+from cvlib.draws import Draw
 from cvlib.recipe.approximations import Fixed
 from cvlib.recipe.atoms import terms
-from cvlib.recipe.draws import Draw, draw
+from cvlib.recipe.drawing import draw
 from cvlib.recipe.ensemble import RPS, remembered
 from cvlib.recipe.estimators import evaluate
 from cvlib.recipe.integrands import Integrand, OnData, Wants

@@ -15,9 +15,9 @@ from autograd import grad
 from cvlib import CF, RP1, draw, evaluate, rules
 from cvlib.arguments import number, whole
 from cvlib.ascent.optimize import Hook, State
+from cvlib.draws import Draw
 from cvlib.families import Family
 from cvlib.recipe.approximations import Quadratic
-from cvlib.recipe.draws import Draw
 from cvlib.recipe.estimators import Estimator
 from cvlib.recipe.integrands import Illegal, Integrand
 

@@ -19,10 +19,9 @@ import numpy as np
 import pytest
 
 import cvlib as cv
-from cvlib.advice.choosing import Choice
-from cvlib.advice.reports import Report
+from cvlib.choosing import Choice, Report
+from cvlib.draws import Draw
 from cvlib.families.found import Found
-from cvlib.recipe.draws import Draw
 from cvlib.recipe.estimators import Estimator
 from cvlib.recipe.snapshots import Snapshot
 
@@ -36,7 +35,7 @@ NOT_CALLED = {  # a class that the package makes, or that a reader derives from
     "Answer", "Distrust", "Fit", "combine.Moments", "families.Family", "families.FamilyPrior",
     "families.Route", "families.Unconstrained", "models.Groups", "models.Squares",
     "optimize.Diverged", "optimize.Interrupted", "optimize.Path", "passes.Mapped", "rules.Ascent",
-    "rules.Renewal", "rules.Weighting", "Choice", "Report", "Snapshot", "Found", "Fit.after",
+    "rules.Weighting", "Choice", "Report", "Snapshot", "Found", "Fit.after",
     "families.Family.bend",
 }  # fmt: skip
 ELSEWHERE = {  # they need packages that are not here: make adapters
@@ -112,7 +111,7 @@ HANDED_ON = {
     "draw": SAMPLING, "report": SAMPLING, "choose": SAMPLING, "noise_free": PLAN,
     "sgd": PLAN | SAMPLING | {"M", "weights", "v0", "gamma", "sampling", "renew"},
     "logistic_regression": GLM, "poisson_regression": GLM, "linear_regression": GLM,
-    "of": SAMPLING, "rechoose": {"among", "pilot", "costs", "seconds", "renew", "resamples"},
+    "of": SAMPLING,
 }  # fmt: skip
 
 
@@ -302,10 +301,6 @@ def on_scores(rule, q=FULL):
     return sgd(q=q, h=h, cvs=(), rule=rule, lr=1.0, M=8, subsample=False, w=far)
 
 
-def renewed(renew):
-    return sgd(cvs=[OLD], renew=renew, steps=16, lr=3.0, batch=3, each=True)
-
-
 def begun(w):
     return Fresh(lambda: cv.optimize.init(NOISY, np.random.default_rng(0), w=w))
 
@@ -342,14 +337,6 @@ def calls(path):
 
 def hook(state, plan):
     return state._replace(w=state.w + 0.1), plan
-
-
-def after_run(hook):
-    """What a hook of rechoose did to a run."""
-    rng = np.random.default_rng(0)
-    more = {"steps": 6, "lr": 0.1, "M": 4, "rng": rng, "hooks": {2: hook}}
-    path = cv.optimize.sgd(ONE, FULL, H, **more)
-    return path.w, [(t, c.set, c.sure, c.regret) for t, c in hook.choices]
 
 
 def quad(z):
@@ -505,7 +492,6 @@ CASES = [
                                      snapshot=cv.snapshot(ONE, W[:2], 2, np.eye(2), True))))
       for name in ("taylor_z", "bound", "parabola")],
     Case("taylor_z", {"f": DATA, "order": 2}, {"order": 1}, line),
-    Case("tangent", {"f": DATA}, {"f": DATA + PRIOR}, line),
     Case("taylor_x", {"f": DATA}, {"f": 2 * DATA}, lambda f: line(f, DRAW)),
     Case("taylor_x_slope", {"f": DATA}, {"f": 2 * DATA}, lambda f: line(f, DRAW)),
     Case("relax", {"f": LOGITS, "tau": 0.5, "coupled": True},
@@ -620,12 +606,10 @@ CASES = [
     Case("rules.matching", {}, {}, on_scores),
     Case("rules.falling", {"first": 0.1, "after": 2, "power": 1.0},
          {"first": 0.2, "after": 3, "power": 0.5}, lambda rate: sgd(lr=rate)),
-    *[Case(f"rules.{name}", {"v0": 1e-3, "gamma": 0.1}, {"v0": 1.0, "gamma": 0.3},
-           lambda rule: sgd(weights=rule)) for name in ("bayes", "blocks")],
+    Case("rules.bayes", {"v0": 1e-3, "gamma": 0.1}, {"v0": 1.0, "gamma": 0.3},
+         lambda rule: sgd(weights=rule)),
     Case("rules.fixed", {"a": 1.0}, {"a": 0.5}, lambda rule: sgd(weights=rule)),
-    Case("rules.every", {"K": 1}, {"K": 50}, renewed),
-    Case("rules.worn", {"factor": 1.0, "fresh": 1}, {"factor": 9.0, "fresh": 50}, renewed),
-    # advice
+    # choosing
     Case("candidates", {"model": ONE, "q": FULL, "subsample": False, "M": 10},
          {"model": NAMED, "q": DIAGONAL, "subsample": True, "M": 3}, lambda table: [
              (name, h, cvs, next(iter(h.parts))[1].q) for name, (h, cvs) in table.items()]),
@@ -647,13 +631,6 @@ CASES = [
                     "seconds": 1e-3, "batch": 2, "snapshot": SNAP, "renew": 5},
          {"clock": Fresh(Ticks, 0.02), "seconds": 9.0, "each": True, "snapshot": LATER,
           "renew": 1}),
-    Case("rechoose", {"share": 0.95, "clock": Fresh(Ticks, 1.0, 2.0), "among": TABLE, "pilot": 4,
-                      "costs": COSTS, "resamples": 10},
-         {"share": 0.05, "clock": Fresh(Ticks, 1.0), "among": {"mine": (H, {})}, "pilot": 12,
-          "costs": {"mine": 1.0, "mine with c7": 9.0}, "resamples": 20}, after_run),
-    Case("rechoose", {"clock": Fresh(Ticks, 0.01), "among": {"mine": (H, {"old": OLD})},
-                      "pilot": 4, "seconds": 1e-3, "renew": 5},
-         {"seconds": 9.0, "renew": 1}, after_run),
     Case("zoo.paper", {"model": ONE, "q": FULL, "in_x": cv.taylor_x},
          {"model": TWO, "q": DIAGONAL, "in_x": cv.taylor_x_slope},
          lambda zoo: cv.evaluate([zoo.h, zoo.c5], DRAW)),

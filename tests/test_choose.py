@@ -731,11 +731,12 @@ def wrapped(cv, model, q):
     old = cv.bound(data, at="snapshot")
     curve = lambda z: anp.tanh(z[..., 0])
     inside = cv.surrogate(cv.taylor_z(data, at="snapshot"), curve)
-    steep = cv.tangent(cv.taylor_z(data, at="snapshot", order=1))
+    steep = cv.taylor_z(cv.taylor_z(data, at="snapshot", order=1), order=1)
+    line = cv.taylor_z(old, order=1)
     return {
         "surrogate": cv.SF(inside) - cv.RP1(inside),
-        "tangent of a bound": cv.LOO(cv.tangent(old)) - cv.CF(cv.tangent(old)),
-        "tangent of a slope": cv.RP1(steep) - cv.CF(steep),
+        "line of a bound": cv.LOO(line) - cv.CF(line),
+        "line of a slope": cv.RP1(steep) - cv.CF(steep),
     }
 
 
@@ -746,8 +747,8 @@ def check_what_is_wrapped_gets_its_snapshot(cv):
     lines = wrapped(cv, model, q)
     right = {
         "surrogate": None,
-        "tangent of a bound": (2, True, False),
-        "tangent of a slope": (1, False, False),
+        "line of a bound": (2, True, False),
+        "line of a slope": (1, False, False),
     }
     for name, line in lines.items():
         how = {"lr": 0.01, "steps": 3, "M": 4, "rng": rng, "renew": 2, "runs": (2,)}

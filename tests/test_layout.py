@@ -22,31 +22,44 @@ LAYERS = (
     "fitting",
 )  # folders and files, from the base up
 FOLDERS = [layer for layer in LAYERS if (PACKAGE / layer).is_dir()]
-BASE = {"arguments", "special", "datasets", "plotting"}  # beside them, for all
+BASE = {"arguments", "special", "draws", "datasets", "plotting"}  # below them, for all
 FILES = sorted(PACKAGE.rglob("*.py"))
 name = lambda path: str(path.relative_to(PACKAGE))
 
 
 def imported(path):
-    """The folders and base modules that a file imports, but for the sake of types alone."""
+    """The files that a file imports, for the sake of types too, as the parts of their paths."""
     tree, inside = ast.parse(path.read_text("utf-8")), path.relative_to(PACKAGE).parts[:-1]
-    types = [
-        n for n in ast.walk(tree) if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.dump(n.test)
-    ]
-    skipped = {id(n) for block in types for n in ast.walk(block)}
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.level and id(node) not in skipped:
+        if isinstance(node, ast.ImportFrom) and node.level:
             base = inside[: len(inside) - (node.level - 1)]
-            parts = [*base, *(node.module or "").split(".")]
-            parts = [p for p in parts if p]
-            yield from [parts[0]] if parts else [alias.name for alias in node.names]
+            parts = [*base, *filter(None, (node.module or "").split("."))]
+            if parts and PACKAGE.joinpath(*parts).with_suffix(".py").exists():
+                yield tuple(parts)
+            else:  # names of a folder: its files, or what its __init__ hands on
+                yield from ((*parts, alias.name) for alias in node.names)
 
 
 @pytest.mark.parametrize("layer", LAYERS)
 def test_imports_run_one_way(layer):
     allowed = {*LAYERS[: LAYERS.index(layer) + 1]} | BASE
     for path in [p for p in FILES if p.relative_to(PACKAGE).with_suffix("").parts[0] == layer]:
-        assert {*imported(path)} <= allowed, name(path)
+        assert {parts[0] for parts in imported(path)} <= allowed, name(path)
+
+
+def test_what_lies_below_knows_no_folder():
+    for module in BASE:
+        assert {parts[0] for parts in imported(PACKAGE / f"{module}.py")} <= BASE, module
+
+
+def test_no_files_import_each_other_in_a_circle():
+    files = {path.relative_to(PACKAGE).with_suffix("").parts: path for path in FILES}
+    left = {parts: {*imported(path)} & files.keys() for parts, path in files.items()}
+    while left:
+        ground = [parts for parts, needs in left.items() if not needs & left.keys()]
+        assert ground, f"a circle among {sorted('/'.join(parts) for parts in left)}"
+        for parts in ground:
+            del left[parts]
 
 
 def test_the_folders_are_all_there_is():

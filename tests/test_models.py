@@ -52,7 +52,7 @@ def test_slopes_that_autograd_gets_wrong_are_refused():
     properties_models.check_slopes(cv)
 
 
-def test_fields_of_a_likelihood_that_contradict_phi_are_refused():
+def test_fields_of_the_likelihoods_agree_with_phi():
     properties_models.check_likelihood_fields(cv)
 
 

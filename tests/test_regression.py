@@ -355,8 +355,7 @@ def check_symmetrising_keeps_the_mean_and_lowers_noise(cv):
     H = np.array([[6 * x * y, 3 * x**2 + 2 * y], [3 * x**2 + 2 * y, 2 * x]])
     q, each = cv.families.Gaussian(2), np.zeros((len(e), 2, 2))
     model = cv.models.logistic_regression(np.eye(2), np.ones(2))
-    rows = np.empty((len(e), q.D))
-    cv.RPS.pull(cv.draw(model, q, q.pack(mu, L), eps=e, subsample=False), u, rows)
+    rows = cv.RPS.pull(cv.draw(model, q, q.pack(mu, L), eps=e, subsample=False), u)
     each[:, *np.tril_indices(2)] = rows[:, 2:]
     price = np.tril(H @ p @ L)
     assert_allclose(np.tensordot(p, each, 1), price, atol=1e-10)

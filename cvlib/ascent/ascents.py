@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..arguments import number
+from ..draws import Draw
 from ..families.base import Family
-from ..recipe.draws import Draw
 
 Rate = float | np.ndarray  # of one step, a number or (..., 1)
 

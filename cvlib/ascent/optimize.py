@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..arguments import whole
+from ..draws import Sampling
 from ..families.base import Family, check_fit
 from ..models.own import Model
 from ..recipe.estimators import Estimator
-from ..recipe.sampling import Sampling
 from . import rules
 from .plans import Noisy, Plan, State
 

@@ -13,13 +13,13 @@ import numpy as np
 
 from ..arguments import numbers, whole
 from ..combining import combine
+from ..draws import Draw, Sampling
 from ..families.base import Family
 from ..models.own import Model
 from ..recipe.atoms import terms
-from ..recipe.draws import Draw, draw
+from ..recipe.drawing import draw
 from ..recipe.estimators import Estimator, check_gradient, check_variate, evaluate
 from ..recipe.integrands import Wants, wanted
-from ..recipe.sampling import Sampling
 from ..recipe.snapshots import Snapshot, snapshot
 from . import exact, rules
 

@@ -4,10 +4,10 @@ from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 
+from ..draws import Draw
 from ..families import Family
 from ..models import Model
 from ..models.density import Density
-from ..recipe.draws import Draw
 from .plans import Gradient, Plan
 
 

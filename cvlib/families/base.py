@@ -9,20 +9,15 @@ from collections.abc import Callable
 from functools import cached_property
 from inspect import signature
 from itertools import pairwise
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from autograd import elementwise_grad
 from numpy.typing import ArrayLike
 
 from ..arguments import unmasked, whole
+from ..draws import Draw
 from ..models import GaussianPrior, Model
-
-if TYPE_CHECKING:
-    from ..recipe.draws import Draw
-else:
-    Draw = Any  # it lies above the families
 
 Array = np.ndarray
 Pair = tuple[Array, Array]
@@ -39,7 +34,7 @@ class Route(NamedTuple):
 
     at: str  # (draw) -> the points, (..., M, d)
     score: str | None = None  # (draw) -> what the value of f is multiplied by, (..., M, D)
-    pull: str | None = None  # (draw, u, out, add): slopes u (..., M, d) into out (..., M, D)
+    pull: str | None = None  # (draw, u, out) -> slopes u (..., M, d) as gradients (..., M, D)
 
 
 class Family:
@@ -67,9 +62,10 @@ class Family:
     }
     parts: tuple[str, ...] = ()
     noise = transform = log_density = cross = mirror = quantile = fisher = NOT_SAID
-    if TYPE_CHECKING:  # where `gaussian` is true: how its factor acts; where z is discrete: squash
-        own_factor = times = times_t = solve = solve_t = outer = by_row = by_column = NOT_SAID
-        joined = compose = change = curvature = from_own = gram = squash = NOT_SAID
+    # where `gaussian` is true: how its factor acts; where z is discrete: squash
+    own_factor = times = times_t = solve = solve_t = outer = by_row = by_column = NOT_SAID
+    joined = compose = change = curvature = from_own = gram = NOT_SAID
+    squash: Any
     routes = {  # {space: {word: Route}}; a space is z, or the zeta behind a discrete z
         "z": {
             "SF": Route("z1", score="score"),
@@ -77,7 +73,7 @@ class Family:
             "GR": Route("z1", pull="pull1"),  # the base does not move: it has no score
         }
     }
-    by_hand: tuple[str, ...] = ("CF",)  # the words that need no route
+    by_hand: tuple[str, ...] = ("CF",)  # words of the package with a formula for it
     far = 1e6  # a weight beyond this size is a run thrown out for good
     largest = float(np.finfo(float).max)  # one beyond this is refused
     gaussian = False
@@ -211,9 +207,7 @@ class Family:
     def sample(self, w: ArrayLike, n: int, rng: np.random.Generator) -> Array:
         """n samples z ~ q_w, (..., n, d)."""
         w = self.check(w)
-        (mu, factor), eps = self.moments(w), self.noise(rng, w, n)
-        draw: Any = SimpleNamespace(w=w, mu=mu, factor=factor, eps=eps)
-        return self.z1(draw)
+        return self.z1(Draw(None, self, w, self.noise(rng, w, n), None))
 
     def log_q(self, w: ArrayLike, z: Array) -> Array:
         """log q_w(z) for w (..., D) and z (..., M, d), as (..., M)."""
@@ -274,10 +268,12 @@ class Family:
         """grad_w log q_w(z1), (..., M, D)."""
         return elementwise_grad(self.log_density)(self.copies(draw), draw.z)
 
-    def pull1(self, draw: Draw, u: Array, out: Array, add: bool = False) -> None:
-        """The chain rule through z1: slopes u (..., M, d) to w, into out (..., M, D)."""
-        along = lambda w: self.transform(w, draw.eps) * u
-        put(elementwise_grad(along)(self.copies(draw)), out, add)
+    def pull1(self, draw: Draw, u: Array, out: Array | None = None) -> Array:
+        """The chain rule through z1: slopes u (..., M, d) to w, (..., M, D).
+
+        A pull may write into `out`, if one is given, to save a copy; what it returns counts.
+        """
+        return elementwise_grad(lambda w: self.transform(w, draw.eps) * u)(self.copies(draw))
 
     # Quadratic integrands
 
@@ -288,7 +284,7 @@ class Family:
         dm, ds = (elementwise_grad(moment)(draw.w, k).reshape(shape) for k in (0, 1))
         return dm, ds
 
-    def chain(self, draw: Draw, slope: Array, bend: Array) -> Array:
+    def chain(self, draw: Draw, slope: Array, bend: Array, out: Array | None = None) -> Array:
         """grad_w E_q f for quadratic f: slope (..., M, d) = f' at the mean, bend = sd f''."""
         dm, ds = draw.of("moments_grad")  # (..., k, d)
         dm, ds = dm[..., None, :, :], ds[..., None, :, :]
@@ -305,11 +301,6 @@ class Family:
             unit = np.eye(min(COLUMNS, self.dim - first), self.dim, first)
             found.append(np.diagonal(times(unit), first, -2, -1).copy())  # a view would keep all
         return np.concatenate(found, -1) * sd[..., None, :]
-
-
-def put(part: Array, out: Array, add: bool) -> None:
-    """`part` into out, or added to it."""
-    out[...] = out + part if add else part
 
 
 def _plain(value: Any) -> Any:

@@ -6,8 +6,9 @@ import autograd.numpy as anp
 import numpy as np
 
 from ..arguments import whole
+from ..draws import Draw, kept
 from ..special import expit, logsumexp, scipy
-from .base import NOT_SAID, Array, Draw, Pair, Route, Unconstrained, put
+from .base import NOT_SAID, Array, Pair, Route, Unconstrained
 
 
 def _of_zeta(given: str, pull: str) -> dict[str, Route]:
@@ -53,8 +54,9 @@ class _Discrete(Unconstrained, base=True):
         """The variable behind z, (..., M, d)."""
         return self.behind(draw.w[..., None, :], draw.eps)
 
+    @kept
     def given(self, draw: Draw, coupled: bool) -> Pair:
-        return draw.once(("given z", coupled), lambda draw: self.zeta_given_z(draw, coupled))
+        return self.zeta_given_z(draw, coupled)
 
     def zeta_fresh(self, draw: Draw) -> Array:
         return self.given(draw, False)[0]
@@ -63,15 +65,15 @@ class _Discrete(Unconstrained, base=True):
         """A gradient in w from one in zeta, (..., M, D); p is the mean of z."""
         return u
 
-    def pull_zeta(self, draw: Draw, u: Array, out: Array, add: bool = False) -> None:
-        """From slopes in zeta to w, into out (..., M, D)."""
-        put(self.to_w(draw.mu[..., None, :], u), out, add)
+    def pull_zeta(self, draw: Draw, u: Array, out: Array | None = None) -> Array:
+        """From slopes in zeta to w, (..., M, D)."""
+        return self.to_w(draw.mu[..., None, :], u)
 
-    def pull_coupled(self, draw: Draw, u: Array, out: Array, add: bool = False) -> None:
-        self.pull_zeta(draw, self.given(draw, True)[1] * u, out, add)
+    def pull_coupled(self, draw: Draw, u: Array, out: Array | None = None) -> Array:
+        return self.pull_zeta(draw, self.given(draw, True)[1] * u)
 
-    def pull_fresh(self, draw: Draw, u: Array, out: Array, add: bool = False) -> None:
-        self.pull_zeta(draw, self.given(draw, False)[1] * u, out, add)
+    def pull_fresh(self, draw: Draw, u: Array, out: Array | None = None) -> Array:
+        return self.pull_zeta(draw, self.given(draw, False)[1] * u)
 
 
 class Bernoulli(_Discrete):

@@ -11,8 +11,9 @@ from typing import Any
 import autograd.numpy as anp
 import numpy as np
 
+from ..draws import Draw
 from ..special import LOG_2PI, scipy
-from .base import Array, ArrayLike, Draw, Family, Pair, Route, put
+from .base import Array, ArrayLike, Family, Pair, Route
 
 
 class _GaussianFamily(Family, base=True):
@@ -87,13 +88,14 @@ class _GaussianFamily(Family, base=True):
         """Mean and factor of the covariance."""
         return self.unpack(w)
 
-    def chain(self, draw: Draw, slope: Array, bend: Array) -> Array:
+    def chain(self, draw: Draw, slope: Array, bend: Array, out: Array | None = None) -> Array:
         """grad_w E_q f = [E grad f, E[grad^2 f] L] (Bonnet, Price), (..., M or 1, D)."""
         if slope.shape[:-1] != bend.shape[:-1]:
             lead = np.broadcast_shapes(slope.shape[:-1], bend.shape[:-1])
             slope = np.broadcast_to(slope, (*lead, slope.shape[-1]))
             bend = np.broadcast_to(bend, (*lead, bend.shape[-1]))
-        return np.concatenate([slope, bend], -1)
+        fits = out is not None and out.shape[:-1] == slope.shape[:-1]
+        return np.concatenate([slope, bend], -1, out=out if fits else None)
 
     def z1(self, draw: Draw) -> Array:
         """The first transform, mu + L eps, (..., M, d)."""
@@ -103,16 +105,15 @@ class _GaussianFamily(Family, base=True):
         """What w has of u e^T, without the d x d matrix: (..., M, d) twice -> (..., M, D - d)."""
         return self.by_row(u) * self.by_column(e)
 
-    def pull1(self, draw: Draw, u: Array, out: Array, add: bool = False) -> None:
-        """[u, lower(u eps^T)] into out (..., M, D): the chain rule through z1."""
-        mu, factor = out[..., : self.dim], out[..., self.dim :]
-        eps = draw.once("eps by column", lambda draw: self.by_column(draw.eps))
-        if add:
-            mu += u
-            factor += self.by_row(u) * eps
-        else:
-            mu[...] = u
-            np.multiply(self.by_row(u), eps, out=factor)
+    def pull1(self, draw: Draw, u: Array, out: Array | None = None) -> Array:
+        """[u, lower(u eps^T)], (..., M, D): the chain rule through z1."""
+        out = np.empty((*draw.eps.shape[:-1], self.D)) if out is None else out
+        out[..., : self.dim] = u
+        np.multiply(self.by_row(u), draw.of("eps_by_column"), out=out[..., self.dim :])
+        return out
+
+    def eps_by_column(self, draw: Draw) -> Array:
+        return self.by_column(draw.eps)
 
     def whitened(self, draw: Draw) -> Array:
         """L^-T eps = -grad_z log q_w(z1), (..., M, d)."""
@@ -254,8 +255,8 @@ class Gaussian(_GaussianFamily):
         s = draw.of("svd")[1]
         return s[..., None, :] / (s[..., :, None] + s[..., None, :])
 
-    def pull2(self, draw: Draw, u: Array, out: Array, add: bool = False) -> None:
-        """[u, lower(2 X L)], S X + X S = sym(u eps^T), into out: the chain rule through z2.
+    def pull2(self, draw: Draw, u: Array, out: Array | None = None) -> Array:
+        """[u, lower(2 X L)], S X + X S = sym(u eps^T), (..., M, D): the chain rule through z2.
 
         In the basis of L = U s V^T the Lyapunov equation is diagonal, and 2 X L = U K V^T with
         K_ij = (a_i b_j + b_i a_j) s_j / (s_i + s_j), a = U^T u, b = U^T eps.
@@ -266,7 +267,7 @@ class Gaussian(_GaussianFamily):
         K = left @ right  # a b^T + b a^T
         K *= draw.of("shares")
         K = U[..., None, :, :] @ (K @ Vt[..., None, :, :])  # (..., M, d, d)
-        put(np.concatenate([u, self.lower(K)], -1), out, add)
+        return np.concatenate([u, self.lower(K)], -1, out=out)
 
 
 def _cholesky(S: Array) -> Array:
@@ -339,6 +340,5 @@ class DiagonalGaussian(_GaussianFamily):
     def z2(self, draw: Draw) -> Array:
         return draw.mu[..., None, :] + self.times(np.abs(draw.factor), draw.eps)
 
-    def pull2(self, draw: Draw, u: Array, out: Array, add: bool = False) -> None:
-        moved = self.times(np.sign(draw.factor), draw.eps)
-        put(np.concatenate([u, u * moved], -1), out, add)
+    def pull2(self, draw: Draw, u: Array, out: Array | None = None) -> Array:
+        return np.concatenate([u, u * self.times(np.sign(draw.factor), draw.eps)], -1, out=out)

@@ -11,8 +11,9 @@ from __future__ import annotations
 import autograd.numpy as anp
 import numpy as np
 
+from ..draws import Draw
 from ..special import betaln, expit, gammaln, polygamma, psi, scipy
-from .base import NOT_SAID, Array, ArrayLike, Draw, Pair, Route, Unconstrained, put
+from .base import NOT_SAID, Array, ArrayLike, Pair, Route, Unconstrained
 
 
 class _Standardised(Unconstrained, base=True):
@@ -74,9 +75,9 @@ class _Standardised(Unconstrained, base=True):
         dm, ds = draw.of("moments_grad")
         return dm[..., None, :, :] + ds[..., None, :, :] * draw.eps[..., None, :]
 
-    def pull1(self, draw: Draw, u: Array, out: Array, add: bool = False) -> None:
-        """The chain rule through z1 into out (..., M, D)."""
-        put((u[..., None, :] * draw.of("jacobian")).reshape(out.shape), out, add)
+    def pull1(self, draw: Draw, u: Array, out: Array | None = None) -> Array:
+        """The chain rule through z1, (..., M, D)."""
+        return (u[..., None, :] * draw.of("jacobian")).reshape(*u.shape[:-1], self.D)
 
     def fisher(self, w: Array) -> Array:
         """[[diag(first), diag(between)], [diag(between), diag(second)]] of `spreads`."""

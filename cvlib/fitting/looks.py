@@ -7,11 +7,11 @@ import numpy as np
 from ..ascent.slopes import scored
 from ..combining import regression
 from ..combining.tails import Weights
+from ..draws import Draw
 from ..families.base import Family
 from ..models import Model
 from ..models.density import Density
 from ..models.passes import Late, until
-from ..recipe.draws import Draw
 
 LOOKS, LAST = (250, 1000, 4000), 4000  # draws for a look at the ELBO, few or many; the last one
 FEW, BLOCK = 2, 256  # draws that any look has; at most so many at a time of a compiled model

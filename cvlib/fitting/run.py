@@ -14,11 +14,11 @@ from ..ascent import even, exact, optimize, rules
 from ..ascent.plans import Noisy, Plan, State
 from ..ascent.slopes import Scored
 from ..combining.tails import Weights
+from ..draws import Sampling
 from ..families.base import Family
 from ..models import Model
 from ..models.density import enough
 from ..models.passes import Late, until
-from ..recipe.sampling import Sampling
 from ..zoo import whole_gradient
 from . import looks
 from .looks import TOLERANCE

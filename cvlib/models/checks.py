@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 from inspect import getclosurevars
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from autograd import elementwise_grad
@@ -12,9 +12,6 @@ from numpy.typing import ArrayLike
 
 from ..arguments import unmasked
 from . import passes
-
-if TYPE_CHECKING:
-    from .likelihoods import Likelihood
 
 ETA = np.array([-1.3187, -0.2741, 0.5923, 1.6459])  # no round numbers: a kink may lie there
 LEVELS = np.array([[-0.1537], [0.0371], [0.1213]])  # of every coordinate of z, in any order
@@ -272,58 +269,17 @@ def compiled(value_and_slope: Callable, value: Callable | None, d: int) -> None:
 # Likelihoods --------------------------------------------------------------------------------------
 
 
-def likelihood(lik: "Likelihood", labels: np.ndarray) -> None:
-    """The fields of a Likelihood against its phi, at a few eta and three labels."""
+def phi(what: str, phi: Callable, labels: np.ndarray) -> None:
+    """The phi of a likelihood at a few eta and labels: entry by entry, finite, differentiable."""
     eta, y = (a.ravel() for a in np.meshgrid(ETA, labels))  # (12,)
     with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):
-        _phi(f"phi of the {lik.name} likelihood", lik.phi, eta, y)
-        for what, got, right, tolerance in _claims(lik, eta, y):
-            what = f"{what} of the {lik.name} likelihood"
-            if np.shape(got) != eta.shape:
-                raise ValueError(f"{what} has shape {np.shape(got)} for eta of shape {eta.shape}")
-            wrong = ~(np.abs(got - right) <= tolerance)
-            if wrong.any():
-                k = np.argmax(wrong)
-                where = f"at eta = {eta[k]}, y = {y[k]}"
-                raise ValueError(f"{what} is {got[k]:.6g} {where}; its phi gives {right[k]:.6g}")
-
-
-def _phi(what, phi, eta, y):
-    """Entry by entry, finite, differentiable."""
-    got = _value(what, lambda: phi(eta, y), f"eta and y of shape {eta.shape}", eta.shape)
-    _finite(what, got, eta[:, None], "eta")
-    alone = _value(what, lambda: [phi(e, label) for e, label in zip(eta, y)], "numbers", eta.shape)
-    if not np.allclose(got, alone):
-        raise ValueError(f"{what} mixes its entries: entry k may depend on eta[k] and y[k] alone")
-    in_eta = lambda z: phi(z[:, 0], y)
-    _slope(what, in_eta, eta[:, None])
-    _far(what, in_eta, eta[:, None], "eta")
-
-
-def _claims(lik, eta, y):
-    """(what, got, right, tolerance) of what the fields of a likelihood say, (12,) each."""
-    right = lik.autograd_derivatives(eta, y, 3)
-    near = lambda x: 1e-8 * (np.abs(x) + np.max(np.abs(right)))
-    for k in (1, 2, 3) if lik.fast else ():
-        yield f"phi{k * chr(39)} by fast", lik.fast(eta, y, k)[-1], right[k - 1], near(right[k - 1])
-    if lik.quadratic:
-        yield "phi''' by quadratic=True", 0 * eta, right[2], near(0)
-    if lik.kappa is not None:
-        other = np.roll(y, len(ETA))  # the next label at the same eta
-        moved = right[0] - lik.autograd_derivatives(eta, other, 1)[0]
-        yield "what y adds to phi' by kappa", lik.kappa * (y - other), moved, near(moved)
-    if lik.expected is not None:  # by the trapezoidal rule and Stein's identity, from phi alone
-        t, v = np.linspace(-9, 9, 801), 0.6  # fine enough for a phi with kinks
-        weights = np.exp(-(t**2) / 2)
-        phi = lik.phi(*np.broadcast_arrays(eta[:, None] + np.sqrt(v) * t, y[:, None]))
-        got = lik.expected(eta, np.full_like(eta, v), y)
-        for k, factor in enumerate((np.ones_like(t), t / np.sqrt(v), (t**2 - 1) / v)):
-            mean = phi @ (factor * weights) / weights.sum()
-            tolerance = 1e-3 * np.abs(mean) + 1e-8 * np.max(np.abs(phi))
-            yield f"E[phi{k * chr(39)}] by expected", got[k], mean, tolerance
-    if lik.bound is not None:
-        a, b, c = lik.bound(xi := np.abs(eta), y)
-        over = lambda t: a + b * t + 0.5 * c * t**2 - lik.phi(*np.broadcast_arrays(t, y))
-        above = np.max(over(np.linspace(-8, 8, 33)[:, None]), 0)
-        yield "what bound has above phi", np.maximum(above, 0), 0 * eta, 1e-6
-        yield "what bound has below phi", np.maximum(over(xi), over(-xi)), 0 * eta, 1e-6
+        got = _value(what, lambda: phi(eta, y), f"eta and y of shape {eta.shape}", eta.shape)
+        _finite(what, got, eta[:, None], "eta")
+        each = lambda: [phi(e, label) for e, label in zip(eta, y)]
+        if not np.allclose(got, _value(what, each, "numbers", eta.shape)):
+            raise ValueError(
+                f"{what} mixes its entries: entry k may depend on eta[k] and y[k] alone"
+            )
+        in_eta = lambda z: phi(z[:, 0], y)
+        _slope(what, in_eta, eta[:, None])
+        _far(what, in_eta, eta[:, None], "eta")

@@ -38,8 +38,7 @@ def counts(y: np.ndarray) -> str | None:
 class Likelihood:
     """phi(eta, y), the log-likelihood of one data point as a function of eta = x.z + offset.
 
-    Autograd supplies the derivatives in eta. The other fields are compared with phi when a model is
-    made.
+    Autograd supplies the derivatives in eta. The other fields are promises, and are believed.
     """
 
     name: str
@@ -66,11 +65,12 @@ class Likelihood:
         return out
 
     def check(self, y: np.ndarray) -> None:
-        """A ValueError unless y (N,) are labels for phi and the other fields agree with it."""
+        """A ValueError unless y (N,) are labels for phi, and phi is a function that can be used."""
         for complaint in passes.each(lambda rows: self.accepts(rows[0]), (y,)):
             if complaint:
                 raise ValueError(f"labels of a {self.name} likelihood {complaint}")
-        checks.likelihood(self, np.array([y.min(), y[len(y) // 2], y.max()], float))
+        labels = np.array([y.min(), y[len(y) // 2], y.max()], float)
+        checks.phi(f"phi of the {self.name} likelihood", self.phi, labels)
 
 
 def _slope(f):

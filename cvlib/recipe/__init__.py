@@ -1,1 +1,1 @@
-"""The language: terms, approximations, estimators, and the draws that they look at."""
+"""The language: terms, approximations, estimators, and how draws are made for them."""

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..draws import Draw, kept
 from ..families.base import Family
 from ..models import quadrature
 from ..models.own import Model
 from .atoms import OfEta
-from .draws import Draw
 from .integrands import Atom, Illegal, Integrand, OnData, Wants, integrand
 from .rows import Rows
 from .snapshots import SUMS
@@ -46,17 +46,6 @@ def _made(kind, atom, at, order=2):
     if at == "snapshot" and atom.of_eta and atom.whole:
         return TaylorZ(atom, at, order, kind)
     return kind(atom, at, order)
-
-
-def tangent(f: Integrand) -> Integrand:
-    """The mean slope of f at the other samples, times z - mu (Titsias and Shi 2022).
-
-    LOO(tangent(f)) - CF(tangent(f)) is their double control variate for LOO(f).
-    """
-    for atom in integrand(f, "tangent").parts:
-        if atom.space != "z" or atom.q is None:
-            raise Illegal(f"tangent takes terms such as data + prior; '{atom.name}' is none")
-    return f.map(Tangent)
 
 
 def bound(f: Integrand, at: str = "mu") -> Integrand:
@@ -135,8 +124,9 @@ class TaylorZ(Expansion):
     def at_centre(self, draw: Draw) -> Atom:
         """f, or over all data at older weights the parabola that the snapshot has: no pass."""
         stored = self.centre == "snapshot" and self.f.on_data and self.sees_all(draw)
-        return draw.once((self.key, "sums"), self._sums) if stored else self.f
+        return self._sums(draw) if stored else self.f
 
+    @kept
     def _sums(self, draw):
         draw.at("snapshot")  # is there one?
         height, slope, H = (getattr(draw.snapshot, self.kind.sums + name) for name in SUMS)
@@ -160,30 +150,18 @@ class TaylorZ(Expansion):
         return slope + self.along(draw, where, draw.at(where) - draw.at(self.centre))
 
     def bend(self, draw: Draw, where: str) -> np.ndarray:
+        return self._bend(draw)  # it is the same everywhere
+
+    @kept
+    def _bend(self, draw):
         if self.order == 1:
             return self.q.bend(lambda V: np.zeros((1, *V.shape[-2:])), draw.factor)
-        return draw.once((self.key, "bend"), self.at_centre(draw).bend, self.centre)
+        return self.at_centre(draw).bend(draw, self.centre)
 
     def along(self, draw: Draw, where: str, v: np.ndarray) -> np.ndarray:
         if self.order == 1:
             return np.zeros_like(v)
         return self.at_centre(draw).along(draw, self.centre, v)
-
-
-class Tangent(TaylorZ):
-    """u.(z - mu), u the mean of grad f over the samples outside m's group, (..., M, d)."""
-
-    word = "tangent"
-
-    def __init__(self, f: Atom) -> None:
-        super().__init__(f)
-        self.order = 1  # no curvature
-
-    def value(self, draw: Draw, where: str) -> np.ndarray:
-        return np.vecdot(self.slope(draw, where), draw.at(where) - draw.at("mu"))
-
-    def grad(self, draw: Draw, where: str) -> np.ndarray:
-        return draw.once((self.key, "others"), lambda draw: draw.others(self.f.slope(draw, "z1")))
 
 
 class TaylorEta(TaylorZ, OfEta):
@@ -227,10 +205,10 @@ class Parabola(TaylorEta):
 
     word, sums, needs = "parabola", "mean_", Wants(2, True, True)
 
+    @kept
     def slopes(self, draw: Draw) -> Sequence[np.ndarray]:
         """E psi' and E psi'', as exact as a snapshot's: variates have mean zero."""
-        means = lambda draw: quadrature.slopes(self.model.likelihood, *self.law(draw))
-        return draw.once((self.key, "means"), means)
+        return quadrature.slopes(self.model.likelihood, *self.law(draw))
 
     def height(self, draw: Draw) -> np.ndarray:
         m, v, y = self.law(draw)
@@ -242,14 +220,11 @@ class Bound(TaylorEta):
 
     word, sums, needs = "bound", "bound_", Wants(2, True)
 
+    @kept
     def coefficients(self, draw: Draw) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """a, b, c per data point, at xi^2 = E eta^2 under q or an older q."""
-
-        def compute(draw):
-            m, v, y = self.law(draw)
-            return self.model.likelihood.bound(np.sqrt(m**2 + v), y)
-
-        return draw.once((self.key, "abc"), compute)
+        m, v, y = self.law(draw)
+        return self.model.likelihood.bound(np.sqrt(m**2 + v), y)
 
     def psi(self, draw: Draw, where: str) -> np.ndarray:
         (a, b, c), eta = self.coefficients(draw), self.rows(draw).eta(draw, where)

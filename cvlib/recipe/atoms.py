@@ -6,11 +6,11 @@ import autograd.numpy as anp
 import numpy as np
 from autograd import elementwise_grad
 
+from ..draws import Draw, kept
 from ..families import Family, FamilyPrior
 from ..families.base import check_fit
 from ..models import GaussianPrior, Model, passes, quadrature
 from ..special import hess_times
-from .draws import Draw
 from .integrands import Atom, Integrand, OnData
 from .rows import Rows, rows
 
@@ -144,14 +144,13 @@ class GLMData(OfEta):
         return self.model.likelihood.phi(r.eta(draw, where), r.y)
 
     def derivatives(self, draw: Draw, where: str, order: int) -> Sequence[np.ndarray]:
+        # whoever asks for the slope at mu asks for the curvature next
+        return self._slopes(draw, where, max(order, 2) if where == "mu" else order)
+
+    @kept
+    def _slopes(self, draw, where, order):
         r = self.rows(draw)
-        if where == "mu":
-            order = max(order, 2)  # whoever asks for the slope there asks for the curvature next
-
-        def compute(draw):
-            return self.model.likelihood.derivatives(r.eta(draw, where), r.y, order)
-
-        return draw.once(("phi", where, self.whole, order), compute)
+        return self.model.likelihood.derivatives(r.eta(draw, where), r.y, order)
 
     def integrated(self, draw: Draw) -> Sequence[np.ndarray]:
         r = self.rows(draw)
@@ -194,17 +193,14 @@ class Own(Atom):
         z, v = np.broadcast_arrays(self.points(draw, where), v)
         return hess_times(self.function(draw, 0), z, v)
 
+    @kept
     def one_hessian(self, draw: Draw, where: str) -> np.ndarray | None:
         """grad^2 f, (..., 1, d, d), where one serves all samples and q is full; else None."""
         z = self.points(draw, where)
         if z.shape[-2] != 1 or not self.q.full:
             return None
-
-        def compute(draw):
-            points, columns = np.broadcast_arrays(z[..., None, :], np.eye(self.q.dim))
-            return hess_times(self.function(draw, 1), points, columns)
-
-        return draw.once((self.key, "hessian", where), compute)
+        points, columns = np.broadcast_arrays(z[..., None, :], np.eye(self.q.dim))
+        return hess_times(self.function(draw, 1), points, columns)
 
 
 class OwnPrior(Own):

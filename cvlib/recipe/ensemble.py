@@ -12,8 +12,8 @@ import numpy as np
 
 from ..arguments import number
 from ..combining import regression
+from ..draws import Draw
 from .approximations import Fixed
-from .draws import Draw
 from .integrands import Illegal, Integrand, integrand
 from .words import GAUSSIAN, Method
 
@@ -30,15 +30,12 @@ class Regressed:
     ridge: float | None = None
     others: bool = True
 
-    def __call__(self, draw: Draw, u: np.ndarray, out: np.ndarray, add: bool = False) -> None:
-        """Slopes u (..., M, d) into out (..., M, D), a row a sample."""
-        q = draw.q
-        if self.others:
-            rows = _fitted(regression.rows, draw, q.times_t(draw.factor, u), self.ridge)
-            row = q.from_own(draw.factor, *rows)
-        else:
-            row = self.mean(draw, u)[..., None, :]
-        out[...] = out + row if add else row
+    def __call__(self, draw: Draw, u: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        """From slopes u (..., M, d) a row a sample, (..., M or 1, D)."""
+        if not self.others:
+            return self.mean(draw, u)[..., None, :]
+        rows = _fitted(regression.rows, draw, draw.q.times_t(draw.factor, u), self.ridge)
+        return draw.q.from_own(draw.factor, *rows)
 
     def mean(self, draw: Draw, u: np.ndarray) -> np.ndarray:
         """The mean of the rows, (..., D), without making them."""
@@ -74,7 +71,7 @@ def all_quadratics(ridge: float | None = None, others: bool = True) -> Method:
     for a diagonal q. Write AQ(data + prior - variational): the ridge then shrinks towards sticking
     the landing.
     """
-    return Method(name, doc, pull=Regressed(ridge, others), route="AQ", why=GAUSSIAN)
+    return Method(name, doc, pull=Regressed(ridge, others), needs="gaussian", why=GAUSSIAN)
 
 
 AQ = all_quadratics()
@@ -94,8 +91,7 @@ def remembered(f: Integrand, draw: Draw, ridge: float | np.ndarray | None = None
     if not q.gaussian:
         raise Illegal(f"remembered needs a Gaussian family, not {q!r}")
     mu, L = q.unpack(draw.w)
-    u = sum(c * atom.slope(draw, "z1") for atom, c in f.parts.items())
-    G = q.times_t(draw.factor, u) + draw.eps
+    G = q.times_t(draw.factor, f.slope(draw, "z1")) + draw.eps
     c, A = _fitted(regression.regress, draw, G, ridge, others=False)
     if q.full:
         back = np.linalg.inv(L)
@@ -105,16 +101,15 @@ def remembered(f: Integrand, draw: Draw, ridge: float | np.ndarray | None = None
     return Integrand({Fixed(f"quadratic({f!r})", draw.model, q, mu, slope, hessian): 1})
 
 
-def _symmetrised(draw, u, out, add=False):
+def _symmetrised(draw, u, out=None):
     """[u, lower(L^-T sym(L^T u eps^T))], a row a sample."""
     q = draw.q
     if not q.full:  # numbers have no antisymmetric part
-        return q.pull1(draw, u, out, add)
+        return q.pull1(draw, u, out)
     # L^-T (G e^T + e G^T) / 2 = (u e^T + (L^-T e) G^T) / 2, with G = L^T u
     G, away = q.times_t(draw.factor, u), draw.of("whitened")
     lower = 0.5 * (q.outer(u, draw.eps) + q.outer(away, G))
-    row = np.concatenate([u, lower], -1)
-    out[...] = out + row if add else row
+    return np.concatenate([u, lower], -1)
 
 
 RPS = Method(
@@ -126,6 +121,7 @@ RPS = Method(
     coordinates, and have mean zero. At weight one they all go.
     """,
     pull=_symmetrised,
+    needs="gaussian",
     why=GAUSSIAN,
 )
 

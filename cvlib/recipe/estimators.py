@@ -1,16 +1,15 @@
 """Lines: sums and differences of estimators, what they estimate, and their numbers on a draw."""
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from math import isfinite
 from typing import Any
 
 import numpy as np
 
-from ..families.base import Family
-from .draws import Draw
-from .integrands import Atom, Wants, wanted
+from ..draws import Draw
+from .integrands import Atom, Integrand, Wants, wanted
 from .linear import ROUNDING, Linear
-from .steps import Part
 
 ELBO = {"data": 1, "prior": 1, "variational": -1}  # what a base gradient estimates
 
@@ -26,33 +25,36 @@ class Estimator(Linear):
                 f"{self!r} mixes terms of two models or families: make all from one terms()"
             )
         self.owner = next(iter(owners), None)
-        self._program: tuple[Family | None, list] = None, []
 
     def __call__(self, draw: Draw) -> np.ndarray:
         """Per-sample gradients, (..., M, D)."""
         return evaluate([self], draw)[..., 0, :, :]
 
-    def program(self, q: Family) -> list:
-        """The steps that make the line's rows under q, each with its parts: [(step, parts), ...].
+    @cached_property
+    def by_word(self) -> list[tuple[Any, Linear]]:
+        """The line as words of sums: a word is linear in f, so it looks at a sum at once.
 
-        What has a row a sample comes first: the first step fills its array, others add to it.
+        Words with a formula in eta all end in the same sum over data: they are one word, InEta.
+        What can fill an array in its place comes first.
         """
-        known, program = self._program
-        if known is not q:
-            table: dict[Any, list[Part]] = {}
-            for (word, atom), coef in self.parts.items():
-                for step in word.steps(atom, q):
-                    table.setdefault(step, []).append(Part(coef, word, atom))
-            program = sorted(table.items(), key=lambda entry: entry[0].order)
-            self._program = q, program
-        return program
+        table: dict[Any, dict[Any, float]] = {}
+        for (word, atom), coef in self.parts.items():
+            if word.in_eta and atom.of_eta:
+                table.setdefault((IN_ETA, atom.whole), {})[word, atom] = coef
+            else:
+                table.setdefault((word, atom.space), {})[atom] = coef
+        found = [
+            (word, (Linear if word is IN_ETA else Integrand)(parts))
+            for (word, _), parts in table.items()
+        ]
+        return sorted(found, key=lambda pair: pair[0].by_formula)
 
     def mean(self, draw: Draw) -> np.ndarray:
-        """The mean over the samples, (..., D), without a row a sample where a step can do so."""
+        """The mean over the samples, (..., D), without a row a sample where a word can do so."""
         _check_lines([self], draw)
         total = np.zeros((*draw.w.shape[:-1], draw.q.D))
-        for step, parts in self.program(draw.q):
-            total += step.mean(draw, parts)
+        for word, f in self.by_word:
+            total += word.mean(draw, f)
         return total
 
     @property
@@ -80,6 +82,24 @@ class Estimator(Linear):
     def part_name(part: Any) -> str:
         method, atom = part
         return f"{method}({atom.name})"
+
+
+class InEta:
+    """Words of an f of eta: psi' and psi'' of all are added up, then summed over the data once."""
+
+    by_formula = True
+
+    def gradients(self, draw: Draw, f: Linear, out: np.ndarray | None = None) -> np.ndarray:
+        """[sum psi' x, sum psi'' x x^T L] for (word, atom) pairs on the same data."""
+        rows = next(iter(f.parts))[1].rows(draw)
+        d1, d2 = (f.total(lambda part: part[0].slopes(draw, part[1])[k]) for k in (0, 1))
+        return draw.q.chain(draw, rows.back(d1), rows.bend(draw, d2), out)
+
+    def mean(self, draw: Draw, f: Linear) -> np.ndarray:
+        return self.gradients(draw, f).mean(-2)
+
+
+IN_ETA = InEta()
 
 
 def check_variate(line: Estimator) -> None:
@@ -122,24 +142,30 @@ def evaluate(
     A gradient that is not finite is an error that names estimator and term, unless check=False.
     """
     _check_lines(lines, draw)
-    q = draw.q
-    shape = (*draw.w.shape[:-1], len(lines), draw.M, q.D)
+    shape = (*draw.w.shape[:-1], len(lines), draw.M, draw.q.D)
     if out is None:
         out = np.empty(shape)
     elif out.shape != shape:
         raise ValueError(f"out must be {shape}, (runs, lines, M, D); got {out.shape}")
     for k, line in enumerate(lines):
-        G, first = out[..., k, :, :], True
-        for step, parts in line.program(q):
-            step.add(draw, parts, G, first)
-            first = False
-        if first:  # a line without parts
-            G[...] = 0.0
+        _fill(out[..., k, :, :], line, draw)
     if check:
         flat = out.ravel()
         if not isfinite(flat.dot(flat)) and not np.isfinite(out).all():  # the first is quick
             _name_the_culprit(lines, draw)
     return out
+
+
+def _fill(G, line, draw):
+    """The rows of a line into G (..., M, D)."""
+    if not line.by_word:
+        G[...] = 0.0
+    for k, (word, f) in enumerate(line.by_word):
+        rows = word.gradients(draw, f, out=None if k else G)
+        if k:
+            G += rows
+        elif rows is not G:
+            G[...] = rows
 
 
 def _check_lines(lines, draw):
@@ -153,7 +179,7 @@ def _check_lines(lines, draw):
             raise ValueError(f"{line!r} and the draw belong to different models or families")
         if not owner:  # made of `one` alone, which could not know the family
             for method, _ in line.parts:
-                if method.route not in draw.q.methods:
+                if not method.fits(draw.q):
                     raise ValueError(f"{line!r}: {method} is not possible for {draw.q!r}: try SF")
 
 

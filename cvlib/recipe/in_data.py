@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from ..draws import Draw, kept
+from ..models.glm import GLM
 from .approximations import Expansion, is_data
-from .draws import Draw
 from .integrands import Illegal, Integrand, integrand
 from .rows import rows
 
@@ -57,23 +58,14 @@ class TaylorX(Expansion):
     advice = "CF(taylor_z(data))"
     word, third = "taylor_x", 1.0  # the share of the third derivative in the slope
 
-    def at_means(self, draw: Draw, where: str) -> Sequence[np.ndarray]:
-        """phi', phi'', phi''' at xbar.z for each group, each (..., M, K)."""
-        G, likelihood = self.model.groups, self.model.likelihood
-
-        def compute(draw):
-            return likelihood.derivatives(draw.at(where) @ G.x.T, G.y, 3)
-
-        return draw.once(("phi at group means", where), compute)
-
     def value(self, draw: Draw, where: str) -> np.ndarray:
         G, z, phi = self.model.groups, draw.at(where), self.model.likelihood.phi
-        d1, d2, _ = self.at_means(draw, where)
+        d1, d2, _ = at_means(self.model, draw, where)
         m = z @ G.x.T  # (..., M, K)
         if self.sees_all(draw):
             each = phi(m, G.y) + G.constant + self._kappa() * (z @ G.xy.T)
             return (each + 0.5 * d2 * np.vecdot(self._spread(draw, where), z[..., None, :])) @ G.n
-        r, own, dy, _ = self._drawn(draw)
+        r, own, dy, _ = _group_drawn(self.model, draw)
         m, y = m.take(own), r.y - dy  # the group's mean label: phi need not be linear in y
         e = r.eta(draw, where) - m
         phi_m = phi(m, y) + self._kappa() * dy * m + phi(0 * dy, r.y) - phi(0 * dy, y)
@@ -82,14 +74,14 @@ class TaylorX(Expansion):
 
     def grad(self, draw: Draw, where: str) -> np.ndarray:
         G, z = self.model.groups, draw.at(where)
-        d1, d2, d3 = self.at_means(draw, where)
+        d1, d2, d3 = at_means(self.model, draw, where)
         half = 0.5 * self.third
         if self.sees_all(draw):
             spread = self._spread(draw, where)  # Cov z, (..., M, K, d)
             e2 = np.vecdot(spread, z[..., None, :])  # mean of e^2, (..., M, K)
             along_mean = (G.n * (d1 + half * d3 * e2)) @ G.x
             return along_mean + np.vecmat(G.n * d2, spread) + self._kappa() * G.n_xy
-        r, own, dy, mean = self._drawn(draw)
+        r, own, dy, mean = _group_drawn(self.model, draw)
         e = r.eta(draw, where) - (z @ G.x.T).take(own)
         slope = r.back(d1.take(own) + self._kappa() * dy + d2.take(own) * e)
         return slope + r.back(half * d3.take(own) * e**2, mean)
@@ -102,17 +94,22 @@ class TaylorX(Expansion):
         z, G = draw.at(where), self.model.groups
         return (z @ G.xx_beside).reshape(*z.shape[:-1], *G.x.shape)
 
-    def _drawn(self, draw):
-        """The drawn rows, the place of their group in an (..., M, K) array, y - ybar and xbar."""
 
-        def compute(draw):
-            G, r = self.model.groups, rows(draw, False)
-            k = G.of_labels(r.y)  # (..., M), or (..., M or 1, B)
-            samples = np.arange(draw.eps[..., 0].size).reshape(draw.eps.shape[:-1])  # (..., M)
-            samples = samples[..., None] if draw.batched else samples
-            return r, samples * len(G.n) + k, r.y - G.y[k], G.x[k]
+@kept
+def at_means(model: GLM, draw: Draw, where: str) -> Sequence[np.ndarray]:
+    """phi', phi'', phi''' at xbar.z for each group of the data, each (..., M, K)."""
+    G = model.groups
+    return model.likelihood.derivatives(draw.at(where) @ G.x.T, G.y, 3)
 
-        return draw.once("groups of the drawn rows", compute)
+
+@kept
+def _group_drawn(model, draw):
+    """The drawn rows, the place of their group in an (..., M, K) array, y - ybar and xbar."""
+    G, r = model.groups, rows(draw, False)
+    k = G.of_labels(r.y)  # (..., M), or (..., M or 1, B)
+    samples = np.arange(draw.eps[..., 0].size).reshape(draw.eps.shape[:-1])  # (..., M)
+    samples = samples[..., None] if draw.batched else samples
+    return r, samples * len(G.n) + k, r.y - G.y[k], G.x[k]
 
 
 class TaylorXSlope(TaylorX):

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..draws import Draw, kept
 from ..families.base import Family
 from ..models.own import Model
-from .draws import Draw
 from .linear import Linear
 
 
@@ -83,9 +83,15 @@ class Atom:
         """The same integrand on the whole data set, whatever a draw subsamples."""
         return self
 
+    @kept
+    def level(self, draw: Draw, where: str) -> np.ndarray:
+        """f at the points, (..., M), computed once a draw."""
+        return self.value(draw, where)
+
+    @kept
     def slope(self, draw: Draw, where: str) -> np.ndarray:
         """grad_z f at the points, (..., M, d), computed once a draw."""
-        return draw.once((self.key, where), self.grad, where)
+        return self.grad(draw, where)
 
     def price(self, draw: Draw, where: str) -> np.ndarray:
         """[grad f, grad^2 f L] at the points: the mean of this is grad_w E_q f (Bonnet, Price)."""
@@ -114,7 +120,15 @@ class OnData(Atom):
 
 
 class Integrand(Linear):
-    """A sum of atoms with coefficients."""
+    """A sum of atoms with coefficients, which a word looks at as at one function."""
+
+    def value(self, draw: Draw, where: str) -> np.ndarray:
+        """f at the points, (..., M)."""
+        return self.total(lambda atom: atom.level(draw, where))
+
+    def slope(self, draw: Draw, where: str) -> np.ndarray:
+        """grad_z f at the points, (..., M, d)."""
+        return self.total(lambda atom: atom.slope(draw, where))
 
     def over_all_data(self) -> "Integrand":
         """Every part on the whole data set: what data subsampling gives on average."""

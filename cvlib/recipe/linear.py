@@ -1,6 +1,6 @@
 """Formal linear combinations: what lets integrands and estimators be added and subtracted."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import isfinite
 from numbers import Real
 from sys import float_info
@@ -57,6 +57,19 @@ class Linear:
         if not text:
             return "0"
         return text[3:] if text.startswith(" + ") else "-" + text[3:]
+
+    def total(self, of: Callable[[Any], Any]) -> Any:
+        """The sum of coef * of(part) for arrays of(part), without products by 1."""
+        total: Any = None
+        for part, coef in self.parts.items():
+            new = of(part)
+            if total is None:
+                total = new if coef == 1 else coef * new
+            elif coef == -1:
+                total = total - new
+            else:
+                total = total + (new if coef == 1 else coef * new)
+        return total
 
     @staticmethod
     def part_name(part: Any) -> str:

@@ -7,8 +7,8 @@ trained function, RELAX. For a continuous q a surrogate is a function of z itsel
 
 from collections.abc import Callable
 
+from ..draws import Draw
 from .atoms import Own
-from .draws import Draw
 from .integrands import Atom, Illegal, Integrand, integrand
 
 

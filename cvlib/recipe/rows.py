@@ -6,10 +6,10 @@ these from its derivatives c, summed over the points of a sample and scaled to s
 
 import numpy as np
 
+from ..draws import Draw, kept
 from ..models import passes
 from ..models.glm import GLM
 from ..models.own import Model
-from .draws import Draw
 
 
 class Rows:
@@ -26,14 +26,11 @@ class Rows:
         """x.v for v (..., M, d), as (..., M)."""
         return np.vecdot(self.x, v)
 
+    @kept
     def eta(self, draw: Draw, where: str) -> np.ndarray:
         """x.z + offset at the points of a draw."""
-
-        def compute(draw):
-            eta = self.dot(draw.at(where))
-            return eta if self.offset is None else eta + self.offset
-
-        return draw.once(("eta", self, where), compute)
+        eta = self.dot(draw.at(where))
+        return eta if self.offset is None else eta + self.offset
 
     def total(self, c: np.ndarray) -> np.ndarray:
         """N c, (..., M)."""
@@ -45,25 +42,27 @@ class Rows:
 
     def bend(self, draw: Draw, c: np.ndarray) -> np.ndarray:
         """What w has of N c x x^T L, (..., M, D - d)."""
-        outer = draw.once(("x x^T L", self), lambda d: d.q.outer(self.x, self.x_factor(d)))
-        return (self.scale * c)[..., None] * outer
+        return (self.scale * c)[..., None] * self.outer(draw)
 
+    @kept
+    def outer(self, draw: Draw) -> np.ndarray:
+        """What w has of x x^T L, (..., M, D - d)."""
+        return draw.q.outer(self.x, self.x_factor(draw))
+
+    @kept
     def x_factor(self, draw: Draw) -> np.ndarray:
         """L^T x, (..., M, d)."""
-        return draw.once(("L^T x", self), lambda draw: self.times(draw, draw.factor))
+        return self.times(draw, draw.factor)
 
     def times(self, draw: Draw, factor: np.ndarray) -> np.ndarray:
         return draw.q.times_t(factor, self.x)
 
+    @kept
     def variance(self, draw: Draw, where: str = "mu") -> np.ndarray:
         """x^T Sigma x, the variance of eta under q or an older q, (..., M)."""
-
-        def compute(draw):
-            now = where == "mu"
-            u = self.x_factor(draw) if now else self.times(draw, draw.snapshot.factor)
-            return np.vecdot(u, u)
-
-        return draw.once(("variance", self, where), compute)
+        now = where == "mu"
+        u = self.x_factor(draw) if now else self.times(draw, draw.snapshot.factor)
+        return np.vecdot(u, u)
 
 
 class Batch(Rows):
@@ -117,7 +116,11 @@ class AllRows(Batch):
 
 def rows(draw: Draw, whole: bool) -> Rows:
     """The data that an integrand sees under a draw, made once a draw."""
-    if whole or draw.index is None:
-        return draw.once("all rows", lambda draw: AllRows(draw.model))
-    kind = Batch if draw.batched else Rows
-    return draw.once("rows", lambda draw: kind(draw.model, draw.index))
+    return _rows(draw.model, draw, whole or draw.index is None)
+
+
+@kept
+def _rows(model, draw, whole):
+    if whole:
+        return AllRows(model)
+    return (Batch if draw.batched else Rows)(model, draw.index)

@@ -9,19 +9,18 @@ from typing import Any
 
 import numpy as np
 
+from ..draws import Draw, kept
 from ..families.base import Family
-from .draws import Draw
 from .estimators import Estimator
 from .integrands import Atom, Illegal, Integrand, integrand
-from .steps import ByHand, InEta, Pull, Score
 
 
 @dataclass(frozen=True, eq=False)
 class Method:
     """A word of the language: called with an integrand it makes a line.
 
-    A word that samples goes a route of the family; one that takes expectations by hand has
-    `by_hand` and, for an f of eta, `in_eta`.
+    A word that samples goes a route of the family. One that has a formula says it in `by_hand`, for
+    an f of eta in `in_eta`, or in `pull`, and says in `needs` what a family must have.
     """
 
     name: str
@@ -33,7 +32,8 @@ class Method:
     samples: bool = True  # does it look at the sample of q?
     route: str = ""  # the name under which a family knows this word, if it is not its own
     rows: Callable[[Draw, np.ndarray, np.ndarray], np.ndarray] | None = None  # if not f * score
-    pull: Callable[..., None] | None = None  # (draw, u, out, add), if not the family's
+    pull: Any = None  # (draw, u, out) -> rows from slopes u at the sample, if not the family's
+    needs: str = ""  # what of a family a formula needs, such as "gaussian" or "fisher"
 
     def __post_init__(self):
         object.__setattr__(self, "__doc__", self.doc)
@@ -50,12 +50,23 @@ class Method:
                 raise Illegal(complaint)
         return Estimator({(self, atom): coef for atom, coef in f.parts.items()})
 
+    @property
+    def by_formula(self) -> bool:
+        """Has it a formula of its own, and so no route?"""
+        return any((self.by_hand, self.in_eta, self.pull))
+
+    def fits(self, q: Family, space: str = "z") -> bool:
+        """Has the family what this word needs?"""
+        if self.by_formula:
+            return space == "z" and (not self.needs or bool(getattr(q, self.needs)))
+        return self.route in q.routes[space]
+
     def complaint(self, atom: Atom) -> str | None:
         """Why this word may not be written for the atom, or None."""
         q = atom.q
         if q is not None:  # None: `one` belongs to every family
-            legal = q.methods if atom.space == "z" else tuple(q.routes[atom.space])
-            if self.route not in legal:
+            if not self.fits(q, atom.space):
+                legal = q.methods if atom.space == "z" else tuple(q.routes[atom.space])
                 return (
                     f"{self.name}({atom.name}) is not possible for {q!r}: {self.why}. "
                     f"Write {' or '.join(legal)} instead"
@@ -65,21 +76,44 @@ class Method:
                 return f"{self.name} needs the value of f; '{atom.name}' is a slope: try RP1"
         return self.refuses(atom)
 
-    def steps(self, atom: Atom, q: Family) -> list:
-        """The steps that make this word's rows for one atom."""
-        if self.in_eta is not None and atom.of_eta:
-            return [InEta(atom.whole)]
-        if self.by_hand is not None:
-            return [ByHand(self)]
-        if self.pull is not None:
-            return [Pull("z1", self.pull)]
-        route = q.routes[atom.space][self.route]
-        pull = [Pull(route.at, getattr(q, route.pull))] if route.pull else []
-        return pull + ([Score(route.at, route.score, self.rows)] if route.score else [])
+    # Numbers
 
+    def gradients(self, draw: Draw, f: Integrand, out: np.ndarray | None = None) -> np.ndarray:
+        """The rows of this word for an f of one space, (..., M or 1, D).
+
+        They may be written into `out` (..., M, D) if it is given; what is returned counts.
+        """
+        if self.pull:
+            return self.pull(draw, f.slope(draw, "z1"), out)
+        if self.by_formula:
+            return f.total(lambda atom: self.known(draw, atom))
+        route = draw.q.routes[next(iter(f.parts)).space][self.route]
+        rows: Any = None
+        if route.pull:
+            rows = getattr(draw.q, route.pull)(draw, f.slope(draw, route.at), out)
+        if route.score:
+            value, score = f.value(draw, route.at), draw.of(route.score)  # (..., M), (..., M, D)
+            if self.rows:
+                return self.rows(draw, value, score)
+            scored = np.multiply(value[..., None], score, out=None if route.pull else out)
+            rows = np.add(rows, scored, out=out) if route.pull else scored
+        return rows
+
+    def mean(self, draw: Draw, f: Integrand) -> np.ndarray:
+        """The mean of the rows, (..., D); some pulls know it without their rows."""
+        if hasattr(self.pull, "mean"):
+            return self.pull.mean(draw, f.slope(draw, "z1"))
+        return self.gradients(draw, f).mean(-2)
+
+    @kept
+    def known(self, draw: Draw, atom: Atom) -> np.ndarray:
+        """The gradient by hand, (..., M or 1, D)."""
+        return self.by_hand(draw, atom)
+
+    @kept
     def slopes(self, draw: Draw, atom: Atom) -> tuple:
-        """What stands for psi' and psi'', computed once a draw."""
-        return draw.once((atom.key, self, "in eta"), self.in_eta, atom)
+        """What stands for psi' and psi''."""
+        return self.in_eta(draw, atom)
 
 
 def _no_closed_form(atom):
@@ -154,6 +188,7 @@ RB = Method(
     """,
     in_eta=lambda draw, atom: atom.averaged(draw),
     refuses=_not_of_eta("RB"),
+    needs="gaussian",
     why=GAUSSIAN,
 )
 PR = Method(
@@ -162,6 +197,7 @@ PR = Method(
     by_hand=lambda draw, atom: atom.price(draw, "z1"),
     in_eta=lambda draw, atom: atom.derivatives(draw, "z1", 2)[:2],
     refuses=_no_curvature,
+    needs="gaussian",
     why=GAUSSIAN,
 )
 QD = Method(
@@ -169,6 +205,7 @@ QD = Method(
     "N [E phi'(eta) x, lower(E phi''(eta) x x^T L)], the means by quadrature in eta, (..., M, D).",
     in_eta=lambda draw, atom: atom.integrated(draw),
     refuses=_not_of_eta("QD"),
+    needs="gaussian",
     why=GAUSSIAN,
     samples=False,
 )

@@ -1,90 +1,15 @@
-"""A draw: the base samples and data points that every estimator of one step looks at."""
+"""Making a draw: random, or of base samples and data points that are given, and checked."""
 
-from collections.abc import Callable, Hashable
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from ..arguments import whole
+from ..draws import Draw, Sampling, sobol
 from ..families.base import Family, check_fit
 from ..models.own import Model
-from .sampling import Sampling, sobol
 from .snapshots import Snapshot
-
-
-class Draw:
-    """M samples at the weights w: base samples eps (..., M, d), and the data that each sees.
-
-    `index` is (..., M), one data point a sample; (..., M, B), a batch for each; (..., 1, B), one
-    batch for all; or None: every sample sees all data. Samples m, m + M / group, m + 2 M / group
-    ... lean on each other: group is 1 without coupling, 2 in pairs, M where all lean on all. What
-    several estimators share is computed once and kept here.
-    """
-
-    def __init__(
-        self, model: Model, q: Family, w: np.ndarray, eps: np.ndarray, index: np.ndarray | None,
-        snapshot: Snapshot | None = None, group: int = 1,
-    ) -> None:  # fmt: skip
-        self.model, self.q, self.w, self.eps = model, q, w, eps
-        self.index: Any = index  # None where every sample sees all data
-        self.snapshot: Any = snapshot
-        self.group = group
-        self.mu, self.factor = q.moments(w)
-        self._kept: dict[Hashable, Any] = {}
-
-    @property
-    def M(self) -> int:
-        return self.eps.shape[-2]
-
-    @property
-    def batched(self) -> bool:
-        return self.index is not None and self.index.ndim == self.eps.ndim
-
-    def once(self, key: Hashable, compute: Callable, *where: Any) -> Any:
-        """compute(self, *where) the first time `key` is asked for, the same array afterwards."""
-        kept = self._kept.get(key)
-        if kept is None:
-            kept = self._kept[key] = compute(self, *where)
-        return kept
-
-    def of(self, name: str) -> Any:
-        """What the family's method `name` makes of this draw: points, a score ..., made once."""
-        kept = self._kept.get(name)
-        if kept is None:
-            kept = self._kept[name] = getattr(self.q, name)(self)
-        return kept
-
-    at = of  # points: "z1", "z2" (..., M, d), "mu" (..., 1, d)
-
-    def others(self, x: np.ndarray) -> np.ndarray:
-        """The mean of x (..., M, k) over the samples outside m's own group, (..., M, k)."""
-        free = self.M - self.group
-        if free <= 0:
-            why = "all samples of the draw lean on each other" if self.M > 1 else "there is one"
-            raise ValueError(
-                f"no sample is independent of the one left out: {why}. Draw more samples, with "
-                'noise="plain" or "pairs"'
-            )
-        if self.group == 1:
-            return (x.sum(-2, keepdims=True) - x) / free
-        own = x.reshape(*x.shape[:-2], self.group, -1, x.shape[-1]).sum(-3)  # (..., groups, k)
-        return (x.sum(-2, keepdims=True) - np.concatenate([own] * self.group, -2)) / free
-
-    @property
-    def z(self) -> np.ndarray:
-        """The sample of q_w that SF and RP1 use, mu + L eps for a Gaussian, (..., M, d)."""
-        return self.of("z1")
-
-    @property
-    def score(self) -> np.ndarray:
-        """grad_w log q_w(z), (..., M, D)."""
-        return self.of("score")
-
-    @property
-    def base_score(self) -> np.ndarray:
-        """grad_w log qbar_w(eps) of a base that depends on w, (..., M, D)."""
-        return self.of("base_score")
 
 
 def draw(

@@ -1,17 +1,102 @@
-"""Which data a sample sees, and how samples lean on each other: one value, checked once."""
+"""Draws: the samples and data points that all estimators of a step look at, and how they are drawn.
 
+They lie below models and families, which look at a draw and are not looked into here.
+"""
+
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, fields
-from functools import lru_cache
-from typing import Any
+from functools import lru_cache, wraps
+from typing import Any, TypeVar
 
 import numpy as np
 
-from ..arguments import whole
-from ..families.base import Family
-from ..special import scipy
+from .arguments import whole
+from .special import scipy
 
 BITS = 52  # of a uniform number: with half of the last one added it is never 0 or 1
 NOISES = {"plain": "", "pairs": "mirror", "sobol": "quantile"}  # and what a family must have
+NOT_YET = object()
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def kept(method: F) -> F:
+    """The method (self, draw, *where), computed once a draw: later calls give the same array."""
+
+    @wraps(method)
+    def once(self, draw, *where):
+        key = method, getattr(self, "key", self), *where
+        found = draw.kept.get(key, NOT_YET)
+        if found is NOT_YET:
+            found = draw.kept[key] = method(self, draw, *where)
+        return found
+
+    return once  # type: ignore[return-value]
+
+
+class Draw:
+    """M samples at the weights w: base samples eps (..., M, d), and the data that each sees.
+
+    `index` is (..., M), one data point a sample; (..., M, B), a batch for each; (..., 1, B), one
+    batch for all; or None: every sample sees all data. Samples m, m + M / group, m + 2 M / group
+    ... lean on each other: group is 1 without coupling, 2 in pairs, M where all lean on all. What
+    several estimators share is computed once and kept here, see `kept`.
+    """
+
+    def __init__(
+        self, model: Any, q: Any, w: np.ndarray, eps: np.ndarray, index: np.ndarray | None,
+        snapshot: Any = None, group: int = 1,
+    ) -> None:  # fmt: skip
+        self.model, self.q, self.w, self.eps = model, q, w, eps
+        self.index: Any = index  # None where every sample sees all data
+        self.snapshot, self.group = snapshot, group
+        self.mu, self.factor = q.moments(w)
+        self.kept: dict[Hashable, Any] = {}
+
+    @property
+    def M(self) -> int:
+        return self.eps.shape[-2]
+
+    @property
+    def batched(self) -> bool:
+        return self.index is not None and self.index.ndim == self.eps.ndim
+
+    def of(self, name: str) -> Any:
+        """What the family's method `name` makes of this draw: points, a score ..., made once."""
+        kept = self.kept.get(name)
+        if kept is None:
+            kept = self.kept[name] = getattr(self.q, name)(self)
+        return kept
+
+    at = of  # points: "z1", "z2" (..., M, d), "mu" (..., 1, d)
+
+    def others(self, x: np.ndarray) -> np.ndarray:
+        """The mean of x (..., M, k) over the samples outside m's own group, (..., M, k)."""
+        free = self.M - self.group
+        if free <= 0:
+            why = "all samples of the draw lean on each other" if self.M > 1 else "there is one"
+            raise ValueError(
+                f"no sample is independent of the one left out: {why}. Draw more samples, with "
+                'noise="plain" or "pairs"'
+            )
+        if self.group == 1:
+            return (x.sum(-2, keepdims=True) - x) / free
+        own = x.reshape(*x.shape[:-2], self.group, -1, x.shape[-1]).sum(-3)  # (..., groups, k)
+        return (x.sum(-2, keepdims=True) - np.concatenate([own] * self.group, -2)) / free
+
+    @property
+    def z(self) -> np.ndarray:
+        """The sample of q_w that SF and RP1 use, mu + L eps for a Gaussian, (..., M, d)."""
+        return self.of("z1")
+
+    @property
+    def score(self) -> np.ndarray:
+        """grad_w log q_w(z), (..., M, D)."""
+        return self.of("score")
+
+    @property
+    def base_score(self) -> np.ndarray:
+        """grad_w log qbar_w(eps) of a base that depends on w, (..., M, D)."""
+        return self.of("base_score")
 
 
 @dataclass(frozen=True)
@@ -69,7 +154,7 @@ class Sampling:
         """Do all samples see one batch?"""
         return self.batch is not None and not self.each
 
-    def group(self, q: Family, M: int | None) -> int:
+    def group(self, q: Any, M: int | None) -> int:
         """How many of M samples lean on each other, or an error if q has no such draw."""
         if self.noise == "plain":
             return 1
