@@ -6,6 +6,7 @@ refusal is another result too. What no result can show stands in `UNSEEN`, each 
 """
 
 import inspect
+from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from inspect import signature
@@ -34,7 +35,8 @@ ASKED = (Found, cv.Fit, cv.models.Model, cv.models.GLM, cv.models.Compiled, cv.f
 NOT_CALLED = {  # a class that the package makes, or that a reader derives from
     "Answer", "Distrust", "Fit", "combine.Moments", "families.Family", "families.FamilyPrior",
     "families.Route", "families.Unconstrained", "models.Groups", "models.Squares",
-    "optimize.Diverged", "optimize.Interrupted", "optimize.Path", "passes.Mapped", "rules.Ascent",
+    "optimize.Diverged", "optimize.Interrupted", "optimize.Path", "passes.Late", "passes.Mapped",
+    "rules.Ascent",
     "rules.Weighting", "Choice", "Report", "Snapshot", "Found", "Fit.after",
     "families.Family.bend",
 }  # fmt: skip
@@ -51,6 +53,7 @@ UNSEEN = {  # by any result; each has a test below
     "passes.total.width": "likewise",
     "Found.plot.axes": "where it is drawn",
     "Report.plot.ax": "where it is drawn",
+    "Report.plot.colors": "how it is drawn",
     "models.Compiled.pointwise.z": "always refused",
     "models.Compiled.take.index": "always refused",
     "models.anything.y": "every label is right",
@@ -313,7 +316,16 @@ def as_likelihood(lik):
     model = cv.models.GLM(X, Y, lik)
     sums = model.totals(W[:2], 2, np.eye(2) if lik.bound else None)
     loose = cv.exact.elbo(model, FULL, W, 0.1)
-    return model, loose, sums, model.groups.n, lik.fast and lik.fast(X[:, 0], Y, 1)
+    data = cv.terms(model, FULL)[0]
+    taken = cv.taylor_z(data) is data or repr(cv.taylor_z(data))
+    return model, loose, sums, model.groups.n, lik.fast and lik.fast(X[:, 0], Y, 1), taken
+
+
+def in_x(lik):
+    """The expansion in x about one mean for all labels, which kappa makes possible."""
+    model = cv.models.GLM(X, Y, lik)
+    line = cv.RP1(cv.taylor_x(cv.terms(model, FULL)[0]))
+    return line(cv.draw(model, FULL, W, M=4, rng=np.random.default_rng(0)))
 
 
 def declared(constraint):
@@ -339,6 +351,18 @@ def hook(state, plan):
     return state._replace(w=state.w + 0.1), plan
 
 
+def points(rows, z, k):
+    """A part of a pass at points, which shows how many rows and points it was given."""
+    return (k * (z @ rows[0].sum(0)) + 0.01 * len(z) + 1e-6 * len(rows[0]),)
+
+
+def ended(context):
+    """Whether a pass comes to its end inside of it."""
+    with context, suppress(cv.passes.Late):
+        return [*cv.passes.each(lambda rows: len(rows[0]), (X,))]
+    return "late"
+
+
 def quad(z):
     return -0.5 * (z**2).sum(-1) - z[:, 0], -z - np.array([1.0, 0.0])
 
@@ -358,7 +382,6 @@ def compiled(model):
     return model, model.totals(z, 1), hessian(lambda z: model.log_lik(z, (np.zeros(1),))[()])(z)
 
 
-SEED = "seed" if "seed" in signature(Found.sample).parameters else "rng"
 ALL_FAMILIES = (cv.families.Gaussian, cv.families.DiagonalGaussian, cv.families.Gamma,
                 cv.families.Beta, cv.families.Bernoulli)  # fmt: skip
 GLM_VALUES = {"X": X, "prior_sd": 1.0, "prior_mean": 0.0, "offset": None}
@@ -395,16 +418,16 @@ CASES = [
     Case("Fit.load", {"path": FOLDER / "fit", "model": ONE},
          {"path": FOLDER / "other", "model": TWO}),
     # answers
-    Case("Found.sample", {"self": FIT, "n": 3, SEED: 0}, {"n": 4, SEED: 1}),
+    Case("Found.sample", {"self": FIT, "n": 3, "seed": 0}, {"n": 4, "seed": 1}),
     Case("Found.draws", {"self": NAMED_FIT, "n": 3, "seed": 0}, {"n": 4, "seed": 1}),
     Case("Found.log_lik", {"self": FIT, "n": 3, "seed": 0}, {"n": 4, "seed": 1}),
     Case("Found.predict", {"self": NAMED_FIT, "n": 3, "seed": 0,
                            "f": lambda p, batch, rng: p.slope * batch[0] + rng.normal()},
          {"n": 4, "seed": 1, "data": (X[:5, 1], Y[:5]),
           "f": lambda p, batch, rng: p.slope * batch[0]}),
-    Case("Found.expect", {"self": FIT, "f": lambda z: z, "n": 40, SEED: 0},
-         {"f": lambda z: z**2, "n": 50, SEED: 1}),
-    Case("Found.evidence", {"self": FIT, "n": 40, SEED: 0}, {"n": 50, SEED: 1}),
+    Case("Found.expect", {"self": FIT, "f": lambda z: z, "n": 40, "seed": 0},
+         {"f": lambda z: z**2, "n": 50, "seed": 1}),
+    Case("Found.evidence", {"self": FIT, "n": 40, "seed": 0}, {"n": 50, "seed": 1}),
     Case("Found.table", {"self": FIT, "most": 20}, {"most": 1}),
     Case("expect", {"f": lambda z: z**3, "z": MANY, "score": -MANY},
          {"f": lambda z: z, "z": 2 * MANY, "score": -2 * MANY + 1, "order": 1, "block": 3,
@@ -447,8 +470,10 @@ CASES = [
          {field.name: getattr(cv.models.LOGISTIC, field.name)
           for field in fields(cv.models.Likelihood)},
          {"name": "mine", "phi": cv.models.PROBIT.phi, "accepts": cv.models.counts, "fast": None,
-          "expected": lambda m, v, y: (m, m, m), "bound": None, "kappa": 2.0, "strip": 0.5,
+          "expected": lambda m, v, y: (m, m, m), "bound": None, "strip": 0.5,
           "quadratic": True, "classes": False}, as_likelihood),
+    Case("models.Likelihood", {"name": "mine", "phi": cv.models.LOGISTIC.phi, "kappa": 0.5},
+         {"kappa": 2.0}, in_x),
     Case("models.gaussian_likelihood", {"noise_sd": 1.0}, {"noise_sd": 2.0}, as_likelihood),
     Case("models.student_t_likelihood", {"df": 4.0, "scale": 1.0}, {"df": 5.0, "scale": 2.0},
          as_likelihood),
@@ -459,7 +484,7 @@ CASES = [
     # parameters
     Case("interval", {"low": 0.0, "high": 1.0}, {"low": -1.0, "high": 2.0},
          lambda c: declared(c(2))),
-    *[Case(name, {"shape": 3}, {"shape": 4}, declared)
+    *[Case(name, {"shape": (3,)}, {"shape": (4,)}, declared)
       for name in ("real", "positive", "ordered", "simplex")],
     Case("pick", {"z": POINTS, "index": np.array([0, 1])},
          {"z": POINTS + 1, "index": np.array([1, 1])}),
@@ -552,6 +577,13 @@ CASES = [
     Case("datasets.load", {"name": "sonar", "features": "scaled", "rows": None},
          {"name": "australian", "features": "raw", "rows": [1, 2]}),
     Case("datasets.toy", {"N": 5, "seed": 0}, {"N": 6, "seed": 1}),
+    Case("passes.at_points", {"part": points, "data": (X,), "z": POINTS, "made": 1, "args": (2,)},
+         {"part": lambda *a: (-points(*a)[0],), "data": (X + 1,), "z": POINTS + 1, "args": (3,),
+          "made": 2**40}),
+    Case("passes.in_blocks", {"part": points, "rows": (X,), "z": POINTS, "size": 2, "args": (2,)},
+         {"part": lambda *a: (-points(*a)[0],), "rows": (X + 1,), "z": POINTS + 1, "size": 1,
+          "args": (3,)}),
+    Case("passes.until", {"late": None}, {"late": lambda: True}, ended),
     Case("passes.each", {"part": lambda rows, k: rows[0].sum() * k, "data": (X,), "args": (2,)},
          {"part": lambda rows, k: rows[0].max() * k, "data": (2 * X,), "args": (3,)}, list),
     Case("passes.total", {"part": lambda rows, k: (rows[0].sum() * k,), "data": (X,), "args": (2,)},
@@ -610,9 +642,13 @@ CASES = [
          lambda rule: sgd(weights=rule)),
     Case("rules.fixed", {"a": 1.0}, {"a": 0.5}, lambda rule: sgd(weights=rule)),
     # choosing
-    Case("candidates", {"model": ONE, "q": FULL, "subsample": False, "M": 10},
-         {"model": NAMED, "q": DIAGONAL, "subsample": True, "M": 3}, lambda table: [
-             (name, h, cvs, next(iter(h.parts))[1].q) for name, (h, cvs) in table.items()]),
+    *[Case(name, {"model": ONE, "q": FULL, "subsample": False, "M": 10},
+           {"model": NAMED, "q": DIAGONAL, "subsample": True, "M": 3}, lambda table: [
+               (name, h, cvs, next(iter(h.parts))[1].q) for name, (h, cvs) in table.items()])
+      for name in ("candidates", "zoo.candidates")],
+    Case("zoo.checked", {"table": TABLE}, {"table": {"mine": H}}),
+    Case("zoo.whole_gradient", {"model": ONE, "q": FULL}, {"model": TWO, "q": DIAGONAL},
+         lambda line: [(atom.q, atom.model) for _, atom in line.parts]),
     Case("report", {"lines": LINES, **PILOT, "costs": COSTS},
          {"lines": {"mine": H}, "model": TWO, "q": DIAGONAL, "w": V, "M": 6, "rng": Seed(1),
           "pilot": 8, "costs": {"mine": 1.0, "mine with c7": 2.0}, "natural": True,
@@ -705,6 +741,9 @@ def test_files_and_pictures_go_where_they_are_told(tmp_path):
     report = cv.report(LINES, ONE, FULL, W, M=4, rng=np.random.default_rng(0), costs=COSTS, pilot=4)
     plt.figure()
     assert report.plot(axes[0]) is axes[0]
+    red = dict.fromkeys([row.set.base for row in report.rows], "red")
+    shown = [report.plot(plt.figure().gca(), c).containers[0][0].get_color() for c in (None, red)]
+    assert shown[0] != shown[1] == "red"
     plt.close("all")
 
 

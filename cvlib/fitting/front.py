@@ -164,12 +164,7 @@ def fit(
     given = None if start is None else _given(start, model, q, seed)
     with _bar(progress) as shown:
         shown.set_postfix_str("looking for the mode")
-        if q.gaussian:
-            with until(clock.chosen):
-                begin = starts.start(model, q.full, given, restarts, clock.late, seed)
-            w = q.joined(begin.mu, begin.S)
-        else:
-            begin, w = Start(np.empty(0), None, f"the usual start of {q!r}"), q.start()
+        begin, w = _begun(model, q, given, restarts, clock, seed)
         shown.set_postfix_str("")
         kind = way(model, q)
         state = optimize.init(planned(kind, model, q, M), np.random.default_rng(seed), w=w)
@@ -177,6 +172,15 @@ def fit(
         run = Run(model, q, kind, M, state, w, begin.trouble, (f"{cut}began at {begin.says}",))
         run.rivals = begin.rivals
         return Fit.after(run, clock, shown, callback, KEYBOARD if begin.stopped else "")
+
+
+def _begun(model, q, given, restarts, clock, seed):
+    """Where the run begins, and its w there."""
+    if not q.gaussian:
+        return Start(np.empty(0), None, f"the usual start of {q!r}"), q.start()
+    with until(clock.chosen):
+        begin = starts.start(model, q.full, given, restarts, clock.late, seed)
+    return begin, q.joined(begin.mu, begin.S)
 
 
 def _given(start, model, q, seed):

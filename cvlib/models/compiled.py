@@ -87,7 +87,7 @@ class Compiled(Model):
             return super().totals(z, order)
         both = lambda rows, z: self.value_and_slope(z) if order else (_value(z, self),)
         found = passes.in_blocks(None, z.reshape(-1, self.dim), both, BLOCKS[0][0])
-        return tuple(x.reshape(*z.shape[:-1], *x.shape[1:]) for x in found)
+        return tuple(x.reshape((*z.shape[:-1], *x.shape[1:])) for x in found)
 
 
 @primitive

@@ -99,7 +99,7 @@ def at_points(part: Callable, data: Arrays, z: np.ndarray, *args: Any, made: int
     if points >= len(flat):
         return total(part, data, z, *args, width=width)
     found = total(in_blocks, data, flat, part, points, *args, width=width)
-    return tuple(x.reshape(*z.shape[:-1], *x.shape[1:]) for x in found)
+    return tuple(x.reshape((*z.shape[:-1], *x.shape[1:])) for x in found)
 
 
 def in_blocks(rows: Any, z: np.ndarray, part: Callable, size: int, *args: Any) -> tuple:
