@@ -11,7 +11,7 @@ JOBS   ?= auto
 APART  := $(addprefix --ignore tests/,test_site.py test_lab.py test_pdf.py test_adapters.py)
 SHELL  := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help book pdf serve lint test units processors site-test adapters notebooks lab lock bench race experiments clean distclean
+.PHONY: help book pdf serve lint test units processors mutants site-test adapters notebooks lab lock bench race experiments clean distclean
 
 help:
 	@echo "make book       build the book into $(SITE), warnings are errors"
@@ -22,6 +22,7 @@ help:
 	@echo "make units      unit tests without the planted bugs, and three chapters; for another Python:"
 	@echo "                make units VENV=.venv-3.13 PYTHON=python3.13"
 	@echo "make processors test and chapters as other processors compute them; ONLY=jitter,oldest for some"
+	@echo "make mutants    plant NUMBER=40 random bugs in the package, and list those that no test sees (an hour or so)"
 	@echo "make site-test  open every page of the built book, and a chapter in Jupyter Lab, in a browser;"
 	@echo "                print the book; install and run what it offers for download (needs chromium)"
 	@echo "make adapters   test models of JAX, NumPyro and PyMC, and ArviZ (installs them; about a minute)"
@@ -83,6 +84,9 @@ units: $(READY)
 
 processors: $(READY)
 	@$(BIN)/python tools/processors.py -n $(JOBS) $(if $(ONLY),--only $(ONLY)) $(ARGS)
+
+mutants: $(READY)
+	@nice -n 10 $(BIN)/python tools/mutate.py --number $(or $(NUMBER),40) --seed $(or $(SEED),0)
 
 site-test: $(READY)
 	@CVBOOK_BROWSER=required $(BIN)/pytest tests/test_site.py tests/test_pdf.py tests/test_lab.py

@@ -7,7 +7,7 @@ the bug makes it `new`. Both are an expression, statements (`new` may be none, "
 or a default, "lr=0.1". They are compared as syntax trees: layout, quotes and comments do not
 matter. `check` is known to see the bug and is asked first, the other checks if it does not.
 
-A check is a function of the package. The lists are the files mutants_*.py, one for each area;
+A check is a function of the package. The lists, one for each area, are in mutants.py;
 test_mutants.py says which checks must see which list.
 """
 

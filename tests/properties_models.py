@@ -1,6 +1,6 @@
 """The defining properties of models and exact references, each a function of the package.
 
-The tests run them on cvlib; what mutants_models.py lists must fail one of them.
+The tests run them on cvlib; what mutants.py lists must fail one of them.
 """
 
 import importlib

@@ -1,6 +1,6 @@
 """What defines the loop and its rules, each a function of the package under test.
 
-test_optimize.py runs them on cvlib; the mutants of mutants_optimize.py are copies with a bug in
+test_optimize.py runs them on cvlib; those of mutants.py are copies with a bug in
 them, and each must fail one of these.
 """
 

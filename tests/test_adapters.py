@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from autograd import grad
 from harness import Verdict, judge
-from mutants_adapters import MUTANTS
+from mutants import MUTANTS
 from numpy.testing import assert_allclose
 
 import cvlib
@@ -360,7 +360,7 @@ def test_what_is_missing_is_said(monkeypatch):
             make()
 
 
-@pytest.mark.parametrize("bug", MUTANTS, ids=[bug[0] for bug in MUTANTS])
+@pytest.mark.parametrize("bug", MUTANTS["adapters"], ids=lambda bug: bug[0])
 def test_the_bug_is_caught(bug):
     name = bug[4]
     made(cvlib, name)  # skips without the package

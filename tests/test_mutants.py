@@ -1,4 +1,4 @@
-"""Every bug of the lists mutants_*.py, put into a copy of the package, is caught by a check.
+"""Every bug of mutants.py, put into a copy of the package, is caught by a check.
 
 `pytest -s tests/test_mutants.py` prints the table: place, bug, check that saw it. Checks are many,
 and some are dear, so a bug names the one to ask first; if that one does not see it the others are
@@ -7,7 +7,6 @@ asked, and a warning says which did. `python tests/test_mutants.py` suggests one
 
 import ast
 import sys
-from importlib import import_module
 from pathlib import Path
 from time import process_time
 from warnings import warn
@@ -22,15 +21,8 @@ import test_batches
 import test_choose
 import test_combine
 import test_coupled
-import test_datasets
 import test_definitions
 import test_ensemble
-import test_experiments
-import test_experiments_joint
-import test_experiments_natural
-import test_experiments_plans
-import test_experiments_quadratics
-import test_experiments_store
 import test_families
 import test_fit
 import test_natural
@@ -39,16 +31,16 @@ import test_optimize
 import test_own_families
 import test_parabola
 import test_parameters
-import test_plotting
 import test_prices
 import test_regression
 import test_relaxations
 import test_zoo
 from harness import PACKAGE, SILENT, UNCHANGED, Verdict, judge, loaded, part
+from mutants import MUTANTS
 from planting import planted
 
 BEYOND, RELAXED = test_nongaussian.PROPERTIES, test_relaxations.PROPERTIES
-AREAS = {  # for each list mutants_NAME.py the checks that must see its bugs
+AREAS = {  # for each list the checks that must see its bugs
     "core": properties.PROPERTIES | test_prices.CHECKS,
     "models": properties_models.PROPERTIES,
     "parameters": test_parameters.CHECKS,
@@ -56,9 +48,6 @@ AREAS = {  # for each list mutants_NAME.py the checks that must see its bugs
     "natural": test_natural.PROPERTIES,
     "snapshots": properties_snapshots.PROPERTIES,
     "parabola": test_parabola.CHECKS,
-    "natural_runs": test_experiments_natural.CHECKS,
-    "joint": test_experiments_joint.CHECKS,
-    "quadratic_runs": test_experiments_quadratics.CHECKS,
     "combine": test_combine.CHECKS,
     "regression": test_regression.CHECKS,
     "ensemble": test_ensemble.CHECKS | test_definitions.CHECKS,
@@ -69,15 +58,10 @@ AREAS = {  # for each list mutants_NAME.py the checks that must see its bugs
     "outside_families": test_own_families.PROPERTIES | test_families.CHECKS,
     "relaxations": RELAXED | BEYOND,
     "zoo": test_zoo.CHECKS,
-    "experiments": (
-        test_experiments_plans.CHECKS | test_experiments_store.CHECKS | test_experiments.CHECKS
-    ),
-    "datasets": test_datasets.CHECKS,
     "fit": test_fit.PROPERTIES,
-    "plotting": test_plotting.CHECKS,
     "answers": test_answers.CHECKS,
 }
-BUGS = [(area, bug) for area in AREAS for bug in import_module(f"mutants_{area}").MUTANTS]
+BUGS = [(area, bug) for area in AREAS for bug in MUTANTS[area]]
 ASKED = {area: {bug[4] for of, bug in BUGS if of == area} for area in AREAS}  # first
 
 
@@ -122,9 +106,7 @@ def suggest():
 
 
 def test_every_list_has_its_checks_and_no_bug_stands_twice():
-    lists = {path.stem for path in Path(__file__).parent.glob("mutants_*.py")}
-    apart = {"mutants_adapters"}  # seen by test_adapters.py, where JAX is installed
-    assert lists == {f"mutants_{area}" for area in AREAS} | apart
+    assert {*MUTANTS} == {*AREAS, "adapters"}  # the last: test_adapters.py, where JAX is installed
     assert len({(area, bug[0]) for area, bug in BUGS}) == len(BUGS)
     assert len({bug[1:4] for _, bug in BUGS}) == len(BUGS)
     assert [bug for area, bug in BUGS if bug[4] not in AREAS[area]] == []

@@ -5,8 +5,7 @@
     python tools/mutate.py cvlib/fitting/run.py#12             this bug again, after a test for it
 
 It is no part of the tests: a survivor may be harmless (a tolerance, a word, a speed), and a reader
-has to say so. Packages for this exist (mutmut, cosmic-ray), but they leave out no argument and no
-statement, which are the bugs that a shell has.
+has to say so. It also leaves out arguments and statements, the bugs that a shell has.
 """
 
 import argparse
