@@ -119,9 +119,14 @@ class _Contest:
         self.slope2 = pilot.slope2(self.tried)
 
     def score(self, sets, K=None):
-        """Seconds x E||g||^2 of sets, (..., T), with the pilot's covariances or others."""
+        """Seconds x E||g||^2 of sets, (..., T), with the pilot's covariances or others.
+
+        Nine digits: among sets that differ in rounding alone the first is best, on any processor.
+        """
         cost = np.array([self.costs.of(s) for s in sets])
-        return cost * (self.slope2 + self.pilot.noise(sets, K))
+        score = cost * (self.slope2 + self.pilot.noise(sets, K))
+        unit = 10.0 ** np.floor(np.log10(np.maximum(score, 1e-300)) - 8)
+        return np.round(score / unit) * unit
 
     def verdict(self, resamples, rng):
         """The best set, and how sure that is, as fields of a `Choice`."""
