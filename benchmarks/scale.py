@@ -19,6 +19,7 @@ on a quiet machine: python -m benchmarks.scale --save
 
 import argparse
 import json
+import re
 import resource
 import subprocess
 import sys
@@ -68,7 +69,14 @@ def mapped(folder):
 
 
 def megabytes():
-    """The largest resident memory of this process."""
+    """The largest resident memory of this process.
+
+    Linux begins `ru_maxrss` with what the process that started this one had; its own peak is a line
+    of a file.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        return float(re.search(r"VmHWM:\s+(\d+) kB", status.read_text())[1]) / 1e3
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (1e6 if sys.platform == "darwin" else 1e3)
 

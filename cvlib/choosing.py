@@ -270,12 +270,13 @@ class _Contest:
         self.slope2 = pilot.slope2(min(tried, key=self.noise.__getitem__))
 
     def score(self, s):
-        return cost_of(s, self.costs) * (self.slope2 + self.noise[s])
+        return _to_nine_digits(cost_of(s, self.costs) * (self.slope2 + self.noise[s]))
 
     def resampled(self, sets, times, rng):
         """The scores of sets in `times` resampled pilots, (times, T)."""
         cost = np.array([cost_of(s, self.costs) for s in sets])
-        return cost * (self.slope2 + self.pilot.noise(sets, self.pilot.resampled(times, rng)))
+        noise = self.pilot.noise(sets, self.pilot.resampled(times, rng))
+        return _to_nine_digits(cost * (self.slope2 + noise))
 
     def finals(self):
         """The sets whose costs are known for sure, best first, and all that come close."""
@@ -290,6 +291,12 @@ class _Contest:
                 break
         last = _once([self.bases[0], *sorted(last, key=order.index)])
         return last, _once(last + order[:RIVALS])
+
+
+def _to_nine_digits(x):
+    """So that of sets that differ in rounding alone the first is the best, on any processor."""
+    unit = 10.0 ** np.floor(np.log10(np.maximum(x, 1e-300)) - 8)
+    return np.round(x / unit) * unit
 
 
 def _once(sets):

@@ -452,6 +452,20 @@ def check_frontier(cv):
 # Choices -------------------------------------------------------------------------------------
 
 
+def check_of_equal_sets_the_first_is_chosen(cv):
+    """Two names for one variate, but for its last digits: no processor's rounding may decide."""
+    model, q, w = logistic(cv)
+    data, prior, variational = cv.terms(model, q)
+    h = cv.RP1(data) + cv.RP1(prior) - cv.CF(variational)
+    c = cv.CF(cv.taylor_z(data)) - cv.RP1(cv.taylor_z(data))
+    costs = {"h": 1.0, "h with a": 1.1, "h with b": 1.1, "h with a, b": 9.0}
+    for k in -4, -3, -2, -1, 1, 2, 3, 4:
+        among = {"h": (h, {"a": c, "b": (1 + k * 1e-13) * c})}
+        got = cv.choose(model, q, w, among=among, costs=costs, rng=np.random.default_rng(0),
+                        resamples=2)  # fmt: skip
+        assert str(got.set) == "h with a"
+
+
 def check_choice_by_brute_force(cv):
     """All subsets, by least squares on the same draws, times costs of our own."""
     model, q, w = logistic(cv)

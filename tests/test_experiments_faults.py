@@ -19,7 +19,8 @@ from experiments import Refused, engine, store
 from experiments.__main__ import main
 
 ROOT = Path(__file__).resolve().parents[1]
-ENV = os.environ | {"PYTHONPATH": str(ROOT)}
+PATH = filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))  # with the jitter, if there is one
+ENV = os.environ | {"PYTHONPATH": os.pathsep.join(PATH)}
 COMMAND = [sys.executable, "-m", "experiments", "table1", "--quick"]
 CELLS = 15  # of the quick table
 PATIENCE = 120  # seconds before a test gives up
@@ -188,7 +189,7 @@ def test_a_worker_process_that_is_killed(tmp_path, monkeypatch):
         "try: engine.run([tiny('none'), tiny('c5')], sys.argv[1], jobs=2, progress=False)\n"
         "except Refused as error: print(error)"
     )
-    env = ENV | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
+    env = ENV | {"PYTHONPATH": f"{ENV['PYTHONPATH']}{os.pathsep}{ROOT / 'tests'}"}
     ran = subprocess.run(
         [sys.executable, "-c", script, str(tmp_path)], env=env, capture_output=True, text=True
     )
