@@ -160,6 +160,24 @@ def test_no_diagnostic_can_lose_a_fit(name, what, error):
     assert repr(fit) and not any("shape of q, " in w for w in fit.warnings)
 
 
+@quiet
+def test_ctrl_c_while_a_fit_is_judged_for_the_callback_stops_the_run():
+    rng = np.random.default_rng(0)
+    model = cv.models.Model(
+        lambda z, b: -0.5 * (b[0] - z[..., 0]) ** 4,
+        cv.models.GaussianPrior(),
+        rng.normal(size=9),
+        1,
+    )
+    seen, right = [], doubts.doubts
+    once = [KeyboardInterrupt]
+    press = lambda *args: (_ for _ in ()).throw(once.pop()) if once else right(*args)
+    with mock.patch.object(doubts, "doubts", side_effect=press):
+        fit = cv.fit(model, steps=40, progress=False, callback=seen.append)
+    assert "stopped from the keyboard after step 10" in fit.report and fit.steps == 10
+    assert seen == [] and not once
+
+
 # What a fit says, and what its answers repeat ----------------------------------------------------
 
 

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +54,15 @@ class Fit(Found):
         cls, run: Run, clock: Clock, bar: Any, callback: Callable | None = None, why: str = ""
     ) -> "Fit":
         """The fit after more of a run, with Python's warnings of what to distrust."""
+
+        def told(tell: Callable) -> Any:
+            so_far = cls(run)
+            if any(sentence.endswith(KEYBOARD) for sentence in so_far.warnings):
+                raise KeyboardInterrupt  # pressed while it was judged: the run has to know
+            return tell(so_far)
+
         with until(clock.closed):
-            found = cls(run.go(clock, bar, callback and (lambda: callback(cls(run))), why))
+            found = cls(run.go(clock, bar, callback and partial(told, callback), why))
         for sentence in found.warnings:
             warnings.warn(sentence, Distrust, stacklevel=3)
         return found
