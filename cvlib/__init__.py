@@ -21,7 +21,7 @@ from .recipe.snapshots import snapshot
 from .recipe.words import CF, GR, LOO, PR, QD, RB, RP1, RP2, SF, DisARM
 from .zoo import candidates
 
-__version__ = "0.11.0"
+__version__ = "0.12.0"
 
 __all__ = [
     "AQ", "Answer", "CF", "DisARM", "Distrust", "Fit", "GR", "LB", "LOO", "PR", "QD", "RB", "RP1",

@@ -8,12 +8,13 @@ MUTANTS = {}
 MUTANTS["core"] = [
     ("RP1's pull loses the noise", "_GaussianFamily.pull1",
      "np.multiply(self.by_row(u), draw.of('eps_by_column'), out=out[..., self.dim:])",
-     "out[..., self.dim:] = self.by_row(u)", "arithmetic of lines"),
+     "out[..., self.dim:] = self.by_row(u)", "the named variates"),
     ("a word overwrites the one before", "estimators._fill", "G += rows", "G[...] = rows",
      "arithmetic of lines"),
-    ("what stood in the array shows", "estimators._fill", "G[...] = 0.0", "", "lines are judged"),
-    ("what is kept forgets the point", "draws.kept", "method, getattr(self, 'key', self), *where",
-     "method, getattr(self, 'key', self)", "RB is a conditional mean: DiagonalGaussian"),
+    ("what stood in the array shows", "estimators._fill", "G[...] = 0.0", "",
+     "arithmetic of lines"),
+    ("what is kept forgets the point", "draws.kept", "key = method, getattr(self, 'key', self), *where",
+     "key = method, getattr(self, 'key', self)", "RB is a conditional mean: DiagonalGaussian"),
     ("score forgets the gradient of the normaliser", "_GaussianFamily.score",
      "path - self.entropy_grad(draw.w)[..., None, :]", "path", "the named variates"),
     ("entropy without its 1", "_GaussianFamily.entropy", "1 + LOG_2PI", "LOG_2PI",
@@ -200,8 +201,6 @@ MUTANTS["natural"] = [
      "np.abs(g).max() < 1e9", "exact.optimum needs no L-BFGS for the data sets of the book."),
 ]
 MUTANTS["snapshots"] = [
-    ("the last part is lost", "slices", "len(data[0])", "max(1, len(data[0]) - size)",
-     "sums, diagonal"),
     ("every part is the first", "_sent", "root.offset + address(a) - address(root)", "root.offset",
      "take"),
     ("a byte wraps in a pass", "passes._part",
@@ -514,8 +513,6 @@ MUTANTS["fit"] = [
     ("a diagonal q like a full one", "run.planned",
      "rules.quadratics(reach=REACH, diagonal=DIAGONAL)", "rules.quadratics()",
      "coordinates_that_are_leaning"),
-    ("the exact optimum does not look at the clock", "exact.optimum",
-     "np.abs(g).max() < SETTLED or late()", "np.abs(g).max() < SETTLED", "the_clock_of_a_glm"),
     ("slopes not in the coordinates of q", "scored", "q.times_t(draw.factor, slope)",
      "slope", "a_gaussian_posterior"),
 ]
