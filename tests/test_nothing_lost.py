@@ -4,6 +4,7 @@ The other side of every comparison is a closed form, quadrature, or SciPy.
 """
 
 import gzip
+import warnings
 from math import inf
 from unittest import mock
 
@@ -179,6 +180,19 @@ def test_ctrl_c_while_a_fit_is_judged_for_the_callback_stops_the_run():
 
 
 # What a fit says, and what its answers repeat ----------------------------------------------------
+
+
+def test_every_doubt_is_a_warning_of_python():
+    """A fit that had no time to settle, of a coordinate that lies far out in its prior."""
+    y = np.full(20, 90.0)
+    model = cv.models.Model(
+        lambda z, b: -0.5 * (b[0] - z[..., 0]) ** 2, cv.models.GaussianPrior(), y, 1
+    )
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        fit = cv.fit(model, steps=2, progress=False)
+    assert len(fit.warnings) >= 2
+    assert [str(w.message) for w in told if w.category is cv.Distrust] == [*fit.warnings]
 
 
 def test_an_answer_repeats_what_the_fit_warns_of():
