@@ -10,6 +10,7 @@ processor gives the same digits twice. Nobody may print what this changes.
 
 import os
 import sys
+from functools import wraps
 from importlib.machinery import PathFinder
 
 SIZE = 1e-13
@@ -39,8 +40,8 @@ def shake(models):
     small = autograd.extend.primitive(shaken)  # its own slope is 1
     autograd.extend.defvjp(small, lambda ans, x: lambda g: g)
     one = lambda x: small(x) if isinstance(x, (np.ndarray, float, autograd.extend.Box)) else x
-    after = lambda f, change: lambda *args, **options: change(f(*args, **options))
-    if autograd.core.backward_pass.__module__ == "autograd.core":  # not shaken yet
+    after = lambda f, change: wraps(f)(lambda *args, **options: change(f(*args, **options)))
+    if not hasattr(autograd.core.backward_pass, "__wrapped__"):  # not shaken yet
         autograd.core.backward_pass = after(autograd.core.backward_pass, one)
     each = lambda found: tuple(map(one, found))
     models.Likelihood.derivatives = after(models.Likelihood.derivatives, each)
