@@ -665,3 +665,21 @@ def test_looks_are_on_common_draws():
     assert np.array_equal(first.z, again.z) and len(first.z) == 300
     assert not np.array_equal(first.z, other.z)
     assert replace(FIT.run).looks == FIT.run.looks and FIT.looks.shape == (1, 3)
+
+
+# Data of its own ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [
+    lambda X, y: cv.models.Model(
+        lambda z, b: -0.5 * (b[1] - (b[0] * z).sum(-1)) ** 2, cv.models.GaussianPrior(), (X, y), 2),
+    lambda X, y: cv.models.linear_regression(X, y, 1.0),
+])  # fmt: skip
+@pytest.mark.parametrize("changed", [0, 1])
+def test_a_model_does_not_see_what_happens_to_the_arrays_later(make, changed):
+    rng = np.random.default_rng(0)
+    data, z = (rng.standard_normal((6, 2)), rng.standard_normal(6)), np.array([[0.3, -0.2]])
+    model = make(*data)
+    before = model.log_joint(z)
+    data[changed][...] = 9.0
+    assert model.log_joint(z) == before
