@@ -280,7 +280,7 @@ CASES = {**MODELS, **DRAWS, **FAMILIES}
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("error", "ignore::ResourceWarning")  # others leave those behind
 def test_what_is_wrong_is_said(case):
     write, message = CASES[case]
     with pytest.raises((ValueError, TypeError), match=message):
@@ -301,7 +301,7 @@ WIDE = 1e4 * q.start()  # a Poisson rate of exp(10000)
         (lambda data: RP1(taylor_x(data)), r"RP1\(taylor_x\(data\)\)"),
     ],
 )
-@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("error", "ignore::ResourceWarning")  # others leave those behind
 def test_a_gradient_that_overflows_names_estimator_and_term(line, culprit, subsample):
     model = cv.models.poisson_regression(np.abs(X), [0, 1, 2])
     data, prior, variational = cv.terms(model, q)
@@ -318,7 +318,7 @@ def test_a_gradient_that_overflows_names_estimator_and_term(line, culprit, subsa
 
 @pytest.mark.parametrize("name", oracles.PROBLEMS)
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 10.0])
-@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("error", "ignore::ResourceWarning")  # others leave those behind
 def test_ordinary_use_raises_no_warning(name, scale):
     p = oracles.problem(name, 3, 4)
     model, q = oracles.build(cv, p), cv.families.Gaussian(3)
@@ -334,7 +334,7 @@ def test_ordinary_use_raises_no_warning(name, scale):
             assert np.isfinite(cv.evaluate(lines, step)).all()
 
 
-@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("error", "ignore::ResourceWarning")  # others leave those behind
 def test_the_corners_of_legal_input():
     """One data point, one class, a constant column, one sample, a negative diagonal, runs=2."""
     for family in (q, cv.families.DiagonalGaussian(2), cv.families.Gamma(2)):
@@ -347,7 +347,7 @@ def test_the_corners_of_legal_input():
     assert np.allclose(zoo.c5(step), 0, atol=1e-13)  # one data point is all data
 
 
-@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("error", "ignore::ResourceWarning")  # others leave those behind
 def test_a_constant_likelihood_leaves_the_prior():
     flat = lambda z, batch: np.zeros(np.broadcast_shapes(z.shape[:-1], batch[0].shape))
     model = cv.models.Model(flat, cv.models.GaussianPrior([1.0, 2.0]), np.zeros(3), 2)

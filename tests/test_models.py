@@ -75,7 +75,7 @@ def test_ready_checks_of_labels():
     assert cv.models.Likelihood("own", lambda t, y: -((y - t) ** 2)).accepts(y) is None
 
 
-@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("error", "ignore::ResourceWarning")  # others leave those behind
 def test_derivatives_of_a_polynomial_do_not_warn():
     """The third of a square is 0, and does not depend on eta."""
     square = cv.models.Likelihood("square", lambda t, y: -((y - t) ** 2))

@@ -683,3 +683,14 @@ def test_a_model_does_not_see_what_happens_to_the_arrays_later(make, changed):
     before = model.log_joint(z)
     data[changed][...] = 9.0
     assert model.log_joint(z) == before
+
+
+@np.errstate(invalid="ignore")
+def test_a_start_whose_elbo_is_no_number_is_not_taken():
+    """log p is a number for |z| < 1 alone: a width of one leaves it, a tenth of it does not."""
+    model = cv.models.Model(
+        lambda z, b: b[0] * anp.log(1 - z[..., 0] ** 2), cv.models.GaussianPrior(), np.ones(1), 1
+    )
+    wide, narrow = (starts.Start(np.zeros(1), np.eye(1) * s, f"{s}") for s in (1.0, 0.1))
+    for both in ([wide, narrow], [narrow, wide]):
+        assert starts._best(Density(model), both, np.random.default_rng(0)) is narrow
