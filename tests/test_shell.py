@@ -694,3 +694,16 @@ def test_a_start_whose_elbo_is_no_number_is_not_taken():
     wide, narrow = (starts.Start(np.zeros(1), np.eye(1) * s, f"{s}") for s in (1.0, 0.1))
     for both in ([wide, narrow], [narrow, wide]):
         assert starts._best(Density(model), both, np.random.default_rng(0)) is narrow
+
+
+@pytest.mark.filterwarnings("ignore::cvlib.Distrust")
+def test_a_fit_that_a_callback_kept_stays_at_its_step(tmp_path):
+    """It is saved and goes on from the look at which it was made, whatever the run did later."""
+    kept = []
+    cv.fit(LINE, steps=40, progress=False, seed=0, callback=lambda fit: kept.append(fit))
+    first, alone = kept[0], cv.fit(LINE, steps=10, progress=False, seed=0)
+    assert first.steps == 10 < kept[-1].steps
+    first.save(tmp_path / "fit")
+    read = cv.Fit.load(tmp_path / "fit", LINE)
+    assert read.steps == read.run.state.t == 10
+    assert (read.run.state.w == alone.run.state.w).all() and len(read.looks) == 1
