@@ -5,6 +5,7 @@ The other side of every comparison is a closed form, quadrature, or SciPy.
 
 import gzip
 import warnings
+from html import escape
 from math import inf
 from unittest import mock
 
@@ -521,3 +522,17 @@ def test_a_file_is_replaced_whole_or_stays(tmp_path):
     assert gzip.decompress(before)
     fit.go_on(steps=2, progress=False).save(path)
     assert cv.Fit.load(path, fit.model).steps == 2 and [*tmp_path.iterdir()] == [path]
+
+
+@quiet
+def test_the_table_of_a_fit_in_a_page_shows_what_to_distrust():
+    fit = cv.fit(normal(), steps=1, progress=False)
+    assert fit.warnings
+    for sentence in fit.warnings:
+        assert escape(sentence) in fit._repr_html_() and sentence in repr(fit)
+
+
+def test_masks_in_a_list_are_seen():
+    rows = [np.ma.masked_array([1.0, 99.0], [False, True]), np.array([1.0, 2.0])]
+    with pytest.raises(ValueError, match="mask"):
+        cv.models.linear_regression(rows, np.ones(2), 1.0)
