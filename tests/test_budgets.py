@@ -4,7 +4,6 @@ Every number that a model makes of a row costs a tick of the clock, so nothing h
 """
 
 import tracemalloc
-import warnings
 from types import SimpleNamespace
 
 import autograd.numpy as anp
@@ -134,21 +133,6 @@ def test_a_step_that_was_cut_off_has_not_begun(work, monkeypatch):
         work.cost = 0.0
         on = fit.go_on(steps=9, progress=False)
         assert (on.run.state.w == whole.run.state.w).all()
-
-
-@quiet
-def test_seconds_add_up_and_settled_is_of_the_last_run(work):
-    model = own(work)
-    work.cost = 1e-5
-    settled = cv.fit(model, steps=200, progress=False)
-    assert settled.settled and settled.run.ended.startswith("the ELBO settled")
-    assert 0 < settled.seconds <= work.now
-    before = work.now
-    on = settled.go_on(steps=settled.steps + 1, progress=False)
-    assert not on.settled and on.run.ended == "out of steps" and settled.settled
-    assert settled.seconds < on.seconds <= settled.seconds + work.now - before
-    short = settled.go_on(seconds=1e-3, progress=False)
-    assert short.seconds > settled.seconds and short.run.ended == "out of time"
 
 
 @quiet
@@ -336,6 +320,17 @@ def test_totals_do_not_depend_on_the_parts(chunk, linear, monkeypatch):
             assert_allclose(x, y0, rtol=1e-10, atol=1e-10)
 
 
+def in_little_memory(call):
+    tracemalloc.start()
+    try:
+        result = call()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 25e6, f"{peak / 1e6:.0f} MB"
+    return result
+
+
 @pytest.mark.parametrize("linear", (False, True), ids=("own", "glm"))
 def test_memory_of_a_pass(linear):
     """200 draws, 2,000 rows and 100 unknowns: at once they would be 320 MB."""
@@ -344,13 +339,7 @@ def test_memory_of_a_pass(linear):
         model = cv.models.logistic_regression(X, y)
     z = 0.1 * RNG.standard_normal((200, 100))
     model.totals(z[:2], 1)
-    tracemalloc.start()
-    try:
-        model.totals(z, 1)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < 25e6, f"{peak / 1e6:.0f} MB"
+    in_little_memory(lambda: model.totals(z, 1))
 
 
 def test_memory_of_a_gradient_on_all_data():
@@ -361,13 +350,7 @@ def test_memory_of_a_gradient_on_all_data():
     draw = cv.draw(model, q, q.start(), 200, RNG, subsample=False)
     right = np.concatenate([model.totals(z[None], 1)[1] for z in draw.z[:3]])
     for line, known in ((cv.RP1(data), right), (cv.SF(data), None)):
-        tracemalloc.start()
-        try:
-            got = line(draw)
-            peak = tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
-        assert peak < 25e6, f"{peak / 1e6:.0f} MB"
+        got = in_little_memory(lambda: line(draw))
         if known is not None:
             assert_allclose(got[:3, :100], known, rtol=1e-10)
 
@@ -381,13 +364,7 @@ def test_memory_of_one_large_row():
     model = cv.models.Model(log_lik, cv.models.GaussianPrior(), x, 2)
     z = RNG.standard_normal((100, 2))
     model.totals(z[:1], 1)
-    tracemalloc.start()
-    try:
-        value = model.totals(z, 1)[0]
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < 25e6, f"{peak / 1e6:.0f} MB"
+    value, _ = in_little_memory(lambda: model.totals(z, 1))
     square = (x[0, :, None] - x[0]) ** 2
     assert_allclose(value[7], np.exp(-(z[7, 0] ** 2) * square).sum(), rtol=1e-10)
 
@@ -407,35 +384,9 @@ def test_a_pass_that_is_late_ends_between_its_parts(monkeypatch):
     passes.look_at_clock()  # outside there is none
 
 
-# Many rows ---------------------------------------------------------------------------------------
-
-
-def sorted_rows(n):
-    y = np.sort(RNG.standard_normal(n) + 2)
-    log_lik = lambda z, b: -0.5 * (b[0] - z[..., 0]) ** 2
-    return cv.models.Model(log_lik, cv.models.GaussianPrior(10.0), y, 1), y
-
-
-def test_rows_that_stand_for_all_are_random_ones():
-    """Of sorted data the first rows lie standard deviations off."""
-    model, y = sorted_rows(41_000)
-    n = density.enough(model)
-    assert n == 10_000
-    some = density.Density.of_some(model, np.random.default_rng(3))
-    rows = some.model.data[0]
-    assert len({*rows}) == n and {*rows} <= {*y}
-    assert abs(rows.mean() - y.mean()) < 5 / np.sqrt(n) and 0.9 < rows.std() / y.std() < 1.1
-    begin = starts.start(model)
-    assert abs(begin.mu[0] - y.mean()) < 5 / np.sqrt(n)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        fit = cv.fit(model, steps=20, progress=False)
-    assert abs(fit.mean[0] - y.mean()) < 0.2 / np.sqrt(len(y)) and fit.run.kind == "passes"
-
-
 def test_a_look_has_three_sizes_whatever_the_data():
     for n, right in ((10, [250, 1000, 4000]), (400_000, [83, 250, 1000]), (10**7, [62, 250, 1000])):
-        model, _ = sorted_rows(5)
+        model, *_ = wide(1, 5)
         model.data = (np.broadcast_to(0.0, n),)
         assert looks.sizes(model) == right
 

@@ -3,9 +3,6 @@
 The other side of every comparison is a closed form, quadrature, or SciPy.
 """
 
-import gzip
-import warnings
-from html import escape
 from math import inf
 from unittest import mock
 
@@ -23,12 +20,13 @@ from cvlib.fitting.run import LATE
 
 quiet = pytest.mark.filterwarnings("ignore::cvlib.Distrust")
 NORMAL = cv.models.GaussianPrior()
+LIK = lambda z, b: -0.5 * (b[0] - z[..., 0]) ** 2
 
 
 def normal(n=20, d=1):
     """n data about z[0], d unknowns: the posterior is a Gaussian."""
     y = np.random.default_rng(0).standard_normal(n)
-    return cv.models.Model(lambda z, b: -0.5 * (b[0] - z[..., 0]) ** 2, NORMAL, y, d)
+    return cv.models.Model(LIK, NORMAL, y, d)
 
 
 # A posterior that ends ---------------------------------------------------------------------------
@@ -48,8 +46,7 @@ def ends(at=2.0, nan=False):
         root = anp.sqrt(at - z[..., 0]) if nan else 0.0
         return anp.where(inside, 0 * root - np.log(4), -inf)
 
-    lik = lambda z, b: -0.5 * (b[0] - z[..., 0]) ** 2 - 0.5 * np.log(2 * np.pi)
-    return cv.models.Model(lik, log_prior, SEEN, 1)
+    return cv.models.Model(lambda z, b: LIK(z, b) - 0.5 * np.log(2 * np.pi), log_prior, SEEN, 1)
 
 
 @quiet
@@ -76,12 +73,7 @@ def test_draws_where_the_posterior_has_ended_weigh_nothing(nan):
     assert fit.evidence().order == 2  # what is known under q holds at any edge
     assert abs(fit.elbo - np.log(whole)) < 4 * fit.error + 0.01  # q cut off is nearly exact
     assert "minus infinity at 6.5% of the draws" in fit.report and "no number" not in fit.report
-
-
-@quiet
-def test_f_may_end_where_the_posterior_ends():
-    fit = cv.fit(ends(), progress=False)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore"):  # f may end there, too
         found = fit.expect(lambda z: np.sqrt(2 - z[:, 0]))
     assert np.isfinite(found.estimate) and np.isfinite(found.se)
 
@@ -91,8 +83,9 @@ def test_a_q_that_misses_the_posterior_is_refused_and_nan_stays_an_error():
     far = Found(model, q, q.pack(np.array([9.0]), np.array([[0.5]])))
     with pytest.raises(ValueError, match="minus infinity at .* of 1000 draws: q misses it"):
         far.evidence()
-    lik = lambda z, b: anp.where(z[..., 0] < 2, -0.5 * (b[0] - z[..., 0]) ** 2, anp.nan)
-    model = cv.models.Model(lik, NORMAL, SEEN, 1)
+    model = cv.models.Model(
+        lambda z, b: anp.where(z[..., 0] < 2, LIK(z, b), anp.nan), NORMAL, SEEN, 1
+    )
     with pytest.raises(ValueError, match="is no number at .* of 1000 draws"):
         Found(model, q, q.pack(np.array([1.0]), np.eye(1))).evidence()
 
@@ -165,12 +158,8 @@ def test_no_diagnostic_can_lose_a_fit(name, what, error):
 @quiet
 def test_ctrl_c_while_a_fit_is_judged_for_the_callback_stops_the_run():
     rng = np.random.default_rng(0)
-    model = cv.models.Model(
-        lambda z, b: -0.5 * (b[0] - z[..., 0]) ** 4,
-        cv.models.GaussianPrior(),
-        rng.normal(size=9),
-        1,
-    )
+    flat = lambda z, b: -0.5 * (b[0] - z[..., 0]) ** 4
+    model = cv.models.Model(flat, NORMAL, rng.normal(size=9), 1)
     seen, right = [], doubts.doubts
     once = [KeyboardInterrupt]
     press = lambda *args: (_ for _ in ()).throw(once.pop()) if once else right(*args)
@@ -183,28 +172,13 @@ def test_ctrl_c_while_a_fit_is_judged_for_the_callback_stops_the_run():
 # What a fit says, and what its answers repeat ----------------------------------------------------
 
 
-def test_every_doubt_is_a_warning_of_python():
-    """A fit that had no time to settle, of a coordinate that lies far out in its prior."""
-    y = np.full(20, 90.0)
-    model = cv.models.Model(
-        lambda z, b: -0.5 * (b[0] - z[..., 0]) ** 2, cv.models.GaussianPrior(), y, 1
-    )
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
-        fit = cv.fit(model, steps=2, progress=False)
-    assert len(fit.warnings) >= 2
-    assert [str(w.message) for w in told if w.category is cv.Distrust] == [*fit.warnings]
-
-
 def test_an_answer_repeats_what_the_fit_warns_of():
     fit = cv.fit(normal(), progress=False)
     assert fit.warnings == fit.evidence().warnings == ()
     fit.warnings = ("beware",)
     for answer in (fit.evidence(n=50), fit.expect(lambda z: z[:, 0], n=50)):
-        assert answer.warnings[:2] == (
-            "beware",
-            "50 draws are few for an error bar: take 100 at least",
-        )
+        few = "50 draws are few for an error bar: take 100 at least"
+        assert answer.warnings[:2] == ("beware", few)
 
 
 @quiet
@@ -258,9 +232,9 @@ def test_far_out_in_the_prior_only_where_it_has_one_of_its_own():
 
     alone = lambda z: anp.sum(-0.5 * (z / 3) ** 2, -1)
     z = np.append(-4.8, np.full(20, 0.15))  # v is 1.6 sds out; x is e^4.8 0.15 = 18 if v were held
-    for prior, far in ((funnel, False), (alone, False)):
+    for prior in (funnel, alone):
         model = cv.models.Model(lambda z, b: 0 * z[..., 0] + b[0], prior, np.zeros(4), 21)
-        assert bool([*doubts.conflicts(model, z)]) == far
+        assert [*doubts.conflicts(model, z)] == []
     for k in (0, 20):
         out = z.copy()
         out[k] = 30.0
@@ -296,17 +270,13 @@ def test_modes_of_about_equal_height_are_told(gap, told):
     assert fit.go_on(steps=4, progress=False).warnings[: len(said)] == tuple(said)
 
 
-@quiet
 def test_one_mode_found_many_times_is_one():
-    fit = cv.fit(normal(d=2), restarts=5, steps=3, progress=False)
-    assert "modes" not in fit.report
     assert starts.start(normal(d=2), restarts=5).rivals == ""
 
 
 # What is refused, in a sentence ------------------------------------------------------------------
 
 MASKED = np.ma.masked_array([1.0, 999.0, 2.0], [False, True, False])
-LIK = lambda z, b: -0.5 * (b[0] - z[..., 0]) ** 2
 
 
 @pytest.mark.parametrize(
@@ -315,6 +285,7 @@ LIK = lambda z, b: -0.5 * (b[0] - z[..., 0]) ** 2
         lambda x: cv.models.Model(LIK, NORMAL, x, 1),
         lambda x: cv.models.Model(LIK, NORMAL, (np.zeros(3), x), 1),
         lambda x: cv.models.logistic_regression(np.ones((3, 2)), x),
+        lambda x: cv.models.linear_regression([x, np.ones(3)], np.ones(2), 1.0),
         lambda x: cv.models.GaussianPrior(x),
         lambda x: cv.snapshot(normal(d=3), x),
         lambda x: cv.expect(x, np.zeros((3, 1)), np.zeros((3, 1))),
@@ -326,7 +297,7 @@ LIK = lambda z, b: -0.5 * (b[0] - z[..., 0]) ** 2
     ],
 )
 def test_a_masked_array_is_refused(give):
-    with pytest.raises(ValueError, match="start=|masked array, and its mask would be lost"):
+    with pytest.raises(ValueError, match="start=|mask"):
         give(MASKED)
 
 
@@ -358,11 +329,8 @@ def test_constraints_that_are_called_wrongly(declare, says):
 
 
 def test_what_f_must_give():
-    fit = cv.fit(normal(), progress=False)
-    with pytest.raises(
-        TypeError, match=r"f gave a dict: it must give numbers, an array \(n, ...\)"
-    ):
-        fit.expect(lambda z: {"a": z[:, 0]})
+    with pytest.raises(TypeError, match="f gave a dict: it must give numbers, an array"):
+        cv.fit(normal(), progress=False).expect(lambda z: {"a": z[:, 0]})
 
 
 def test_data_from_outside_are_to_be_passed():
@@ -391,10 +359,8 @@ def test_the_weights_of_what_was_found(w):
 
 
 def test_arrays_of_the_reader_s_are_copied():
-    model, mu, w = normal(d=2), np.zeros(2), np.array([0.0, 1.0, 0.0, 0.0, 1.0])
-    shot = cv.snapshot(model, mu)
-    q = cv.families.Gaussian(2)
-    w = q.start()
+    model, q, mu = normal(d=2), cv.families.Gaussian(2), np.zeros(2)
+    shot, w = cv.snapshot(model, mu), q.start()
     found = Found(model, q, w)
     before = found.mean.copy()
     mu += 1
@@ -418,121 +384,3 @@ def test_a_fit_is_asked_with_a_seed():
     ):
         assert np.array_equal(ask(3), ask(np.random.default_rng(3)))
         assert not np.array_equal(ask(3), ask(4))
-
-
-# Small outputs, and files ------------------------------------------------------------------------
-
-
-def test_a_long_table_says_that_it_goes_on():
-    for d, dots in ((12, False), (13, True)):
-        q = cv.families.DiagonalGaussian(d)
-        assert ("\n  ..." in repr(Found(normal(d=d), q, q.start()))) == dots
-    z = np.random.default_rng(0).standard_normal((200, 1))
-    for k, dots in ((20, False), (21, True)):
-        answer = cv.expect(np.tile(z**3, k), z, -z)
-        assert repr(answer).endswith("\n  ...") == dots
-
-
-@quiet
-def test_error_bars_of_a_plot():
-    """Two standard errors of the ELBO, one standard deviation of z."""
-    import matplotlib.pyplot as plt
-
-    fit = cv.fit(gamma(20.0), progress=False)
-    axes = fit.plot()
-    for k, (middle, half) in enumerate(
-        [(fit.looks[:, 1], 2 * fit.looks[:, 2]), ([fit.table()[0][1]], [fit.table()[0][2]])]
-    ):
-        (bars,) = axes[k].containers[0][2]
-        ends = np.array([segment[:, 1 - k] for segment in bars.get_segments()])
-        assert_allclose(ends, np.column_stack([np.subtract(middle, half), np.add(middle, half)]))
-    plt.close(axes[0].figure)
-
-
-def test_k_hat_of_the_evidence_is_that_of_its_weights():
-    """Those of the mixture of q and Student's t with five degrees, by SciPy."""
-    model, q, n = gamma(5.0), cv.families.Gaussian(1), 2000
-    fit = Found(model, q, q.pack(np.array([0.2]), np.array([[0.25]])))
-    from cvlib.families.found import drawn
-
-    z = drawn(fit, n, 0).z
-    e = (z[:, 0] - 0.2) / 0.25
-    law = 0.5 * (stats.norm.pdf(e) + stats.t.pdf(e, 5)) / 0.25
-    log = np.array([float(model.log_joint(x[None])[0]) for x in z]) - np.log(law)
-    assert_allclose(fit.evidence(n, seed=0).k_hat, smoothed(log)[1], rtol=1e-6)
-    assert np.isfinite(fit.evidence(n).k_hat)
-
-
-@quiet
-@pytest.mark.parametrize("which", [0, 1])
-def test_a_file_knows_every_array_of_the_data(which, tmp_path):
-    """A change that the likelihood does not see, of either array."""
-    X, y = np.arange(6.0), np.arange(6.0)
-    lik = lambda z, b: -0.5 * (b[0] - z[..., 0]) ** 2 * (b[0] < 4.5) + 0 * b[1]
-    make = lambda *data: cv.models.Model(lik, NORMAL, data, 1)
-    cv.fit(make(X, y), steps=1, progress=False).save(tmp_path / "fit")
-    cv.Fit.load(tmp_path / "fit", make(X, y))
-    other = [X.copy(), y.copy()]
-    other[which][5] += 1
-    with pytest.raises(ValueError, match="other data"):
-        cv.Fit.load(tmp_path / "fit", make(*other))
-
-
-@quiet
-def test_a_likelihood_that_differs_a_little_is_another(tmp_path):
-    """Just inside and just outside of a ten-millionth, of the values and of a snapshot's mark."""
-    y = np.arange(1.0, 7.0)
-    make = lambda by: cv.models.Model(
-        lambda z, b: -0.5 * by * (b[0] - z[..., 0]) ** 2, lambda z: 0 * z[..., 0], y, 1
-    )
-    cv.fit(make(1.0), steps=1, progress=False).save(tmp_path / "fit")
-    shot = cv.snapshot(make(1.0), np.zeros(1))
-    cv.Fit.load(tmp_path / "fit", make(1 + 1e-9))
-    shot.check(make(1 + 1e-9))
-    with pytest.raises(ValueError, match="other data or other functions"):
-        cv.Fit.load(tmp_path / "fit", make(1 + 1e-5))
-    with pytest.raises(ValueError, match="another likelihood"):
-        shot.check(make(1 + 1e-5))
-
-
-@quiet
-def test_a_start_lies_below_a_million():
-    cv.fit(normal(), start=[9.9e5], steps=1, progress=False)
-    with pytest.raises(ValueError, match="finite numbers below 1e6"):
-        cv.fit(normal(), start=[-1.1e6], steps=1, progress=False)
-
-
-@quiet
-def test_a_file_is_replaced_whole_or_stays(tmp_path):
-    path, fit = tmp_path / "fit", cv.fit(normal(), steps=1, progress=False)
-    fit.save(path)
-    before = path.read_bytes()
-    written = []
-
-    def cut_off(self, content):
-        written.append(self)
-        with open(self, "wb") as file:
-            file.write(content[: len(content) // 2])
-        raise OSError("no space left")
-
-    with mock.patch("pathlib.Path.write_bytes", cut_off), pytest.raises(OSError, match="no space"):
-        fit.go_on(steps=2, progress=False).save(path)
-    assert written and path.read_bytes() == before
-    assert cv.Fit.load(path, fit.model).steps == 1
-    assert gzip.decompress(before)
-    fit.go_on(steps=2, progress=False).save(path)
-    assert cv.Fit.load(path, fit.model).steps == 2 and [*tmp_path.iterdir()] == [path]
-
-
-@quiet
-def test_the_table_of_a_fit_in_a_page_shows_what_to_distrust():
-    fit = cv.fit(normal(), steps=1, progress=False)
-    assert fit.warnings
-    for sentence in fit.warnings:
-        assert escape(sentence) in fit._repr_html_() and sentence in repr(fit)
-
-
-def test_masks_in_a_list_are_seen():
-    rows = [np.ma.masked_array([1.0, 99.0], [False, True]), np.array([1.0, 2.0])]
-    with pytest.raises(ValueError, match="mask"):
-        cv.models.linear_regression(rows, np.ones(2), 1.0)
