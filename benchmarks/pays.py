@@ -13,10 +13,11 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import cvlib as cv
-from benchmarks import race_ours, stored
-from benchmarks.race_models import PROBLEMS as ALL
-from benchmarks.race_rules import LOWEST, Runner, referee
-from benchmarks.race_yardstick import yardstick
+from benchmarks import stored
+from benchmarks.race import ours
+from benchmarks.race.models import PROBLEMS as ALL
+from benchmarks.race.rules import LOWEST, Runner, referee
+from benchmarks.race.yardstick import yardstick
 from cvlib import CF, PR, QD, RB, RP1, rules, taylor_z
 from cvlib.ascent.optimize import Noisy
 
@@ -89,14 +90,14 @@ def runner(name, options):
         rate = rules.falling(setting["rate"], 100, 0.5) if falls else setting["rate"]
         return Noisy(problem.model, problem.q, lr=rate, **options), options["M"]
 
-    return Runner(name, "KL(q, p)", race_ours.loop(line, each=2 if natural else 10))
+    return Runner(name, "KL(q, p)", ours.loop(line, each=2 if natural else 10))
 
 
 def compare(name, seconds, seeds):
     """Rows {problem, arm, rate, tried: {rate: nats missing at the end}, gaps: of the seeds}."""
     problem = ALL[name]()
     if name == "eight_schools":  # from its mode: elsewhere natural steps go astray
-        problem.start = race_ours.began(problem, "mode")[0]
+        problem.start = ours.began(problem, "mode")[0]
     best = yardstick(problem)["elbo"]
     for arm, options in arms(problem.model, problem.q).items():
         one = runner(arm, options)

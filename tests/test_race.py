@@ -7,8 +7,10 @@ import pytest
 from numpy.testing import assert_allclose
 
 import cvlib as cv
-from benchmarks import pays, peers, race, race_moves, race_rules, race_yardstick
-from benchmarks.race_models import PROBLEMS, Problem, even_draws
+from benchmarks import pays
+from benchmarks.race import __main__ as race
+from benchmarks.race import moves, peers, rules, yardstick
+from benchmarks.race.models import PROBLEMS, Problem, even_draws
 from benchmarks.race_read import Race
 from cvlib.ascent.ascents import newton
 from cvlib.models.density import Density
@@ -80,34 +82,34 @@ def climber(clock, count=None, rates=(2.5, 0.9, 0.5, 0.1), begin=0.1):
             w, spent = w + setting["rate"] * (3.0 - w), spent + 10
             yield spent, lambda w=w: w
 
-    return race_rules.Runner("climber", "KL(q, p)", run, {"rate": (rates, begin)})
+    return rules.Runner("climber", "KL(q, p)", run, {"rate": (rates, begin)})
 
 
 def judged(run, seconds=9.0, enough=-np.inf):
     clock = Clock()
-    runner = run if isinstance(run, race_rules.Runner) else race_rules.Runner("x", "-", run)
-    return race_rules.referee(runner, Hill(clock), {}, 0, 0.0, seconds, clock, enough)
+    runner = run if isinstance(run, rules.Runner) else rules.Runner("x", "-", run)
+    return rules.referee(runner, Hill(clock), {}, 0, 0.0, seconds, clock, enough)
 
 
 def test_only_the_runner_s_own_time_counts():
     clock = Clock()
-    row = race_rules.referee(climber(clock), Hill(clock), {"rate": 0.5}, 0, 0.0, 9.0, clock, 0.0)
+    row = rules.referee(climber(clock), Hill(clock), {"rate": 0.5}, 0, 0.0, 9.0, clock, 0.0)
     assert row["ready"] == 7.0 and row["seconds"] == [0, 2, 4, 6, 8, 10] and row["end"] == "time"
     assert row["gap"][:3] == [9.0, 2.25, 0.562]  # 3/2 and 3/4 away
     assert row["gradients"] == [0, 10, 20, 30, 40, 50]
-    assert race_rules.to(row, 1.0) == 4.0 and race_rules.to(row, 1.0, "gradients") == 20
-    assert race_rules.to(row, -1.0) == np.inf
-    few = race_rules.thinned(row)
-    assert few["seconds"] == [4, 8, 10] and race_rules.to(few, 0.1) == race_rules.to(row, 0.1)
+    assert rules.to(row, 1.0) == 4.0 and rules.to(row, 1.0, "gradients") == 20
+    assert rules.to(row, -1.0) == np.inf
+    few = rules.thinned(row)
+    assert few["seconds"] == [4, 8, 10] and rules.to(few, 0.1) == rules.to(row, 0.1)
 
 
 def test_a_run_ends_where_all_end():
     clock = Clock()
-    row = race_rules.referee(climber(clock), Hill(clock), {"rate": 0.5}, 0, 0.0, 900.0, clock)
+    row = rules.referee(climber(clock), Hill(clock), {"rate": 0.5}, 0, 0.0, 900.0, clock)
     assert row["end"] == "there" and row["gap"][-1] <= 0.01 < row["gap"][-2]
-    slow = race_rules.referee(climber(clock), Hill(clock), {"rate": 0.01}, 0, 0.0, 101.0, clock)
+    slow = rules.referee(climber(clock), Hill(clock), {"rate": 0.01}, 0, 0.0, 101.0, clock)
     seconds = np.array(slow["seconds"])  # looks are a factor apart, and the last w is seen
-    assert seconds[-1] == 102 and (seconds[9:-1] / seconds[8:-2]).min() >= race_rules.LOOK
+    assert seconds[-1] == 102 and (seconds[9:-1] / seconds[8:-2]).min() >= rules.LOOK
 
 
 def test_failures_are_rows_and_the_last_word_counts():
@@ -118,7 +120,7 @@ def test_failures_are_rows_and_the_last_word_counts():
     row = judged(breaks)
     assert row["end"] == "failed: ArithmeticError" and row["gap"] == [9.0]
     lost = judged(lambda *_: iter([(0, np.full(1, np.nan)), (1, np.zeros(1))]))
-    assert lost["gap"] == [race_rules.LOWEST] and lost["end"] == "failed: not finite"
+    assert lost["gap"] == [rules.LOWEST] and lost["end"] == "failed: not finite"
     told = judged(
         lambda *_: iter([(0, np.zeros(1)), (3, np.full(1, 2.0), 0.5), (5, np.full(1, 3.0), 0.7)])
     )
@@ -133,23 +135,23 @@ def test_settings_are_searched_until_their_neighbours_do_worse():
         tried.append(s)
         return abs(np.log(s["rate"] / 0.01)) + (s["after"] is None) + (s["start"] == "usual")
 
-    found = race_rules.tuned(race_rules.ADAM | race_rules.BOTH, trial)
+    found = rules.tuned(rules.ADAM | rules.BOTH, trial)
     assert found["rate"] == 0.01 and found["after"] is not None and found["start"] == "mode"
     assert {s["rate"] for s in tried} >= {0.03, 0.01, 0.003} and len(tried) < 12
 
 
 def test_who_asks_for_what_another_has_compiled_is_charged_for_it():
-    race_rules.compiled.clear()
+    rules.compiled.clear()
     slow = lambda: sum(x * x for x in range(300_000))
 
     def run(problem, setting, seed):
-        race_rules.once("key", slow)
+        rules.once("key", slow)
         yield 0, np.zeros(1)
 
-    runner, own = race_rules.Runner("x", "-", run), race_rules.clock
-    rows = [race_rules.referee(runner, Hill(Clock()), {}, 0, 0.0, clock=own) for _ in "ab"]
+    runner, own = rules.Runner("x", "-", run), rules.clock
+    rows = [rules.referee(runner, Hill(Clock()), {}, 0, 0.0, clock=own) for _ in "ab"]
     assert 0.5 < rows[1]["ready"] / rows[0]["ready"] < 2 and rows[1]["ready"] > 0.003
-    race_rules.compiled.clear()
+    rules.compiled.clear()
 
 
 def test_a_race_goes_on_where_it_stopped(tmp_path):
@@ -193,13 +195,13 @@ def gaussian(d=3, B=8):
 
 def test_score_matching_has_the_score_that_was_asked_for():
     mu, L, _, _, _, z, g = gaussian()
-    new, K = race_moves.scored(np, mu, L, z[:1], g[:1])
+    new, K = moves.scored(np, mu, L, z[:1], g[:1])
     assert_allclose(np.linalg.solve(K @ K.T, new - z[0]), g[0])
 
 
 def test_batch_and_match_finds_a_gaussian_at_once():
     mu, L, m, S, _, z, g = gaussian()
-    new, K = race_moves.matched(np, mu, L, z, g, 1e9)
+    new, K = moves.matched(np, mu, L, z, g, 1e9)
     assert_allclose(new, m, atol=1e-6)
     assert_allclose(K, S, atol=1e-6)
 
@@ -207,7 +209,7 @@ def test_batch_and_match_finds_a_gaussian_at_once():
 def test_the_regression_is_exact_for_slopes_that_are_linear():
     mu, L, m, S, e, z, g = gaussian()
     P = np.linalg.inv(S @ S.T)
-    c, A = race_moves.regressed(np, e, g @ L, 1e-9)
+    c, A = moves.regressed(np, e, g @ L, 1e-9)
     assert_allclose(c, L.T @ P @ (m - mu), atol=1e-6)
     assert_allclose(A, -L.T @ P @ L, atol=1e-6)
 
@@ -216,7 +218,7 @@ def test_a_natural_step_is_the_package_s():
     mu, L, m, S, e, z, g = gaussian()
     q, c, A = cv.families.Gaussian(3), (g @ L).mean(0), np.cov(e.T)
     w, _ = newton(q, q.pack(mu, L), c, A, 0.3)
-    assert_allclose(q.pack(*race_moves.newton(np, mu, L, c, A, 0.3)), w, atol=1e-12)
+    assert_allclose(q.pack(*moves.newton(np, mu, L, c, A, 0.3)), w, atol=1e-12)
 
 
 # Runners -----------------------------------------------------------------------------------------
@@ -225,10 +227,10 @@ def test_a_natural_step_is_the_package_s():
 def test_the_yardstick_is_the_evidence_and_the_judge_is_exact(monkeypatch):
     monkeypatch.setattr(peers, "there", lambda *packages: False)  # compiles nothing
     line = Line()
-    found = race_yardstick.yardstick(line)
+    found = yardstick.yardstick(line)
     assert abs(found["elbo"] - line.evidence) < 1e-4 and found["apart"] < 1e-4
-    monkeypatch.setattr(race_yardstick, "began", lambda problem, start: (problem.start, 0))
-    for method in (race_yardstick.by_fixed_draws, race_yardstick.by_steps):  # from far away
+    monkeypatch.setattr(yardstick, "began", lambda problem, start: (problem.start, 0))
+    for method in (yardstick.by_fixed_draws, yardstick.by_steps):  # from far away
         assert abs(line.elbo(method(line)) - line.evidence) < 1e-4
     e = even_draws(64, 3, seed=3)
     assert_allclose(e.mean(0), 0, atol=1e-12)
@@ -239,7 +241,7 @@ def test_the_yardstick_is_the_evidence_and_the_judge_is_exact(monkeypatch):
 def test_runners_reach_the_posterior(line, runner):
     if runner.enters(line):
         setting = first(runner) | ({"start": "usual"} if "start" in runner.axes else {})
-        row = race_rules.referee(runner, line, setting, 1, line.evidence, enough=0.05)
+        row = rules.referee(runner, line, setting, 1, line.evidence, enough=0.05)
         assert row["end"] == "there" or runner.name == "cvlib, chosen, natural", row["gap"]
 
 
@@ -264,7 +266,7 @@ def test_every_way_to_spend_the_time_is_a_run():
     p = Problem("toy", cv.models.logistic_regression(*cv.datasets.toy()), 0.01)
     for name, options in pays.arms(p.model, p.q).items():
         setting = {"rate": 0.003, "start": "usual"}
-        row = race_rules.referee(pays.runner(name, options), p, setting, 0, 0.0)
+        row = rules.referee(pays.runner(name, options), p, setting, 0, 0.0)
         assert row["gap"][-1] < row["gap"][0] and row["end"] == "time", name
 
 
@@ -292,8 +294,8 @@ def test_stored_rows_are_of_runners_that_exist_and_all_met_the_seeds():
         assert [r["seed"] for r in rows] == list(race.SEEDS)
         assert all(r["setting"] == rows[0]["setting"] for r in rows)
     for (model, runner), rows in read.met.items():  # no best rate at an edge, unless all tie
-        searched = AXES[runner].get("rate", ((),))[0] == race_rules.RATES
-        edge = rows[0]["setting"].get("rate") in (race_rules.RATES[0], race_rules.RATES[-1])
+        searched = AXES[runner].get("rate", ((),))[0] == rules.RATES
+        edge = rows[0]["setting"].get("rate") in (rules.RATES[0], rules.RATES[-1])
         assert not (searched and edge) or read.end(model, "Laplace") < 0.01
     needed = lambda runner: read.median("sonar", runner, 0.1, "gradients")
     assert needed("cvlib, all quadratics") < 600 and 900 < needed("JAX, fixed draws") < 1200

@@ -4,8 +4,9 @@
     python -m benchmarks.race                            everything; what is stored is not run again
     python -m benchmarks.race --model sonar --runner "cvlib, all quadratics"     one row, not stored
 
-`race_rules` says what a runner is and how it is timed, judged and tuned; `race_models` has the
-models, `race_ours` and `peers` the runners. Everybody has one core and double precision.
+`rules` says what a runner is and how it is timed, judged and tuned; `models` has the models, `ours`
+and `peers` the runners. Everybody has one core and double precision. What it found is read by
+`benchmarks.race_read`, beside its file, for the pages of the book.
 """
 
 import argparse
@@ -24,14 +25,14 @@ from time import perf_counter
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks import peers, race_ours
-from benchmarks.race_models import PROBLEMS
+from benchmarks.race import ours, peers
+from benchmarks.race.models import PROBLEMS
+from benchmarks.race.rules import SEARCH, clock, compiled, few, referee, score, thinned, tuned
+from benchmarks.race.yardstick import yardstick
 from benchmarks.race_read import RESULTS, TARGETS, Race, imported
-from benchmarks.race_rules import SEARCH, clock, compiled, few, referee, score, thinned, tuned
-from benchmarks.race_yardstick import yardstick
 
 SEEDS = (1, 2, 3)
-RUNNERS = (*race_ours.RUNNERS, *peers.RUNNERS)
+RUNNERS = (*ours.RUNNERS, *peers.RUNNERS)
 PACKAGES = ("numpy", "scipy", "autograd", "jax", "numpyro", "pymc", "blackjax")
 
 
@@ -146,7 +147,7 @@ def run(problems, runners, stored, until=np.inf):
             if runner.enters(problem):
                 enter(runner, problem, stored)
         if name not in stored.choices:
-            found = race_ours.choice(problem, race_ours.began(problem, "mode")[0])
+            found = ours.choice(problem, ours.began(problem, "mode")[0])
             stored.choices[name] = str(found.set)
             stored.keep()
         compiled.clear()

@@ -258,7 +258,7 @@ class Problem:
     @cached_property
     def _value(self):
         """log p(x, z) at points (n, d); compiled if JAX is there, which saves the judge time."""
-        from benchmarks import peers
+        from benchmarks.race import peers
 
         ours = Density(self.model).value
         if not peers.there("jax"):

@@ -8,9 +8,9 @@ import warnings
 import numpy as np
 
 import cvlib as cv
-from benchmarks import peers
-from benchmarks.race_moves import laplace, matched, newton, regressed, scored
-from benchmarks.race_rules import ADAM, AFTER, BOTH, OURS, RATES, SEARCH, Runner, once
+from benchmarks.race import peers
+from benchmarks.race.moves import laplace, matched, newton, regressed, scored
+from benchmarks.race.rules import ADAM, AFTER, BOTH, OURS, RATES, SEARCH, Runner, once
 from cvlib import CF, PR, RP1, rules, taylor_z
 from cvlib.ascent.optimize import Noisy, init, step
 from cvlib.fitting.run import planned

@@ -8,9 +8,9 @@ import numpy as np
 import scipy.optimize
 
 import cvlib as cv
-from benchmarks import peers
-from benchmarks.race_models import even_draws
-from benchmarks.race_ours import began
+from benchmarks.race import peers
+from benchmarks.race.models import even_draws
+from benchmarks.race.ours import began
 from cvlib.ascent.optimize import init, step
 from cvlib.fitting.run import planned
 from cvlib.models.density import Density

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from benchmarks.race_moves import laplace, matched, newton, regressed, scored
-from benchmarks.race_rules import ADAM, BOTH, RATES, SEARCH, Runner, clock, once
+from benchmarks.race.moves import laplace, matched, newton, regressed, scored
+from benchmarks.race.rules import ADAM, BOTH, RATES, SEARCH, Runner, clock, once
 
 PARTICLES, BATCH = 10, 1000
 KL = "KL(q, p)"
