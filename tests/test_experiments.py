@@ -4,7 +4,6 @@ The checks take the package, so that they can be run on copies with a bug (tests
 """
 
 import hashlib
-import json
 import tempfile
 from pathlib import Path
 
@@ -15,15 +14,14 @@ from numpy.testing import assert_allclose
 from scipy import optimize
 from threadpoolctl import threadpool_info, threadpool_limits
 
-import cvlib as cv
-from experiments import cell, compute, engine, load, plans, store, tasks
+from experiments import cell, engine, load, plans, store
 from experiments.__main__ import main
 
 TINY = dict(v0=1e-3, gamma=0.02, M=2, steps=6, first=0, runs=3)
 
 
-def tiny(cvs="S7", data="toy", **changed):
-    return cell("sgd", **({"data": data, "cvs": cvs, "lr": 0.1} | TINY | changed))
+def tiny(cvs="S7", make=cell, **changed):
+    return make("sgd", **({"data": "toy", "cvs": cvs, "lr": 0.1} | TINY | changed))
 
 
 def tree(folder):
@@ -36,11 +34,10 @@ def tree(folder):
 
 def test_the_name_says_all_and_gives_the_seed(cv):
     ex = part(cv, "experiments")
-    settings = {"data": "toy", "cvs": "S7", "lr": 0.1} | TINY
-    c = ex.cell("sgd", **settings)
+    c = tiny(make=ex.cell)
     assert c.name == "sgd data=toy cvs=S7 lr=0.1 v0=0.001 gamma=0.02 M=2 steps=6 first=0 runs=3"
     assert c.seed == int(hashlib.sha256(c.name.encode()).hexdigest()[:32], 16)
-    assert ex.cell("sgd", **settings | {"first": 3}).seed != c.seed
+    assert tiny(make=ex.cell, first=3).seed != c.seed
 
 
 def test_a_cell_is_the_loop_with_that_seed(cv):
@@ -50,7 +47,7 @@ def test_a_cell_is_the_loop_with_that_seed(cv):
     q = cv.families.Gaussian(model.dim)
     zoo = cv.zoo.paper(model, q)
     for cvs, line in {"none": [], "c7": [zoo.c7], "S5": zoo.S5}.items():
-        c = ex.cell("sgd", data="toy", cvs=cvs, lr=0.1, **TINY)
+        c = tiny(cvs, make=ex.cell)
         run = cv.optimize.sgd(
             model, q, zoo.h, line, lr=0.1, steps=6, M=2, rng=np.random.default_rng(c.seed),
             runs=(3,), v0=1e-3, gamma=0.02,
@@ -74,8 +71,7 @@ def test_a_long_run_keeps_few_steps(cv):
 def test_a_diverged_run_is_counted_and_left_out(cv):
     """With a huge learning rate runs break off: no ELBO afterwards, the step is on record."""
     ex = part(cv, "experiments")
-    settings = {"data": "toy", "cvs": "none", "lr": 1e6} | TINY | {"steps": 40, "runs": 4}
-    c = ex.cell("sgd", **settings)
+    c = tiny("none", make=ex.cell, lr=1e6, steps=40, runs=4)
     result = ex.compute(c)["result"]
     assert any(t > 0 for t in result["diverged"])
     for run, broke_off in zip(result["elbo"], result["diverged"]):
@@ -202,69 +198,12 @@ def test_norms_by_hand(cv):
     assert_allclose(found["exact"], mean2, rtol=1e-4)
 
 
-def test_many_replicas_are_done_in_parts(cv):
-    tasks = part(cv, "experiments.tasks")
-    assert tasks._parts(7, 3) == [3, 3, 1] and tasks._parts(6, 3) == [3, 3]
-    assert tasks._parts(2, 3) == [2]
-    model, q, z = tasks.problem("toy")
-    S = tasks.grams(np.random.default_rng(0), model, q, z, q.start(), 5, 1000)  # in parts of two
-    assert S.shape == (5, 8, 8) and len(np.unique(S[:, 0, 0])) == 5
-
-
 def test_a_cell_has_one_thread_whatever_the_machine(cv):
     ex, threads = part(cv, "experiments"), lambda rng: [p["num_threads"] for p in threadpool_info()]
     with pytest.MonkeyPatch.context() as patch, threadpool_limits(2):
         patch.setattr(ex.tasks, "threads", threads, raising=False)
         counts = ex.compute(ex.cell("threads"))["result"]
         assert counts and set(counts) == {1} and set(threads(None)) == {2}
-
-
-def test_norms_against_brute_force():
-    """E||g||^2 of the three-step procedure, done step by step with draws of its own."""
-    M, v0 = 3, [0.0, 1e-2, 1.0]
-    c = cell(
-        "norms", data="toy", lr=0.08, step=5, lag=2, M=M, replicas=2000, samples=20000,
-        low=-2, high=0, count=2,
-    )  # fmt: skip
-    result = compute(c)["result"]
-    np.testing.assert_allclose(result["v0"], v0)
-    model, q, zoo = tasks.problem("toy")
-    path = cv.optimize.noise_free(model, q, lr=0.08, steps=5).path
-    rng, R = np.random.default_rng(1), 20000
-
-    def G(w):  # (R, 8, M, D)
-        draw = cv.draw(model, q, np.broadcast_to(w, (R, q.D)), M, rng)
-        return cv.evaluate([zoo.h, *zoo.S7], draw) / model.N
-
-    first, second = G(path[3]), G(path[5])
-    for v, mean, error in zip(v0, result["mean"], result["error"]):
-        CC = np.einsum("rkmd,rlmd->rkl", first[:, 1:], first[:, 1:]) / M
-        Ch = np.einsum("rkmd,rmd->rk", first[:, 1:], first[:, 0]) / M
-        a = -np.linalg.solve(CC + q.D * v / M * np.eye(7), Ch[..., None])[..., 0]
-        g = (second[:, 0] + np.einsum("rk,rkmd->rmd", a, second[:, 1:])).mean(1)
-        norm2 = (g**2).sum(-1)
-        brute_error = norm2.std(ddof=1) / np.sqrt(R)
-        assert abs(norm2.mean() - mean) < 4.5 * np.hypot(error, brute_error)
-    base = (second[:, 0].mean(1) ** 2).sum(-1)
-    assert abs(base.mean() - result["none"]) < 4.5 * base.std() / np.sqrt(R) + 0.01 * base.mean()
-    assert result["exact"] < result["best"] < min(result["mean"])
-
-
-def test_variance_against_brute_force():
-    """At the first recorded step no variate has a say; later the base has its own variance."""
-    c = cell("variance", data="toy", lr=0.1, **plans.LOOP, steps=20, replicas=4, samples=4000)
-    result = compute(c)["result"]
-    trace = {name: np.array(rows) for name, rows in result["trace"].items()}
-    for name in "S4", "S5", "S6", "S7":
-        assert trace[name].shape == (4, 20)
-        np.testing.assert_array_equal(trace[name][:, 0], trace["none"][:, 0])
-    assert trace["S7"][:, 5:].mean() < 0.5 * trace["none"][:, 5:].mean()
-    assert trace["best"][:, 5:].mean() < trace["S7"][:, 5:].mean()
-    model, q, zoo = tasks.problem("toy")
-    many = cv.draw(model, q, q.start((4000,)), 10, np.random.default_rng(2))
-    g = zoo.h(many).mean(1) / model.N
-    brute = g.var(0, ddof=1).sum()
-    assert abs(trace["none"][:, 0].mean() / brute - 1) < 0.1
 
 
 # Engine --------------------------------------------------------------------------------------
@@ -281,9 +220,7 @@ def quick_run(cv, cells, folder, **options):
 
 def test_finished_cells_are_not_computed_again(cv):
     ex = part(cv, "experiments")
-    short, long = (
-        ex.cell("sgd", **{"data": "toy", "cvs": cvs, "lr": 0.1} | TINY) for cvs in ("none", "c5")
-    )
+    short, long = (tiny(cvs, make=ex.cell) for cvs in ("none", "c5"))
     with tempfile.TemporaryDirectory() as folder:
         first, asked = quick_run(cv, [short, short], folder)
         assert asked == [short.name] and list(first) == [short.name]
@@ -296,12 +233,12 @@ def test_finished_cells_are_not_computed_again(cv):
 
 def test_a_worker_of_another_version_is_refused(cv):
     ex = part(cv, "experiments")
-    c = ex.cell("sgd", **{"data": "toy", "cvs": "none", "lr": 0.1} | TINY)
+    c = tiny("none", make=ex.cell)
     other = ex.compute(c) | {"versions": ex.store.versions() | {"numpy": "1.0"}}
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(ex.engine, "compute", lambda c: other)
-        said = refusal(ex, lambda: ex.run([c], folder, jobs=1, progress=False))
-        assert "'numpy': '1.0'" in said and "the same versions on all machines" in said
+        with pytest.raises(ex.Refused, match="'numpy': '1.0'.*the same versions on all machines"):
+            ex.run([c], folder, jobs=1, progress=False)
         assert not tree(Path(folder))
 
 
@@ -316,15 +253,6 @@ def test_a_smaller_run_has_a_name_of_its_own(cv):
     both = settings("table1", runs=3, quick=True)
     assert both[0] == "table1-quick-runs3" and both[1] == plans.QUICK._replace(runs=3)
     assert both[2] == f"{command} --quick --runs 3"
-
-
-def refusal(ex, act):
-    """The words of the refusal, "" when there was none."""
-    try:
-        act()
-    except ex.Refused as error:
-        return str(error)
-    return ""
 
 
 def test_workers_and_order_do_not_matter(tmp_path):
@@ -378,11 +306,6 @@ def test_figures_3_and_4_tell_the_same(quick):
     for row in ends["rows"]:
         (curve,) = [c for c in curves["rows"] if all(c[k] == row[k] for k in ("data", "cvs", "lr"))]
         assert curve["high"][-1] == pytest.approx(max(row["elbo"]), rel=1e-5)
-        (best,) = [
-            c for c in curves["rows"]
-            if (c["data"], c["cvs"], c["lr"]) == (row["data"], row["cvs"], "best")
-        ]  # fmt: skip
-        assert best["median"][-1] >= curve["median"][-1]
 
 
 @pytest.mark.parametrize(
@@ -400,9 +323,3 @@ def test_load_lists_what_is_there(quick):
     with pytest.raises(ValueError, match="'natural'.*python -m benchmarks.none --save"):
         load("benchmarks/none")
     assert {"rows", "versions"} <= set(load("benchmarks/natural"))
-
-
-def test_files_are_json_with_a_row_a_line(quick):
-    text = (quick / "table1-quick.json").read_text()
-    assert json.loads(text)["name"] == "table1-quick" and text.endswith("}\n")
-    assert sum(line.startswith('  {"data": ') for line in text.splitlines()) == 13

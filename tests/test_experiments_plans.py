@@ -20,9 +20,9 @@ SMALL = dict(
 )  # fmt: skip
 
 
-def sgd_names(data, cvs, lr, runs, v0="0.001", gamma="0.02", steps=3):
-    """The names of the cells of one line, ten runs a cell, with the paper's M, v0 and gamma."""
-    start = f"sgd data={data} cvs={cvs} lr={lr} v0={v0} gamma={gamma} M=10 steps={steps}"
+def sgd_names(data, cvs, lr, runs, v0="0.001", gamma="0.02", steps=3, task="sgd", M=10):
+    """The names of the cells of one line, ten runs a cell, with the paper's v0 and gamma."""
+    start = f"{task} data={data} cvs={cvs} lr={lr} v0={v0} gamma={gamma} M={M} steps={steps}"
     return [f"{start} first={k} runs={min(10, runs - k)}" for k in range(0, runs, 10)]
 
 
@@ -108,31 +108,21 @@ def test_table1(cv):
     assert len(found["rows"][0]["elbo"]) == 12 and len(found["rows"][-1]["elbo"]) == 11
 
 
-def test_slopes(cv):
-    """The columns with an expansion in x, and c5 of the halves, as runs of the other reading."""
-    half = "ionosphere-half-0"
-    columns = ("S5", "S6", "S7", "c5")
-    lines = [(data, cvs, RATE[data], 12) for data in ("australian", "sonar") for cvs in columns]
-    lines += [(half, "c5", 0.4, 11)]  # few_runs
-    names = {line: [n.replace("sgd ", "slopes ") for n in sgd_names(*line)] for line in lines}
-    found, results = gathered(cv, "slopes", sum(names.values(), []))
-    assert found == {
-        "rows": [end(results, names[line], data=line[0], cvs=line[1], lr=line[2]) for line in lines]
-    }
-
-
-def test_draws(cv):
-    """The plain gradient with 4 and 7 draws a step."""
-    sizes = [(data, M) for data in ("australian", "sonar") for M in (4, 7)]
-    lines = {(data, M): sgd_names(data, "none", RATE[data], 11) for data, M in sizes}
-    lines = {key: [n.replace(" M=10 ", f" M={key[1]} ") for n in lines[key]] for key in sizes}
-    found, results = gathered(cv, "draws", sum(lines.values(), []))
-    assert found == {
-        "rows": [
-            end(results, names, data=data, cvs="none", lr=RATE[data]) | {"M": M}
-            for (data, M), names in lines.items()
+def test_slopes_and_draws(cv):
+    """The columns with an expansion in x and c5 of the halves, read otherwise; 4 and 7 draws."""
+    lines = [(data, cvs, RATE[data], 12) for data in SMALL["sets"] for cvs in "S5 S6 S7 c5".split()]
+    lines += [("ionosphere-half-0", "c5", 0.4, 11)]  # few_runs
+    slopes = {line: sgd_names(*line, task="slopes") for line in lines}
+    sizes = [(data, "none", RATE[data], M) for data in SMALL["sets"] for M in (4, 7)]
+    draws = {size: sgd_names(*size[:3], 11, M=size[3]) for size in sizes}
+    for plan, named in (("slopes", slopes), ("draws", draws)):
+        found, results = gathered(cv, plan, sum(named.values(), []))
+        rows = [
+            end(results, names, data=data, cvs=cvs, lr=lr)
+            | ({"M": last} if plan == "draws" else {})
+            for (data, cvs, lr, last), names in named.items()
         ]
-    }
+        assert found == {"rows": rows}
 
 
 def test_figure1(cv):
@@ -150,16 +140,19 @@ def test_figure1(cv):
     assert found == {"steps": [0, 2], "rows": rows}
 
 
-def curve_cells(cv, plan):
-    """What figures 3 and 4 have in common: lines and noise-free paths at every rate."""
+def test_figures_3_and_4(cv):
+    """Lines and noise-free paths at every rate: their curves, and where they end."""
     pairs = list(itertools.product(SMALL["sets"], SMALL["rates"]))
     lines = {(d, cvs, lr): sgd_names(d, cvs, lr, 12) for d, lr in pairs for cvs in LINES}
     paths = {(d, lr): f"noise_free data={d} lr={lr} steps=3" for d, lr in pairs}
-    return lines, paths, *gathered(cv, plan, [*sum(lines.values(), []), *paths.values()])
-
-
-def test_figure3(cv):
-    lines, paths, found, results = curve_cells(cv, "figure3")
+    names = [*sum(lines.values(), []), *paths.values()]
+    found, results = gathered(cv, "figure4", names)
+    of = lambda names, **settings: end(results, names, **settings)
+    assert found["rows"] == [of(v, data=d, cvs=c, lr=lr) for (d, c, lr), v in lines.items()]
+    assert [x["noise_free"] for x in found["limits"]] == [
+        results[name]["elbo"][3] for name in paths.values()
+    ]
+    found, results = gathered(cv, "figure3", names)
     rows = []
     for (data, cvs, lr), names in lines.items():
         ranked = [sorted(map(lowest, x)) for x in zip(*runs_of(results, names))]  # at each step
@@ -180,20 +173,6 @@ def test_figure3(cv):
     assert found["rows"][: len(rows)] == rows
     assert sorted(found["rows"][len(rows) :], key=order) == sorted(best, key=order)
     assert any(None in row["low"] for row in rows if "low" in row)
-
-
-def test_figure4(cv):
-    lines, paths, found, results = curve_cells(cv, "figure4")
-    assert found == {
-        "rows": [
-            end(results, names, data=data, cvs=cvs, lr=lr)
-            for (data, cvs, lr), names in lines.items()
-        ],
-        "limits": [
-            {"data": data, "lr": lr, "noise_free": results[name]["elbo"][3]}
-            for (data, lr), name in paths.items()
-        ],
-    }
 
 
 def test_figure5(cv):
@@ -278,42 +257,12 @@ def test_quantiles(cv):
     assert lost == {"median": [2.0, None], "low": [1.0, None], "high": [3.0, 5.0]}
 
 
-def test_best_rates(cv):
-    """The best of several medians at each step; None only where every rate is lost."""
-    rows = [
-        {"data": "a", "cvs": "S7", "lr": 0.1, "median": [-5.0, -4.0, None, None]},
-        {"data": "a", "cvs": "S7", "lr": 0.2, "median": [-6.0, -3.0, -2.0, None]},
-        {"data": "a", "cvs": "c7", "lr": 0.1, "median": [-1.0, -1.0, -1.0, -0.1234567]},
-        {"data": "b", "cvs": "S7", "lr": 0.1, "median": [0.0, 0.0, 0.0, 0.0]},
-    ]
-    found = part(cv, "experiments.plans")._best_rates(rows)
-    assert found == [
-        {"data": "a", "cvs": "S7", "lr": "best", "median": [-5.0, -3.0, -2.0, None]},
-        {"data": "a", "cvs": "c7", "lr": "best", "median": [-1.0, -1.0, -1.0, -0.123457]},
-        {"data": "b", "cvs": "S7", "lr": "best", "median": [0.0, 0.0, 0.0, 0.0]},
-    ]
-
-
 def test_mean_and_error(cv):
     """1, 2, 6 have mean 3 and variance 7, over n - 1."""
     plans = part(cv, "experiments.plans")
     found = plans._mean_and_error([[1.0, 10.0], [2.0, 10.0], [6.0, 10.0]])
     assert found == {"mean": [3.0, 10.0], "error": [1.53, 0.0]}  # (7 / 3)^(1/2) = 1.5275
     assert plans._mean_and_error([[1.23456, 2.0]]) == {"mean": [1.235, 2.0]}
-
-
-def test_steps(cv):
-    """Cells that recorded other steps are an error, not a row of mixed steps."""
-    plans = part(cv, "experiments.plans")
-    cells = [part(cv, "experiments").cell("a", k=k) for k in (1, 2)]
-    results = {c.name: {"steps": [0, 5]} for c in cells}
-    assert plans._steps(cells, results) == [0, 5]
-    results[cells[1].name] = {"steps": [0, 6]}
-    try:
-        mixed = plans._steps(cells, results)
-    except ValueError:
-        mixed = None
-    assert mixed is None
 
 
 def test_summary(cv):

@@ -103,13 +103,6 @@ def test_tables_are_tables_and_stored_results_are_read_by_one_helper(md):
             assert "xxx" not in wide or "pilot draws" in lines[0], output.text
 
 
-@pytest.mark.parametrize("word", ["VAE", "autoencoder", "JAX", "PyTorch"])
-def test_who_fits_deep_models_finds_a_page(word):
-    """The search looks at the text of pages and at the index of ideas."""
-    pages = [md for md in NUMBERED if word in read(md) and md.name[:2] in ("22", "23")]
-    assert pages and re.search(rf"^- .*{word}", read(notebooks.BOOK / "concepts.md"), re.M)
-
-
 # The short path, and the page of what to do -------------------------------------------------------
 
 
