@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -33,24 +33,25 @@ def newest(*patterns):
 
 @pytest.fixture(scope="module")
 def site(browser_required):
-    sources = newest(
-        "book/[!.]*.*",
-        "book/_static/*",
-        "_*.yml",
-        "cvlib/*.py",
-        "tools/backmatter.py",
-        "tools/booksite.py",
-        "tools/cvbook.py",
-        "tools/shortpath.py",
-        "tools/takeaway.py",
-        "tools/typeset.py",
-    )
+    tools = "backmatter", "booksite", "cvbook", "shortpath", "takeaway", "typeset"
+    pages = "book/[!.]*.*", "book/_static/*", "_*.yml", "cvlib/*.py"
+    sources = newest(*pages, *(f"tools/{name}.py" for name in tools))
     if newest("_build/html/index.html") < sources:
         if not browser_required:
             pytest.skip("the built book is missing or older than its sources: run make book")
         program = Path(sys.executable).with_name("jupyter-book")
         subprocess.run([program, "build", ".", "-W", "-n", "--all", "-q"], cwd=ROOT, check=True)
     return SITE
+
+
+@contextmanager
+def opened(browser, html, width=1280, **more):
+    """A page of the site in a window of this width."""
+    page = browser.new_page(viewport={"width": width, "height": 900}, **more)
+    page.set_default_timeout(sitecheck.PATIENCE)
+    page.goto(html.resolve().as_uri(), wait_until="load")
+    yield page
+    page.close()
 
 
 def test_every_page(browser, site):
@@ -62,14 +63,12 @@ def test_every_page(browser, site):
 
 def test_the_index_fits_in_a_wider_font(browser, site):
     """Names of the package have no place to break, and every machine has other fonts."""
-    page = browser.new_page(viewport={"width": 1280, "height": 900})
-    page.goto((site / "genindex.html").resolve().as_uri(), wait_until="load")
-    width = "document.querySelector('.genindextable a').getBoundingClientRect().width"
-    before = page.evaluate(width)
-    page.add_style_tag(content="* { letter-spacing: 0.1em }")
-    assert page.evaluate(width) > 1.1 * before
-    assert page.evaluate(sitecheck.CLIPPED) == []
-    page.close()
+    with opened(browser, site / "genindex.html") as page:
+        width = "document.querySelector('.genindextable a').getBoundingClientRect().width"
+        before = page.evaluate(width)
+        page.add_style_tag(content="* { letter-spacing: 0.1em }")
+        assert page.evaluate(width) > 1.1 * before
+        assert page.evaluate(sitecheck.CLIPPED) == []
 
 
 OWN = "api", "extending", "internals"  # the package's own pages, which are made of code
@@ -117,27 +116,21 @@ def test_references_to_chapters_have_numbers_and_sliders_captions(site):
 
 @pytest.mark.parametrize("width, lines", [(1280, 1), (390, 2)])
 def test_a_formula_has_one_line_on_a_wide_screen_and_two_on_a_phone(browser, site, width, lines):
-    page = browser.new_page(viewport={"width": width, "height": 900})
-    page.set_default_timeout(sitecheck.PATIENCE)
-    page.goto((site / "book/01-elbo-in-four-terms.html").resolve().as_uri(), wait_until="load")
-    page.evaluate(sitecheck.MATHS)
-    shown = page.locator("div.math:has(.wide-screen)").first.locator("mjx-container:visible")
-    assert shown.count() == 1
-    assert shown.locator("[data-mml-node=mtr]").count() >= lines
-    assert (shown.locator("[data-mml-node=mtr]").count() == 1) == (lines == 1)
-    page.close()
+    with opened(browser, site / "book/01-elbo-in-four-terms.html", width) as page:
+        page.evaluate(sitecheck.MATHS)
+        shown = page.locator("div.math:has(.wide-screen)").first.locator("mjx-container:visible")
+        assert shown.count() == 1
+        assert shown.locator("[data-mml-node=mtr]").count() >= lines
+        assert (shown.locator("[data-mml-node=mtr]").count() == 1) == (lines == 1)
 
 
 def test_on_a_screen_the_periodic_table_has_no_printed_twin(browser, site):
-    page = browser.new_page(viewport={"width": 1280, "height": 900})
-    page.set_default_timeout(sitecheck.PATIENCE)
-    page.goto((site / "book/07-the-zoo.html").resolve().as_uri(), wait_until="load")
-    for media, twin, buttons in ("screen", False, True), ("print", True, False):
-        page.emulate_media(media=media)
-        assert page.locator("#fig-zoo-sonar img").is_visible() == twin
-        assert page.locator(".cv-table").is_visible() == buttons
-        assert page.locator("#fig-zoo-sonar figcaption").is_visible()
-    page.close()
+    with opened(browser, site / "book/07-the-zoo.html") as page:
+        for media, twin, buttons in ("screen", False, True), ("print", True, False):
+            page.emulate_media(media=media)
+            assert page.locator("#fig-zoo-sonar img").is_visible() == twin
+            assert page.locator(".cv-table").is_visible() == buttons
+            assert page.locator("#fig-zoo-sonar figcaption").is_visible()
 
 
 def test_the_problems_of_all_pages_are_counted(monkeypatch, capsys, tmp_path):
@@ -162,14 +155,12 @@ def test_search_finds_a_word_of_a_chapter(browser, site):
 
 
 def test_dark_mode_switches(browser, site):
-    page = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme="light")
-    page.goto((site / "book/intro.html").resolve().as_uri())
-    paper = lambda: page.evaluate("getComputedStyle(document.body).backgroundColor")
-    seen = {paper()}
-    for _ in range(3):  # the button goes round light, dark and the system's choice
-        page.locator(".theme-switch-button:visible").first.click()
-        seen.add(paper())
-    page.close()
+    with opened(browser, site / "book/intro.html", color_scheme="light") as page:
+        paper = lambda: page.evaluate("getComputedStyle(document.body).backgroundColor")
+        seen = {paper()}
+        for _ in range(3):  # the button goes round light, dark and the system's choice
+            page.locator(".theme-switch-button:visible").first.click()
+            seen.add(paper())
     assert len(seen) == 2
 
 
@@ -221,52 +212,46 @@ FOLDED = """() => [...document.querySelectorAll('.admonition.toggle > *, details
 
 
 def test_a_page_on_paper_is_unfolded_and_folds_again(browser, site):
-    page = browser.new_page(viewport={"width": 700, "height": 900})
-    page.goto((site / "book/02-one-control-variate.html").resolve().as_uri(), wait_until="load")
-    page.wait_for_selector(".toggle-hidden")
-    before = page.evaluate(FOLDED)
-    assert len(before) > 3  # solutions and code
-    page.emulate_media(media="print")
-    assert page.evaluate(FOLDED) == []
-    assert page.evaluate(sitecheck.CLIPPED) == []
-    page.emulate_media(media="screen")
-    page.wait_for_timeout(500)  # the theme folds with a little animation
-    assert page.evaluate(FOLDED) == before
-    for event, count in ("beforeprint", 0), ("afterprint", len(before)):  # what printing sends
-        page.evaluate(f"() => window.dispatchEvent(new Event('{event}'))")
-        page.wait_for_timeout(500)
-        assert len(page.evaluate(FOLDED)) == count
-    page.close()
+    with opened(browser, site / "book/02-one-control-variate.html", 700) as page:
+        page.wait_for_selector(".toggle-hidden")
+        before = page.evaluate(FOLDED)
+        assert len(before) > 3  # solutions and code
+        page.emulate_media(media="print")
+        assert page.evaluate(FOLDED) == []
+        assert page.evaluate(sitecheck.CLIPPED) == []
+        page.emulate_media(media="screen")
+        page.wait_for_timeout(500)  # the theme folds with a little animation
+        assert page.evaluate(FOLDED) == before
+        for event, count in ("beforeprint", 0), ("afterprint", len(before)):  # what printing sends
+            page.evaluate(f"() => window.dispatchEvent(new Event('{event}'))")
+            page.wait_for_timeout(500)
+            assert len(page.evaluate(FOLDED)) == count
 
 
 def test_a_figure_opens_at_full_size(browser, site):
-    page = browser.new_page(viewport={"width": 390, "height": 900})
-    page.goto((site / "book/02-one-control-variate.html").resolve().as_uri())
-    figures = page.locator("figure a.full-size")
-    assert figures.count() >= 2
-    shown = figures.first.locator("img").bounding_box()["width"]
-    figures.first.click()
-    assert page.url.endswith(".png") and shown <= 390
-    assert page.evaluate("document.images[0].naturalWidth") > 1000
-    page.close()
+    with opened(browser, site / "book/02-one-control-variate.html", 390) as page:
+        figures = page.locator("figure a.full-size")
+        assert figures.count() >= 2
+        shown = figures.first.locator("img").bounding_box()["width"]
+        figures.first.click()
+        assert page.url.endswith(".png") and shown <= 390
+        assert page.evaluate("document.images[0].naturalWidth") > 1000
 
 
 def test_the_periodic_table_answers_to_keys_and_taps(browser, site):
-    page = browser.new_page(viewport={"width": 390, "height": 900})
-    page.goto((site / "book/07-the-zoo.html").resolve().as_uri())
-    pressed, said = (
-        page.locator(".cv-table [aria-pressed=true]"),
-        page.locator(".cv-table [aria-live]"),
-    )
-    texts = [said.inner_text()]
-    pressed.focus()
-    page.keyboard.press("ArrowLeft")
-    texts.append(said.inner_text())
-    page.locator(".cv-table button").first.click()
-    texts.append(said.inner_text())
-    assert len(set(texts)) == 3 and pressed.count() == 1
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    page.close()
+    with opened(browser, site / "book/07-the-zoo.html", 390) as page:
+        pressed, said = (
+            page.locator(".cv-table [aria-pressed=true]"),
+            page.locator(".cv-table [aria-live]"),
+        )
+        texts = [said.inner_text()]
+        pressed.focus()
+        page.keyboard.press("ArrowLeft")
+        texts.append(said.inner_text())
+        page.locator(".cv-table button").first.click()
+        texts.append(said.inner_text())
+        assert len(set(texts)) == 3 and pressed.count() == 1
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
 # What readers take along -------------------------------------------------------------------------
