@@ -310,16 +310,3 @@ def test_the_race_is_whole():
         gap, low, high = (np.array(r[key]) for key in ("gap", "low", "high"))
         assert r["steps"] > 50 and r["seconds"] > 0 and (low <= gap).all() and (gap <= high).all()
         assert gap[-1] < gap[0] and np.isfinite(high).all() and r["at"][-1] == 1.0
-
-
-def test_reckoned_times_are_sums_of_measured_ones():
-    """A way that was not timed: its estimator with plain draws, and what the draws add to RP1."""
-    rows = json.loads((ROOT / "benchmarks" / "coupled.json").read_text("utf-8"))["rows"]
-    timed = {(r["model"], r["noise"], r["cvs"]): r["seconds"] for r in rows if not r["reckoned"]}
-    like = {"c7 at 1": "c7", "landing": "none", "PR of all": "PR", "PR": "PR"}
-    for r in (r for r in rows if r["reckoned"]):
-        model, plain = r["model"], timed[r["model"], "plain", "none"]
-        more = timed[model, r["noise"], "none"] - plain
-        right = timed[model, "plain", like[r["cvs"]]] + more
-        assert abs(r["seconds"] / right - 1) < 0.006  # three digits are stored
-        assert abs(r["steps"] - 500 * plain / right) <= 1

@@ -104,21 +104,6 @@ def test_workers_end_with_their_parent(tmp_path):
     assert not alive
 
 
-def test_a_write_cut_short_leaves_no_result(tmp_path, monkeypatch):
-    """A process that dies between the first byte and the last leaves a .part, which is ignored."""
-    c = tiny("none")
-    path = store.cell_path(tmp_path, c)
-    script = (
-        "import os, sys; from pathlib import Path; from experiments import store;"
-        "store.os.fsync = lambda _: os._exit(9);"
-        "store.write(Path(sys.argv[1]), {'name': 'x' * 10**6})"
-    )
-    died = subprocess.run([sys.executable, "-c", script, str(path)], env=ENV)
-    assert died.returncode == 9 and not path.exists() and list(path.parent.glob("*.part"))
-    engine.run([c], tmp_path, jobs=1, progress=False)
-    assert json.loads(path.read_text())["name"] == c.name
-
-
 @pytest.fixture
 def cluster(tmp_path):
     """A scheduler and two workers, begun as the package says; (address, worker processes)."""

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from harness import part
 
-from experiments import cell, compute, load, plans
+from experiments import load, plans
 
 SETS = "sonar", "ionosphere", "australian"
 SWEPT = ("RP1", "taylor"), ("PR", "taylor"), ("PR", "bound"), ("QD", "taylor")
@@ -225,13 +225,3 @@ def test_the_parabola_of_means_leaves_least(stored, data):
         assert left["QD", "means", K] < 1e-4
     rivals = [v for (_, cvs, _), v in left.items() if cvs != "means"]
     assert left["QD", "means", 50] <= min(rivals) + 1e-5
-
-
-def test_a_slice_is_computed_again(stored):
-    again = cell(
-        "joint", data="australian", cvs="taylor", lr=0.4, v0=1e-3, gamma=0.02, M=10, base="PR",
-        renew=200, steps=500, first=0, runs=10,
-    )  # fmt: skip
-    result = compute(again)["result"]
-    found = stored["australian", "PR", "taylor", 200]["elbo"][:10]
-    assert [run[-1] for run in result["elbo"]] == found

@@ -162,26 +162,6 @@ def test_all_runs_are_there_and_below_the_optimum(stored):
         assert max(v for v in row["elbo"] if v is not None) < best[row["data"]]
 
 
-def test_the_paper_s_lines_are_those_of_its_table(stored):
-    table = {(r["data"], r["cvs"]): r["elbo"] for r in load("table1")["rows"]}
-    for row in stored["rows"]:
-        if row["base"] == "paper" and row["cvs"] != "price":
-            assert row["elbo"] == table[row["data"], row["cvs"]]
-
-
-def test_a_slice_is_computed_again(stored):
-    """Ten runs of one line, all 500 steps, equal to the stored numbers in every digit."""
-    again = cell(
-        "rung", data="australian", cvs="Jd", lr=0.4, **plans.LOOP, base="PR", steps=500, first=0,
-        runs=10,
-    )  # fmt: skip
-    (row,) = [
-        r for r in stored["rows"]
-        if (r["data"], r["base"], r["cvs"], r["M"]) == ("australian", "PR", "Jd", 10)
-    ]  # fmt: skip
-    assert [run[-1] for run in compute(again)["result"]["elbo"]] == row["elbo"][:10]
-
-
 @pytest.mark.parametrize("data", SETS)
 def test_what_the_chapter_claims(shares, data):
     of = lambda *line: shares[data, *line]

@@ -159,16 +159,9 @@ def test_a_race_goes_on_where_it_stopped(tmp_path):
     stored = race.Stored(path)
     stored.best["hill"] = {"elbo": 0.0, "apart": 0.0}
     rows = race.enter(climber(clock, count), Hill(clock), stored, (1, 2), clock)
-    assert [r["setting"] for r in rows] == 2 * [{"rate": 0.9}] and [r["seed"] for r in rows] == [
-        1,
-        2,
-    ]
-    assert count[-2:] == [(0.9, 1), (0.9, 2)] and {r for r, s in count if s == 0} == {
-        2.5,
-        0.9,
-        0.5,
-        0.1,
-    }
+    assert [(r["setting"], r["seed"]) for r in rows] == [({"rate": 0.9}, 1), ({"rate": 0.9}, 2)]
+    assert count[-2:] == [(0.9, 1), (0.9, 2)]
+    assert {rate for rate, seed in count if seed == 0} == {2.5, 0.9, 0.5, 0.1}
     count.clear()
     again = race.Stored(path)
     assert race.enter(climber(clock, count), Hill(clock), again, (1, 2), clock) == rows
