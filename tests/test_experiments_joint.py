@@ -19,28 +19,6 @@ BATCHES = [("PR", "none", 0), ("QD", "none", 0)]  # a hundred data points for on
 # The checks take the package, so that they can be run on copies with a bug (tests/harness.py).
 
 
-def test_cells(cv):
-    """Every line at every age, in blocks of ten runs, beside the plain gradient and no noise.
-
-    Batches without a variate come last.
-    """
-    plans = part(cv, "experiments.plans")
-    cells, _ = plans.joint(plans.Size(sets=("sonar",), runs=12))
-    loop = "v0=0.001 gamma=0.02 M=10"
-    names = [f"sgd data=sonar cvs=none lr=0.2 {loop} steps=500"]
-    names += [
-        f"joint data=sonar cvs={cvs} lr=0.2 {loop} base={base} renew={K} steps=500"
-        for base, cvs, K in LINES
-    ]
-    names += [
-        f"joint data=sonar cvs=none lr=0.2 v0=0.001 gamma=0.02 M=1 base={base} renew=0 batch=100 "
-        "steps=500"
-        for base in ("PR", "QD")
-    ]
-    names = [f"{name} {runs}" for name in names for runs in ("first=0 runs=10", "first=10 runs=2")]
-    assert [c.name for c in cells] == [*names, "noise_free data=sonar lr=0.2 steps=500"]
-
-
 def test_rows(cv):
     """Final ELBOs of all runs, and the share of the gap that their median closes."""
     plans = part(cv, "experiments.plans")
@@ -107,17 +85,20 @@ def test_a_cell_is_the_loop_with_that_seed(cv):
         ("QD", "bound", 2): (cv.QD(f), cv.CF(B) - all_of(B)),
         ("QD", "means", 3): (cv.QD(f), cv.CF(P) - all_of(P)),
         ("PR", "means", 2): (cv.PR(f), cv.PR(P) - all_of(P)),
+        ("PR", "none", 0): (cv.PR(f), None),  # a batch for one sample, and no snapshot
     }
     for (base, cvs, renew), (h, c) in lines.items():
+        draws = {"M": 3} if c else {"M": 1, "batch": 4}
         found = part(cv, "experiments.tasks").joint(
             np.random.default_rng(3), data="toy", base=base, cvs=cvs, renew=renew, lr=0.3,
-            v0=1e-3, gamma=0.1, M=3, steps=9, first=0, runs=2,
+            v0=1e-3, gamma=0.1, steps=9, first=0, runs=2, **draws,
         )  # fmt: skip
         path = cv.optimize.sgd(
-            model, q, h + rest, [c], lr=0.3, steps=9, M=3, rng=np.random.default_rng(3), runs=(2,),
+            model, q, h + rest, [c] if c else [], lr=0.3, steps=9, runs=(2,),
+            rng=np.random.default_rng(3),
             weights=cv.rules.fixed(-1.0) if cvs in sure else cv.rules.bayes(1e-3, 0.1),
-            renew=1000 if renew == "worn" else renew,
-            hooks={1: worn(cv)} if renew == "worn" else None,
+            renew=1000 if renew == "worn" else renew or None,
+            hooks={1: worn(cv)} if renew == "worn" else None, **draws,
         )  # fmt: skip
         elbo = np.array([cv.exact.elbo(model, q, w) for w in path.path]).T
         assert np.abs(np.array(found["elbo"]) - elbo).max() < 6e-4, (base, cvs)
@@ -148,23 +129,6 @@ def test_a_worn_snapshot_is_renewed(cv):
         assert np.allclose(*paths, rtol=1e-9)
         renewed.append(sum(x is not y for x, y in zip(old, new)))
     assert renewed[0] > renewed[1]
-
-
-def test_a_batch_for_one_sample(cv):
-    """No variate, and no snapshot."""
-    found = part(cv, "experiments.tasks").joint(
-        np.random.default_rng(3), data="toy", base="PR", cvs="none", renew=0, batch=4, lr=0.3,
-        v0=1e-3, gamma=0.1, M=1, steps=9, first=0, runs=2,
-    )  # fmt: skip
-    model = cv.models.logistic_regression(*cv.datasets.toy())
-    q = cv.families.Gaussian(model.dim)
-    f, prior, variational = cv.terms(model, q)
-    path = cv.optimize.sgd(
-        model, q, cv.PR(f) + cv.CF(prior) - cv.CF(variational), lr=0.3, steps=9, M=1,
-        rng=np.random.default_rng(3), runs=(2,), batch=4,
-    )  # fmt: skip
-    elbo = np.array([cv.exact.elbo(model, q, w) for w in path.path]).T
-    assert np.abs(np.array(found["elbo"]) - elbo).max() < 6e-4
 
 
 def test_svrg_is_the_gradient_at_the_older_weights(cv):

@@ -56,6 +56,7 @@ def test_a_slice_is_computed_again(name, task, cvs, more):
     """Ten runs of one line, all 500 steps, equal to the stored numbers in every digit."""
     line = {"data": "australian", "cvs": cvs, "lr": 0.4}
     again = cell(task, **line, **plans.LOOP, **more, steps=500, first=0, runs=10)
+    assert again in plans.PLANS[name](plans.Size())[0]
     (row,) = [r for r in load(name)["rows"] if (line | more).items() <= r.items()]
     assert [run[-1] for run in compute(again)["result"]["elbo"]] == row["elbo"][:10]
 
