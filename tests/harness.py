@@ -123,7 +123,7 @@ def copy(place="", old="", new=""):
             del sys.modules[name]
 
 
-def tests_of(*modules):
+def checks_in(*modules):
     """{id: function of the package} of the tests in these modules that need `cv` alone.
 
     A test with parameters is one for each of their values, under the id that pytest gives it.

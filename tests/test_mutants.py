@@ -7,60 +7,29 @@ asked, and a warning says which did. `python tests/test_mutants.py` suggests one
 
 import ast
 import sys
+from importlib import import_module
 from pathlib import Path
 from time import process_time
 from warnings import warn
 
 import harness
 import pytest
-import test_answers
-import test_batches
-import test_choose
-import test_combine
-import test_coupled
-import test_definitions
-import test_ensemble
-import test_families
-import test_fitting
-import test_lines
-import test_loop
-import test_natural_steps
-import test_nongaussian
-import test_own_families
-import test_own_models
-import test_parabola
-import test_parameters
-import test_passes
-import test_prices
-import test_regression
-import test_relaxations
-import test_zoo
-from harness import PACKAGE, UNCHANGED, Verdict, judge, loaded, part, tests_of
+from harness import PACKAGE, UNCHANGED, Verdict, checks_in, judge, loaded, part
 from mutants import MUTANTS
 from planting import planted
 
-AREAS = {  # for each list the files whose tests must see its bugs
-    "core": (test_lines, test_prices),
-    "models": (test_own_models,),
-    "parameters": (test_parameters,),
-    "optimize": (test_loop,),
-    "natural": (test_natural_steps,),
-    "snapshots": (test_passes,),
-    "parabola": (test_parabola,),
-    "combine": (test_combine,),
-    "regression": (test_regression,),
-    "ensemble": (test_ensemble, test_definitions),
-    "sampling": (test_batches, test_coupled),
-    "coupled": (test_coupled,),
-    "choose": (test_choose,),
-    "families": (test_families, test_nongaussian, test_relaxations),
-    "outside_families": (test_own_families, test_families),
-    "relaxations": (test_relaxations, test_nongaussian),
-    "zoo": (test_zoo,),
-    "fit": (test_fitting,),
-    "answers": (test_answers,),
+AREAS = {  # for each list the files whose tests must see its bugs: "lines" is test_lines.py
+    "core": "lines prices", "models": "own_models", "parameters": "parameters",
+    "optimize": "loop", "natural": "natural_steps", "snapshots": "passes", "parabola": "parabola",
+    "combine": "combine", "regression": "regression", "ensemble": "ensemble definitions",
+    "sampling": "batches coupled", "coupled": "coupled", "choose": "choose",
+    "families": "families nongaussian relaxations", "outside_families": "own_families families",
+    "relaxations": "relaxations nongaussian", "zoo": "zoo", "fit": "fitting", "answers": "answers",
+}  # fmt: skip
+AREAS = {
+    area: checks_in(*(import_module(f"test_{name}") for name in names.split()))
+    for area, names in AREAS.items()
 }
-AREAS = {area: tests_of(*modules) for area, modules in AREAS.items()}
 BUGS = [(area, bug) for area in AREAS for bug in MUTANTS[area]]
 
 
@@ -103,11 +72,7 @@ ONCE = "import numpy as np"  # stands once in combine.py
 
 
 def test_a_bug_whose_code_is_gone_or_stands_twice_fails():
-    for place, old in (
-        ("combine.*", "these_words"),
-        ("no_such_place", "x"),
-        ("combine.*", "np"),
-    ):
+    for place, old in ("combine.*", "these_words"), ("no_such_place", "x"), ("combine.*", "np"):
         with pytest.raises(AssertionError, match="no longer applies: .* stands [0-9]+ times in"):
             judge(("a bug", place, old, "1", ""), {})
 
@@ -134,18 +99,14 @@ CALL = CODE[CODE.index("self.g") : CODE.index("lr=lr)") + 6]
     "place, old, new, text, right",
     [
         ("A", "1", "7", "A, B = 1", "A, B = 7"),
-        ("code.B", "[2, 3]", "[]", "[2, 3]", "[]"),
         ("One", "size: int = 4", "size: int = 5", "int = 4", "int = 5"),
         ("One.f", "lr=0.1", "lr=3", "lr=0.1", "lr=3"),
-        ("g", "n=2", "n=3", "x, n=2", "x, n=3"),
         ("One.f", "lr=lr", "lr=1", "lr=lr", "lr=1"),
         ("One.f", "lr=lr", "", ", lr=lr", ""),
         ("One.f", "self.g(x, 'text', lr=lr)", "a, b", CALL, "(a, b)"),
-        ("One.f", "y + A", "y", "(y + A)", "y"),
         ("One.f", "n", "y + n", ") * n", ") * (y + n)"),
         ("One.f", "y += 1", "", "y += 1", "pass"),
         ("One.f", "y += 1\n", "x = 1\ny = 2", "y += 1", "x = 1; y = 2"),
-        ("f", "[x for x in B if x]", "B", "[x for x in B if x]", "B"),
         ("code.*", "g(A)", "", "\n    g(A)", ""),
     ],
 )
@@ -166,9 +127,8 @@ def test_only_a_failed_assertion_is_a_catch():
 
     bug = ("a bug", "combine.*", ONCE, f"{ONCE}\nbug = True", "")
     assert judge(bug, {"one": lambda cv: None, "two": fails}) == Verdict("caught", "two")
-    assert judge(bug, {"one": lambda cv: None, "two": crashes}) == (
-        "crashed", "two", "ValueError('a crash')",
-    )  # fmt: skip
+    crash = Verdict("crashed", "two", "ValueError('a crash')")
+    assert judge(bug, {"one": lambda cv: None, "two": crashes}) == crash
     assert judge(bug, {"one": crashes, "two": fails}) == Verdict("caught", "two")
     assert judge(bug, {"one": lambda cv: None}) == Verdict("survived")
     broken = judge(("a bug", "combine.*", ONCE, "import no_such_module", ""), {"one": fails})
