@@ -27,6 +27,13 @@ y = X @ [1.0, 2.0, -1.0] + 0.5 * RNG.standard_normal(40)
 Z = RNG.standard_normal((33, 4))  # two blocks, and one point left
 
 
+def need(package):
+    """The package, or the test is skipped and says what would bring it."""
+    with warnings.catch_warnings(action="ignore"):
+        name = package.split(".")[0]
+        return pytest.importorskip(package, reason=f"pip install 'cvlib-vi[{name}]', then again")
+
+
 def snippets():
     """{name of the model: code} of the page."""
     section = PAGE.read_text("utf-8").split("(api-elsewhere)=")[1].split("### `posteriors.load`")[0]
@@ -47,10 +54,9 @@ def by_autograd(cv):
 
 def made(cv, name):
     """The model that the page makes."""
-    pytest.importorskip(NEEDS[name], reason=f"pip install 'cvlib-vi[{NEEDS[name]}]', then again")
+    need(NEEDS[name])
     space = {"cv": cv, "X": X, "y": y}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         exec(snippets()[name], space)
     return space[name]
 
@@ -95,19 +101,14 @@ def test_the_fit_is_that_of_the_model_for_autograd(name):
 
 
 def test_hessians_of_jax():
-    other, own = model("in_jax"), by_autograd(cvlib)
-    assert_allclose(other.totals(Z, 2)[2], _hessians(own), rtol=1e-6, atol=1e-6)
-
-
-def _hessians(own):
-    slope = grad(lambda z: anp.sum(own.log_joint(z)))
-    steps = 1e-5 * np.eye(4)
-    return np.stack([(slope(Z + e) - slope(Z - e)) / 2e-5 for e in steps], -2)
+    slope = grad(lambda z: anp.sum(by_autograd(cvlib).log_joint(z)))
+    right = np.stack([(slope(Z + e) - slope(Z - e)) / 2e-5 for e in 1e-5 * np.eye(4)], -2)
+    assert_allclose(model("in_jax").totals(Z, 2)[2], right, rtol=1e-6, atol=1e-6)
 
 
 def test_all_constraints_in_jax():
     """One declaration, both frameworks: the same density of z."""
-    jnp = pytest.importorskip("jax.numpy", reason="pip install 'cvlib-vi[jax]', then again")
+    jnp = need("jax.numpy")
     declared = {"a": (2, 2), "s": cvlib.positive(2), "t": cvlib.simplex(3), "o": cvlib.ordered(3),
                 "i": cvlib.interval(-1, 2)}  # fmt: skip
 
@@ -116,12 +117,8 @@ def test_all_constraints_in_jax():
         first = -total(p.s) + total(p.t**3) - total(p.o**2) - p.i**2
         return first - total(xp.reshape(p.a, (*p.a.shape[:-2], -1)) ** 2)
 
-    own = cvlib.models.Model(
-        lambda p, b: 0 * p.i * b[0],
-        lambda p: log_prior(p, anp, -1),
-        np.zeros(1),
-        parameters=declared,
-    )
+    nothing, prior = lambda p, b: 0 * p.i * b[0], lambda p: log_prior(p, anp, -1)
+    own = cvlib.models.Model(nothing, prior, np.zeros(1), parameters=declared)
     other = cvlib.models.from_jax(lambda p: log_prior(p, jnp, -1), declared)
     z = np.random.default_rng(1).standard_normal((20, own.dim))
     assert_allclose(other.totals(z, 1)[0], own.log_joint(z), rtol=1e-12)
@@ -130,7 +127,7 @@ def test_all_constraints_in_jax():
 
 
 def test_constraints_and_deterministic_quantities_come_along():
-    numpyro = pytest.importorskip("numpyro", reason="pip install 'cvlib-vi[numpyro]', then again")
+    numpyro = need("numpyro")
     dist = numpyro.distributions
 
     def shares(counts):
@@ -148,18 +145,8 @@ def test_constraints_and_deterministic_quantities_come_along():
     assert_allclose(draws["first/second"], draws["theta"][:, 0] / draws["theta"][:, 1])
 
 
-def test_a_discrete_unknown_is_refused():
-    pm = pytest.importorskip("pymc", reason="pip install 'cvlib-vi[pymc]', then again")
-    with pm.Model() as coin:
-        pm.Normal("y", pm.Bernoulli("b", 0.5), 1, observed=1.0)
-    with pytest.raises(ValueError, match="b is discrete"):
-        cvlib.models.from_pymc(coin)
-
-
 def test_arviz_has_all_groups():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        az = pytest.importorskip("arviz", reason="pip install 'cvlib-vi[arviz]', then again")
+    az = need("arviz")
     fit = cvlib.fit(by_autograd(cvlib), progress=False)
     f = lambda p, b, rng: rng.normal(np.sum(b[0] * p.beta, -1), p.sigma)
     found = fit.to_arviz(500, 1, predict=f)
@@ -170,15 +157,10 @@ def test_arviz_has_all_groups():
     loo = az.loo(found)
     elpd = loo.elpd_loo if hasattr(loo, "elpd_loo") else loo.elpd  # ArviZ before 1, and from it on
     assert elpd < found.log_likelihood["y"].mean("draw").sum()
-    free = cvlib.fit(_row_free(), progress=False).to_arviz(9)
-    groups = (
-        free.groups() if callable(free.groups) else [g.strip("/") for g in free.groups if g[1:]]
-    )
+    row_free = cvlib.models.Compiled(lambda z: (-0.5 * (z**2).sum(-1), -z), 2)
+    free = cvlib.fit(row_free, progress=False).to_arviz(9).groups
+    groups = free() if callable(free) else [g.strip("/") for g in free if g[1:]]
     assert set(groups) == {"posterior"}
-
-
-def _row_free():
-    return cvlib.models.Compiled(lambda z: (-0.5 * (z**2).sum(-1), -z), 2)
 
 
 GROUPS = 12
@@ -208,8 +190,8 @@ def by_labels(pm, group, data):
 
 def test_the_posterior_predictive_of_pymc_is_near_the_data():
     """Where PyMC does not know an axis again it draws from the prior, without a word."""
-    pm = pytest.importorskip("pymc", reason="pip install 'cvlib-vi[pymc]', then again")
-    pytest.importorskip("arviz", reason="pip install 'cvlib-vi[arviz]', then again")
+    pm = need("pymc")
+    need("arviz")
     group, data = measured()
     described = by_labels(pm, group, data)
     fit = cvlib.fit(cvlib.models.from_pymc(described), progress=False)
@@ -223,8 +205,8 @@ def test_the_posterior_predictive_of_pymc_is_near_the_data():
 
 
 def test_plates_of_numpyro_name_axes():
-    numpyro = pytest.importorskip("numpyro", reason="pip install 'cvlib-vi[numpyro]', then again")
-    pytest.importorskip("arviz", reason="pip install 'cvlib-vi[arviz]', then again")
+    numpyro = need("numpyro")
+    need("arviz")
     dist = numpyro.distributions
 
     def nested(data):
@@ -266,7 +248,7 @@ class Regression:
 
 
 def test_numpyro_models_without_a_name():
-    numpyro = pytest.importorskip("numpyro", reason="pip install 'cvlib-vi[numpyro]', then again")
+    numpyro = need("numpyro")
     described, handlers = Regression(numpyro), numpyro.handlers
     reparam = handlers.reparam(described, config={})
     assert not hasattr(described, "__name__") and not hasattr(reparam, "__name__")
@@ -277,7 +259,7 @@ def test_numpyro_models_without_a_name():
 
 
 def test_numpyro_models_that_cannot_be_are_told_what_would_be_right():
-    numpyro = pytest.importorskip("numpyro", reason="pip install 'cvlib-vi[numpyro]', then again")
+    numpyro = need("numpyro")
     described, dist, gap = Regression(numpyro), numpyro.distributions, y.copy()
     gap[3] = np.nan
     holed, make = X.copy(), cvlib.models.from_numpyro
@@ -303,7 +285,7 @@ def test_numpyro_models_that_cannot_be_are_told_what_would_be_right():
 @pytest.mark.parametrize("table", ["DataFrame", "Series"])
 def test_tables_into_numpyro(table):
     """A model that takes its columns apart has them; else the cure is named."""
-    numpyro = pytest.importorskip("numpyro", reason="pip install 'cvlib-vi[numpyro]', then again")
+    numpyro = need("numpyro")
     pandas = pytest.importorskip("pandas", reason="PyMC and ArviZ bring pandas")
     described, frame = Regression(numpyro), pandas.DataFrame(X)
     args = (frame, y) if table == "DataFrame" else (X, pandas.Series(y))
@@ -314,7 +296,7 @@ def test_tables_into_numpyro(table):
 
 
 def test_jax_functions_that_cannot_be_are_told_what_would_be_right():
-    jnp = pytest.importorskip("jax.numpy", reason="pip install 'cvlib-vi[jax]', then again")
+    jnp = need("jax.numpy")
     square = lambda z: -jnp.sum(z**2)
     for f, parameters, words in [
         (3, 2, r"log_joint=3 is no function: write from_jax\("),
@@ -335,7 +317,7 @@ def test_jax_functions_that_cannot_be_are_told_what_would_be_right():
 
 
 def test_what_is_no_pymc_model_is_told_what_would_be_right():
-    pm = pytest.importorskip("pymc", reason="pip install 'cvlib-vi[pymc]', then again")
+    pm = need("pymc")
     for wrong in None, {"beta": 3}, pm.Model:
         with pytest.raises(ValueError, match="is no PyMC model: give that of `with pm.Model"):
             cvlib.models.from_pymc(wrong)
@@ -343,6 +325,10 @@ def test_what_is_no_pymc_model_is_told_what_would_be_right():
         pm.Normal("y", 0, 1, observed=1.0)
     with pytest.raises(ValueError, match="PyMC model has no unknown: all that it samples is"):
         cvlib.models.from_pymc(empty)
+    with pm.Model() as coin:
+        pm.Normal("y", pm.Bernoulli("b", 0.5), 1, observed=1.0)
+    with pytest.raises(ValueError, match="b is discrete"):
+        cvlib.models.from_pymc(coin)
 
 
 def test_what_is_missing_is_said(monkeypatch):

@@ -3,6 +3,7 @@
 import ast
 import inspect
 import re
+from operator import attrgetter
 
 import nbformat
 import notebooks  # tools/notebooks.py
@@ -28,10 +29,6 @@ def solved(text):
     return re.findall(r"^:::+\{solution(?:-start)?\} (\S+)", text, re.M)
 
 
-def sections(text):
-    return re.findall(r"^## (.+)$", text, re.M)
-
-
 @pytest.mark.parametrize("md", NUMBERED, ids=stem)
 def test_six_exercises_or_more_each_marked_and_one_a_project(md):
     titles = list(exercises(read(md)).values())
@@ -52,16 +49,12 @@ def test_every_exercise_but_the_project_has_a_folded_solution(md):
 
 
 @pytest.mark.parametrize("md", NUMBERED, ids=stem)
-def test_a_chapter_ends_with_a_summary_and_its_history(md):
-    last = [title for title in sections(read(md)) if title != "Exercises"][-2:]
-    assert last == ["In three sentences", "History and further reading"]
-
-
-@pytest.mark.parametrize("md", NUMBERED, ids=stem)
-def test_history_names_its_sources(md):
+def test_a_chapter_ends_with_a_summary_and_its_history_with_sources(md):
     text = read(md)
+    last = [title for title in re.findall(r"^## (.+)$", text, re.M) if title != "Exercises"][-2:]
+    assert last == ["In three sentences", "History and further reading"]
     history = text.split("## History and further reading\n")[1].split("\n## ")[0]
-    assert len(re.findall(r"\{cite", history)) >= 3
+    assert history.count("{cite") >= 3
 
 
 @pytest.mark.parametrize("md", notebooks.chapters(), ids=stem)
@@ -114,9 +107,7 @@ def test_the_short_path_goes_through_the_book_in_order():
     assert len(path) == 10 and places[0] == 0 and places == sorted(places)
     for stop in path:
         titles = list(shortpath.sections(stop.page))
-        order = [
-            titles.index(t) for t in ([stop.first] if stop.first else []) + [stop.last, *stop.also]
-        ]
+        order = [titles.index(t) for t in (stop.first or titles[0], stop.last, *stop.also)]
         assert order == sorted(order)
         assert "Exercises" not in stop.read and "History and further reading" not in stop.read
         part = shortpath.minutes(stop.page, read=stop.read)
@@ -148,26 +139,16 @@ def test_reading_times_count_words_code_and_formulas_but_no_solution(tmp_path):
 
 def test_what_to_do_names_things_that_exist_and_takes_their_keywords():
     """Every call of the package in the page's lines of code."""
-    lines = re.findall(
-        r"^ *```python\n(.*?)^ *```$", read(notebooks.BOOK / "what-to-do.md"), re.M | re.S
-    )
-    calls = [
-        n
-        for text in lines
-        for n in ast.walk(ast.parse(inspect.cleandoc(text)))
-        if isinstance(n, ast.Call)
-    ]
+    page = read(notebooks.BOOK / "what-to-do.md")
+    code = re.findall(r"^ *```python\n(.*?)^ *```$", page, re.M | re.S)
+    nodes = [node for text in code for node in ast.walk(ast.parse(inspect.cleandoc(text)))]
     checked = 0
-    for call in calls:
+    for call in (node for node in nodes if isinstance(node, ast.Call)):
         name = ast.unparse(call.func)
-        if name.startswith("fit."):
-            found = getattr(cvlib.Fit, name.removeprefix("fit."))
-        elif name.startswith("cv."):
-            found = cvlib
-            for part in name.split(".")[1:]:
-                found = getattr(found, part)
-        else:
+        owner, _, rest = name.partition(".")
+        if owner not in ("fit", "cv"):
             continue
+        found = attrgetter(rest)(cvlib.Fit if owner == "fit" else cvlib)
         takes = inspect.signature(found).parameters
         free = any(p.kind == p.VAR_KEYWORD for p in takes.values())
         assert free or {k.arg for k in call.keywords} <= set(takes), name
