@@ -54,10 +54,15 @@ def wait_for_cells(out, count, process):
 def undisturbed(tmp_path_factory):
     """The files of a run that nothing befell, on one worker."""
     folder = tmp_path_factory.mktemp("undisturbed")
-    main([*COMMAND[3:], "--out", str(folder), "--jobs", "1"])
+    again(folder)
     files = tree(folder)
     assert len(files) == CELLS + 1
     return files
+
+
+def again(folder, *options):
+    """The command in this process."""
+    main([*COMMAND[3:], "--jobs", "1", "--out", str(folder), *options])
 
 
 def unpack(files, folder):
@@ -198,7 +203,7 @@ def test_a_full_disk_in_the_middle_of_a_write(tmp_path, monkeypatch):
 def test_a_folder_that_is_a_file(tmp_path):
     (tmp_path / "out").write_text("mine")
     with pytest.raises(SystemExit, match="could not be written: "):
-        main([*COMMAND[3:], "--jobs", "1", "--out", str(tmp_path / "out")])
+        again(tmp_path / "out")
     assert tree(tmp_path) == {"out": b"mine"}
 
 
@@ -213,7 +218,7 @@ def test_altered_cells_stop_the_command(tmp_path, undisturbed):
     before = tree(tmp_path)
     for options in [], ["--no-resume"]:
         with pytest.raises(SystemExit, match=f"Stopped: {re.escape(str(path))} was altered"):
-            main([*COMMAND[3:], "--jobs", "1", "--out", str(tmp_path), *options])
+            again(tmp_path, *options)
     assert tree(tmp_path) == before
 
 
@@ -236,7 +241,7 @@ def test_a_final_file_of_another_version_stops_before_the_work(tmp_path, undistu
     text = sealed(record)
     (tmp_path / "table1-quick.json").write_text(text)
     with pytest.raises(SystemExit, match=r"Stopped: .*made with cvlib 9\."):
-        main([*COMMAND[3:], "--jobs", "1", "--out", str(tmp_path)])
+        again(tmp_path)
     assert tree(tmp_path) == {"table1-quick.json": text.encode()}
 
 
@@ -246,8 +251,8 @@ def test_a_final_file_with_other_numbers_is_not_overwritten(tmp_path, undisturbe
     final.write_text(sealed(json.loads(final.read_text().replace('"elbo": [-', '"elbo": [-1'))))
     before = tree(tmp_path)
     with pytest.raises(SystemExit, match="differs from what this run makes"):
-        main([*COMMAND[3:], "--jobs", "1", "--out", str(tmp_path)])
+        again(tmp_path)
     assert tree(tmp_path) == before
     final.unlink()
-    main([*COMMAND[3:], "--jobs", "1", "--out", str(tmp_path)])
+    again(tmp_path)
     assert tree(tmp_path) == undisturbed

@@ -85,15 +85,15 @@ def climber(clock, count=None, rates=(2.5, 0.9, 0.5, 0.1), begin=0.1):
     return rules.Runner("climber", "KL(q, p)", run, {"rate": (rates, begin)})
 
 
-def judged(run, seconds=9.0, enough=-np.inf):
+def judged(run, rate=None, seconds=9.0, enough=0.0):
+    """The row of a climber with this rate, or of a run of one's own, on the hill."""
     clock = Clock()
-    runner = run if isinstance(run, rules.Runner) else rules.Runner("x", "-", run)
-    return rules.referee(runner, Hill(clock), {}, 0, 0.0, seconds, clock, enough)
+    runner = climber(clock) if run is None else rules.Runner("x", "-", run)
+    return rules.referee(runner, Hill(clock), {"rate": rate}, 0, 0.0, seconds, clock, enough)
 
 
 def test_only_the_runner_s_own_time_counts():
-    clock = Clock()
-    row = rules.referee(climber(clock), Hill(clock), {"rate": 0.5}, 0, 0.0, 9.0, clock, 0.0)
+    row = judged(None, 0.5)
     assert row["ready"] == 7.0 and row["seconds"] == [0, 2, 4, 6, 8, 10] and row["end"] == "time"
     assert row["gap"][:3] == [9.0, 2.25, 0.562]  # 3/2 and 3/4 away
     assert row["gradients"] == [0, 10, 20, 30, 40, 50]
@@ -104,10 +104,9 @@ def test_only_the_runner_s_own_time_counts():
 
 
 def test_a_run_ends_where_all_end():
-    clock = Clock()
-    row = rules.referee(climber(clock), Hill(clock), {"rate": 0.5}, 0, 0.0, 900.0, clock)
+    row = judged(None, 0.5, 900.0, enough=min(rules.TARGETS))
     assert row["end"] == "there" and row["gap"][-1] <= 0.01 < row["gap"][-2]
-    slow = rules.referee(climber(clock), Hill(clock), {"rate": 0.01}, 0, 0.0, 101.0, clock)
+    slow = judged(None, 0.01, 101.0)
     seconds = np.array(slow["seconds"])  # looks are a factor apart, and the last w is seen
     assert seconds[-1] == 102 and (seconds[9:-1] / seconds[8:-2]).min() >= rules.LOOK
 
@@ -121,9 +120,8 @@ def test_failures_are_rows_and_the_last_word_counts():
     assert row["end"] == "failed: ArithmeticError" and row["gap"] == [9.0]
     lost = judged(lambda *_: iter([(0, np.full(1, np.nan)), (1, np.zeros(1))]))
     assert lost["gap"] == [rules.LOWEST] and lost["end"] == "failed: not finite"
-    told = judged(
-        lambda *_: iter([(0, np.zeros(1)), (3, np.full(1, 2.0), 0.5), (5, np.full(1, 3.0), 0.7)])
-    )
+    at = lambda x: np.full(1, x)
+    told = judged(lambda *_: iter([(0, at(0.0)), (3, at(2.0), 0.5), (5, at(3.0), 0.7)]), enough=-1)
     assert told["end"] == "done" and told["gap"] == [9.0, 1.0, 0.0]
     assert told["seconds"] == [0, 0.5, 0.7] and told["gradients"] == [0, 3, 5]
 
@@ -186,29 +184,18 @@ def gaussian(d=3, B=8):
     return mu, L, m, S, e, z, np.linalg.solve(S @ S.T, (m - z).T).T
 
 
-def test_score_matching_has_the_score_that_was_asked_for():
-    mu, L, _, _, _, z, g = gaussian()
+def test_moves_on_a_gaussian():
+    """The score that was asked for; the posterior at once; the parabola; the package's step."""
+    mu, L, m, S, e, z, g = gaussian()
     new, K = moves.scored(np, mu, L, z[:1], g[:1])
     assert_allclose(np.linalg.solve(K @ K.T, new - z[0]), g[0])
-
-
-def test_batch_and_match_finds_a_gaussian_at_once():
-    mu, L, m, S, _, z, g = gaussian()
     new, K = moves.matched(np, mu, L, z, g, 1e9)
     assert_allclose(new, m, atol=1e-6)
     assert_allclose(K, S, atol=1e-6)
-
-
-def test_the_regression_is_exact_for_slopes_that_are_linear():
-    mu, L, m, S, e, z, g = gaussian()
     P = np.linalg.inv(S @ S.T)
     c, A = moves.regressed(np, e, g @ L, 1e-9)
     assert_allclose(c, L.T @ P @ (m - mu), atol=1e-6)
     assert_allclose(A, -L.T @ P @ L, atol=1e-6)
-
-
-def test_a_natural_step_is_the_package_s():
-    mu, L, m, S, e, z, g = gaussian()
     q, c, A = cv.families.Gaussian(3), (g @ L).mean(0), np.cov(e.T)
     w, _ = newton(q, q.pack(mu, L), c, A, 0.3)
     assert_allclose(q.pack(*moves.newton(np, mu, L, c, A, 0.3)), w, atol=1e-12)
