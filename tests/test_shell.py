@@ -425,6 +425,15 @@ def test_a_search_ends_when_it_is_late():
     assert len(seen) == 5
 
 
+def test_the_clock_reaches_every_search():
+    w = Q.pack([2.0, 1.0], 0.1 * np.eye(2))
+    found = mode.searched(Density(LINE), w[:2], lambda: True)
+    assert np.array_equal(found.z, w[:2]) and not found.trouble
+    assert np.allclose(even.top(LINE, Q, w, lambda: True), w)
+    assert not np.allclose(even.top(LINE, Q, w), w, atol=0.1)
+    assert np.array_equal(cv.exact.optimum(GLM, Q, w, lambda: True), w)
+
+
 def test_no_restart_begins_when_it_is_late(monkeypatch):
     points = []
     monkeypatch.setattr(starts, "searched", lambda density, z, late: points.append(z) or found)
