@@ -17,7 +17,6 @@ LAYERS = (
     "recipe",
     "zoo",
     "ascent",
-    "pilots",
     "choosing",
     "fitting",
 )  # folders and files, from the base up
