@@ -123,7 +123,7 @@ class Pilot:
             if self.shares and d.index is not None:  # else all noise counts as that of q
                 # with the data of the step before: then r shares eps, r - 1 shares data
                 index = np.roll(d.index, 1, 0)
-                draws.append(Draw(d.model, d.q, d.w, d.eps, index, d.snapshot, d.group))
+                draws.append(Draw(d.model, d.q, d.w, d.eps, index, d.snapshot, d.group, d.weight))
             G = [evaluate(self.lines, d) for d in draws]  # (R, all lines, M, D) each
             for base, own in self.places.items():
                 found[base, pairs] = self._seen([g[:, own] for g in G], self._leaning(base, seen))
