@@ -485,12 +485,12 @@ MUTANTS["answers"] = [
      "at.log.mean()", "test_a_linear_model_is_answered_exactly"),
 ]
 MUTANTS["choose"] = [
-    ("covariances divided by n", "Pilot._look", "_products(X, X) * (n / (n - 1))",
+    ("covariances divided by n", "Pilot._seen", "_products(X, X) * (n / (n - 1))",
      "_products(X, X)", "test_noise_of_every_subset"),
-    ("neighbours for partners", "Pilot._gradients",
+    ("neighbours for partners", "_units",
      "G.reshape(R, P, size, M // size, D).mean(2)",
      "G.reshape(R, P, M // size, size, D).mean(3)", "test_squared_length_of_a_step"),
-    ("the shares of q and the data exchanged", "Pilot._shares",
+    ("the shares of q and the data exchanged", "Pilot._seen",
      "[_products(X, Y), _products(X, np.roll(Y, -1, 0))]",
      "[_products(X, np.roll(Y, -1, 0)), _products(X, Y)]", "test_shares_by_enumeration"),
     ("kinks not looked for", "choose", "base not in found.astray()", "True",
@@ -498,7 +498,7 @@ MUTANTS["choose"] = [
     ("scores without a baseline", "whole_gradient",
      "(RP1, GR, LB, LOO, SF) if slopes else (LB, LOO, SF)", "(RP1, GR, LB, LOO, SF)",
      "test_candidates"),
-    ("one half resampled twice", "Pilot.resampled", "self.half == k", "self.half == 0",
+    ("one half resampled twice", "Pilot.resampled", "counts[:, k, own]", "counts[:, 0, own]",
      "test_resampled_pilots"),
 ]
 MUTANTS["fit"] = [
