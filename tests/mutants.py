@@ -127,7 +127,6 @@ MUTANTS["models"] = [
      "c @ X2[..., 0, :, :] if X.shape[-3] == 1 else np.vecmat(c, X2)",
      "np.diagonal((c[..., None] * X).mT @ X, axis1=-2, axis2=-1)",
      "test_diagonal_builds_no_matrix"),
-    ("slope of gammaln", "special.*", "g * psi(x)", "g * anp.log(x)", "test_special"),
     ("L-BFGS begins where natural steps broke", "exact.optimum",
      "_by_lbfgs(model, q, start, late)", "_by_lbfgs(model, q, w, late)",
      "test_natural_steps_that_break"),
