@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 
 import cvlib as cv
 from benchmarks import stored
-from cvlib.choosing import Set, planned, timed
+from cvlib.pilots import Set, planned, timed
 from experiments import catalogue
 
 M = 10

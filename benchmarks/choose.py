@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 
 import cvlib as cv
 from benchmarks import stored
-from cvlib.choosing import Set, planned, singles, subsets, timed
+from cvlib.pilots import Set, planned, singles, subsets, timed
 from experiments.judged import LOGISTIC, OWN, midway
 from experiments.judged import problem as known
 

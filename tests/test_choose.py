@@ -107,7 +107,7 @@ def test_elbo_by_enumeration(cv):
 
 def pilot(cv, table, model, q, w, M=5, steps=20, seed=0, snapshot=None, **how):
     seen = {k: how.pop(k) for k in ("subsample", "batch", "each", "noise") if k in how}
-    pilots, rng = part(cv, "choosing"), np.random.default_rng(seed)
+    pilots, rng = part(cv, "pilots"), np.random.default_rng(seed)
     plan, w = pilots.planned(model, q, w, M=M, sampling=cv.Sampling(**seen))
     return pilots.Pilot(table, plan, w, steps, rng, snapshot=snapshot, **how)
 
@@ -142,7 +142,7 @@ def test_noise_of_every_subset(cv):
     lines = [c for h, cvs in table.values() for c in (h, *cvs.values())]
     old = cv.snapshot(model, q.mean(w) + 0.3)
     X = draws_of(cv, lines, model, q, w, snapshot=old)
-    found, Set = pilot(cv, table, model, q, w, snapshot=old), part(cv, "choosing").Set
+    found, Set = pilot(cv, table, model, q, w, snapshot=old), part(cv, "pilots").Set
     sets, right, at = [], [], 0
     for base, (_, cvs) in table.items():
         for n in range(len(cvs) + 1):
@@ -160,7 +160,7 @@ def test_squared_length_of_a_step(cv):
     model, q, w = logistic(cv)
     data, prior, variational = cv.terms(model, q)
     h = cv.RP1(data) + cv.CF(prior) - cv.CF(variational)
-    sets = [part(cv, "choosing").Set("RP1")]
+    sets = [part(cv, "pilots").Set("RP1")]
     ways = [{}, {"batch": 4}, {"batch": 3, "each": True}, {"subsample": False}]
     ways += [{"noise": noise, "subsample": False} for noise in ("pairs", "sobol")]
     for see in ways:
@@ -202,7 +202,7 @@ def test_seconds_times_squared_length(cv):
 
 def test_leaving_one_out_makes_a_step_one_unit(cv):
     """Every sample is the baseline of every other, or has a say in every other's regression."""
-    sets, mine, unit = [part(cv, "choosing").Set("h")], own(cv), cv.families.Bernoulli(2)
+    sets, mine, unit = [part(cv, "pilots").Set("h")], own(cv), cv.families.Bernoulli(2)
     data, prior, variational = cv.terms(mine, unit)
     cases = [(mine, unit, np.array([0.4, -0.7]), cv.LOO(data + prior) - cv.CF(variational), 2)]
     model, q, w = logistic(cv)
@@ -228,7 +228,7 @@ def test_a_variate_beside_leaving_one_out(cv):
                 subsample=False)  # fmt: skip
     g, v = (line(d).mean(1) - line(d).mean((0, 1)) for line in (h, c))
     left = (g**2).sum(-1).mean() - (g * v).sum(-1).mean() ** 2 / (v**2).sum(-1).mean()
-    Set = part(cv, "choosing").Set
+    Set = part(cv, "pilots").Set
     assert_allclose(found.noise(Set("h", ("c",))), left, rtol=0.06)
     assert found.noise(Set("h", ("c",))) < 0.9 * found.noise(Set("h"))
 
@@ -243,7 +243,7 @@ def test_slope_of_few_draws(cv):
     model, q, w = logistic(cv)
     data, prior, variational = cv.terms(model, q)
     table = {"PR": (cv.PR(data) + cv.CF(prior) - cv.CF(variational), {})}
-    sets = [part(cv, "choosing").Set("PR")]
+    sets = [part(cv, "pilots").Set("PR")]
     few = [pilot(cv, table, model, q, w, M=1, steps=2, seed=s).slope2(sets[0]) for s in range(200)]
     slope = (cv.exact.gradient(model, q, w) ** 2).sum()
     assert abs(np.mean(few) - slope) < 4.5 * np.std(few) / np.sqrt(200)
@@ -307,7 +307,7 @@ def test_units_of_q(cv):
         F = np.einsum("m,mi,mj->ij", weight, d.score, d.score)
         g = np.random.default_rng(0).standard_normal((3, 2, q.D))
         right = np.einsum("npi,ij,npj->np", g, np.linalg.inv(F), g)
-        assert_allclose((part(cv, "choosing").in_units(q, w, g) ** 2).sum(-1), right, rtol=1e-8)
+        assert_allclose((part(cv, "pilots").in_units(q, w, g) ** 2).sum(-1), right, rtol=1e-8)
 
 
 # Cost ----------------------------------------------------------------------------------------
@@ -342,7 +342,7 @@ def test_turns(cv):
         order.append("even")
         clock.spend(0.002)()
 
-    pilots = part(cv, "choosing")
+    pilots = part(cv, "pilots")
     found = pilots.in_turns({"uneven": uneven, "even": even}, 4.0, clock)
     assert_allclose([found["uneven"], found["even"]], [0.01, 0.002])
     assert clock.now < 9 + 4 * (1 + 5) / 2 + 0.5  # "uneven" is five times slower than it seemed
@@ -365,7 +365,7 @@ def test_price_of_a_step(cv):
     model = own(cv, spend, N=40)
     q = cv.families.Gaussian(2)
     table = cv.candidates(model, q)
-    pilots = part(cv, "choosing")
+    pilots = part(cv, "pilots")
     Set, timed = pilots.Set, pilots.timed
     sets = [Set("RP1"), Set("RP1", ("joint",)), Set("PR")]
 
@@ -388,7 +388,7 @@ def test_price_of_a_step(cv):
 
 
 def test_predicted_costs(cv):
-    pilots = part(cv, "choosing")
+    pilots = part(cv, "pilots")
     costs = {"h": 1.0, "h with a": 1.5, "h with b": 0.9, "h with c": 3.0}
     price = lambda *names: pilots.cost_of(pilots.Set("h", names), costs)
     assert price() == 1.0 and price("a", "c") == 3.5
@@ -408,8 +408,8 @@ def test_report_by_hand(cv):
     lines = {"RP1": z.h, "c7": z.c7, "c4": z.c4}
     costs = {"RP1": 2.0, "RP1 with c7": 3.0, "RP1 with c4": 8.0, "RP1 with c7, c4": 9.0}
     how = {"M": 5, "pilot": 20, "costs": costs, "rng": np.random.default_rng(0)}
-    with mock.patch.object(part(cv, "choosing"), "Draw", lambda *given: given):
-        with mock.patch.object(part(cv, "choosing"), "evaluate", once(cv)):
+    with mock.patch.object(part(cv, "pilots"), "Draw", lambda *given: given):
+        with mock.patch.object(part(cv, "pilots"), "evaluate", once(cv)):
             found = cv.report(lines, model, q, w, **how)
     X = draws_of(cv, [z.h, z.c7, z.c4], model, q, w)
     sets = [[], [1], [2], [1, 2]]
@@ -575,7 +575,7 @@ def test_timed_for_real(cv):
 
 def test_subsets(cv):
     """All subsets up to the limit; beyond, those of at most two."""
-    pilots = part(cv, "choosing")
+    pilots = part(cv, "pilots")
     names = tuple("abcdefghijkl")
     for few, most in (names[:4], 4), (names[:10], 10), (names, 2):
         found = [s.cvs for s in pilots.subsets(pilots.Set("h", few))]
@@ -801,7 +801,7 @@ def test_a_poor_snapshot_is_not_taken(cv):
     assert got == right
     table = {"h": (z.h, {"svrg": svrg})}
     old, away = cv.snapshot(model, q.mean(w), order=1), cv.snapshot(model, q.mean(w) + 1, order=1)
-    sets = [part(cv, "choosing").Set("h", ("svrg",))]
+    sets = [part(cv, "pilots").Set("h", ("svrg",))]
     near, far, own = (
         pilot(cv, table, model, q, w, M=4, steps=400, snapshot=s).noise(sets[0])
         for s in (old, away, None)

@@ -17,6 +17,7 @@ LAYERS = (
     "recipe",
     "zoo",
     "ascent",
+    "pilots",
     "choosing",
     "fitting",
 )  # folders and files, from the base up
