@@ -132,8 +132,8 @@ class Pilot:
         """The `Look` at gradients (R, P, M, D) and, for the shares, at those with other data."""
         q, w = self.plan.q, self.w
         along = G[0][:, 0].mean(1) @ np.where(np.arange(q.D) < q.dim, 0.0, w)
-        X, *others = (_units(g, size) for g in G)
-        X, *others = (in_units(q, w, x) for x in (X, *others)) if self.natural else (X, *others)
+        units = lambda g: in_units(q, w, _units(g, size)) if self.natural else _units(g, size)
+        X, *others = map(units, G)
         mean, n = X.mean((0, 1)), X.shape[0] * X.shape[1]
         X = X - mean
         K = _products(X, X) * (n / (n - 1))
