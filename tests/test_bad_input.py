@@ -3,6 +3,7 @@
 What log_lik and log_prior may be, row by row, is in test_own_models.py.
 """
 
+from functools import cache
 from types import SimpleNamespace
 
 import autograd.numpy as anp
@@ -55,6 +56,7 @@ class Table:
     __array__ = to_numpy
 
 
+@cache
 def logistic():
     return glm(X, SIGNS)
 
@@ -83,6 +85,8 @@ def with_(array, value, *place):
     return array
 
 
+W, ZOO = q.start(), cv.zoo.paper(logistic(), q)
+H, COSTS = {"h": ZOO.h}, (-1.0, 0.0, np.nan, np.inf, "1")
 MODELS = {
     "NaN in X": (
         lambda: glm(with_(X, np.nan, 1, 0), SIGNS),
@@ -380,7 +384,44 @@ OWN = {
         r"log_lik is \[nan.*every real z. Put exp\(z\) for what is positive.*declare cv.positive",
     ),
 }
-TABLES = MODELS, DRAWS, FAMILIES, GLMS, OWN
+choose = lambda **how: cv.choose(logistic(), q, W, **{"rng": rng, "pilot": 2} | how)
+report = lambda lines=H, **how: cv.report(lines, logistic(), q, W, rng=rng, **how)
+CHOICES = {
+    "many w": (
+        lambda: cv.choose(logistic(), q, q.start((2,)), rng=rng),
+        r"w has shape \(2, 5\): give one w",
+    ),
+    "a seed to choose": (lambda: choose(rng=3), "give a generator"),
+    "an empty table": (lambda: choose(among={}), "{} is no table of bases"),
+    "a table as a list": (lambda: choose(among=[ZOO.h]), "write among=.*mine.*h, .*c7"),
+    "a base alone": (lambda: choose(among={"h": ZOO.h}), "'h': .* is no pair of h and"),
+    "a variate for a base": (lambda: choose(among={"h": (ZOO.c7, {})}), "must estimate data"),
+    "a base for a variate": (lambda: choose(among={"h": (ZOO.h, H)}), "no control variate"),
+    "a number for a line": (lambda: report(H | {"c7": 3}), "are no lines by name"),
+    "a line without a name": (lambda: report(ZOO.h), 'write {"h": h, "c7": c7}'),
+    "a pilot of one step": (lambda: report(pilot=1), "pilot=1: it must be at least 2"),
+    "no costs": (lambda: report(costs={}, pilot=2), "costs say nothing of"),
+    "costs a number": (lambda: report(costs=3), "costs=3: write {.RP1"),
+    "an unknown argument": (lambda: choose(bach=5), "there is no argument 'bach' here"),
+    "sampling a number": (lambda: choose(sampling=5), r"sampling=5: write cv.Sampling\("),
+    "an ELBO of one sample": (
+        lambda: cv.elbo(logistic(), q, W, 1, rng),
+        "M=1: it must be at least 2",
+    ),
+    "an ELBO the wrong way round": (
+        lambda: cv.elbo(q, logistic(), W, 10, rng),
+        "is a family: the model comes first",
+    ),
+    "an ELBO of a path": (
+        lambda: cv.elbo(
+            logistic(), q, cv.optimize.noise_free(logistic(), q, lr=0.1, steps=1), 10, rng
+        ),
+        "w is a Path: give its weights, .w",
+    ),
+    **{f"a cost of {c!r}": (lambda c=c: choose(costs={"QD": c}), r"costs\['QD'\]=") for c in COSTS},
+    **{f"reported at {c!r}": (lambda c=c: report(costs={"h": c}), r"costs\['h'\]=") for c in COSTS},
+}
+TABLES = MODELS, DRAWS, FAMILIES, GLMS, OWN, CHOICES
 CASES = {case: row for table in TABLES for case, row in table.items()}
 assert len(CASES) == sum(map(len, TABLES))  # no name twice
 

@@ -691,49 +691,6 @@ def test_pairs_are_tried(cv):
     assert got.set.pairs and noise[True] < 0.6 * noise[False]
 
 
-def test_complaints(cv):
-    model, q, w = logistic(cv)
-    z = cv.zoo.paper(model, q)
-    rng, names = np.random.default_rng(0), flat(cv, model, q)
-    for call, words in [
-        (lambda: cv.choose(model, q, q.start((2,)), rng=rng), r"w has shape \(2, 5\): give one w"),
-        (lambda: cv.choose(model, q, w, rng=3), "give a generator"),
-        (lambda: cv.choose(model, q, w, rng=rng, among={}), "{} is no table of bases"),
-        (lambda: cv.choose(model, q, w, rng=rng, among={"h": (z.c7, {})}), "must estimate data"),
-        (
-            lambda: cv.choose(model, q, w, rng=rng, among={"h": (z.h, {"h": z.h})}),
-            "no control variate",
-        ),
-        (lambda: cv.report({"h": z.h, "c7": 3}, model, q, w, rng=rng), "are no lines by name"),
-        (
-            lambda: cv.report({"h": z.h}, model, q, w, rng=rng, pilot=1),
-            "pilot=1: it must be at least 2",
-        ),
-        (lambda: cv.report({"h": z.h}, model, q, w, rng=rng, costs={}), "costs say nothing of"),
-        (lambda: cv.elbo(model, q, w, 1, rng), "M=1: it must be at least 2"),
-        (lambda: cv.choose(model, q, w, rng=rng, among=[z.h]), "write among=.*mine.*h, .*c7"),
-        (lambda: cv.choose(model, q, w, rng=rng, among={"h": z.h}), "'h': .* is no pair of h and"),
-        (lambda: cv.choose(model, q, w, rng=rng, bach=5), "there is no argument 'bach' here"),
-        (lambda: cv.choose(model, q, w, rng=rng, sampling=5), r"sampling=5: write cv.Sampling\("),
-        (lambda: cv.report(z.h, model, q, w, rng=rng), 'write {"h": h, "c7": c7}'),
-        (lambda: cv.report({"h": z.h}, model, q, w, rng=rng, costs=3), "costs=3: write {.RP1"),
-        (lambda: cv.elbo(q, model, w, 10, rng), "is a family: the model comes first"),
-        (
-            lambda: cv.elbo(model, q, cv.optimize.noise_free(model, q, lr=0.1, steps=1), 10, rng),
-            "w is a Path: give its weights, .w",
-        ),
-    ]:
-        with pytest.raises((ValueError, TypeError), match=words):
-            call()
-    for cost in -1.0, 0.0, np.nan, np.inf, "1":
-        for ask in (
-            lambda: cv.choose(model, q, w, rng=rng, costs=dict.fromkeys(names, 1.0) | {"QD": cost}),
-            lambda: cv.report({"QD": z.h}, model, q, w, rng=rng, costs={"QD": cost}),
-        ):
-            with pytest.raises((ValueError, TypeError), match=r"costs\['QD'\]="):
-                ask()
-
-
 def test_many_dimensions(cv):
     """Where a Hessian of an own model is too dear: RP1, without expansions; GLMs keep theirs."""
     (mine, q), (model, q2, _) = (own(cv), cv.families.Gaussian(2)), logistic(cv)
