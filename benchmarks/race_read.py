@@ -89,8 +89,7 @@ def story(model="sonar"):
     The names stand in the order in which the curves fall below 0.1 nats, the last one first.
     """
     import matplotlib.pyplot as plt
-
-    from cvlib import plotting
+    import plotting  # of tools/, which chapters find
 
     race = Race.load()
     colours = {"grey": plotting.GREY, "blue": plotting.BLUE, "brown": "#B34F00"}

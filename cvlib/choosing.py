@@ -47,7 +47,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Report:
-    """What sets leave and cost. Prints as a table; `plot` draws it."""
+    """What sets leave and cost. Prints as a table."""
 
     rows: tuple[Row, ...]
     about: str
@@ -69,34 +69,6 @@ class Report:
         rows = [[pad(x, n) for pad, x, n in zip(pads, row, widths)] for row in zip(*columns)]
         return "\n".join([self.about, *("  ".join(row).rstrip() for row in rows), *self.refused])
 
-    def frontier(self) -> list[Row]:
-        """The rows than which none is both cheaper and quieter, from cheap to dear."""
-        kept: list[Row] = []
-        for r in sorted(self.rows, key=lambda r: (r.cost, r.left)):
-            if not kept or r.left < kept[-1].left:
-                kept.append(r)
-        return kept
-
-    def plot(self, ax: Any = None, colors: dict[str, Any] | None = None) -> Any:
-        """Noise left against cost of a step, with the frontier and its names.
-
-        colors: {base: colour}; others have the first colour of the cycle.
-        """
-        import matplotlib.pyplot as plt
-
-        ax = plt.gca() if ax is None else ax
-        edge, left = self.frontier(), lambda r: max(r.left, TINY)
-        ax.step([r.cost for r in edge], [left(r) for r in edge], where="post", color="0.46", lw=1)
-        for r in self.rows:
-            color = (colors or {}).get(r.set.base, "C0")
-            ax.errorbar(r.cost, left(r), 2 * r.error, fmt="o", ms=4, color=color)
-            if r in edge:
-                ax.annotate(_short(r.set), (r.cost, left(r)), (-4, -4), color=color, fontsize=9,
-                            textcoords="offset points", ha="right", va="top")  # fmt: skip
-        ax.set(xlabel="cost of a step", ylabel="noise left", xscale="log", yscale="log")
-        ax.margins(0.15)
-        return ax
-
 
 def _short(s):
     many = len(s.cvs) > 1 and len(str(s)) > 50
@@ -105,15 +77,16 @@ def _short(s):
 
 def _reported(sets, pilot, costs, slope2, chosen=None):
     """The `Report` of sets; all are compared with the first."""
-    each = pilot.each(sets, pilot.K)  # (n, T)
+    over = lambda what: np.stack([pilot.each(s, what) for s in sets], -1)  # (n, T)
+    each = over("K")
     noise, seconds = each.mean(0), np.array([cost_of(s, costs) for s in sets])
     E = slope2 + noise  # E||g||^2 of a step
     first, whole = noise[0] or 1.0, E[0] or 1.0  # there may be no noise at all
     left, ratio, cost = noise / first, E / whole, seconds / seconds[0]
     error = lambda ratio: (each - ratio * each[:, :1]).std(0, ddof=1) / math.sqrt(len(each))
     shares = [None] * len(sets)
-    if pilot.sources is not None:
-        q, data = (pilot.each(sets, K).mean(0) / first for K in pilot.sources)  # (T,) each
+    if pilot.shares:
+        q, data = (over(what).mean(0) / first for what in ("of_q", "of_data"))  # (T,)
         shares = np.stack([q, data, left - q - data], -1).tolist()
     columns = [
         left, error(left) / first, shares, seconds, cost, cost * ratio,
@@ -160,8 +133,7 @@ def report(
     sets = [*map(Set, bases), *singles(full), *[full] * (len(cvs) > 1)]
     if costs is None:
         costs = timed(sets, table, plan, w, seconds=seconds, clock=clock)
-    quiet = sets[found.noise(sets).argmin()]
-    return _reported(sets, found, costs, found.slope2(quiet))
+    return _reported(sets, found, costs, found.slope2(min(sets, key=found.noise)))
 
 
 # Choices -----------------------------------------------------------------------------------------
@@ -261,12 +233,11 @@ class _Contest:
     def __init__(self, table, pilot, costs, time):
         self.pilot, self.time, self.known = pilot, time, costs is not None
         self.bases = [Set(name) for name in table]
-        full = [Set(name, tuple(cvs)) for name, cvs in table.items()]
-        plain = [s for f in full for s in subsets(f)]
+        plain = [s for name, cvs in table.items() for s in subsets(Set(name, tuple(cvs)))]
         alone = [s for s in plain if len(s.cvs) < 2]
         self.costs = time(alone, 0.6) if costs is None else costs
         tried = [s._replace(pairs=k > 0) for k in range(len(pilot.ways)) for s in plain]
-        self.noise = dict(zip(tried, pilot.noise(tried)))
+        self.noise = {s: pilot.noise(s) for s in tried}
         self.slope2 = pilot.slope2(min(tried, key=self.noise.__getitem__))
 
     def score(self, s):
@@ -274,9 +245,9 @@ class _Contest:
 
     def resampled(self, sets, times, rng):
         """The scores of sets in `times` resampled pilots, (times, T)."""
-        cost = np.array([cost_of(s, self.costs) for s in sets])
-        noise = self.pilot.noise(sets, self.pilot.resampled(times, rng))
-        return _to_nine_digits(cost * (self.slope2 + noise))
+        halves = self.pilot.resampled(times, rng)
+        square = lambda s: self.slope2 + self.pilot.noise(s, halves)
+        return _to_nine_digits(np.stack([cost_of(s, self.costs) * square(s) for s in sets], -1))
 
     def finals(self):
         """The sets whose costs are known for sure, best first, and all that come close."""

@@ -19,7 +19,7 @@ from .draws import Draw
 from .families.base import Family, check_fit
 from .models.own import Model
 from .recipe.drawing import draw
-from .recipe.estimators import Estimator, evaluate
+from .recipe.estimators import evaluate
 from .recipe.integrands import Wants, wanted
 from .recipe.snapshots import Snapshot
 from .special import scipy
@@ -27,8 +27,8 @@ from .zoo import Table, whole_gradient
 
 CHUNK = 2**22  # numbers that draws may make at a time
 ROUNDING = 1e-12  # noise of this size, relative to that of the bases, is none
-ROUNDS = 30  # turns of each step that is timed
 DOUBT = 1e-6  # chance that a base with the right mean is taken for one without
+ROUNDS = 30  # turns of each step that is timed
 ALL = 10  # of more variates than these only single ones and pairs are looked at
 
 
@@ -58,14 +58,25 @@ def subsets(full: Set) -> list[Set]:
 # Noise -------------------------------------------------------------------------------------------
 
 
-class Pilot:
-    """Products of the lines' gradients, step by step: all that any set with any weights needs.
+class Look(NamedTuple):
+    """What n steps of a pilot saw of a base and its variates: P lines, the base first.
 
-    K (ways, n, P, P) are products of the distances of P lines from their means, so that their mean
-    over n steps is the covariance of a step's gradients; `sources` (2, ways, n, P, P) what of it is
-    due to q alone and the data alone. With pairs=True there are two ways to draw. Steps of one half
-    try the weights that the other half fits. Where lines want more than a snapshot has, a new one
-    is taken.
+    The mean of K over steps is the covariance of a step's gradients; `of_q` and `of_data` are what
+    of it is due to q alone and to the data alone.
+    """
+
+    K: np.ndarray  # (n, P, P) products of the lines' distances from their means
+    of_q: np.ndarray  # (n, P, P)
+    of_data: np.ndarray
+    along: np.ndarray  # (n,) the base's gradients along the width of q
+    mean: np.ndarray  # (parts, P, D) the lines' means
+
+
+class Pilot:
+    """Steps at w with all lines of a table: all that any set of them with any weights needs.
+
+    With pairs=True there are two ways to draw. Steps of one half try the weights that the other
+    half fits. Where lines want more than a snapshot has, a new one is taken.
     """
 
     def __init__(
@@ -74,148 +85,122 @@ class Pilot:
         pairs: bool = False,
     ):  # fmt: skip
         steps = whole("pilot", steps, 2)
-        self.plan, self.w, self.natural = plan, w, natural
+        self.plan, self.w, self.natural, self.shares = plan, w, natural, shares
         self.ways = [plan.sampling, *[replace(plan.sampling, noise="pairs")] * pairs]
-        lines: dict[frozenset, tuple[int, Estimator]] = {}  # a line of two bases is there once
-        place = lambda c: lines.setdefault(frozenset(c.parts.items()), (len(lines), c))[0]
-        self.place = {
-            base: (place(h), {name: place(c) for name, c in cvs.items()})
-            for base, (h, cvs) in table.items()
-        }
-        self.lines = [line for _, line in lines.values()]
+        self.table = {base: {"": h} | cvs for base, (h, cvs) in table.items()}
+        key = lambda line: frozenset(line.parts.items())  # a line of two bases is there once
+        lines = {key(line): line for each in self.table.values() for line in each.values()}
+        self.lines, order = [*lines.values()], [*lines]
+        self.places = {b: [order.index(key(c)) for c in e.values()] for b, e in self.table.items()}
         wants = wanted(atom for line in self.lines for _, atom in line.parts)
-        if wants and not _serves(snapshot, wants):
+        if wants and not (snapshot and _serves(snapshot, wants)):
             snapshot = taken(plan.model, plan.q, w, wants)
         numbers = len(self.ways) * len(self.lines) * plan.M * plan.q.D  # of a step
         R = max(3, min(math.ceil(steps / 2), CHUNK // numbers))
         parts = 2 * math.ceil(steps / (2 * R))  # of R steps each
-        self.half = np.repeat(np.arange(parts) % 2, R)
-        looks = zip(*(self._look(rng, R, snapshot, shares) for _ in range(parts)))
-        self.K, self.along, sources, means = (np.concatenate(look, 1) for look in looks)
-        self.sources = np.moveaxis(sources, 2, 0) if shares else None
-        self.mean = means.mean(1)  # (ways, P, D)
-        self.halves = np.stack([self.K[:, self.half == k].mean(1) for k in (0, 1)], 1)
-        bases = [h for h, _ in self.place.values()]
-        self.least = ROUNDING * self.K[..., bases, bases].mean(1).max()
+        self.half = np.arange(2)[:, None] == np.repeat(np.arange(parts) % 2, R)  # (2, n)
+        looks = [self._look(rng, R, snapshot) for _ in range(parts)]
+        join = lambda key: Look(*map(np.concatenate, zip(*(look[key] for look in looks))))
+        self.looks = {key: join(key) for key in looks[0]}  # {(base, pairs): Look}
+        self.halves = self._covariances(self.half)
+        self.least = ROUNDING * max(look.K[:, 0, 0].mean() for look in self.looks.values())
 
-    def _look(self, rng, R, snapshot, shares):
-        """R steps: products, gradients along the width of q, shares, and the lines' means."""
-        plan, ways, P = self.plan, len(self.ways), len(self.lines)
-        K, along, sources = (np.zeros((ways, R, *n)) for n in ((P, P), (P,), (2, P, P)))
-        means: list[dict[int, np.ndarray]] = [{} for _ in self.ways]
-        w = np.broadcast_to(self.w, (R, plan.q.D))  # R steps side by side
-        for k, seen in enumerate(self.ways):
+    def _look(self, rng, R, snapshot):
+        """R steps side by side, {(base, pairs): Look}."""
+        plan, found = self.plan, {}
+        w = np.broadcast_to(self.w, (R, plan.q.D))
+        for pairs, seen in zip((False, True), self.ways):
             d = draw(plan.model, plan.q, w, plan.M, rng, snapshot=snapshot, sampling=seen)
-            sizes = np.array([self._leaning(line, seen) for line in self.lines])
-            for size in np.unique(sizes):
-                p = np.flatnonzero(sizes == size)
-                X, along[k][:, p] = self._gradients(d, p, size)
-                means[k] |= zip(p, X.mean((0, 1)))
-                X -= X.mean((0, 1))
-                n = X.shape[0] * X.shape[1]
-                K[k][:, p[:, None], p] = own = _products(X, X) * (n / (n - 1))
-                if shares:
-                    sources[k][:, :, p[:, None], p] = self._shares(d, p, size, X, own)
-        return K, along, sources, np.array([[[own[p] for p in range(P)]] for own in means])
+            draws = [d]
+            if self.shares and d.index is not None:  # else all noise counts as that of q
+                # with the data of the step before: then r shares eps, r - 1 shares data
+                index = np.roll(d.index, 1, 0)
+                draws.append(Draw(d.model, d.q, d.w, d.eps, index, d.snapshot, d.group, d.weight))
+            G = [evaluate(self.lines, d) for d in draws]  # (R, all lines, M, D) each
+            for base, own in self.places.items():
+                found[base, pairs] = self._seen([g[:, own] for g in G], self._leaning(base, seen))
+        return found
 
-    def _leaning(self, line, seen):
+    def _leaning(self, base, seen):
         """How many samples of a step lean on each other: one, a pair, or all."""
         # a word with rows or a pull of its own may look at all samples together, as LOO does
-        together = any(word.rows or word.pull for word, _ in line.parts)
-        M = self.plan.M
-        return M if seen.shared or together else seen.group(self.plan.q, M)
+        words = {word for line in self.table[base].values() for word, _ in line.parts}
+        together = seen.shared or any(word.rows or word.pull for word in words)
+        return self.plan.M if together else seen.group(self.plan.q, self.plan.M)
 
-    def _gradients(self, d, p, size):
-        """One gradient for every `size` samples that lean on each other, (R, units, P, D).
+    def _seen(self, G, size):
+        """The `Look` at gradients (R, P, M, D) and, for the shares, at those with other data."""
+        q, w = self.plan.q, self.w
+        along = G[0][:, 0].mean(1) @ np.where(np.arange(q.D) < q.dim, 0.0, w)
+        units = lambda g: in_units(q, w, _units(g, size)) if self.natural else _units(g, size)
+        X, *others = map(units, G)
+        mean, n = X.mean((0, 1)), X.shape[0] * X.shape[1]
+        X = X - mean
+        K = _products(X, X) * (n / (n - 1))
+        of_q, of_data = K, 0 * K
+        for Y in others:
+            Y = Y - Y.mean((0, 1))
+            two = np.stack([_products(X, Y), _products(X, np.roll(Y, -1, 0))])
+            of_q, of_data = two + two.sum(0) / (n - 2)  # unbiased, means taken off
+        return Look(K, of_q, of_data, along, mean[None])
 
-        And the steps' gradients along the width of q, (R, P).
-        """
-        G = evaluate([self.lines[k] for k in p], d)
-        R, P, M, D = G.shape
-        X = G.reshape(R, P, size, M // size, D).mean(2)  # partners are M / 2 apart
-        X, q, w = np.moveaxis(X, 2, 1), self.plan.q, self.w
-        along = X.mean(1) @ np.where(np.arange(D) < q.dim, 0.0, w)
-        return in_units(q, w, X) if self.natural else X, along
+    def _covariances(self, counts):
+        """{(base, pairs): mean K on each half, (..., 2, P, P)}, steps counted (..., 2, n) times."""
+        share = counts / counts.sum(-1, keepdims=True)
+        return {key: np.tensordot(share, look.K, 1) for key, look in self.looks.items()}
 
-    def _shares(self, d, p, size, X, K):
-        """Products of gradients that share eps and of those that share data, (R, 2, P, P)."""
-        if d.index is None:
-            return np.stack([K, 0 * K], 1)  # all data: all noise is of q
-        # with the data of the step before: then r shares eps, r - 1 shares data
-        other = Draw(
-            d.model, d.q, d.w, d.eps, np.roll(d.index, 1, 0), d.snapshot, d.group, d.weight
-        )
-        Y, _ = self._gradients(other, p, size)
-        Y -= Y.mean((0, 1))
-        two = np.stack([_products(X, Y), _products(X, np.roll(Y, -1, 0))], 1)
-        n = X.shape[0] * X.shape[1]
-        return two + two.sum(1, keepdims=True) / (n - 2)  # unbiased, means taken off
+    def resampled(self, times: int, rng: np.random.Generator) -> dict:
+        """Covariances on the halves of `times` resampled pilots, as `noise` takes them."""
+        counts = np.zeros((times, *self.half.shape))
+        for k, own in enumerate(self.half):
+            counts[:, k, own] = rng.multinomial(own.sum(), own[own] / own.sum(), times)
+        return self._covariances(counts)
 
     def _own(self, s, K):
-        """Of products K (ways, ..., P, P) those of a set's lines, the base first."""
-        own = self._places(s)
-        return K[int(s.pairs)][..., own[:, None], own]
+        """Of products K (..., P, P) those of a set's lines, the base first."""
+        lines = [*self.table[s.base]]
+        own = np.array([lines.index(name) for name in ("", *s.cvs)])
+        return K[..., own[:, None], own]
 
-    def _places(self, s):
-        h, cvs = self.place[s.base]
-        return np.array([h, *(cvs[name] for name in s.cvs)])
+    def noise(self, s: Set, halves: dict | None = None) -> np.ndarray:
+        """E||g - E g||^2 of a step, (...). Below rounding error all sets are alike.
 
-    def _weights(self, s, K):
-        """v (..., 2, 1 + L) with which a set adds up its lines; v[k] is fitted on half 1 - k."""
-        other = self._own(s, K)[..., ::-1, :, :]
-        a = combine.best_weights(other[..., 1:, 1:], other[..., 1:, 0])
-        return np.concatenate([np.ones((*a.shape[:-1], 1)), a], -1)
-
-    def noise(self, sets: list[Set], K: np.ndarray | None = None) -> np.ndarray:
-        """E||g - E g||^2 of a step, for T sets: (..., T). Below rounding error all are alike.
-
-        K (ways, ..., 2, P, P) are covariances on the halves, if not the pilot's own.
+        `halves` are covariances on the halves, if not the pilot's own.
         """
-        K = self.halves if K is None else K
-        left = [_square(self._weights(s, K), self._own(s, K)).mean(-1) for s in sets]
-        return np.maximum(np.stack(left, -1), self.least)
+        K = self._own(s, (halves or self.halves)[s.base, s.pairs])
+        return np.maximum(_square(_weights(K), K).mean(-1), self.least)
 
-    def each(self, sets: list[Set], K: np.ndarray) -> np.ndarray:
-        """The same, step by step, (n, T), for products K (ways, n, P, P)."""
-        tried = lambda s: _square(self._weights(s, self.halves)[self.half], self._own(s, K))
-        return np.stack([tried(s) for s in sets], -1)
+    def each(self, s: Set, what: str = "K") -> np.ndarray:
+        """The same, step by step, (n,); or what is due to q alone or to the data alone."""
+        v = _weights(self._own(s, self.halves[s.base, s.pairs]))[self.half[1].astype(int)]
+        return _square(v, self._own(s, getattr(self.looks[s.base, s.pairs], what)))
 
     def slope2(self, quiet: Set) -> float:
         """||E g||^2, from a set with little noise."""
-        v, means = self._weights(quiet, self.halves).mean(0), self.mean[int(quiet.pairs)]
-        g = v @ means[self._places(quiet)]
-        return max(0.0, g @ g - self.noise([quiet])[0] / len(self.half))
-
-    def resampled(self, times: int, rng: np.random.Generator) -> np.ndarray:
-        """Covariances on the halves of `times` resampled pilots, (ways, times, 2, P, P)."""
-        K = []
-        for k in (0, 1):
-            own = self.K[:, self.half == k]
-            n = own.shape[1]
-            counts = rng.multinomial(n, np.full(n, 1 / n), times) / n
-            K.append([np.tensordot(counts, way, 1) for way in own])
-        return np.stack(K, 2)
+        v = _weights(self._own(quiet, self.halves[quiet.base, quiet.pairs])).mean(0)
+        mean = self.looks[quiet.base, quiet.pairs].mean.mean(0)
+        lines = dict(zip(self.table[quiet.base], mean))
+        g = v @ [lines[name] for name in ("", *quiet.cvs)]
+        return max(0.0, g @ g - self.noise(quiet) / self.half.shape[1])
 
     def astray(self) -> dict[str, float]:
         """{base: by how many standard errors its mean along the width of q is not the first's}.
 
         There PR has the curvature at a sample, which says nothing of a kink.
         """
-        along, n, found = self.along[0], len(self.half), {}
-        rounding = 1e-9 * np.abs(along).max() + 1e-300
-        (first, _), *_ = self.place.values()
-        for base, (h, _) in self.place.items():
-            off = along[:, h] - along[:, first]
-            error = off.std(ddof=1) / math.sqrt(n)
-            if abs(off.mean()) > scipy.special.stdtrit(n - 1, 1 - DOUBT / 2) * error + rounding:
-                found[base] = float(abs(off.mean()) / max(error, rounding))
+        along = {base: self.looks[base, False].along for base in self.table}
+        n, first, found = self.half.shape[1], next(iter(along.values())), {}
+        rounding = 1e-9 * max(np.abs(x).max() for x in along.values()) + 1e-300
+        for base, own in along.items():
+            error = (own - first).std(ddof=1) / math.sqrt(n)
+            off = abs((own - first).mean())
+            if off > scipy.special.stdtrit(n - 1, 1 - DOUBT / 2) * error + rounding:
+                found[base] = float(off / max(error, rounding))
         return found
 
 
-def _serves(old: Snapshot | None, wants: Wants) -> bool:
+def _serves(old, wants):
     """Does a snapshot have what is wanted of it?"""
-    if old is None:
-        return False
     has = Wants(1 + (old.hessian is not None), old.factor is not None, old.mean_slope is not None)
     return all(have >= want for have, want in zip(has, wants))
 
@@ -229,9 +214,22 @@ def in_units(q: Family, w: np.ndarray, g: np.ndarray) -> np.ndarray:
     return np.concatenate([slope, curvature / math.sqrt(2)], -1)
 
 
+def _units(G, size):
+    """The means of every `size` samples that lean on each other, (R, P, M, D) -> (R, M', P, D)."""
+    R, P, M, D = G.shape
+    return np.moveaxis(G.reshape(R, P, size, M // size, D).mean(2), 2, 1)  # partners: M / 2 apart
+
+
 def _products(X, Y):
     """Products of lines in the mean of each step, (R, P, P), for units X, Y (R, units, P, D)."""
     return (X @ np.swapaxes(Y, -1, -2)).sum(1) / X.shape[1] ** 2
+
+
+def _weights(K):
+    """v (..., 2, P) with which lines add up, of products K (..., 2, P, P); v[k] of half 1 - k."""
+    other = K[..., ::-1, :, :]
+    a = combine.best_weights(other[..., 1:, 1:], other[..., 1:, 0])
+    return np.concatenate([np.ones((*a.shape[:-1], 1)), a], -1)
 
 
 def _square(v, K):
@@ -252,13 +250,12 @@ def given(costs: dict[str, float] | None) -> dict[str, float] | None:
 def cost_of(s: Set, costs: dict[str, float]) -> float:
     """Seconds a step: known, or the base's and what each variate adds to it on its own."""
     s = s._replace(pairs=False)  # two samples cost what a pair costs
-    if str(s) in costs:
-        return costs[str(s)]
-    for part in (Set(s.base), *singles(s)):
+    parts = [s] if str(s) in costs else [Set(s.base), *singles(s)]
+    for part in parts:
         if str(part) not in costs:
             raise ValueError(f"costs say nothing of {str(part)!r}: give its seconds a step")
-    base = costs[s.base]
-    return base + sum(max(0.0, costs[str(x)] - base) for x in singles(s))  # timing may err
+    base, *more = (costs[str(part)] for part in parts)
+    return base + sum(max(0.0, cost - base) for cost in more)  # timing may err
 
 
 def in_turns(

@@ -1,17 +1,17 @@
-"""What autograd lacks: special functions of scipy.special, and Hessians times vectors.
-
-`autograd.scipy` has them too, but brings scipy.stats along.
-"""
+"""Special functions of SciPy and autograd, imported when asked for, and what autograd lacks."""
 
 from collections.abc import Callable
+from functools import cache
 from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 from typing import Any
 
+import autograd
 import autograd.numpy as anp
 import numpy as np
 from autograd import elementwise_grad, grad
 from autograd.extend import defvjp, primitive
-from autograd.numpy.numpy_vjps import unbroadcast_f
 
 LOG_2PI = np.log(2 * np.pi)
 
@@ -28,28 +28,29 @@ class _Scipy:
 scipy: Any = _Scipy()
 
 
-@primitive
-def gammaln(x: np.ndarray) -> np.ndarray:
-    """log |Gamma(x)|, of the shape of x."""
-    return scipy.special.gammaln(x)
+@cache
+def _of_autograd() -> Any:
+    """autograd's special functions, without the rest of autograd.scipy: that brings scipy.stats."""
+    path = Path(autograd.__file__).parent / "scipy/special.py"
+    spec: Any = spec_from_file_location("autograd_special", path)
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-@primitive
-def psi(x: np.ndarray) -> np.ndarray:
-    """The derivative of gammaln."""
-    return scipy.special.psi(x)
+def _late(name):
+    """autograd's function of this name, looked up when it is called."""
+
+    def function(*args, **kwargs):
+        return getattr(_of_autograd(), name)(*args, **kwargs)
+
+    function.__name__ = function.__qualname__ = name  # so that it can be pickled
+    return function
 
 
-@primitive
-def polygamma(n: int, x: np.ndarray) -> np.ndarray:
-    """The n-th derivative of psi, n = 0, 1, 2, ..."""
-    return scipy.special.polygamma(n, x)
-
-
-@primitive
-def betaln(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """log Beta(a, b) = gammaln(a) + gammaln(b) - gammaln(a + b); a and b broadcast."""
-    return scipy.special.betaln(a, b)
+gammaln, psi, polygamma, betaln, expit, logsumexp = map(
+    _late, ("gammaln", "psi", "polygamma", "betaln", "expit", "logsumexp")
+)
 
 
 @primitive
@@ -70,37 +71,9 @@ def _summed(g, index, n):
     return np.bincount(np.ravel(index), np.ravel(g), minlength=n)
 
 
-def expit(x: np.ndarray) -> np.ndarray:
-    """1 / (1 + exp(-x)), for numbers alone: autograd does not see it."""
-    return scipy.special.expit(x)
-
-
-def logsumexp(
-    x: np.ndarray, axis: int | tuple[int, ...] | None = None, keepdims: bool = False
-) -> np.ndarray:
-    """log sum exp x over an axis, several as a tuple, or all."""
-    kept = _logsumexp(x, axis)
-    return kept if keepdims else anp.squeeze(kept, axis)
-
-
-@primitive
-def _logsumexp(x, axis):
-    """The axes stay, with length 1: the derivative then broadcasts by itself."""
-    return scipy.special.logsumexp(x, axis=axis, keepdims=True)
-
-
-defvjp(gammaln, lambda ans, x: lambda g: g * psi(x))
-defvjp(psi, lambda ans, x: lambda g: g * polygamma(1, x))
-defvjp(polygamma, None, lambda ans, n, x: lambda g: g * polygamma(n + 1, x))
 defvjp(log_ndtr, lambda ans, x: lambda g: g * anp.exp(-0.5 * x**2 - 0.5 * LOG_2PI - log_ndtr(x)))
 defvjp(at, lambda ans, x, index: lambda g: _summed(g, index, len(x)), None)
 defvjp(_summed, lambda ans, g, index, n: lambda u: at(u, index), None, None)
-defvjp(
-    betaln,
-    lambda ans, a, b: unbroadcast_f(a, lambda g: g * (psi(a) - psi(a + b))),
-    lambda ans, a, b: unbroadcast_f(b, lambda g: g * (psi(b) - psi(a + b))),
-)
-defvjp(_logsumexp, lambda ans, x, axis: lambda g: g * anp.exp(x - ans))
 
 
 def hess_times(f: Callable, z: np.ndarray, v: np.ndarray) -> np.ndarray:

@@ -155,7 +155,7 @@ def _at_its_values(name, test):
 
 
 def part(cv, name):
-    """A module by the end of its name, such as "pilots" or "experiments.plans", beside `cv`."""
+    """A module by the end of its name, such as "choosing" or "experiments.plans", beside `cv`."""
     found = [module for module in modules(ROOTS) if f".{module}".endswith(f".{name}")]
     assert len(found) == 1, f"{name} may be any of {found}"
     return importlib.import_module(found[0] if cv is cvlib else renamed(found[0]))

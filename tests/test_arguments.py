@@ -685,12 +685,6 @@ def test_pictures_go_where_they_are_told():
     plt = pytest.importorskip("matplotlib.pyplot")
     axes = plt.subplots(1, 2)[1]
     assert FIT.plot(axes) is axes and all(ax.has_data() for ax in axes)
-    report = cv.report(LINES, ONE, FULL, W, M=4, rng=np.random.default_rng(0), costs=COSTS, pilot=4)
-    plt.figure()
-    assert report.plot(axes[0]) is axes[0]
-    red = dict.fromkeys([row.set.base for row in report.rows], "red")
-    shown = [report.plot(plt.figure().gca(), c).containers[0][0].get_color() for c in (None, red)]
-    assert shown[0] != shown[1] == "red"
     plt.close("all")
 
 

@@ -5,7 +5,7 @@ import sys
 
 LATER = (
     "scipy", "importlib.resources", "html", "gzip", "autograd.scipy", "matplotlib", "joblib",
-    "threadpoolctl", "tqdm", "experiments", "cvlib.plotting",
+    "threadpoolctl", "tqdm", "experiments",
 )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ LAYERS = (
     "fitting",
 )  # folders and files, from the base up
 FOLDERS = [layer for layer in LAYERS if (PACKAGE / layer).is_dir()]
-BASE = {"arguments", "special", "draws", "datasets", "plotting"}  # below them, for all
+BASE = {"arguments", "special", "draws", "datasets"}  # below them, for all
 FILES = sorted(PACKAGE.rglob("*.py"))
 name = lambda path: str(path.relative_to(PACKAGE))
 

@@ -3,7 +3,6 @@
 The tests run them on cvlib; what mutants.py lists must fail one of them.
 """
 
-import importlib
 import itertools
 import pickle
 import tracemalloc
@@ -13,7 +12,6 @@ from types import SimpleNamespace
 from unittest import mock
 
 import autograd.numpy as anp
-import autograd.scipy.special as theirs
 import numpy as np
 import oracles
 import pytest
@@ -444,44 +442,3 @@ def test_small_bias(cv):
     data = cv.terms(model, cv.families.Gaussian(2))[0]
     assert (cv.RP1(data) - cv.RP2(data)).is_control_variate
     assert not (cv.RP1(data) - (1 - 1e-6) * cv.RP2(data)).is_control_variate
-
-
-# Special functions --------------------------------------------------------------------------------
-
-X = np.array([[0.2, 1.0, 3.7], [12.5, 0.01, 250.0]])
-B = np.array([0.6, 2.0, 41.0])
-SPECIAL = {
-    "gammaln": (lambda s, x: s.gammaln(x), X),
-    "psi": (lambda s, x: s.psi(x), X),
-    "polygamma": (lambda s, x: s.polygamma(2, x), X),
-    "betaln in a": (lambda s, x: s.betaln(x, B), X),
-    "betaln in a, which is broadcast": (lambda s, a: s.betaln(a, X), B),
-    "betaln in b, which is broadcast": (lambda s, b: s.betaln(X, b), B),
-    "betaln, a number": (lambda s, b: s.betaln(X, b), np.array(1.3)),
-    "logsumexp, all": (lambda s, x: s.logsumexp(x), X),
-    "logsumexp, first axis": (lambda s, x: s.logsumexp(x, 0), X),
-    "logsumexp, last axis kept": (lambda s, x: s.logsumexp(x, -1, keepdims=True), X),
-    "logsumexp, two axes": (lambda s, x: s.logsumexp(x, (0, 2)), np.stack([X, X / 7])),
-    "logsumexp, far out": (lambda s, x: s.logsumexp(x, -1), X - 1e4),
-}
-
-
-def test_special(cv):
-    """Values and two derivatives are those of autograd.scipy, broadcast and reduced alike."""
-    ours = importlib.import_module(f"{cv.__name__}.special")
-    for name, (f, x) in SPECIAL.items():
-        values = f(ours, x), f(theirs, x)
-        assert np.shape(values[0]) == np.shape(values[1]), name
-        assert np.array_equal(*values), name
-        weights = np.cos(np.arange(values[0].size)).reshape(values[0].shape)
-        slopes, bends = [], []
-        for s in (ours, theirs):
-            slope = grad(lambda x: anp.sum(weights * f(s, x)))
-            slopes.append(slope(x))
-            bends.append(elementwise_grad(slope)(x))
-        assert slopes[0].shape == bends[0].shape == x.shape, name
-        assert_allclose(*slopes, rtol=1e-13, err_msg=name)
-        assert_allclose(*bends, rtol=1e-12, atol=1e-14, err_msg=name)
-
-
-# What a mutant must get past: first what needs no model, last what needs all to be right.

@@ -166,8 +166,7 @@ def test_a_cluster_that_loses_a_worker_changes_no_digit(tmp_path, monkeypatch, c
             for a, b in zip(everything(m, q, w), right):
                 assert_array_equal(a, b)
         mu = np.array([0.4, 0.1])
-        alone = [cv.passes._part(plain_sums, (p.X[k : k + 7], p.y[k : k + 7]), (mu,))
-                 for k in range(0, 101, 7)]  # fmt: skip
+        alone = [plain_sums((p.X[k : k + 7], p.y[k : k + 7]), mu) for k in range(0, 101, 7)]
         found = None
         monkeypatch.setattr(cv.passes, "CHUNK", 14)
         for k, part in enumerate(cv.passes.each(slowly, (X, y), mu)):

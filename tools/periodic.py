@@ -5,9 +5,8 @@ import html
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.colors import to_hex
+from plotting import VERMILLION, ink
 from sliders import Html
-
-from cvlib.plotting import VERMILLION, ink
 
 EXACT = "CF", "QD"  # the closed form where there is one, else quadrature
 PARTNERS = ("SF",), ("RP2",), ("RB",), ("PR",), EXACT  # RP1 minus one of these, columns 0 to 4

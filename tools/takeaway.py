@@ -31,6 +31,7 @@ BOOK = {  # what chapters use beside the package, and where it lies in the wheel
     "results/*.json": "cvbook/results",
     "benchmarks/*.json": "cvbook/benchmarks",
     "benchmarks/race_read.py": "cvbook/benchmarks",
+    "tools/plotting.py": "cvbook",
     "tools/sliders.py": "cvbook",
     "tools/periodic.py": "cvbook",
 }

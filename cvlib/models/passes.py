@@ -7,12 +7,12 @@ depend on who computed which. Between parts a pass looks at the clock, if it was
 
 import os
 import sys
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import reduce
+from functools import partial, reduce
 from io import FileIO
+from itertools import islice
 from math import prod
 from typing import Any, NamedTuple
 
@@ -119,7 +119,7 @@ def each(part: Callable, data: Arrays, *args: Any, width: int = 1) -> Iterable:
     parts = slices(data, width)
     pieces = (tuple(_sent(a[rows]) for a in data) for rows in parts)
     here = _cluster.get() is None or len(parts) == 1
-    done = (_part(part, rows, args) for rows in pieces) if here else _there(part, pieces, args)
+    done = (_part(part, args, rows) for rows in pieces) if here else _there(part, pieces, args)
     return _shown(done, len(parts))
 
 
@@ -131,19 +131,15 @@ def slices(data: Arrays, width: int = 1) -> list[slice]:
 
 def _there(part, pieces, args):
     """Each `_part`, on the cluster. One whose worker is lost goes to another one."""
-    client = _cluster.get()
-    waiting: deque[Any] = deque()
+    client, work = _cluster.get(), partial(_part, part, args)
     most = (1 + AHEAD) * max(1, sum(client.nthreads().values()))
-    for rows in pieces:
-        waiting.append(client.submit(_part, part, rows, args, pure=False))
-        if len(waiting) >= most:
+    while some := [*islice(pieces, most)]:  # not all at once: they may be larger than memory
+        for future in client.map(work, some, pure=False):
             look_at_clock()
-            yield waiting.popleft().result()
-    while waiting:
-        yield waiting.popleft().result()
+            yield future.result()
 
 
-def _part(part, rows, args):
+def _part(part, args, rows):
     look_at_clock()
     return part(tuple(wide(a.read() if isinstance(a, Mapped) else a) for a in rows), *args)
 

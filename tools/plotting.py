@@ -1,25 +1,17 @@
 """How every figure of the book looks: one style, one colour per estimator, a few helpers.
 
-Importing this module sets the style. It needs matplotlib, which the rest of the package does not.
+Importing this module sets the style.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
-
-try:
-    import matplotlib.pyplot as plt
-    from matplotlib.axes import Axes
-    from matplotlib.colors import to_rgb
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Ellipse, Patch
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        f"cvlib.plotting draws with matplotlib, and there is no module {error.name!r} here: "
-        "pip install matplotlib (the rest of cvlib does not need it)",
-        name=error.name,
-    ) from error
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
+from matplotlib.lines import Line2D
+from matplotlib.patches import Ellipse, Patch
 
 # Hues near those of Okabe and Ito, each dark enough to be a label on white (4.5:1), and far enough
 # apart, in lightness where hue does not help, to be told apart with every common form of colour
