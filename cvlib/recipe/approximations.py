@@ -1,6 +1,7 @@
 """Approximations of integrands that are quadratic in z: the expectation over q is then known."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +11,6 @@ from ..models import quadrature
 from ..models.own import Model
 from .atoms import OfEta
 from .integrands import Atom, Illegal, Integrand, OnData, Wants, integrand
-from .rows import Rows
 from .snapshots import SUMS
 
 
@@ -43,7 +43,7 @@ def _check_place(at):
 
 def _made(kind, atom, at, order=2):
     """An expansion of this kind. All data about older weights: what the snapshot has of it."""
-    if at == "snapshot" and atom.of_eta and atom.whole:
+    if at == "snapshot" and atom.of_eta and atom.all_data:
         return TaylorZ(atom, at, order, kind)
     return kind(atom, at, order)
 
@@ -96,6 +96,8 @@ class Expansion(OnData):
     sums = ""  # how a snapshot calls its own
     needs: Wants | None = None  # of a snapshot, if not its order alone
 
+    f: Any  # the atom that it stands for
+
     def __init__(
         self, f: Atom, at: str = "mu", order: int = 2, kind: "type[Expansion] | None" = None
     ) -> None:
@@ -104,15 +106,12 @@ class Expansion(OnData):
         name, target = (f"{self.kind.word}({of}{how})" for of in (f.bare, f.target))
         super().__init__(name, f.model, f.q, target)
         self.wants = (self.kind.needs or Wants(order)) if at == "snapshot" else f.wants
-        if f.whole:
+        if f.all_data:
             self._over_all_data()
 
     def over_all_data(self) -> Atom:
         whole = self.f.over_all_data()
         return self if whole == self.f else _made(self.kind, whole, self.centre, self.order)
-
-    def rows(self, draw: Draw) -> Rows:
-        return self.f.rows(draw)
 
 
 class TaylorZ(Expansion):
@@ -188,7 +187,7 @@ class TaylorEta(TaylorZ, OfEta):
 
     def law(self, draw: Draw) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Mean and variance of each eta under the q of the expansion, and the labels."""
-        r = self.rows(draw)
+        r = self.cases(draw)
         if self.centre == "snapshot":
             draw.at("snapshot")  # is there one?
             if draw.snapshot.factor is None:
@@ -196,7 +195,7 @@ class TaylorEta(TaylorZ, OfEta):
         return r.eta(draw, self.centre), r.variance(draw, self.centre), r.y
 
     def _away(self, draw, where):
-        r = self.rows(draw)
+        r = self.cases(draw)
         return r.eta(draw, where) - r.eta(draw, self.centre)
 
 
@@ -227,12 +226,12 @@ class Bound(TaylorEta):
         return self.model.likelihood.bound(np.sqrt(m**2 + v), y)
 
     def psi(self, draw: Draw, where: str) -> np.ndarray:
-        (a, b, c), eta = self.coefficients(draw), self.rows(draw).eta(draw, where)
+        (a, b, c), eta = self.coefficients(draw), self.cases(draw).eta(draw, where)
         return a + b * eta + 0.5 * c * eta**2
 
     def derivatives(self, draw: Draw, where: str, order: int) -> Sequence[np.ndarray]:
         _, b, c = self.coefficients(draw)
-        return b + c * self.rows(draw).eta(draw, where), c
+        return b + c * self.cases(draw).eta(draw, where), c
 
 
 class Quadratic(Atom):
