@@ -259,8 +259,7 @@ def test_renewed_in_the_loop(cv):
     assert steps == [0, 1, 2, 4, 8]
     assert all(w["mean"] is True and w["order"] == 2 for w in wanted)
     assert all(w["factor"].shape == (3, 2, 2) for w in wanted)
-    assert path.state.snapshot.mean_slope is not None
-    assert path.state.snapshot.mean_hessian is not None
+    assert all(x is not None for x in path.state.snapshot.parabolas["parabola"])
 
     model, q, *_ = test_passes.joint(cv)
     data, prior, variational = cv.terms(model, q)

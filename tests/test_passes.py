@@ -255,12 +255,14 @@ def test_wants(cv):
             plan = cv.optimize.Noisy(model, q, h, cvs, lr=0.1, M=4, renew=5)
             assert plan.wants == right
             old = plans.taken(model, q, q.start((2,)), plan.wants)
-            sums = old.slope, old.hessian, old.factor, old.bound_hessian, old.mean_hessian
-            has = [x is not None for x in sums]
+            has = [old.slope is not None, old.hessian is not None, old.factor is not None]
+            has += [kind in old.parabolas for kind in ("bound", "parabola")]
             assert has == [True, right[0] == 2, right[1], right[1], right[2]]
         w = q.start((2,)) + 0.1 * np.arange(2)[:, None]
         both, alone = (plans.taken(model, q, x, plan.wants) for x in (w, w[1]))
-        for x, y in zip(both.of_run(1), alone):  # that of one run of several
+        one = both.of_run(1)  # that of one run of several
+        assert one.parabolas.keys() == alone.parabolas.keys()
+        for x, y in zip(arrays(one), arrays(alone), strict=True):
             assert y is None if x is None else np.allclose(x, y) and np.shape(x) == np.shape(y)
 
 
@@ -277,13 +279,19 @@ def files(folder, p, dtype=float, mode="r"):
     return found
 
 
+def arrays(old):
+    """All numbers of a snapshot."""
+    return [old.mu, old.factor, *itertools.chain(*old.parabolas.values())]
+
+
 def everything(cv, model, q, w):
     """What passes over all data: snapshots, exact references, moments for taylor_x."""
     mu, factor = q.moments(w)
     old = cv.snapshot(model, mu, factor=factor, mean=True)
     terms = cv.exact.term_gradients(model, q, w)["data"]
     G = model.groups
-    return [*old[:-2], cv.exact.elbo(model, q, w), terms, G.n, G.x, G.y, G.xx, G.xy, G.constant]
+    old = arrays(old)
+    return [*old, cv.exact.elbo(model, q, w), terms, G.n, G.x, G.y, G.xx, G.xy, G.constant]
 
 
 @pytest.mark.parametrize("family", oracles.FAMILIES)

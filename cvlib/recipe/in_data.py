@@ -55,6 +55,7 @@ class TaylorX(Expansion):
     group, phi' moves by kappa (y - ybar), which brings in Cov(x, y).
     """
 
+    closed_form = quadratic = False  # in z
     advice = "CF(taylor_z(data))"
     word, third = "taylor_x", 1.0  # the share of the third derivative in the slope
 
