@@ -53,7 +53,7 @@ def _check_place(at):
 
 def _expand(kind, atom, at, order=2):
     """An expansion of this kind. All data about older weights: what the snapshot has of it."""
-    if at == "snapshot" and atom.on_data and atom.all_data:
+    if at == "snapshot" and atom.of_eta and atom.all_data:
         return FromSnapshot(kind, atom, order)
     return kind(atom, at, order)
 
@@ -126,13 +126,27 @@ class TaylorZ(Expansion):
 
     word = "taylor_z"
 
+    def at_centre(self, draw: Draw) -> Any:
+        """f, or over all data at older weights the parabola that the snapshot has: no pass."""
+        stored = self.centre == "snapshot" and self.f.on_data and self.sees_all(draw)
+        return self.stored(draw) if stored else self.f
+
+    @kept
+    def stored(self, draw: Draw) -> "Fixed":
+        draw.at("snapshot")  # is there one?
+        value, slope, H = draw.snapshot.parabolas.get(self.word, (None, None, None))
+        H = np.zeros_like(slope) if self.order == 1 else H
+        if H is None:
+            raise ValueError(_lacking(self))
+        return Fixed("sums", self.model, self.q, draw.snapshot.mu, slope, H, value)
+
     def value(self, draw: Draw, where: str) -> np.ndarray:
-        away = draw.at(where) - draw.at(self.centre)
-        both = self.f.slope(draw, self.centre) + self.slope(draw, where)
-        return self.f.value(draw, self.centre) + 0.5 * np.vecdot(both, away)  # mean of two slopes
+        f, away = self.at_centre(draw), draw.at(where) - draw.at(self.centre)
+        both = f.slope(draw, self.centre) + self.slope(draw, where)
+        return f.value(draw, self.centre) + 0.5 * np.vecdot(both, away)  # mean of two slopes
 
     def grad(self, draw: Draw, where: str) -> np.ndarray:
-        slope = self.f.slope(draw, self.centre)
+        slope = self.at_centre(draw).slope(draw, self.centre)
         if where == self.centre:
             return slope
         return slope + self.along(draw, where, draw.at(where) - draw.at(self.centre))
@@ -144,39 +158,20 @@ class TaylorZ(Expansion):
     def _bend(self, draw):
         if self.order == 1:
             return self.q.bend(lambda V: np.zeros((1, *V.shape[-2:])), draw.factor)
-        return self.f.bend(draw, self.centre)
+        return self.at_centre(draw).bend(draw, self.centre)
 
     def along(self, draw: Draw, where: str, v: np.ndarray) -> np.ndarray:
-        return np.zeros_like(v) if self.order == 1 else self.f.along(draw, self.centre, v)
+        if self.order == 1:
+            return np.zeros_like(v)
+        return self.at_centre(draw).along(draw, self.centre, v)
 
 
-class FromSnapshot(Expansion):
-    """An expansion of one of the other kinds over all data, from a snapshot: it needs no pass."""
+class FromSnapshot(TaylorZ):
+    """An expansion of an f of eta over all data, of any kind: the parabola of a snapshot."""
 
     def __init__(self, kind: type[Expansion], f: Atom, order: int) -> None:
         self.word, self.needs = kind.word, kind.needs
         super().__init__(f, "snapshot", order)
-
-    @kept
-    def parabola(self, draw: Draw) -> "Fixed":
-        draw.at("snapshot")  # is there one?
-        value, slope, H = draw.snapshot.parabolas.get(self.word, (None, None, None))
-        H = np.zeros_like(slope) if self.order == 1 else H
-        if H is None:
-            raise ValueError(_lacking(self))
-        return Fixed("sums", self.model, self.q, draw.snapshot.mu, slope, H, value)
-
-    def value(self, draw: Draw, where: str) -> np.ndarray:
-        return self.parabola(draw).value(draw, where)
-
-    def grad(self, draw: Draw, where: str) -> np.ndarray:
-        return self.parabola(draw).grad(draw, where)
-
-    def along(self, draw: Draw, where: str, v: np.ndarray) -> np.ndarray:
-        return self.parabola(draw).along(draw, where, v)
-
-    def bend(self, draw: Draw, where: str) -> np.ndarray:
-        return self.parabola(draw).bend(draw, where)
 
 
 class TaylorEta(Expansion, OfEta):
