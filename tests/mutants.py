@@ -229,9 +229,9 @@ MUTANTS["snapshots"] = [
 MUTANTS["parabola"] = [
     ("no expectation of the value", "Parabola.height",
      "quadrature.value(self.model.likelihood, m, v, y)", "self.model.likelihood.phi(m, y)",
-     "test_over_all_data_is_the_mean"),
+     "test_lines"),
     ("a value that loses 1/2", "TaylorEta.psi", "0.5 * d2 * away", "d2 * away",
-     "test_slope_and_curvature_are_differences"),
+     "test_lines"),
     ("the bound's sums for the mean's", "TaylorZ.stored",
      "draw.snapshot.parabolas.get(self.word, (None, None, None))",
      "draw.snapshot.parabolas['bound' if self.word == 'parabola' else self.word]",
