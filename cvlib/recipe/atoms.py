@@ -216,7 +216,7 @@ class OfEta(OnData):
     def bend(self, draw: Draw, where: str) -> np.ndarray:
         return self.cases(draw).bend(draw, self.derivatives(draw, where, 2)[1])
 
-    def averaged(self, draw: Draw) -> Sequence[np.ndarray]:
+    def average(self, draw: Draw) -> Sequence[np.ndarray]:
         """RP1's conditional mean given eta: E[eps | eta] = L^T x (eta - m) / v.
 
         It is Price's formula with psi' (eta - m) / v for psi'', whose means are equal (Stein).
@@ -226,7 +226,7 @@ class OfEta(OnData):
         away = cases.eta(draw, "z1") - cases.eta(draw, "mu")
         return d1, d1 * away / np.where(v > 0, v, np.inf)
 
-    def integrated(self, draw: Draw) -> Sequence[np.ndarray]:
+    def integrate(self, draw: Draw) -> Sequence[np.ndarray]:
         """E psi' and E psi''. For a quadratic psi they are those at m."""
         return self.derivatives(draw, "mu", 2)[:2]
 
@@ -253,7 +253,7 @@ class GLMData(OfEta):
         cases = self.cases(draw)
         return self.model.likelihood.derivatives(cases.eta(draw, where), cases.y, order)
 
-    def integrated(self, draw: Draw) -> Sequence[np.ndarray]:
+    def integrate(self, draw: Draw) -> Sequence[np.ndarray]:
         cases = self.cases(draw)
         m, v = cases.eta(draw, "mu"), cases.variance(draw)
         return quadrature.slopes(self.model.likelihood, m, v, cases.y, tolerance=1e-9)

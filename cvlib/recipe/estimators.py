@@ -74,8 +74,8 @@ class Estimator(Linear):
         """What the line estimates, as {term: coefficient}; empty for a control variate."""
         total: dict[str, float] = {}
         size: dict[str, float] = {}
-        for (method, atom), coef in self.parts.items():
-            name = atom.target if atom.conservative else f"{method}({atom.target})"
+        for (word, atom), coef in self.parts.items():
+            name = atom.target if atom.conservative else f"{word}({atom.target})"
             total[name] = total.get(name, 0) + coef
             size[name] = size.get(name, 0) + abs(coef)
         total.pop("one", None)  # the gradient of E_q[1] is zero
@@ -87,8 +87,8 @@ class Estimator(Linear):
 
     @staticmethod
     def part_name(part: Any) -> str:
-        method, atom = part
-        return f"{method}({atom.name})"
+        word, atom = part
+        return f"{word}({atom.name})"
 
 
 def check_variate(line: Estimator) -> None:
@@ -311,7 +311,7 @@ RB = Method(
     Of several data points each is averaged given its own eta: the sum is no conditional mean, and
     may have more noise than RP1.
     """,
-    in_eta=lambda draw, atom: atom.averaged(draw),
+    in_eta=lambda draw, atom: atom.average(draw),
     refuses=_not_of_eta("RB"),
     needs="gaussian",
     why=GAUSSIAN,
@@ -328,7 +328,7 @@ PR = Method(
 QD = Method(
     "QD",
     "N [E phi'(eta) x, lower(E phi''(eta) x x^T L)], the means by quadrature in eta, (..., M, D).",
-    in_eta=lambda draw, atom: atom.integrated(draw),
+    in_eta=lambda draw, atom: atom.integrate(draw),
     refuses=_not_of_eta("QD"),
     needs="gaussian",
     why=GAUSSIAN,
@@ -338,7 +338,7 @@ CF = Method(
     "CF",
     "grad_w E_q[f(Z)] in closed form, (..., M, D); with subsampling, on the drawn data point.",
     by_hand=lambda draw, atom: atom.closed(draw),
-    in_eta=lambda draw, atom: atom.integrated(draw),
+    in_eta=lambda draw, atom: atom.integrate(draw),
     refuses=_no_closed_form,
     why="it needs a closed form of E_q[f]",
     samples=False,
@@ -395,9 +395,9 @@ def _check_lines(lines, draw):
         if owner and owner != (draw.model, draw.q):
             raise ValueError(f"{line!r} and the draw belong to different models or families")
         if not owner:  # made of `one` alone, which could not know the family
-            for method, _ in line.parts:
-                if not method.fits(draw.q):
-                    raise ValueError(f"{line!r}: {method} is not possible for {draw.q!r}: try SF")
+            for word, _ in line.parts:
+                if not word.fits(draw.q):
+                    raise ValueError(f"{line!r}: {word} is not possible for {draw.q!r}: try SF")
 
 
 def _name_the_culprit(lines, draw):
