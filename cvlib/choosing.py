@@ -17,10 +17,10 @@ from .draws import Sampling
 from .families.base import Family
 from .models.own import Model
 from .pilots import CHUNK, Pilot, Set, cost_of, given, planned, singles, subsets, timed
+from .recipe.approximations import Snapshot
 from .recipe.atoms import terms
 from .recipe.drawing import draw
 from .recipe.estimators import Estimator
-from .recipe.snapshots import Snapshot
 from .zoo import candidates, checked
 
 TINY = 1e-9  # noise left of this size is printed as none

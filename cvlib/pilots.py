@@ -18,10 +18,10 @@ from .combining import combine
 from .draws import Draw
 from .families.base import Family, check_fit
 from .models.own import Model
+from .recipe.approximations import Snapshot
 from .recipe.drawing import draw
 from .recipe.estimators import evaluate
 from .recipe.integrands import Wants, wanted
-from .recipe.snapshots import Snapshot
 from .special import scipy
 from .zoo import Table, whole_gradient
 
@@ -201,7 +201,8 @@ class Pilot:
 
 def _serves(old, wants):
     """Does a snapshot have what is wanted of it?"""
-    has = Wants(1 + (old.hessian is not None), old.factor is not None, old.mean_slope is not None)
+    order, mean = 1 + (old.hessian is not None), "parabola" in old.parabolas
+    has = Wants(order, old.factor is not None, mean)
     return all(have >= want for have, want in zip(has, wants))
 
 

@@ -13,11 +13,24 @@ from .models.own import Model
 from .recipe.approximations import bound, taylor_z
 from .recipe.atoms import one, terms
 from .recipe.ensemble import AQ, LB
-from .recipe.estimators import Estimator, check_gradient, check_variate
+from .recipe.estimators import (
+    CF,
+    GR,
+    LOO,
+    PR,
+    QD,
+    RB,
+    RP1,
+    RP2,
+    SF,
+    Estimator,
+    Method,
+    check_gradient,
+    check_variate,
+)
 from .recipe.in_data import taylor_x, taylor_x_slope
 from .recipe.integrands import Illegal, Integrand
 from .recipe.relaxations import relax
-from .recipe.words import CF, GR, LOO, PR, QD, RB, RP1, RP2, SF, Method
 
 DENSE = 200  # dimensions up to which a Hessian of an own model, d gradients, is not too dear
 FEW = 4  # samples below which a regression on the others has too little to go by

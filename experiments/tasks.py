@@ -19,9 +19,8 @@ from cvlib.recipe.approximations import Fixed
 from cvlib.recipe.atoms import terms
 from cvlib.recipe.drawing import draw
 from cvlib.recipe.ensemble import RPS, remembered
-from cvlib.recipe.estimators import evaluate
+from cvlib.recipe.estimators import CF, PR, QD, RB, RP1, evaluate
 from cvlib.recipe.integrands import Integrand, OnData, Wants
-from cvlib.recipe.words import CF, PR, QD, RB, RP1
 
 from . import judged
 from .answers import answers as answers  # a task as well

@@ -23,8 +23,8 @@ import cvlib as cv
 from cvlib.choosing import Choice, Report
 from cvlib.draws import Draw
 from cvlib.families.found import Found
+from cvlib.recipe.approximations import Snapshot
 from cvlib.recipe.estimators import Estimator
-from cvlib.recipe.snapshots import Snapshot
 
 pytestmark = pytest.mark.filterwarnings("ignore::cvlib.Distrust")
 

@@ -5,8 +5,6 @@ import itertools
 import numpy as np
 import oracles
 import pytest
-import test_lines
-from autograd import grad, hessian
 from numpy.testing import assert_allclose
 
 import cvlib as cv
@@ -118,64 +116,6 @@ def test_bad_batches_are_named(kind, message):
 
 
 # Snapshots ------------------------------------------------------------------------------------
-
-
-@problems
-def test_a_snapshot_holds_the_sums_over_all_data(monkeypatch, name, family):
-    """Against autograd of the whole log-likelihood; in one part and in several."""
-    p, model, q, *_ = setting(name, family)
-    mu = np.random.default_rng(2).standard_normal((3, p.d)) / 3
-    total = lambda z: p.rows(z).sum()
-    for size in (2**20, 9 * p.d):
-        monkeypatch.setattr(cv.passes, "CHUNK", size)
-        s = cv.snapshot(model, mu)
-        for k in range(3):
-            assert_allclose(s.value[k], total(mu[k]))
-            assert_allclose(s.slope[k], grad(total)(mu[k]), atol=1e-12)
-            assert_allclose(s.hessian[k], hessian(total)(mu[k]), atol=1e-12)
-
-
-STALE = (lambda f: cv.taylor_z(f, at="snapshot"),)
-
-
-@problems
-def test_a_stale_expansion_has_the_same_mean_on_drawn_and_on_all_data(name, family):
-    """Exactly, for one eps and every data point, however old the snapshot is."""
-    p, model, q, w, rng = setting(name, family)
-    old = cv.snapshot(model, q.mean(w) + rng.standard_normal((3, p.d)))
-    eps = np.repeat(rng.standard_normal((3, 1, p.d)), p.N, -2)  # one eps for all data points
-    index = np.broadcast_to(np.arange(p.N), (3, p.N))
-    draw = cv.draw(model, q, w, eps=eps, index=index, snapshot=old)
-    whole = cv.draw(model, q, w, eps=eps[:, :1], subsample=False, snapshot=old)
-    data, *_ = cv.terms(model, q)
-    for line in lines(model, q, STALE):
-        ((word, _),) = line.parts
-        if word is RB:
-            continue  # its rivals on all data have another part of eps
-        everything = (CF if word is QD else word)(cv.taylor_z(data, at="snapshot").over_all_data())
-        c = line - everything
-        cv.recipe.estimators.check_variate(c)
-        scale = 1 + np.abs(line(draw)).max()
-        assert_allclose(c(draw).mean(-2), 0, atol=1e-10 * scale, err_msg=repr(c))
-        assert_allclose(line(whole), everything(whole), atol=1e-10 * scale, err_msg=repr(line))
-
-
-@problems
-def test_a_stale_expansion_sample_by_sample(name, family):
-    if name != "linear":  # it is its own expansion
-        test_lines.test_snapshots(cv, name, family)
-
-
-@problems
-def test_at_mu_a_snapshot_is_the_fresh_expansion(name, family):
-    _, model, q, w, rng = setting(name, family)
-    data, *_ = cv.terms(model, q)
-    draw = cv.draw(model, q, w, M=4, rng=rng, snapshot=cv.snapshot(model, q.mean(w)))
-    for word in (SF, RP1, RP2, PR, CF):
-        for on in (lambda f: f, lambda f: f.over_all_data()):
-            fresh, stored = (word(on(cv.taylor_z(data, at=at))) for at in ("mu", "snapshot"))
-            right = fresh(draw)
-            assert_allclose(stored(draw), right, atol=1e-10 * (1 + np.abs(right).max()))
 
 
 def test_a_snapshot_on_all_data_needs_no_pass(monkeypatch):

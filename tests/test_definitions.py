@@ -101,7 +101,7 @@ def test_rotations_and_means(cv):
 def test_a_formula_of_one_s_own_is_a_word_for_every_family_that_has_what_it_needs():
     """RP1 written out again as formulas: as `by_hand`, and as a `pull` for Gaussians alone."""
     import cvlib as cv
-    from cvlib.recipe.words import Method
+    from cvlib.recipe.estimators import Method
 
     model = cv.models.Model(lik, prior, (X, y), d)
     by_hand = lambda draw, atom: draw.q.pull1(draw, atom.slope(draw, "z1"))

@@ -319,21 +319,6 @@ def test_differences_of_two_different_terms_are_refused_where_they_are_used(logi
             estimators.check_gradient(h + line)
 
 
-def test_the_order_of_writing_does_not_matter(logistic):
-    data, prior, variational, model, q, w = logistic
-    T = taylor_z(data)
-    h = RP1(data) + RP1(prior) - CF(variational)
-    draw = cv.draw(model, q, w, M=3, rng=np.random.default_rng(0))
-    first = h - RP1(T) + CF(T)
-    for same in [h + CF(T) - RP1(T), CF(T) - (RP1(T) - h), -RP1(T) - CF(variational) + h + CF(T)
-                 + CF(variational)]:  # fmt: skip
-        assert same.parts == first.parts and same.target == first.target
-        assert_allclose(same(draw), first(draw), rtol=1e-12, atol=1e-12)
-    third = RP1(data) / 3
-    estimators.check_gradient(h - RP1(data) + third + third + third)  # but for rounding
-    estimators.check_variate(0.1 * RP1(data) + 0.2 * RP1(data) - 0.3 * RP2(data))
-
-
 @settings(few, max_examples=60)
 @given(
     st.data(),

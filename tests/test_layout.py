@@ -2,9 +2,11 @@
 
 import ast
 import inspect
+import sys
 from importlib import import_module
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import cvlib
@@ -121,3 +123,61 @@ def test_functions_shadow_no_module():
         if callable(value):
             assert not (PACKAGE / f"{attribute}.py").exists(), attribute
             assert not (PACKAGE / attribute).is_dir(), attribute
+
+
+# How many files one thing enters ---------------------------------------------------------------
+
+
+def entered(run):
+    """The files of the package whose functions a call enters, in the order of entering."""
+    found = {}
+
+    def note(frame, event, argument):
+        if event == "call":
+            found[frame.f_code.co_filename] = None
+
+    sys.setprofile(note)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    return [name(path) for path in map(Path, found) if path.is_relative_to(PACKAGE)]
+
+
+def sonar():
+    """The README's model, and its gradient with a control variate."""
+    model = cvlib.models.logistic_regression(*cvlib.datasets.load("sonar"))
+    q = cvlib.families.Gaussian(model.dim)
+    data, prior, variational = cvlib.terms(model, q)
+    T, RP1, CF = cvlib.taylor_z(data), cvlib.RP1, cvlib.CF
+    return model, q, RP1(data) + RP1(prior) - CF(variational), CF(T) - RP1(T)
+
+
+def test_a_gradient_enters_few_files():
+    model, q, h, c = sonar()
+    rng = np.random.default_rng(0)
+
+    def gradient():
+        draw = cvlib.draw(model, q, q.start(), M=10, rng=rng)
+        return h(draw), c(draw)
+
+    gradient()  # what is imported when it is first asked for is not entered again
+    files = entered(gradient)
+    print(len(files), "files for a gradient:", *files)
+    assert len(files) <= 12
+    page = (PACKAGE.parent / "book" / "internals.md").read_text("utf-8")
+    told = page[page.index("## The path of one gradient") : page.index("## `cvlib.combining`")]
+    assert [file for file in files if f"`{file}`" not in told] == []
+    rules = {"rule": cvlib.rules.momentum(), "weights": cvlib.rules.bayes()}
+    plan = cvlib.optimize.Noisy(model, q, h, [c], lr=0.01, M=10, **rules)
+    state = cvlib.optimize.init(plan, rng)
+    files = entered(lambda: cvlib.optimize.step(state, plan))
+    print(len(files), "files for a step:", *files)
+    assert len(files) <= 17
+
+
+def test_a_fit_enters_few_files():
+    model = sonar()[0]
+    files = entered(lambda: cvlib.fit(model, progress=False))
+    print(len(files), "files for a fit:", *files)
+    assert len(files) <= 28

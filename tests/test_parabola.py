@@ -190,46 +190,6 @@ def test_mean_zero(cv, names=NAMES):
             assert_allclose(mean, 0, atol=1e-9 * (1 + np.abs(C).max()), err_msg=repr(line))
 
 
-def test_over_all_data_is_the_mean(cv):
-    """Value, slope and curvature of the whole are the mean of those of every data point."""
-    for name, family, at in itertools.product(NAMES, FAMILIES, ("mu", "snapshot")):
-        p, model, q, w, old, rng = problem(cv, name, family, runs=())
-        f = cv.parabola(cv.terms(model, q)[0], at=at)
-        eps = np.tile(rng.standard_normal(p.d), (p.N, 1))
-        given = {"snapshot": kept(cv, model, q, old)} if at == "snapshot" else {}
-        draw = cv.draw(model, q, w, eps=eps, index=np.arange(p.N), **given)
-        (one,), (whole,) = f.parts, f.over_all_data().parts
-        for what in "value", "slope", "bend":
-            each, sum_ = (getattr(atom, what)(draw, "z1") for atom in (one, whole))
-            assert_allclose(each.mean(0), sum_[0], rtol=1e-9, atol=1e-9, err_msg=what)
-
-
-def test_slope_and_curvature_are_differences(cv):
-    """Central differences of the value, exact for a parabola but for rounding."""
-    for name, at in itertools.product(NAMES, ("mu", "snapshot")):
-        p, model, q, w, old, rng = problem(cv, name, "Gaussian", runs=())
-        f = cv.parabola(cv.terms(model, q)[0], at=at)
-        given = {"snapshot": kept(cv, model, q, old)} if at == "snapshot" else {}
-        _, L = q.unpack(w)
-        eps, h = rng.standard_normal((3, p.d)), 1e-3
-        index, step = rng.integers(p.N, size=3), h * np.linalg.inv(L).T  # eps that moves z_k by h
-
-        def atoms(shift):
-            draw = cv.draw(model, q, w, eps=eps + shift, index=index, **given)
-            return [(next(iter(g.parts)), draw) for g in (f, f.over_all_data())]
-
-        for g in range(2):
-            (atom, draw), H = atoms(0)[g], []
-            for k in range(p.d):
-                (_, up), (_, down) = atoms(step[k])[g], atoms(-step[k])[g]
-                value = (atom.value(up, "z1") - atom.value(down, "z1")) / (2 * h)
-                H.append((atom.slope(up, "z1") - atom.slope(down, "z1")) / (2 * h))  # (3, d)
-                assert_allclose(atom.slope(draw, "z1")[:, k], value, rtol=1e-8, atol=1e-8)
-            lower = (np.stack(H, 1) @ L)[:, *np.tril_indices(p.d)]
-            bend = np.broadcast_to(atom.bend(draw, "z1"), lower.shape)
-            assert_allclose(bend, lower, rtol=1e-7, atol=1e-8)
-
-
 def test_sums_of_a_snapshot(cv):
     """Value, slope and Hessian over all data, in one part and in several, for several runs."""
     whole = cv.passes.CHUNK
@@ -244,13 +204,10 @@ def test_sums_of_a_snapshot(cv):
             for k in range(3):
                 f, mu = parabolas(p, family, w[k]), q.mean(w[k])
                 total = lambda z: anp.sum(f(z))
-                rights = {"value": total(mu), "slope": grad(total)(mu)}
-                rights["hessian"] = np.stack(
-                    [grad(total)(mu + e) - grad(total)(mu) for e in np.eye(p.d)]
-                )
-                for what, right in rights.items():
-                    got = getattr(found, f"mean_{what}")[k]
-                    assert_allclose(got, right, rtol=1e-7, atol=1e-8, err_msg=what)
+                H = [grad(total)(mu + e) - grad(total)(mu) for e in np.eye(p.d)]
+                rights = total(mu), grad(total)(mu), np.stack(H)
+                for got, right in zip(found.parabolas["parabola"], rights, strict=True):
+                    assert_allclose(got[k], right, rtol=1e-7, atol=1e-8)
 
 
 def test_renewed_in_the_loop(cv):
@@ -259,8 +216,7 @@ def test_renewed_in_the_loop(cv):
     assert steps == [0, 1, 2, 4, 8]
     assert all(w["mean"] is True and w["order"] == 2 for w in wanted)
     assert all(w["factor"].shape == (3, 2, 2) for w in wanted)
-    assert path.state.snapshot.mean_slope is not None
-    assert path.state.snapshot.mean_hessian is not None
+    assert all(x is not None for x in path.state.snapshot.parabolas["parabola"])
 
     model, q, *_ = test_passes.joint(cv)
     data, prior, variational = cv.terms(model, q)

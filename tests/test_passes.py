@@ -113,7 +113,6 @@ def test_sums(cv, name, family):
     p, model, q, w, _ = setting(cv, name, family)
     whole = cv.passes.CHUNK
     for kind in set(KINDS) & set(expansions(cv, cv.terms(model, q)[0])):
-        prefix = "bound_" if kind == "bound" else ""
         for chunk in (2**20, 9 * p.d):
             try:
                 cv.passes.CHUNK = chunk
@@ -124,11 +123,14 @@ def test_sums(cv, name, family):
             for k in range(3):
                 f = functions(p, q, w[k], kind)
                 mu, total = q.mean(w[k]), lambda z: anp.sum(f(z))
-                rights = {"value": total, "slope": grad(total), "hessian": hessian(total)}
-                for what, right in rights.items():
-                    got = getattr(found, prefix + what)
+                sums = found.parabolas["bound" if kind == "bound" else "taylor_z"]
+                for got, right in zip(sums, (total, grad(total), hessian(total)), strict=True):
                     if got is not None:
-                        assert_allclose(got[k], right(mu), atol=1e-10, err_msg=what)
+                        assert_allclose(got[k], right(mu), atol=1e-10)
+        if kind == "bound":  # the same without the Hessian of the data term itself
+            first = cv.snapshot(model, found.mu, order=1, factor=found.factor)
+            for got, right in zip(first.parabolas["bound"], found.parabolas["bound"], strict=True):
+                assert_allclose(got, right, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -255,12 +257,14 @@ def test_wants(cv):
             plan = cv.optimize.Noisy(model, q, h, cvs, lr=0.1, M=4, renew=5)
             assert plan.wants == right
             old = plans.taken(model, q, q.start((2,)), plan.wants)
-            sums = old.slope, old.hessian, old.factor, old.bound_hessian, old.mean_hessian
-            has = [x is not None for x in sums]
+            has = [old.slope is not None, old.hessian is not None, old.factor is not None]
+            has += [kind in old.parabolas for kind in ("bound", "parabola")]
             assert has == [True, right[0] == 2, right[1], right[1], right[2]]
         w = q.start((2,)) + 0.1 * np.arange(2)[:, None]
         both, alone = (plans.taken(model, q, x, plan.wants) for x in (w, w[1]))
-        for x, y in zip(both.of_run(1), alone):  # that of one run of several
+        one = both.of_run(1)  # that of one run of several
+        assert one.parabolas.keys() == alone.parabolas.keys()
+        for x, y in zip(arrays(one), arrays(alone), strict=True):
             assert y is None if x is None else np.allclose(x, y) and np.shape(x) == np.shape(y)
 
 
@@ -277,13 +281,19 @@ def files(folder, p, dtype=float, mode="r"):
     return found
 
 
+def arrays(old):
+    """All numbers of a snapshot."""
+    return [old.mu, old.factor, *itertools.chain(*old.parabolas.values())]
+
+
 def everything(cv, model, q, w):
     """What passes over all data: snapshots, exact references, moments for taylor_x."""
     mu, factor = q.moments(w)
     old = cv.snapshot(model, mu, factor=factor, mean=True)
     terms = cv.exact.term_gradients(model, q, w)["data"]
     G = model.groups
-    return [*old[:-2], cv.exact.elbo(model, q, w), terms, G.n, G.x, G.y, G.xx, G.xy, G.constant]
+    old = arrays(old)
+    return [*old, cv.exact.elbo(model, q, w), terms, G.n, G.x, G.y, G.xx, G.xy, G.constant]
 
 
 @pytest.mark.parametrize("family", oracles.FAMILIES)

@@ -12,8 +12,6 @@ from scipy.special import erfcx
 import cvlib as cv
 from cvlib.models import LOGISTIC, Likelihood, quadrature
 
-TOLERANCES = (1e-3, 1e-6, 1e-9, 1e-13)
-
 # g, E g for a standard normal x, and the size of g in the strip |Im x| <= b
 EXAMPLES = {
     "one": (lambda x: np.ones_like(x), 1.0, lambda b: 1.0),

@@ -16,11 +16,11 @@ from ..combining import combine
 from ..draws import Draw, Sampling
 from ..families.base import Family
 from ..models.own import Model
+from ..recipe.approximations import Snapshot, snapshot
 from ..recipe.atoms import terms
 from ..recipe.drawing import draw
 from ..recipe.estimators import Estimator, check_gradient, check_variate, evaluate
 from ..recipe.integrands import Wants, wanted
-from ..recipe.snapshots import Snapshot, snapshot
 from . import exact, rules
 
 HUGE = 1e200  # a gradient of larger squared length, or one that overflows, is a run thrown out

@@ -1,17 +1,23 @@
-"""Approximations of integrands that are quadratic in z: the expectation over q is then known."""
+"""Approximations of integrands that are quadratic in z: the expectation over q is then known.
+
+They are about the mean of q, or about an older one: a `Snapshot` has them summed over all data.
+"""
 
 from collections.abc import Sequence
+from copy import deepcopy
+from itertools import islice
+from math import isclose
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..arguments import unmasked
 from ..draws import Draw, kept
 from ..families.base import Family
 from ..models import quadrature
 from ..models.own import Model
 from .atoms import OfEta
 from .integrands import Atom, Illegal, Integrand, OnData, Wants, integrand
-from .rows import Rows
-from .snapshots import SUMS
 
 
 def taylor_z(f: Integrand, at: str = "mu", order: int = 2) -> Integrand:
@@ -31,9 +37,13 @@ def taylor_z(f: Integrand, at: str = "mu", order: int = 2) -> Integrand:
             )
         if at == "mu" and atom.q is not None and not atom.q.closed_moments:
             raise Illegal(f"taylor_z expands about the mean, and {atom.q!r} does not say its mean")
-    own = lambda atom: atom.quadratic and (order == 2 or atom.model is None)  # of order 1 but `one`
-    kind = lambda atom: TaylorEta if atom.of_eta else TaylorZ
-    return f.map(lambda atom: atom if own(atom) else _made(kind(atom), atom, at, order))
+
+    def change(atom):
+        if atom.quadratic and (order == 2 or atom.model is None):  # of order 1 is `one` alone
+            return atom
+        return _expand(TaylorEta if atom.of_eta else TaylorZ, atom, at, order)
+
+    return f.map(change)
 
 
 def _check_place(at):
@@ -41,10 +51,10 @@ def _check_place(at):
         raise ValueError(f'at={at!r}: expand at "mu" or at "snapshot"')
 
 
-def _made(kind, atom, at, order=2):
+def _expand(kind, atom, at, order=2):
     """An expansion of this kind. All data about older weights: what the snapshot has of it."""
-    if at == "snapshot" and atom.of_eta and atom.whole:
-        return TaylorZ(atom, at, order, kind)
+    if at == "snapshot" and atom.of_eta and atom.all_data:
+        return FromSnapshot(kind, atom, order)
     return kind(atom, at, order)
 
 
@@ -65,7 +75,7 @@ def bound(f: Integrand, at: str = "mu") -> Integrand:
                 raise Illegal(f"bound needs a Gaussian family, not {atom.q!r}: try SF(data)")
         elif not atom.quadratic:
             raise Illegal(f"bound knows the data term alone; '{atom.name}' has no bound here")
-    return f.map(lambda atom: _made(Bound, atom, at) if is_data(atom) else atom)
+    return f.map(lambda atom: _expand(Bound, atom, at) if is_data(atom) else atom)
 
 
 def parabola(f: Integrand, at: str = "mu") -> Integrand:
@@ -81,7 +91,7 @@ def parabola(f: Integrand, at: str = "mu") -> Integrand:
                 f"parabola needs an f that has of z only eta = x.z, as the data term of a "
                 f"generalised linear model; '{atom.name}' is none: try taylor_z"
             )
-    return f.map(lambda atom: atom if atom.quadratic else _made(Parabola, atom, at))
+    return f.map(lambda atom: atom if atom.quadratic else _expand(Parabola, atom, at))
 
 
 def is_data(atom: Atom) -> bool:
@@ -92,48 +102,43 @@ def is_data(atom: Atom) -> bool:
 class Expansion(OnData):
     """An approximation of the atom f, on the data that f sees, about mu or an older mu."""
 
-    word = ""  # how it is written
-    sums = ""  # how a snapshot calls its own
+    word = ""  # how it is written, and what a snapshot calls its own
     needs: Wants | None = None  # of a snapshot, if not its order alone
+    closed_form = quadratic = True
+    f: Any  # the atom that it stands for
 
-    def __init__(
-        self, f: Atom, at: str = "mu", order: int = 2, kind: "type[Expansion] | None" = None
-    ) -> None:
-        self.f, self.centre, self.order, self.kind = f, at, order, kind or type(self)
+    def __init__(self, f: Atom, at: str = "mu", order: int = 2) -> None:
+        self.f, self.centre, self.order = f, at, order
         how = f", at={at!r}" * (at != "mu") + f", order={order}" * (order != 2)
-        name, target = (f"{self.kind.word}({of}{how})" for of in (f.bare, f.target))
+        name, target = (f"{self.word}({of}{how})" for of in (f.bare, f.target))
         super().__init__(name, f.model, f.q, target)
-        self.wants = (self.kind.needs or Wants(order)) if at == "snapshot" else f.wants
-        if f.whole:
+        self.wants = (self.needs or Wants(order)) if at == "snapshot" else f.wants
+        if f.all_data:
             self._over_all_data()
 
     def over_all_data(self) -> Atom:
-        whole = self.f.over_all_data()
-        return self if whole == self.f else _made(self.kind, whole, self.centre, self.order)
-
-    def rows(self, draw: Draw) -> Rows:
-        return self.f.rows(draw)
+        f = self.f.over_all_data()
+        return self if f == self.f else _expand(type(self), f, self.centre, self.order)
 
 
 class TaylorZ(Expansion):
     """f(c) + grad f(c).(z - c) + (z - c)^T grad^2 f(c) (z - c) / 2; of order 1 without the last."""
 
     word = "taylor_z"
-    closed_form = quadratic = True
 
-    def at_centre(self, draw: Draw) -> Atom:
+    def at_centre(self, draw: Draw) -> Any:
         """f, or over all data at older weights the parabola that the snapshot has: no pass."""
         stored = self.centre == "snapshot" and self.f.on_data and self.sees_all(draw)
-        return self._sums(draw) if stored else self.f
+        return self.stored(draw) if stored else self.f
 
     @kept
-    def _sums(self, draw):
+    def stored(self, draw: Draw) -> "Fixed":
         draw.at("snapshot")  # is there one?
-        height, slope, H = (getattr(draw.snapshot, self.kind.sums + name) for name in SUMS)
+        value, slope, H = draw.snapshot.parabolas.get(self.word, (None, None, None))
         H = np.zeros_like(slope) if self.order == 1 else H
-        if slope is None or H is None:
+        if H is None:
             raise ValueError(_lacking(self))
-        return Fixed("sums", self.model, self.q, draw.snapshot.mu, slope, H, height)
+        return Fixed("sums", self.model, self.q, draw.snapshot.mu, slope, H, value)
 
     def value(self, draw: Draw, where: str) -> np.ndarray:
         f, away = self.at_centre(draw), draw.at(where) - draw.at(self.centre)
@@ -141,10 +146,7 @@ class TaylorZ(Expansion):
         return f.value(draw, self.centre) + 0.5 * np.vecdot(both, away)  # mean of two slopes
 
     def grad(self, draw: Draw, where: str) -> np.ndarray:
-        f = self.at_centre(draw)
-        if f is not self.f:  # a parabola already
-            return f.grad(draw, where)
-        slope = f.slope(draw, self.centre)
+        slope = self.at_centre(draw).slope(draw, self.centre)
         if where == self.centre:
             return slope
         return slope + self.along(draw, where, draw.at(where) - draw.at(self.centre))
@@ -164,10 +166,18 @@ class TaylorZ(Expansion):
         return self.at_centre(draw).along(draw, self.centre, v)
 
 
-class TaylorEta(TaylorZ, OfEta):
+class FromSnapshot(TaylorZ):
+    """An expansion of an f of eta over all data, of any kind: the parabola of a snapshot."""
+
+    def __init__(self, kind: type[Expansion], f: Atom, order: int) -> None:
+        self.word, self.needs = kind.word, kind.needs
+        super().__init__(f, "snapshot", order)
+
+
+class TaylorEta(Expansion, OfEta):
     """The same for an f of eta: psi(m) + psi'(m) (eta - m) + psi''(m) (eta - m)^2 / 2."""
 
-    value, grad, bend = OfEta.value, OfEta.grad, OfEta.bend
+    word = "taylor_z"
 
     def slopes(self, draw: Draw) -> Sequence[np.ndarray]:
         """psi' and psi'' at m, per data point."""
@@ -188,22 +198,22 @@ class TaylorEta(TaylorZ, OfEta):
 
     def law(self, draw: Draw) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Mean and variance of each eta under the q of the expansion, and the labels."""
-        r = self.rows(draw)
-        if self.centre == "snapshot":
-            draw.at("snapshot")  # is there one?
-            if draw.snapshot.factor is None:
-                raise ValueError(_lacking(self))
-        return r.eta(draw, self.centre), r.variance(draw, self.centre), r.y
+        cases, m = self.cases(draw), self._m(draw)
+        if self.centre == "snapshot" and draw.snapshot.factor is None:
+            raise ValueError(_lacking(self))
+        return m, cases.variance(draw, self.centre), cases.y
+
+    def _m(self, draw):
+        return self.cases(draw).eta(draw, self.centre)
 
     def _away(self, draw, where):
-        r = self.rows(draw)
-        return r.eta(draw, where) - r.eta(draw, self.centre)
+        return self.cases(draw).eta(draw, where) - self._m(draw)
 
 
 class Parabola(TaylorEta):
     """E psi + E psi' (eta - m) + E psi'' ((eta - m)^2 - v) / 2, means over eta ~ N(m, v)."""
 
-    word, sums, needs = "parabola", "mean_", Wants(2, True, True)
+    word, needs = "parabola", Wants(2, True, True)
 
     @kept
     def slopes(self, draw: Draw) -> Sequence[np.ndarray]:
@@ -218,7 +228,7 @@ class Parabola(TaylorEta):
 class Bound(TaylorEta):
     """sum_i a_i + b_i eta_i + c_i eta_i^2 / 2, below phi and touching it at eta_i = +- xi_i."""
 
-    word, sums, needs = "bound", "bound_", Wants(2, True)
+    word, needs = "bound", Wants(2, True)
 
     @kept
     def coefficients(self, draw: Draw) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -226,13 +236,14 @@ class Bound(TaylorEta):
         m, v, y = self.law(draw)
         return self.model.likelihood.bound(np.sqrt(m**2 + v), y)
 
-    def psi(self, draw: Draw, where: str) -> np.ndarray:
-        (a, b, c), eta = self.coefficients(draw), self.rows(draw).eta(draw, where)
-        return a + b * eta + 0.5 * c * eta**2
-
-    def derivatives(self, draw: Draw, where: str, order: int) -> Sequence[np.ndarray]:
+    @kept
+    def slopes(self, draw: Draw) -> Sequence[np.ndarray]:
         _, b, c = self.coefficients(draw)
-        return b + c * self.rows(draw).eta(draw, where), c
+        return b + c * self._m(draw), c
+
+    def height(self, draw: Draw) -> np.ndarray:
+        (a, b, c), m = self.coefficients(draw), self._m(draw)
+        return a + (b + 0.5 * c * m) * m
 
 
 class Quadratic(Atom):
@@ -281,3 +292,73 @@ def _lacking(atom):
         f"{atom.name} needs more than this snapshot has: take cvlib.snapshot(model, mu), of order "
         "2 for a parabola, with factor= for the bound, and with mean=True as well for the mean"
     )
+
+
+# Snapshots ------------------------------------------------------------------------------------
+
+
+class Snapshot(NamedTuple):
+    """log p(x | z) about mu: value + slope.(z - mu) + (z - mu)^T hessian (z - mu) / 2.
+
+    The same for its quadratic lower bound and for the parabola of means, if the snapshot knows the
+    factor of q at the time.
+    """
+
+    mu: np.ndarray  # (..., d)
+    # {"taylor_z", "bound" and "parabola", where known: value (...), slope (..., d) and Hessian}
+    parabolas: dict[str, list]  # (..., d, d); None where it is of order 1
+    factor: np.ndarray | None = None  # (..., d, d), or (..., d) of a diagonal q
+    checksum: int = 0  # of the model's data
+    mark: float = 0.0  # of its log-likelihood
+
+    @property
+    def value(self) -> np.ndarray:
+        return self.parabolas["taylor_z"][0]
+
+    @property
+    def slope(self) -> np.ndarray:
+        return self.parabolas["taylor_z"][1]
+
+    @property
+    def hessian(self) -> np.ndarray | None:
+        return self.parabolas["taylor_z"][2]
+
+    def of_run(self, k: int | tuple[int, ...]) -> "Snapshot":
+        """That of run k alone."""
+        own: Any = lambda x: None if x is None else np.asarray(x)[k]
+        parabolas = {kind: [*map(own, sums)] for kind, sums in self.parabolas.items()}
+        return self._replace(mu=own(self.mu), parabolas=parabolas, factor=own(self.factor))
+
+    def check(self, model: Model) -> None:
+        """A ValueError if it is another model's: variates from it would not have mean zero."""
+        if self.checksum != model.checksum or not isclose(self.mark, model.mark, rel_tol=1e-7):
+            raise ValueError(
+                f"this snapshot is not one of the data of {model!r}, or has another likelihood: "
+                "take cvlib.snapshot(model, mu)"
+            )
+
+
+def snapshot(
+    model: Model, mu: np.ndarray, order: int = 2, factor: np.ndarray | None = None,
+    mean: bool = False,
+) -> Snapshot:  # fmt: skip
+    """The `Snapshot` of a model at mu (..., d): one pass over the data, part by part.
+
+    With order=1 without the Hessian. With the factor of a Gaussian q, L or sigma, also of the
+    likelihood's quadratic bound; with mean=True also of the parabola of means.
+    """
+    mu, factor = np.array(unmasked("mu", mu), float), deepcopy(factor)  # our own: theirs may move
+    if mu.shape[-1:] != (model.dim,) or not np.isfinite(mu).all():
+        raise ValueError(f"mu must be finite numbers (..., {model.dim}); got {mu.shape}")
+    if order not in (1, 2):
+        raise ValueError(f"order={order!r}: a snapshot has order 1 or 2")
+    bounded = getattr(model.likelihood, "bound", None) is not None
+    if factor is not None and not (bounded or mean):
+        raise ValueError(f"factor= is for a quadratic bound, and {model!r} has none: leave it out")
+    if mean and (factor is None or model.likelihood is None):
+        raise ValueError("mean=True needs a generalised linear model, and the factor of q")
+    found = iter(model.totals(mu, order, factor, mean))
+    parabolas = {"taylor_z": [*islice(found, order + 1), *[None] * (2 - order)]}
+    for kind in [*["bound"] * (bounded and factor is not None), *["parabola"] * mean]:
+        parabolas[kind] = [*islice(found, 3)]
+    return Snapshot(mu, parabolas, factor, model.checksum, model.mark)

@@ -1,6 +1,7 @@
 """The integrands of the ELBO gradient's terms: data, prior, variational, and the constant one."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import autograd.numpy as anp
 import numpy as np
@@ -10,9 +11,9 @@ from ..draws import Draw, kept
 from ..families import Family, FamilyPrior
 from ..families.base import check_fit
 from ..models import GaussianPrior, Model, passes, quadrature
+from ..models.glm import GLM
 from ..special import hess_times
 from .integrands import Atom, Integrand, OnData
-from .rows import Rows, rows
 
 
 def terms(model: Model, q: Family) -> tuple[Integrand, Integrand, Integrand]:
@@ -95,6 +96,104 @@ class Variational(Atom):
         return -self.q.entropy_grad(draw.w)[..., None, :]
 
 
+# Generalised linear models ----------------------------------------------------------------------
+
+
+class Cases:
+    """The data that an f of eta = x.z + offset sees: one point a sample, x (..., M, d), y (..., M).
+
+    A function of eta has the slope c x and the curvature c x x^T: `back` and `bend` make these from
+    its derivatives c (..., M), summed over the points of a sample and scaled to stand for all N.
+    """
+
+    def __init__(
+        self, scale: float, x: np.ndarray, y: np.ndarray, offset: np.ndarray | None = None
+    ) -> None:
+        self.scale, self.x, self.y, self.offset = scale, x, y, offset
+
+    def dot(self, v: np.ndarray) -> np.ndarray:
+        """x.v for v (..., M, d), as (..., M)."""
+        return np.vecdot(self.x, v)
+
+    @kept
+    def eta(self, draw: Draw, where: str) -> np.ndarray:
+        """x.z + offset at the points of a draw."""
+        eta = self.dot(draw.at(where))
+        return eta if self.offset is None else eta + self.offset
+
+    def total(self, c: np.ndarray) -> np.ndarray:
+        """N c, (..., M)."""
+        return self.scale * c
+
+    def back(self, c: np.ndarray, x: np.ndarray | None = None) -> np.ndarray:
+        """N c x, (..., M, d); with `x` given, that in place of the data's."""
+        return (self.scale * c)[..., None] * (self.x if x is None else x)
+
+    def bend(self, draw: Draw, c: np.ndarray) -> np.ndarray:
+        """What w has of N c x x^T L, (..., M, D - d)."""
+        return (self.scale * c)[..., None] * self.outer(draw)
+
+    @kept
+    def outer(self, draw: Draw) -> np.ndarray:
+        """What w has of x x^T L, (..., M, D - d)."""
+        return draw.q.outer(self.x, self.x_factor(draw))
+
+    @kept
+    def x_factor(self, draw: Draw) -> np.ndarray:
+        """L^T x, (..., M, d)."""
+        return self.times(draw, draw.factor)
+
+    def times(self, draw: Draw, factor: np.ndarray) -> np.ndarray:
+        return draw.q.times_t(factor, self.x)
+
+    @kept
+    def variance(self, draw: Draw, where: str = "mu") -> np.ndarray:
+        """x^T Sigma x, the variance of eta under q or an older q, (..., M)."""
+        now = where == "mu"
+        u = self.x_factor(draw) if now else self.times(draw, draw.snapshot.factor)
+        return np.vecdot(u, u)
+
+
+class Batch(Cases):
+    """B data points a sample, or for all of them: x (..., M or 1, B, d), eta and c (..., M, B)."""
+
+    @property
+    def shared(self) -> bool:
+        return self.x.shape[-3] == 1
+
+    def dot(self, v: np.ndarray) -> np.ndarray:
+        if self.shared:
+            return v @ self.x[..., 0, :, :].mT
+        return np.matvec(self.x, v)
+
+    def total(self, c: np.ndarray) -> np.ndarray:
+        return self.scale * c.sum(-1)
+
+    def back(self, c: np.ndarray, x: np.ndarray | None = None) -> np.ndarray:
+        x = self.x if x is None else x
+        total = c @ x[..., 0, :, :] if self.shared else np.vecmat(c, x)
+        return total if self.scale == 1 else self.scale * total
+
+    def bend(self, draw: Draw, c: np.ndarray) -> np.ndarray:
+        return draw.q.gram(c if self.scale == 1 else self.scale * c, self.x, draw.factor)
+
+    def times(self, draw: Draw, factor: np.ndarray) -> np.ndarray:
+        """L^T x, (..., M or 1, B, d)."""
+        return draw.q.times_t(np.expand_dims(factor, draw.w.ndim - 1), self.x)
+
+
+@kept
+def look_up(model: GLM, draw: Draw, all_data: bool) -> Cases:
+    """The data that an integrand sees under a draw, made once a draw; all: one batch for all."""
+    if all_data:
+        x, *labels = map(passes.wide, model.data)
+        return Batch(1.0, x[None], *labels)
+    data = [a.astype(float, copy=False) for a in model.take(draw.index)]
+    if draw.batched:
+        return Batch(model.N / draw.index.shape[-1], *data)
+    return Cases(float(model.N), *data)
+
+
 class OfEta(OnData):
     """sum_i psi_i(eta_i): an f that has of z only eta_i = x_i.z + offset_i, under a Gaussian q.
 
@@ -102,31 +201,33 @@ class OfEta(OnData):
     """
 
     of_eta = True
+    psi: Any  # (draw, where) -> psi(eta) at the points, per data point
+    derivatives: Any  # (draw, where, order) -> [psi', psi''][:order] at the points, (..., M)
 
-    def rows(self, draw: Draw) -> Rows:
-        return rows(draw, self.whole)
+    def cases(self, draw: Draw) -> Cases:
+        return look_up(draw.model, draw, self.sees_all(draw))
 
     def value(self, draw: Draw, where: str) -> np.ndarray:
-        return self.rows(draw).total(self.psi(draw, where))
+        return self.cases(draw).total(self.psi(draw, where))
 
     def grad(self, draw: Draw, where: str) -> np.ndarray:
-        return self.rows(draw).back(self.derivatives(draw, where, 1)[0])
+        return self.cases(draw).back(self.derivatives(draw, where, 1)[0])
 
     def bend(self, draw: Draw, where: str) -> np.ndarray:
-        return self.rows(draw).bend(draw, self.derivatives(draw, where, 2)[1])
+        return self.cases(draw).bend(draw, self.derivatives(draw, where, 2)[1])
 
-    def averaged(self, draw: Draw) -> Sequence[np.ndarray]:
+    def average(self, draw: Draw) -> Sequence[np.ndarray]:
         """RP1's conditional mean given eta: E[eps | eta] = L^T x (eta - m) / v.
 
         It is Price's formula with psi' (eta - m) / v for psi'', whose means are equal (Stein).
         """
-        r, (d1, *_) = self.rows(draw), self.derivatives(draw, "z1", 1)
-        v = r.variance(draw)
-        away = r.eta(draw, "z1") - r.eta(draw, "mu")
+        cases, (d1, *_) = self.cases(draw), self.derivatives(draw, "z1", 1)
+        v = cases.variance(draw)
+        away = cases.eta(draw, "z1") - cases.eta(draw, "mu")
         return d1, d1 * away / np.where(v > 0, v, np.inf)
 
-    def integrated(self, draw: Draw) -> Sequence[np.ndarray]:
-        """E psi' and E psi'' in place of samples. For a quadratic psi they are those at m."""
+    def integrate(self, draw: Draw) -> Sequence[np.ndarray]:
+        """E psi' and E psi''. For a quadratic psi they are those at m."""
         return self.derivatives(draw, "mu", 2)[:2]
 
 
@@ -140,8 +241,8 @@ class GLMData(OfEta):
         self.advice = "CF(taylor_z(data))" + " or CF(bound(data))" * bool(model.likelihood.bound)
 
     def psi(self, draw: Draw, where: str) -> np.ndarray:
-        r = self.rows(draw)
-        return self.model.likelihood.phi(r.eta(draw, where), r.y)
+        cases = self.cases(draw)
+        return self.model.likelihood.phi(cases.eta(draw, where), cases.y)
 
     def derivatives(self, draw: Draw, where: str, order: int) -> Sequence[np.ndarray]:
         # whoever asks for the slope at mu asks for the curvature next
@@ -149,13 +250,16 @@ class GLMData(OfEta):
 
     @kept
     def _slopes(self, draw, where, order):
-        r = self.rows(draw)
-        return self.model.likelihood.derivatives(r.eta(draw, where), r.y, order)
+        cases = self.cases(draw)
+        return self.model.likelihood.derivatives(cases.eta(draw, where), cases.y, order)
 
-    def integrated(self, draw: Draw) -> Sequence[np.ndarray]:
-        r = self.rows(draw)
-        m, v = r.eta(draw, "mu"), r.variance(draw)
-        return quadrature.slopes(self.model.likelihood, m, v, r.y, tolerance=1e-9)
+    def integrate(self, draw: Draw) -> Sequence[np.ndarray]:
+        cases = self.cases(draw)
+        m, v = cases.eta(draw, "mu"), cases.variance(draw)
+        return quadrature.slopes(self.model.likelihood, m, v, cases.y, tolerance=1e-9)
+
+
+# Models of one's own, and other families --------------------------------------------------------
 
 
 class Own(Atom):
@@ -232,12 +336,10 @@ class OwnData(Own, OnData):
             all_rows = tuple(map(passes.wide, model.data))
             return lambda z: anp.sum(model.log_lik(z[..., None, :], all_rows), -1)
         if not draw.batched:
-            at = draw.index.reshape(draw.index.shape + (1,) * extra)
-            batch = model.take(at)
+            batch = model.take(draw.index.reshape(draw.index.shape + (1,) * extra))
             return lambda z: model.N * model.log_lik(z, batch)
         *lead, B = draw.index.shape
-        at = draw.index.reshape(*lead, *(1,) * extra, B)  # (..., M or 1, [1,] B)
-        batch = model.take(at)
+        batch = model.take(draw.index.reshape(*lead, *(1,) * extra, B))  # (..., M or 1, [1,] B)
         return lambda z: model.N / B * anp.sum(model.log_lik(z[..., None, :], batch), -1)
 
 

@@ -9,7 +9,7 @@ from ..arguments import whole
 from ..draws import Draw, Sampling, rotations, sobol
 from ..families.base import Family, check_fit
 from ..models.own import Model
-from .snapshots import Snapshot
+from .approximations import Snapshot
 
 
 def draw(

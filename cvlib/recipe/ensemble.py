@@ -14,8 +14,8 @@ from ..arguments import number
 from ..combining import regression
 from ..draws import Draw
 from .approximations import Fixed
+from .estimators import GAUSSIAN, Method
 from .integrands import Illegal, Integrand, integrand
-from .words import GAUSSIAN, Method
 
 
 @dataclass(frozen=True)

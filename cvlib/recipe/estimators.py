@@ -1,21 +1,26 @@
-"""Lines: sums and differences of estimators, what they estimate, and their numbers on a draw."""
+"""Words and lines: estimators of grad_w E_q[f], their sums and differences, and their numbers.
 
-from collections.abc import Mapping, Sequence
+A word is called with an integrand to make a line, and is refused where it is written if the term or
+the family does not have it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
 from typing import Any
 
 import numpy as np
 
-from ..draws import Draw
-from .integrands import Atom, Integrand, Wants, wanted
-from .linear import ROUNDING, Linear
+from ..draws import Draw, kept
+from ..families.base import Family
+from .integrands import ROUNDING, Atom, Illegal, Integrand, Linear, Wants, integrand, wanted
 
 ELBO = {"data": 1, "prior": 1, "variational": -1}  # what a base gradient estimates
 
 
 class Estimator(Linear):
-    """A linear combination of (word, atom) pairs."""
+    """A line: a linear combination of (word, atom) pairs."""
 
     def __init__(self, parts: Mapping[tuple[Any, Atom], float]) -> None:
         super().__init__(parts)
@@ -40,14 +45,14 @@ class Estimator(Linear):
         table: dict[Any, dict[Any, float]] = {}
         for (word, atom), coef in self.parts.items():
             if word.in_eta and atom.of_eta:
-                table.setdefault((IN_ETA, atom.whole), {})[word, atom] = coef
+                table.setdefault((IN_ETA, atom.all_data), {})[word, atom] = coef
             else:
                 table.setdefault((word, atom.space), {})[atom] = coef
-        found = [
-            (word, (Linear if word is IN_ETA else Integrand)(parts))
+        sums = [
+            (word, Linear(parts) if word is IN_ETA else Integrand(parts))
             for (word, _), parts in table.items()
         ]
-        return sorted(found, key=lambda pair: pair[0].by_formula)
+        return sorted(sums, key=lambda pair: pair[0].by_formula)
 
     def mean(self, draw: Draw) -> np.ndarray:
         """The mean over the samples, (..., D), without a row a sample where a word can do so."""
@@ -69,8 +74,8 @@ class Estimator(Linear):
         """What the line estimates, as {term: coefficient}; empty for a control variate."""
         total: dict[str, float] = {}
         size: dict[str, float] = {}
-        for (method, atom), coef in self.parts.items():
-            name = atom.target if atom.conservative else f"{method}({atom.target})"
+        for (word, atom), coef in self.parts.items():
+            name = atom.target if atom.conservative else f"{word}({atom.target})"
             total[name] = total.get(name, 0) + coef
             size[name] = size.get(name, 0) + abs(coef)
         total.pop("one", None)  # the gradient of E_q[1] is zero
@@ -82,26 +87,8 @@ class Estimator(Linear):
 
     @staticmethod
     def part_name(part: Any) -> str:
-        method, atom = part
-        return f"{method}({atom.name})"
-
-
-class InEta:
-    """Words of an f of eta: psi' and psi'' of all are added up, then summed over the data once."""
-
-    by_formula = True
-
-    def gradients(self, draw: Draw, f: Linear, out: np.ndarray | None = None) -> np.ndarray:
-        """[sum psi' x, sum psi'' x x^T L] for (word, atom) pairs on the same data."""
-        rows = next(iter(f.parts))[1].rows(draw)
-        d1, d2 = (f.total(lambda part: part[0].slopes(draw, part[1])[k]) for k in (0, 1))
-        return draw.q.chain(draw, rows.back(d1), rows.bend(draw, d2), out)
-
-    def mean(self, draw: Draw, f: Linear) -> np.ndarray:
-        return self.gradients(draw, f).mean(-2)
-
-
-IN_ETA = InEta()
+        word, atom = part
+        return f"{word}({atom.name})"
 
 
 def check_variate(line: Estimator) -> None:
@@ -130,6 +117,232 @@ def _estimator(line):
         raise TypeError(f"{line!r} is no estimator such as RP1(data): take its .line")
     hint = ": write a list of lines" if isinstance(line, list | tuple) else ""
     raise TypeError(f"{line!r} is no estimator such as RP1(data){hint}")
+
+
+# Words ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Method:
+    """A word of the language: called with an integrand it makes a line.
+
+    A word that samples goes a route of the family. One that has a formula says it in `by_hand`, for
+    an f of eta in `in_eta`, or in `pull`, and says in `needs` what a family must have.
+    """
+
+    name: str
+    doc: str
+    by_hand: Any = None  # (draw, atom) -> the gradient, (..., M or 1, D)
+    in_eta: Any = None  # (draw, atom) -> psi' and psi'' for [sum psi' x, sum psi'' x x^T L]
+    refuses: Callable[[Atom], str | None] = lambda atom: None  # a sentence: the atom lacks it
+    why: str = "no such transformation of a fixed base sample"  # a family lacks this word
+    samples: bool = True  # does it look at the sample of q?
+    route: str = ""  # the name under which a family knows this word, if it is not its own
+    rows: Callable[[Draw, np.ndarray, np.ndarray], np.ndarray] | None = None  # if not f * score
+    pull: Any = None  # (draw, u, out) -> rows from slopes u at the sample, if not the family's
+    needs: str = ""  # what of a family a formula needs, such as "gaussian" or "fisher"
+
+    def __post_init__(self):
+        object.__setattr__(self, "__doc__", self.doc)
+        object.__setattr__(self, "__name__", self.name)
+        object.__setattr__(self, "route", self.route or self.name)
+
+    def __repr__(self):
+        return self.name
+
+    def __call__(self, f: Integrand) -> Estimator:
+        for atom in integrand(f, self.name).parts:
+            complaint = self.complaint(atom)
+            if complaint:
+                raise Illegal(complaint)
+        return Estimator({(self, atom): coef for atom, coef in f.parts.items()})
+
+    @property
+    def by_formula(self) -> bool:
+        """Has it a formula of its own, and so no route?"""
+        return bool(self.by_hand or self.in_eta or self.pull)
+
+    def fits(self, q: Family, space: str = "z") -> bool:
+        """Has the family what this word needs?"""
+        if self.by_formula:
+            return space == "z" and (not self.needs or bool(getattr(q, self.needs)))
+        return self.route in q.routes[space]
+
+    def complaint(self, atom: Atom) -> str | None:
+        """Why this word may not be written for the atom, or None."""
+        q = atom.q
+        if q is not None:  # None: `one` belongs to every family
+            if not self.fits(q, atom.space):
+                legal = q.methods if atom.space == "z" else tuple(q.routes[atom.space])
+                return (
+                    f"{self.name}({atom.name}) is not possible for {q!r}: {self.why}. "
+                    f"Write {' or '.join(legal)} instead"
+                )
+            route = q.routes[atom.space].get(self.route)
+            if route and route.score and atom.value is None:
+                return f"{self.name} needs the value of f; '{atom.name}' is a slope: try RP1"
+        return self.refuses(atom)
+
+    # Numbers
+
+    def gradients(self, draw: Draw, f: Integrand, out: np.ndarray | None = None) -> np.ndarray:
+        """The rows of this word for an f of one space, (..., M or 1, D).
+
+        They may be written into `out` (..., M, D) if it is given; what is returned counts.
+        """
+        if self.pull:
+            return self.pull(draw, f.slope(draw, "z1"), out)
+        if self.by_formula:
+            return f.total(lambda atom: self.known(draw, atom))
+        route = draw.q.routes[next(iter(f.parts)).space][self.route]
+        rows: Any = None
+        if route.pull:
+            rows = getattr(draw.q, route.pull)(draw, f.slope(draw, route.at), out)
+        if route.score:
+            value, score = f.value(draw, route.at), draw.of(route.score)  # (..., M), (..., M, D)
+            if self.rows:
+                return self.rows(draw, value, score)
+            scored = np.multiply(value[..., None], score, out=None if route.pull else out)
+            rows = np.add(rows, scored, out=out) if route.pull else scored
+        return rows
+
+    def mean(self, draw: Draw, f: Integrand) -> np.ndarray:
+        """The mean of the rows, (..., D); some pulls know it without their rows."""
+        if hasattr(self.pull, "mean"):
+            return self.pull.mean(draw, f.slope(draw, "z1"))
+        return self.gradients(draw, f).mean(-2)
+
+    @kept
+    def known(self, draw: Draw, atom: Atom) -> np.ndarray:
+        """The gradient by hand, (..., M or 1, D)."""
+        return self.by_hand(draw, atom)
+
+    @kept
+    def slopes(self, draw: Draw, atom: Atom) -> Sequence[np.ndarray]:
+        """What stands for psi' and psi''."""
+        return self.in_eta(draw, atom)
+
+
+class InEta:
+    """Words of an f of eta: psi' and psi'' of all are added up, then summed over the data once."""
+
+    by_formula = True
+
+    def gradients(self, draw: Draw, f: Linear, out: np.ndarray | None = None) -> np.ndarray:
+        """[sum psi' x, sum psi'' x x^T L] for (word, atom) pairs on the same data."""
+        cases = next(iter(f.parts))[1].cases(draw)
+        d1, d2 = (f.total(lambda part: part[0].slopes(draw, part[1])[k]) for k in (0, 1))
+        return draw.q.chain(draw, cases.back(d1), cases.bend(draw, d2), out)
+
+    def mean(self, draw: Draw, f: Linear) -> np.ndarray:
+        return self.gradients(draw, f).mean(-2)
+
+
+IN_ETA = InEta()
+
+
+def _no_closed_form(atom):
+    if not atom.closed_form:
+        hint = f": try {atom.advice}" if atom.advice else ""
+        return f"CF needs a closed form of E_q[f]; '{atom.name}' of {atom.model!r} has none{hint}"
+    if atom.quadratic and atom.q is not None and not atom.q.quadratics:
+        return (
+            f"CF needs a closed form of E_q[f]; {atom.q!r} has none for the quadratic "
+            f"'{atom.name}': its coordinates depend on each other, or it does not say its moments. "
+            f"Try SF({atom.name})"
+        )
+
+
+def _no_curvature(atom):
+    if atom.bend is None:
+        return f"PR needs the curvature of f in z; '{atom.name}' does not say it: try RP1"
+
+
+def _not_of_eta(word):
+    def refuses(atom):
+        if not atom.of_eta:
+            whose = f" of {atom.model!r}" if atom.model is not None else ""
+            instead = "RP1" if _no_curvature(atom) else "PR or RP1"
+            return (
+                f"{word} needs an f that has of z only eta = x.z, as the data term of a "
+                f"generalised linear model; '{atom.name}'{whose} is no such f: try {instead}"
+            )
+
+    return refuses
+
+
+GAUSSIAN = "it rests on a property of the Gaussian"
+SF = Method("SF", "f(Z) grad_w log q_w(Z), Z ~ q_w: score function, (..., M, D).")
+LOO = Method(
+    "LOO",
+    """(f_m - mean of f over the other samples) grad_w log q_w(Z_m): leave-one-out, (..., M, D).
+
+    In pairs the partner is left out too. For data + prior - variational: VarGrad (Richter et al.
+    2020).
+    """,
+    route="SF",
+    rows=lambda draw, f, score: (f[..., None] - draw.others(f[..., None])) * score,
+)
+DisARM = Method(
+    "DisARM",
+    """(f(Z) - f(Z~)) / 2 (Z - Z~) sigma(|w|) with Z~ the opposite of a Bernoulli Z, (..., M, D).
+
+    Dong, Mnih and Tucker 2020; U2G of Yin et al. 2020. Partners have the same gradient.
+    """,
+    why="it is for the two values of a Bernoulli variable",
+    rows=lambda draw, f, score: (f - np.roll(f, draw.M // 2, -1))[..., None] / 2 * score,
+)
+RP1 = Method(
+    "RP1",
+    "grad_w f(mu + L eps), eps ~ N(0, I): reparameterised by the Cholesky factor, (..., M, D).",
+)
+RP2 = Method(
+    "RP2",
+    "grad_w f(mu + (L L^T)^(1/2) eps): reparameterised by the symmetric root, (..., M, D).",
+)
+GR = Method(
+    "GR",
+    "f(Z) grad_w log qbar_w(eps) + grad_w f(T_w(eps)), Z = T_w(eps): generalised, (..., M, D).",
+)
+RB = Method(
+    "RB",
+    """E[RP1 | eta]: RP1 averaged over the part of eps that f does not see, (..., M, D).
+
+    Of several data points each is averaged given its own eta: the sum is no conditional mean, and
+    may have more noise than RP1.
+    """,
+    in_eta=lambda draw, atom: atom.average(draw),
+    refuses=_not_of_eta("RB"),
+    needs="gaussian",
+    why=GAUSSIAN,
+)
+PR = Method(
+    "PR",
+    "[grad f(Z), lower(grad^2 f(Z) L)]: Bonnet's and Price's theorems at a sample, (..., M, D).",
+    by_hand=lambda draw, atom: atom.price(draw, "z1"),
+    in_eta=lambda draw, atom: atom.derivatives(draw, "z1", 2)[:2],
+    refuses=_no_curvature,
+    needs="gaussian",
+    why=GAUSSIAN,
+)
+QD = Method(
+    "QD",
+    "N [E phi'(eta) x, lower(E phi''(eta) x x^T L)], the means by quadrature in eta, (..., M, D).",
+    in_eta=lambda draw, atom: atom.integrate(draw),
+    refuses=_not_of_eta("QD"),
+    needs="gaussian",
+    why=GAUSSIAN,
+    samples=False,
+)
+CF = Method(
+    "CF",
+    "grad_w E_q[f(Z)] in closed form, (..., M, D); with subsampling, on the drawn data point.",
+    by_hand=lambda draw, atom: atom.closed(draw),
+    in_eta=lambda draw, atom: atom.integrate(draw),
+    refuses=_no_closed_form,
+    why="it needs a closed form of E_q[f]",
+    samples=False,
+)
 
 
 # Numbers --------------------------------------------------------------------------------------
@@ -182,9 +395,9 @@ def _check_lines(lines, draw):
         if owner and owner != (draw.model, draw.q):
             raise ValueError(f"{line!r} and the draw belong to different models or families")
         if not owner:  # made of `one` alone, which could not know the family
-            for method, _ in line.parts:
-                if not method.fits(draw.q):
-                    raise ValueError(f"{line!r}: {method} is not possible for {draw.q!r}: try SF")
+            for word, _ in line.parts:
+                if not word.fits(draw.q):
+                    raise ValueError(f"{line!r}: {word} is not possible for {draw.q!r}: try SF")
 
 
 def _name_the_culprit(lines, draw):

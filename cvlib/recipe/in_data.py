@@ -8,8 +8,8 @@ import numpy as np
 from ..draws import Draw, kept
 from ..models.glm import GLM
 from .approximations import Expansion, is_data
+from .atoms import look_up
 from .integrands import Illegal, Integrand, integrand
-from .rows import rows
 
 
 def taylor_x(f: Integrand) -> Integrand:
@@ -55,6 +55,7 @@ class TaylorX(Expansion):
     group, phi' moves by kappa (y - ybar), which brings in Cov(x, y).
     """
 
+    closed_form = quadratic = False  # in z
     advice = "CF(taylor_z(data))"
     word, third = "taylor_x", 1.0  # the share of the third derivative in the slope
 
@@ -104,8 +105,8 @@ def at_means(model: GLM, draw: Draw, where: str) -> Sequence[np.ndarray]:
 
 @kept
 def _group_drawn(model, draw):
-    """The drawn rows, the place of their group in an (..., M, K) array, y - ybar and xbar."""
-    G, r = model.groups, rows(draw, False)
+    """The cases drawn, the place of their group in an (..., M, K) array, y - ybar and xbar."""
+    G, r = model.groups, look_up(model, draw, False)
     k = G.of_labels(r.y)  # (..., M), or (..., M or 1, B)
     samples = np.arange(draw.eps[..., 0].size).reshape(draw.eps.shape[:-1])  # (..., M)
     samples = samples[..., None] if draw.batched else samples

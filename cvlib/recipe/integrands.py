@@ -1,18 +1,22 @@
-"""Integrands f of grad_w E_q[f]: atoms, and sums of them.
+"""Integrands f of grad_w E_q[f]: atoms, and sums of them, which add and subtract like numbers.
 
 Whatever an atom takes from w (the v of log q_v, a point of expansion) is held fixed.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
-from typing import Any, NamedTuple
+from math import isfinite
+from numbers import Real
+from sys import float_info
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from ..draws import Draw, kept
 from ..families.base import Family
 from ..models.own import Model
-from .linear import Linear
+
+ROUNDING = 32 * float_info.epsilon  # what a sum of coefficients may miss zero by, relative
 
 
 class Illegal(ValueError):
@@ -48,8 +52,8 @@ class Atom:
     conservative: bool = True  # is grad a gradient? If not, pulls of it differ in the mean
     advice: str = ""  # what to write instead where there is no closed form
     on_data: bool = False  # does f see data?
-    whole: bool = False  # does f see all data, whatever a draw subsamples?
-    of_eta: bool = False  # does f see of z only eta = x.z?
+    all_data: bool = False  # does it see all of them, whatever a draw subsamples?
+    of_eta: bool = False  # does f see of z only eta = x.z? Then it is an `atoms.OfEta`
     wants: Wants | None = None  # what it needs of a snapshot, if expanded about older weights
 
     value: Any = None  # (draw, where) -> f, (..., M)
@@ -58,13 +62,6 @@ class Atom:
     along: Any = None  # (draw, where, v) -> (grad^2 f) v at one point, (..., M, d), for taylor_z
     # (draw, extra) -> f of points (..., M, [k,] d), for autograd; `extra` axes between M and d
     function: Any = None
-
-    # Of an f of eta alone, psi(eta) (`atoms.OfEta` makes all else of the first three)
-    rows: Any = None  # (draw) -> the data points that f sees, `rows.Rows`
-    psi: Any = None  # (draw, where) -> psi(eta) at the points, per data point
-    derivatives: Any = None  # (draw, where, order) -> [psi', psi''][:order] at the points, (..., M)
-    averaged: Any = None  # (draw) -> what stands for psi' and psi'' in RB
-    integrated: Any = None  # (draw) -> E psi' and E psi''
 
     def __init__(self, name: str, model: Model | None, q: Family | None, target: str = "") -> None:
         self.name = self.bare = name  # as it is written; bare: without .over_all_data()
@@ -103,20 +100,89 @@ class Atom:
 
 
 class OnData(Atom):
-    """An integrand that sees data: the data point drawn, times N, or (`whole`) all of them."""
+    """An integrand that sees data: the data point drawn, times N, or (`all_data`) all of them."""
 
     on_data = True
 
     def over_all_data(self) -> Atom:
-        return self if self.whole else copy(self)._over_all_data()
+        return self if self.all_data else copy(self)._over_all_data()
 
     def _over_all_data(self):
-        self.whole, self.name = True, f"{self.bare}.over_all_data()"
+        self.all_data, self.name = True, f"{self.bare}.over_all_data()"
         self.key = (self.name, *self.key[1:])
         return self
 
     def sees_all(self, draw: Draw) -> bool:
-        return self.whole or draw.index is None
+        return self.all_data or draw.index is None
+
+
+class Linear:
+    """A finite sum of coefficients times parts; parts that cancel, but for rounding, disappear.
+
+    So the order of writing does not matter: a/3 - a + a/3 + a/3 is 0 as a/3 + a/3 + a/3 - a is.
+    """
+
+    def __init__(self, parts: Mapping[Any, float]) -> None:
+        self.parts = {part: coef for part, coef in parts.items() if coef != 0}
+
+    def __add__(self, other: Self) -> Self:
+        self._check_kind(other, f"cannot add {other!r} to {self!r}")
+        parts = dict(self.parts)
+        for part, coef in other.parts.items():
+            before = parts.get(part, 0)
+            cancels = abs(before + coef) <= ROUNDING * abs(coef)
+            parts[part] = 0 if cancels else before + coef
+        return type(self)(parts)
+
+    def __sub__(self, other: Self) -> Self:
+        self._check_kind(other, f"cannot subtract {other!r} from {self!r}")
+        return self + (-1) * other
+
+    def _check_kind(self, other, complaint):
+        if not isinstance(other, type(self)):
+            raise TypeError(f"{complaint}: only another {type(self).__name__.lower()}")
+
+    def __mul__(self, scalar: float) -> Self:
+        if not isinstance(scalar, Real):
+            raise TypeError(f"cannot multiply {self!r} by {scalar!r}: only by a number")
+        if not isfinite(scalar):
+            raise ValueError(f"cannot multiply {self!r} by {scalar}: the factor must be finite")
+        return type(self)({part: scalar * coef for part, coef in self.parts.items()})
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, scalar: float) -> Self:
+        return self * (1 / scalar)
+
+    def __neg__(self) -> Self:
+        return self * -1
+
+    def __repr__(self):
+        text = ""
+        for part, coef in self.parts.items():
+            sign = "-" if coef < 0 else "+"
+            size = "" if abs(coef) == 1 else f"{abs(coef):g}*"
+            text += f" {sign} {size}{self.part_name(part)}"
+        if not text:
+            return "0"
+        return text[3:] if text.startswith(" + ") else "-" + text[3:]
+
+    def total(self, of: Callable[[Any], Any]) -> Any:
+        """The sum of coef * of(part) for arrays of(part), without products by 1."""
+        total: Any = None
+        for part, coef in self.parts.items():
+            new = of(part)
+            if total is None:
+                total = new if coef == 1 else coef * new
+            elif coef == -1:
+                total = total - new
+            else:
+                total = total + (new if coef == 1 else coef * new)
+        return total
+
+    @staticmethod
+    def part_name(part: Any) -> str:
+        return part.name
 
 
 class Integrand(Linear):
