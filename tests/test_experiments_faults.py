@@ -200,6 +200,19 @@ def test_a_full_disk_in_the_middle_of_a_write(tmp_path, monkeypatch):
     assert not tree(tmp_path)
 
 
+def test_a_write_cut_short_leaves_no_result(tmp_path, monkeypatch):
+    """A process that dies between the first byte and the last leaves a .part, which is ignored."""
+    c = tiny("none")
+    path = store.cell_path(tmp_path, c)
+    with monkeypatch.context() as patch:
+        patch.setattr(store.os, "fsync", lambda _: sys.exit("dies"))
+        with pytest.raises(SystemExit, match="dies"):
+            store.write(path, {"name": "a"})
+    assert not path.exists() and list(path.parent.glob("*.part"))
+    engine.run([c], tmp_path, jobs=1, progress=False)
+    assert json.loads(path.read_text())["name"] == c.name
+
+
 def test_a_folder_that_is_a_file(tmp_path):
     (tmp_path / "out").write_text("mine")
     with pytest.raises(SystemExit, match="could not be written: "):

@@ -61,6 +61,12 @@ def chapters(book):
     return found
 
 
+@pytest.fixture(scope="module")
+def two(chapters):
+    """The title of chapter 2."""
+    return next(title for title in chapters if title.startswith("2."))
+
+
 def text_of(book, chapters, title):
     """The words of a chapter, without spaces."""
     starts = [page for page, _ in chapters.values()] + [len(book.pages)]
@@ -69,7 +75,7 @@ def text_of(book, chapters, title):
     return words("".join(page.extract_text() for page in book.pages[first:last]))
 
 
-def test_bookmarks_are_the_chapters_and_their_sections_in_order(book, chapters):
+def test_bookmarks_are_the_chapters_and_their_sections_in_order(book, chapters, two):
     pages = [page for page in notebooks.pages_of_toc() if Path(page).stem not in pdf.LEFT_OUT]
     assert len(chapters) == len(pages) + 1 and list(chapters)[-1] == "Solutions"
     assert 5 * len(pages) < len(book.pages) < SHEETS[pdf.FILE]
@@ -79,7 +85,6 @@ def test_bookmarks_are_the_chapters_and_their_sections_in_order(book, chapters):
         numbers = [first, *(page for _, page in sections)]
         assert numbers == sorted(numbers)
     assert len(next(iter(chapters.values()))[1]) >= 3  # the introduction's
-    two = next(title for title in chapters if title.startswith("2."))
     text = TWO.read_text("utf-8")
     assert [title for title, _ in chapters[two][1]] == [
         heading for heading in re.findall(r"^## (.+)$", text, re.M) if "$" not in heading
@@ -88,8 +93,7 @@ def test_bookmarks_are_the_chapters_and_their_sections_in_order(book, chapters):
         assert words(title) in words(book.pages[page].extract_text())
 
 
-def test_solutions_are_in_the_appendix_with_links_both_ways(book, chapters):
-    two = next(title for title in chapters if title.startswith("2."))
+def test_solutions_are_in_the_appendix_with_links_both_ways(book, chapters, two):
     text = TWO.read_text("utf-8")
     solved = re.findall(r"^:+\{solution(?:-start)?\} (\S+)", text, re.M)
     assert "Solutionto" not in text_of(book, chapters, two)
@@ -108,8 +112,7 @@ def test_solutions_are_in_the_appendix_with_links_both_ways(book, chapters):
         assert chapters[two][0] <= min(links[name]) < appendix
 
 
-def test_folded_code_is_left_out_and_a_line_says_where_it_is(book, chapters):
-    two = next(title for title in chapters if title.startswith("2."))
+def test_folded_code_is_left_out_and_a_line_says_where_it_is(book, chapters, two):
     shown = text_of(book, chapters, two) + text_of(book, chapters, "Solutions")
     cells = [c for c in notebooks.read_text(TWO).cells if c.cell_type == "code"]
     for number, cell in enumerate(cells, 1):
@@ -119,8 +122,7 @@ def test_folded_code_is_left_out_and_a_line_says_where_it_is(book, chapters):
         assert (f"cell{number}of{TWO.stem}.ipynb" in shown) == folded
 
 
-def test_running_heads_and_formulas_are_text(book, chapters):
-    two = next(title for title in chapters if title.startswith("2."))
+def test_running_heads_and_formulas_are_text(book, chapters, two):
     first = chapters[two][0]
     assert words(book.pages[first + 1].extract_text()).startswith(words(two))
     assert "a∗=−" in text_of(book, chapters, two)  # of equation (2.2)
@@ -148,7 +150,7 @@ def test_pages_are_numbered_and_the_contents_agree(book, chapters):
         assert re.search(rf"\b{start + 1}\b", listed)
 
 
-def test_links_lead_to_places_in_the_book(book, chapters):
+def test_links_lead_to_places_in_the_book(book, chapters, two):
     named, inner = book.named_destinations, 0
     for page in book.pages:
         for link in page.get("/Annots", []):
@@ -160,26 +162,7 @@ def test_links_lead_to_places_in_the_book(book, chapters):
                 assert not str(link["/A"]["/URI"]).startswith("file:")
     assert inner > 300
     place = named["/02-one-control-variate--"]
-    two = next(title for title in chapters if title.startswith("2."))
     assert book.get_destination_page_number(place) == chapters[two][0]
-
-
-def test_text_and_pictures_begin_and_end_on_the_paper(book):
-    """Places where text is set, and the corners of pictures, on every tenth page."""
-    for page in book.pages[::10]:
-        width, height = float(page.mediabox.width), float(page.mediabox.height)
-
-        def inside(operator, operands, cm, tm):
-            if operator == b"Do":
-                corners = [(cm[4], cm[5]), (cm[0] + cm[2] + cm[4], cm[1] + cm[3] + cm[5])]
-                assert all(-1 <= x <= width + 1 and -1 <= y <= height + 1 for x, y in corners)
-
-        def on_paper(text, cm, tm, font, size):
-            if text.strip():
-                x = tm[4] * cm[0] + tm[5] * cm[2] + cm[4]
-                assert 0 <= x <= width
-
-        page.extract_text(visitor_operand_before=inside, visitor_text=on_paper)
 
 
 def test_the_menus_offer_it(book, site):  # noqa: F811

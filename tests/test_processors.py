@@ -102,9 +102,3 @@ def test_another_kernel_is_another_and_what_cannot_run_is_passed_over(capfd):
         pytest.skip("no list of kernels for this processor")
     oldest = processors.kernel(there["oldest"])
     assert oldest == there["oldest"]["OPENBLAS_CORETYPE"].lower() != processors.kernel({})
-
-
-def test_an_unknown_arithmetic_is_refused_in_words(monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["processors.py", "--only", "abacus"])
-    with pytest.raises(SystemExit, match="no arithmetic 'abacus' on this processor; there are: j"):
-        processors.main()

@@ -44,7 +44,7 @@ def in_jax(problem, batch=None):
     return joint
 
 
-def batched(joint, most=2**24):
+def batched(joint):
     """log p at points (n, d), compiled, a few at a time; for the judge."""
     import jax
 
