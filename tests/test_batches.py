@@ -87,7 +87,7 @@ def check_sampling_is_one_value(cv):
     first, second, third = draw(noise="sobol").eps  # runs are independent
     assert len({first[0, 0], second[0, 0], third[0, 0]}) == 3
     for wrong, said in (
-        ({"noise": "odd"}, 'write "plain", "pairs" or "sobol"'),
+        ({"noise": "odd"}, 'write "plain", "pairs", "sobol" or "rotated"'),
         ({"each": True}, "say batch=B too"),
         ({"subsample": False, "batch": 3}, "leave batch out"),
         ({"sampling": S(), "batch": 3}, "sampling= says it all: leave batch out"),
