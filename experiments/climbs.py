@@ -14,6 +14,7 @@ from scipy import optimize
 from cvlib import datasets, exact, families, models
 from cvlib.combining import regression
 from cvlib.combining.regression import sym
+from cvlib.draws import rotations
 
 MARKS = (2, 4, 8, 12, 20, 40, 60)  # gradients, in units of d, at which a run is looked at
 MOVES = 4  # first moves by batch and match, with 2 d draws each
@@ -93,19 +94,6 @@ def even(rng, R, M, d):
     return np.concatenate([e, -e], 1)
 
 
-def rotated(rng, R, M, d):
-    """M // 2 d rotations: points (R, K (2 d + 1), d), and their weights, which sum to one."""
-    K = M // (2 * d)
-    Q, upper = np.linalg.qr(rng.standard_normal((R, K, d, d)))
-    Q = Q * np.sign(np.diagonal(upper, axis1=-2, axis2=-1))[..., None, :]
-    square = rng.chisquare(d + 2, (R, K, 1, 1))
-    e = np.sqrt(square) * Q.mT
-    weight = np.broadcast_to(1 / (2 * square[..., 0]), (R, K, 2 * d))
-    points = np.concatenate([e, -e, np.zeros((R, K, 1, d))], -2)
-    weight = np.concatenate([weight, 1 - d / square[..., 0]], -1)
-    return points.reshape(R, -1, d), weight.reshape(R, -1) / K
-
-
 # Estimates of c and A from about M gradients: (c, A, gradients taken) ---------------------------
 
 
@@ -130,8 +118,9 @@ def fixed_even(t, mu, L, M, rng, memory):
 
 
 def on_rotations(t, mu, L, M, rng, memory):
-    e, weight = rotated(rng, len(mu), M, t.d)
-    return *averaged(e, t.slope(mu, L, e), weight), e.shape[1]
+    M += M // (2 * t.d)  # a centre for each rotation
+    e, weight = rotations(rng, (len(mu),), M, t.d)
+    return *averaged(e, t.slope(mu, L, e), weight / M), M
 
 
 def regressed(kind, group):
