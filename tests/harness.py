@@ -7,8 +7,10 @@ the bug makes it `new`. Both are an expression, statements (`new` may be none, "
 or a default, "lr=0.1". They are compared as syntax trees: layout, quotes and comments do not
 matter. `check` is known to see the bug and is asked first, the other checks if it does not.
 
-A check is a function of the package. The lists, one for each area, are in mutants.py;
-test_mutants.py says which checks must see which list.
+A check is a test that needs the package alone, which it gets as `cv`: from pytest a copy without a
+bug (conftest.py), from here one with a bug. So a test that passes sees the bug itself where it
+fails, and not that it is a copy. The lists, one for each area, are in mutants.py; test_mutants.py
+says which files must see which list.
 """
 
 import ast
@@ -18,9 +20,10 @@ import sys
 import tempfile
 import warnings
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from importlib.machinery import SourceFileLoader
 from importlib.util import spec_from_file_location
+from inspect import signature
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,7 +37,6 @@ PACKAGE = Path(cvlib.__file__).parent
 ROOTS = PACKAGE, PACKAGE.parent / "experiments"  # the folders that are copied
 COPY = "_copy"  # the copy of cvlib is imported as cvlib_copy
 UNCHANGED = ("no bug", "", "", "", "")
-SILENT = set()  # the checks that some test runs on a copy without a bug
 WRONG = (AssertionError, pytest.fail.Exception)  # the second: pytest.raises that saw nothing
 
 
@@ -121,24 +123,35 @@ def copy(place="", old="", new=""):
             del sys.modules[name]
 
 
-def checks_in(names):
-    """{what: check} of the functions check_what among a module's names."""
-    return {name[6:]: f for name, f in names.items() if name.startswith("check_")}
+def tests_of(*modules):
+    """{id: function of the package} of the tests in these modules that need `cv` alone.
 
-
-def on_the_package(checks):
-    """A test that runs every check on a copy of the package in which there is no bug.
-
-    So a check that is silent here sees the bug itself where it speaks, and not that it is a copy.
+    A test with parameters is one for each of their values, under the id that pytest gives it.
     """
-    SILENT.update(checks.values())
+    found = {}
+    for module in modules:
+        for name, test in vars(module).items():
+            if name.startswith("test_") and callable(test):
+                found |= dict(_at_its_values(name, test))
+    return found
 
-    @pytest.mark.parametrize("name", checks)
-    @pytest.mark.filterwarnings("ignore")  # of classes that are there no longer when they are shown
-    def test(name, unchanged):
-        checks[name](unchanged)
 
-    return test
+def _at_its_values(name, test):
+    needed = {p.name for p in signature(test).parameters.values() if p.default is p.empty}
+    ways = [("", {})]
+    for mark in getattr(test, "pytestmark", ()):
+        if mark.name == "parametrize":
+            names = [x.strip() for x in mark.args[0].split(",")]
+            rows = [row if len(names) > 1 else (row,) for row in mark.args[1]]
+            ways = [
+                ("-".join([label, *map(str, row)]).strip("-"), said | dict(zip(names, row)))
+                for label, said in ways
+                for row in rows
+            ]
+            needed -= {*names}
+    if needed == {"cv"}:
+        for label, said in ways:
+            yield name + f"[{label}]" * bool(label), partial(test, **said)
 
 
 def part(cv, name):

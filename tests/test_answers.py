@@ -6,7 +6,7 @@ Each check is a function of the package, so that it can be run on copies with a 
 import autograd.numpy as anp
 import numpy as np
 import pytest
-from harness import checks_in, on_the_package, part
+from harness import part
 from numpy.testing import assert_allclose
 from scipy import special, stats
 
@@ -43,7 +43,7 @@ def plane():
     return np.column_stack([x, y]), p / p.sum(), score
 
 
-def check_stein_s_identity(cv):
+def test_stein_s_identity(cv):
     """Both orders, by quadrature in one and two dimensions; the span holds what it should."""
     for z, p, score in (line(), plane()):
         e, U = stein(cv).standardised(z, score, p)
@@ -59,7 +59,7 @@ def check_stein_s_identity(cv):
         assert (p @ C**2).min() > 0.1
 
 
-def check_known_under_q(cv):
+def test_known_under_q(cv):
     """Hermite's polynomials, by Gauss-Hermite nodes in two dimensions."""
     x, p = np.polynomial.hermite_e.hermegauss(12)
     e = np.array([(a, b) for a in x for b in x])
@@ -70,7 +70,7 @@ def check_known_under_q(cv):
     assert stein(cv).hermite(e, 1).shape == e.shape
 
 
-def check_a_gaussian_has_no_error(cv):
+def test_a_gaussian_has_no_error(cv):
     """Linear and quadratic f are exact for a Gaussian p, whatever the draws and the weights are."""
     rng, d = np.random.default_rng(0), 3
     mu, A = np.array([1.0, -2, 0.5]), rng.standard_normal((d, d)) + 2 * np.eye(d)
@@ -95,7 +95,7 @@ def fitted(Y, C, w):
     return np.linalg.lstsq(root * X, root * Y)[0][0]
 
 
-def check_the_jackknife_is_made_of_refits(cv):
+def test_the_jackknife_is_made_of_refits(cv):
     rng = np.random.default_rng(1)
     n, block = 24, 4
     C, Y, w = rng.standard_normal((n, 2)), rng.standard_normal((n, 3)), rng.exponential(size=n)
@@ -116,7 +116,7 @@ def check_the_jackknife_is_made_of_refits(cv):
     assert_allclose(twice.value, stein(cv).intercept(Y, C, w).value)
 
 
-def check_no_variates_is_a_weighted_mean(cv):
+def test_no_variates_is_a_weighted_mean(cv):
     rng = np.random.default_rng(2)
     z, weights = rng.standard_normal((400, 2)), rng.uniform(0.5, 1, 400)
     found = cv.expect(z[:, 0] ** 2, z, -z, weights, order=0)
@@ -127,7 +127,7 @@ def check_no_variates_is_a_weighted_mean(cv):
     assert np.isnan(plain.k_hat) and plain.n == 400 and np.ndim(plain.estimate) == 0
 
 
-def check_the_bias_falls_as_one_over_n(cv):
+def test_the_bias_falls_as_one_over_n(cv):
     """E exp(z) under N(0, 1), variates of order 1: plain least squares is off by about -3/2 n."""
     rng, runs, ones = np.random.default_rng(3), 1000, np.ones
     for n in (10, 40):
@@ -147,7 +147,7 @@ def toy(rng, n):
     return z, 4 - np.exp(z), np.exp(log)
 
 
-def check_errors_are_honest(cv):
+def test_errors_are_honest(cv):
     """Intervals of two standard errors cover the truth in 91 to 98 % of 400 repeats."""
     rng = np.random.default_rng(4)
     f = lambda z: np.concatenate([z, np.exp(z / 2), z > 1, np.exp(2 * z)], 1)
@@ -161,7 +161,7 @@ def check_errors_are_honest(cv):
     assert got[0].order == 2 and not got[0].warnings
 
 
-def check_chains_are_left_out_in_blocks(cv):
+def test_chains_are_left_out_in_blocks(cv):
     """An autoregressive chain of N(0, 1): single draws give errors that are far too small."""
     rng, n = np.random.default_rng(5), 600
     cover = {1: [], 40: []}
@@ -180,7 +180,7 @@ def check_chains_are_left_out_in_blocks(cv):
 # Which order, which doubts -------------------------------------------------------------------
 
 
-def check_the_order_is_the_highest_that_no_draw_decides(cv):
+def test_the_order_is_the_highest_that_no_draw_decides(cv):
     rng = np.random.default_rng(6)
     ask = lambda z, **k: cv.expect(z[:, 0] ** 3, z, -z, **k)
     many, some, few = (ask(rng.standard_normal((n, 8))) for n in (1000, 100, 9))
@@ -195,7 +195,7 @@ def check_the_order_is_the_highest_that_no_draw_decides(cv):
     assert "one draw decides" in ask(z, order=2).warnings[0]
 
 
-def check_doubts_of_the_weights(cv):
+def test_doubts_of_the_weights(cv):
     z = np.random.default_rng(0).standard_normal((4000, 1))
     by = {}
     for sd in (0.9, 0.6, 0.4):  # draws of N(0, sd^2) for N(0, 1): k = 1 - sd^2
@@ -206,7 +206,7 @@ def check_doubts_of_the_weights(cv):
     assert by[0.4][0] > 0.7 and "run MCMC" in by[0.4][1]
 
 
-def check_smoothed_weights(cv):
+def test_smoothed_weights(cv):
     """Quantiles of the Pareto law by SciPy in place of the largest; short tails as they are."""
     rng = np.random.default_rng(8)
     log = 1.5 * rng.standard_exponential(900)
@@ -247,7 +247,7 @@ def linear(cv):
     return cv.models.Model(log_lik, prior, (X, y), 2), S @ X.T @ y * 4, S, log
 
 
-def check_a_linear_model_is_answered_exactly(cv):
+def test_a_linear_model_is_answered_exactly(cv):
     """Whatever q is; the evidence where q is the posterior, and within its error beside it."""
     model, mean, S, log = linear(cv)
     off = a_fit(cv, model, mean + 0.1, 1.3 * np.linalg.cholesky(S))
@@ -265,7 +265,7 @@ def check_a_linear_model_is_answered_exactly(cv):
     assert 0 < np.mean([a.se for a in logs]) < 0.02
 
 
-def check_the_law_of_the_draws(cv):
+def test_the_law_of_the_draws(cv):
     """Half of q and half of Student's t, by SciPy's densities; shares have mean one."""
     model, mean, S, _ = linear(cv)
     fit = a_fit(cv, model, mean, np.linalg.cholesky(S))
@@ -295,7 +295,7 @@ def skewed(cv):
     return model, p @ x / total, p @ np.exp(x) / total, np.log(total * step)
 
 
-def check_a_skewed_posterior(cv):
+def test_a_skewed_posterior(cv):
     """Means, a probability's complement and the evidence, q's own mean being wrong."""
     model, mean, rate, log = skewed(cv)
     fit = a_fit(cv, model, [-0.7], [[0.45]])
@@ -309,7 +309,7 @@ def check_a_skewed_posterior(cv):
     assert (np.abs(z) < 1.96).mean() > 0.88 and abs(z.mean()) < 0.4
 
 
-def check_other_families(cv):
+def test_other_families(cv):
     """A gamma posterior, whose mean the score knows exactly; switches, by enumeration."""
     y = np.array([2.0, 0, 1, 2])
     q = cv.families.Gamma(1)  # of z = log x; the posterior of x is Gamma(6, 5)
@@ -329,10 +329,6 @@ def check_other_families(cv):
     found = fit.expect(lambda z: z, 4000, 0)
     assert found.order == 0 and found.se.max() < 0.03
     assert (np.abs(found.estimate - p @ corners / p.sum()) < 4 * found.se).all()
-
-
-CHECKS = checks_in(globals())
-test_the_package = on_the_package(CHECKS)
 
 
 # What only the package itself is asked -------------------------------------------------------

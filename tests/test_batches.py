@@ -4,10 +4,9 @@ import itertools
 
 import numpy as np
 import oracles
-import properties
 import pytest
+import test_lines
 from autograd import grad, hessian
-from harness import checks_in, on_the_package
 from numpy.testing import assert_allclose
 
 import cvlib as cv
@@ -57,7 +56,7 @@ def test_a_batch_is_the_mean_of_its_points(name, family, each):
     assert_allclose(got, right, rtol=1e-9, atol=1e-10 * (1 + np.abs(right).max()))
 
 
-def check_shapes_of_batches(cv):
+def test_shapes_of_batches(cv):
     _, model, q, w, _ = setting("logistic", "Gaussian", cv=cv)
     draw = lambda **kind: cv.draw(model, q, w, M=4, rng=np.random.default_rng(1), **kind)
     assert draw(batch=5).index.shape == (3, 1, 5)
@@ -71,7 +70,7 @@ def check_shapes_of_batches(cv):
     assert draw(subsample=False).index is None
 
 
-def check_sampling_is_one_value(cv):
+def test_sampling_is_one_value(cv):
     """Said once or by keywords, checked once, in words."""
     S, (_, model, q, w, _) = cv.Sampling, setting("logistic", "Gaussian", cv=cv)
     assert [(how.shared, str(how)) for how in (S(), S(batch=5), S(batch=5, each=True))] == [
@@ -164,7 +163,7 @@ def test_a_stale_expansion_has_the_same_mean_on_drawn_and_on_all_data(name, fami
 @problems
 def test_a_stale_expansion_sample_by_sample(name, family):
     if name != "linear":  # it is its own expansion
-        properties.check_snapshots(cv, name, family)
+        test_lines.test_snapshots(cv, name, family)
 
 
 @problems
@@ -208,7 +207,3 @@ def test_what_is_wrong_with_a_snapshot_is_said():
     assert repr(CF(T) - CF(T.over_all_data())) == (
         "CF(taylor_z(data, at='snapshot')) - CF(taylor_z(data, at='snapshot').over_all_data())"
     )
-
-
-CHECKS = checks_in(globals())
-test_check = on_the_package(CHECKS)

@@ -11,7 +11,7 @@ from unittest import mock
 import autograd.numpy as anp
 import numpy as np
 import pytest
-from harness import checks_in, on_the_package, part
+from harness import part
 from numpy.testing import assert_allclose
 from scipy import stats
 
@@ -51,7 +51,7 @@ def flat(cv, model, q, subsample=True):
 # The ELBO ------------------------------------------------------------------------------------
 
 
-def check_elbo_by_quadrature(cv):
+def test_elbo_by_quadrature(cv):
     model, q, w = logistic(cv)
     w = np.stack([w, q.start()])
     found = cv.elbo(model, q, w, 4000, np.random.default_rng(0))
@@ -72,7 +72,7 @@ def check_elbo_by_quadrature(cv):
     assert 0.75 < ratio < 1.35  # the error is the scatter of the value
 
 
-def check_elbo_of_the_posterior_is_the_evidence(cv):
+def test_elbo_of_the_posterior_is_the_evidence(cv):
     """log p - log q is a constant there."""
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((9, 3)), rng.standard_normal(9)
@@ -86,7 +86,7 @@ def check_elbo_of_the_posterior_is_the_evidence(cv):
     assert found.error < 1e-9
 
 
-def check_elbo_by_enumeration(cv):
+def test_elbo_by_enumeration(cv):
     """A Bernoulli q has four z."""
     model = cv.models.Model(
         lambda z, b: b[0] * (z[..., 0] - 2 * z[..., 1]), lambda z: -z[..., 0] * z[..., 1],
@@ -136,7 +136,7 @@ def left_by_least_squares(X, h, cvs):
     return np.mean(total)
 
 
-def check_noise_of_every_subset(cv):
+def test_noise_of_every_subset(cv):
     model, q, w = logistic(cv)
     table = cv.candidates(model, q)
     lines = [c for h, cvs in table.values() for c in (h, *cvs.values())]
@@ -155,7 +155,7 @@ def check_noise_of_every_subset(cv):
     assert_allclose(found.each(sets, found.K).mean(0), right, rtol=1e-6)
 
 
-def check_squared_length_of_a_step(cv):
+def test_squared_length_of_a_step(cv):
     """E||g||^2 = ||E g||^2 + noise: samples with data of their own, and shared batches."""
     model, q, w = logistic(cv)
     data, prior, variational = cv.terms(model, q)
@@ -180,7 +180,7 @@ def check_squared_length_of_a_step(cv):
     assert abs(plain / paired - 1) > 0.3
 
 
-def check_seconds_times_squared_length(cv):
+def test_seconds_times_squared_length(cv):
     """Of a step whose samples share a batch or come in pairs, by steps of our own."""
     model, q, w = logistic(cv)
     data, prior, variational = cv.terms(model, q)
@@ -200,7 +200,7 @@ def check_seconds_times_squared_length(cv):
         assert_allclose(second.score, ratio, rtol=0.1)
 
 
-def check_leaving_one_out_makes_a_step_one_unit(cv):
+def test_leaving_one_out_makes_a_step_one_unit(cv):
     """Every sample is the baseline of every other, or has a say in every other's regression."""
     sets, mine, unit = [part(cv, "pilots").Set("h")], own(cv), cv.families.Bernoulli(2)
     data, prior, variational = cv.terms(mine, unit)
@@ -222,7 +222,7 @@ def sum_of(terms):
     return data + prior - variational
 
 
-def check_slope_of_few_draws(cv):
+def test_slope_of_few_draws(cv):
     """The square of a mean has the noise of the mean: it must be taken off."""
     model, q, w = logistic(cv)
     data, prior, variational = cv.terms(model, q)
@@ -233,7 +233,7 @@ def check_slope_of_few_draws(cv):
     assert abs(np.mean(few) - slope) < 4.5 * np.std(few) / np.sqrt(200)
 
 
-def check_resampled_pilots(cv):
+def test_resampled_pilots(cv):
     """Each half on its own: the mean over resamples is the half's, the scatter that of a mean."""
     model, q, w = logistic(cv)
     z = cv.zoo.paper(model, q)
@@ -246,7 +246,7 @@ def check_resampled_pilots(cv):
         assert_allclose(K[:, k].std(0), error, rtol=0.1)
 
 
-def check_shares_by_enumeration(cv):
+def test_shares_by_enumeration(cv):
     """SF of a Bernoulli q on three data points: twelve equally simple cases."""
     values = np.array([0.2, 2.0, 1.0])
     log_lik = lambda z, b: b[0] * (z[..., 0] - 0.3 - 0.6 * z[..., 1])
@@ -278,7 +278,7 @@ def check_shares_by_enumeration(cv):
     assert abs(K.mean() - total) < 4.5 * K.std() / np.sqrt(len(few))
 
 
-def check_units_of_q(cv):
+def test_units_of_q(cv):
     """g^T F^-1 g with Fisher's matrix as the covariance of the score, which quadrature knows."""
     for family in "Gaussian", "DiagonalGaussian":
         q = getattr(cv.families, family)(2)
@@ -312,7 +312,7 @@ class Clock:
         return way
 
 
-def check_turns(cv):
+def test_turns(cv):
     """The shortest block, blocks in turns, and no more time than was asked for."""
     clock, order = Clock(), []
     slow = iter([9.0, 0.01, *[0.05] * 10**4])
@@ -337,7 +337,7 @@ def check_turns(cv):
     assert order.count("even") > 4 * order.count("uneven")
 
 
-def check_price_of_a_step(cv):
+def test_price_of_a_step(cv):
     """In rows of the likelihood: a snapshot costs its share of a pass, where it is used."""
     clock = Clock()
 
@@ -370,7 +370,7 @@ def check_price_of_a_step(cv):
         assert list(price) == [str(s) for s in sets]
 
 
-def check_predicted_costs(cv):
+def test_predicted_costs(cv):
     pilots = part(cv, "pilots")
     costs = {"h": 1.0, "h with a": 1.5, "h with b": 0.9, "h with c": 3.0}
     price = lambda *names: pilots.cost_of(pilots.Set("h", names), costs)
@@ -385,7 +385,7 @@ def check_predicted_costs(cv):
 # Reports -------------------------------------------------------------------------------------
 
 
-def check_report_by_hand(cv):
+def test_report_by_hand(cv):
     model, q, w = logistic(cv)
     z = cv.zoo.paper(model, q)
     lines = {"RP1": z.h, "c7": z.c7, "c4": z.c4}
@@ -423,7 +423,7 @@ def once(cv):
     return evaluate
 
 
-def check_errors_are_scatters(cv):
+def test_errors_are_scatters(cv):
     """Forty reports of the same lines: their scatter is the standard error that each states."""
     model, q, w = logistic(cv)
     z = cv.zoo.paper(model, q)
@@ -438,7 +438,7 @@ def check_errors_are_scatters(cv):
         assert 0.6 < np.mean([getattr(r, error) for r in rows]) / scatter < 1.6
 
 
-def check_frontier(cv):
+def test_frontier(cv):
     Row, Report = part(cv, "choosing").Row, part(cv, "choosing").Report
     rng = np.random.default_rng(0)
     for _ in range(20):
@@ -452,7 +452,7 @@ def check_frontier(cv):
 # Choices -------------------------------------------------------------------------------------
 
 
-def check_of_equal_sets_the_first_is_chosen(cv):
+def test_of_equal_sets_the_first_is_chosen(cv):
     """Two names for one variate, but for its last digits: no processor's rounding may decide."""
     model, q, w = logistic(cv)
     data, prior, variational = cv.terms(model, q)
@@ -466,7 +466,7 @@ def check_of_equal_sets_the_first_is_chosen(cv):
         assert str(got.set) == "h with a"
 
 
-def check_choice_by_brute_force(cv):
+def test_choice_by_brute_force(cv):
     """All subsets, by least squares on the same draws, times costs of our own."""
     model, q, w = logistic(cv)
     z = cv.zoo.paper(model, q)
@@ -496,7 +496,7 @@ def check_choice_by_brute_force(cv):
     assert len(seen) > 2
 
 
-def check_choice_of_base(cv):
+def test_choice_of_base(cv):
     """With equal costs the quietest wins, with a dear one the cheap base; and its words say so."""
     model, q, w = logistic(cv)
     how = {"M": 5, "pilot": 20, "rng": np.random.default_rng(0)}
@@ -511,7 +511,7 @@ def check_choice_of_base(cv):
     assert str(got.set) == "RP1" and got.cvs == [] and got.sure == 1.0 and got.regret == 0.0
 
 
-def check_a_tie_is_not_sure(cv):
+def test_a_tie_is_not_sure(cv):
     """Two bases of the same law from other draws: the choice is a coin, and it says so."""
     model, q, w = logistic(cv)
     data, prior, variational = cv.terms(model, q)
@@ -533,7 +533,7 @@ def check_a_tie_is_not_sure(cv):
     assert {c.set.base for c in sure} == {"a", "b"}
 
 
-def check_without_noise_the_cheapest_wins(cv):
+def test_without_noise_the_cheapest_wins(cv):
     """A quadratic model on all data: many sets leave nothing, and rounding must not choose."""
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((9, 3)), rng.standard_normal(9)
@@ -549,7 +549,7 @@ def check_without_noise_the_cheapest_wins(cv):
     assert row.cost == 1.0 and row.left <= 1.0
 
 
-def check_timed_for_real(cv):
+def test_timed_for_real(cv):
     """Sets that share work cost less than their parts say: the best are timed themselves."""
     model, q, w = logistic(cv)
     z = cv.zoo.paper(model, q)
@@ -567,7 +567,7 @@ def check_timed_for_real(cv):
     assert str(got.set) == "h with c7, c2" and len(asked) == 2
 
 
-def check_subsets(cv):
+def test_subsets(cv):
     """All subsets up to the limit; beyond, those of at most two."""
     pilots = part(cv, "pilots")
     names = tuple("abcdefghijkl")
@@ -589,7 +589,7 @@ def shifted(cv):
     return Shifted
 
 
-def check_candidates(cv):
+def test_candidates(cv):
     """Everything is legal, gradients are gradients, and a family without RP1 has its own."""
     model, q, _ = logistic(cv)
     found = cv.candidates(model, q)
@@ -640,7 +640,7 @@ def kinked(cv, sharp):
     return cv.models.Model(log_lik, cv.models.GaussianPrior(), (X, y), dim=2)
 
 
-def check_price_is_refused_where_there_are_kinks(cv):
+def test_price_is_refused_where_there_are_kinks(cv):
     """Autograd's second derivative of |r| is zero: PR is quiet and wrong, and must not win."""
     q = cv.families.Gaussian(2)
     for sharp in True, False:
@@ -657,7 +657,7 @@ def check_price_is_refused_where_there_are_kinks(cv):
     assert not any(small)  # few steps say little of a mean
 
 
-def check_pairs_are_tried(cv):
+def test_pairs_are_tried(cv):
     """Where nothing is said of the noise and samples see the same data; they are what they say."""
     model, q, _ = logistic(cv)
     data, prior, variational = cv.terms(model, q)
@@ -685,7 +685,7 @@ def check_pairs_are_tried(cv):
     assert got.set.pairs and noise[True] < 0.6 * noise[False]
 
 
-def check_complaints(cv):
+def test_complaints(cv):
     model, q, w = logistic(cv)
     z = cv.zoo.paper(model, q)
     rng, names = np.random.default_rng(0), flat(cv, model, q)
@@ -728,7 +728,7 @@ def check_complaints(cv):
                 ask()
 
 
-def check_many_dimensions(cv):
+def test_many_dimensions(cv):
     """Where a Hessian of an own model is too dear: RP1, without expansions; GLMs keep theirs."""
     (mine, q), (model, q2, _) = (own(cv), cv.families.Gaussian(2)), logistic(cv)
     assert "PR of all three" in cv.candidates(mine, q, subsample=False)
@@ -754,7 +754,7 @@ def wrapped(cv, model, q):
     }
 
 
-def check_what_is_wrapped_gets_its_snapshot(cv):
+def test_what_is_wrapped_gets_its_snapshot(cv):
     """Only what looks at older weights has one taken, of the order and with the factor it needs."""
     model, q, w = logistic(cv)
     z, rng = cv.zoo.paper(model, q), np.random.default_rng(0)
@@ -779,7 +779,7 @@ def check_what_is_wrapped_gets_its_snapshot(cv):
     cv.optimize.sgd(model, q, z.h, [lines["surrogate"]], lr=0.01, steps=2, M=4, rng=rng)
 
 
-def check_a_poor_snapshot_is_not_taken(cv):
+def test_a_poor_snapshot_is_not_taken(cv):
     """A snapshot of slopes has no Hessian: a choice among parabolas takes its own."""
     model, q, w = logistic(cv)
     z = cv.zoo.paper(model, q)
@@ -816,7 +816,7 @@ def check_a_poor_snapshot_is_not_taken(cv):
         assert near == own
 
 
-def check_legal_sees_approximations_from_outside(cv):
+def test_legal_sees_approximations_from_outside(cv):
     """A parabola of one's own beside the six: more lines, each a control variate."""
     model, q, w = logistic(cv)
     U = np.array([[0.3], [-0.2]])
@@ -832,10 +832,6 @@ def check_legal_sees_approximations_from_outside(cv):
             new
         ) == 10  # pairs of five words
         assert all(c.line.is_control_variate and "quadratic" in repr(c) for c in new)
-
-
-CHECKS = checks_in(globals())
-test_check = on_the_package(CHECKS)
 
 
 def test_a_report_is_drawn():

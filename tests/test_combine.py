@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from harness import checks_in, on_the_package, part
+from harness import part
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
@@ -38,7 +38,8 @@ def stacked(h, C):
 # Checks: functions of the module --------------------------------------------------------------
 
 
-def check_moments_are_means_of_products(cb):
+def test_moments_are_means_of_products(cv):
+    cb = with_other_rules(cv)
     for L in 3, 12:
         h, C = sample(L=L, M=5, D=4)
         CC, Ch, M = cb.moments(h, C)
@@ -48,8 +49,9 @@ def check_moments_are_means_of_products(cb):
         assert M == 5
 
 
-def check_known_moments(cb):
+def test_known_moments(cv):
     """x = (h, c1, c2) uniform on the corners of a cube, mixed: the best a by Cramer's rule."""
+    cb = with_other_rules(cv)
     corners = np.array(list(itertools.product([-1.0, 1.0], repeat=3)))
     h, c1, c2 = (corners @ np.array([[2, 1, 0], [0, 1, 1], [0, 0, 3]])).T
     CC = np.array([[np.mean(c1 * c1), np.mean(c1 * c2)], [np.mean(c1 * c2), np.mean(c2 * c2)]])
@@ -62,14 +64,16 @@ def check_known_moments(cb):
     assert_allclose(cb.best_weights(CC, Ch), right)
 
 
-def check_empirical_rule_is_least_squares(cb):
+def test_empirical_rule_is_least_squares(cv):
+    cb = with_other_rules(cv)
     h, C = sample()
     A, b = stacked(h, C)
     assert_allclose(cb.empirical_weights(cb.moments(h, C)), np.linalg.lstsq(A, -b)[0])
 
 
-def check_bayes_rule_is_least_squares_with_prior_rows(cb):
+def test_bayes_rule_is_least_squares_with_prior_rows(cv):
     """|h + C a|^2 summed over samples plus D v0 |a|^2, as L extra rows of least squares."""
+    cb = with_other_rules(cv)
     h, C = sample(L=3, M=2, D=4)
     v0, (A, b) = 0.7, stacked(h, C)
     A = np.vstack([A, np.sqrt(4 * v0) * np.eye(3)])
@@ -77,8 +81,9 @@ def check_bayes_rule_is_least_squares_with_prior_rows(cb):
     assert_allclose(cb.bayes_weights(cb.moments(h, C), v0, D=4), right)
 
 
-def check_bayes_rule_minimises_its_risk(cb):
+def test_bayes_rule_minimises_its_risk(cv):
     """The same by an optimiser that sees only the risk."""
+    cb = with_other_rules(cv)
     h, C = sample(L=2, M=3, D=5, seed=1)
     v0 = 0.4
 
@@ -90,8 +95,9 @@ def check_bayes_rule_minimises_its_risk(cb):
     assert_allclose(cb.bayes_weights(cb.moments(h, C), v0, D=5), right, rtol=1e-5)
 
 
-def check_general_rule_is_least_squares_with_imagined_samples(cb):
+def test_general_rule_is_least_squares_with_imagined_samples(cv):
     """V0 = sum of x x^T over imagined samples: the rule is least squares on all of them."""
+    cb = with_other_rules(cv)
     h, C = sample(L=3, M=4, D=2)
     h0, C0 = sample(L=3, M=5, D=2, seed=7)
     T_cc = np.einsum("lmd,kmd->lk", C0, C0)
@@ -101,7 +107,8 @@ def check_general_rule_is_least_squares_with_imagined_samples(cb):
     assert_allclose(cb.general_weights(cb.moments(h, C), T_cc, T_hc), right)
 
 
-def check_posterior_moments_pool_imagined_and_real_samples(cb):
+def test_posterior_moments_pool_imagined_and_real_samples(cv):
+    cb = with_other_rules(cv)
     h, C = sample(L=2, M=4, D=3)
     h0, C0 = sample(L=2, M=6, D=3, seed=7)
     prior, both = cb.moments(h0, C0), cb.moments(np.append(h, h0, 0), np.append(C, C0, 1))
@@ -110,7 +117,8 @@ def check_posterior_moments_pool_imagined_and_real_samples(cb):
         assert_allclose(a, b)
 
 
-def check_general_rule_with_a_multiple_of_the_identity(cb):
+def test_general_rule_with_a_multiple_of_the_identity(cv):
+    cb = with_other_rules(cv)
     h, C = sample(L=3, M=4, D=5)
     m, v0 = cb.moments(h, C), 0.3
     assert_allclose(
@@ -121,7 +129,8 @@ def check_general_rule_with_a_multiple_of_the_identity(cb):
         assert_allclose(cb.best_weights(post.CC, post.Ch), cb.bayes_weights(m, v0, 5))
 
 
-def check_permuting_variates_permutes_weights(cb):
+def test_permuting_variates_permutes_weights(cv):
+    cb = with_other_rules(cv)
     h, C = sample(L=4)
     order = [2, 0, 3, 1]
     for v0 in 0.0, 0.5:
@@ -129,7 +138,8 @@ def check_permuting_variates_permutes_weights(cb):
         assert_allclose(cb.bayes_weights(cb.moments(h, C[order]), v0, 4), a[order])
 
 
-def check_scaling(cb):
+def test_scaling(cv):
+    cb = with_other_rules(cv)
     h, C = sample()
     a = cb.bayes_weights(cb.moments(h, C), 0.5, 4)
     assert_allclose(cb.bayes_weights(cb.moments(-3 * h, C), 0.5, 4), -3 * a)
@@ -140,8 +150,9 @@ def check_scaling(cb):
     assert_allclose(units * cb.empirical_weights(scaled), a, rtol=1e-9)
 
 
-def check_bad_scales_with_a_regulariser(cb):
+def test_bad_scales_with_a_regulariser(cv):
     """1e-8 beside 1e8 with v0 > 0, against exact rational arithmetic by Cramer's rule."""
+    cb = with_other_rules(cv)
     from fractions import Fraction as F
 
     c1, c2, h = [1, 2, -1], [3, 1, 1], [2, 5, 1]  # M = 3 samples of D = 1
@@ -159,7 +170,8 @@ def check_bad_scales_with_a_regulariser(cb):
     assert_allclose(a, np.array(right, float), rtol=1e-9)
 
 
-def check_a_copy_of_h_removes_it(cb):
+def test_a_copy_of_h_removes_it(cv):
+    cb = with_other_rules(cv)
     h, C = sample(L=2)
     C = np.concatenate([C, h[None]])
     left = []
@@ -170,8 +182,9 @@ def check_a_copy_of_h_removes_it(cb):
     assert left[-1] < 1e-20 < left[-2] < 1e-8
 
 
-def check_singular_sets(cb):
+def test_singular_sets(cv):
     """A repeated variate shares the weight, an all-zero one gets none, the fit is the same."""
+    cb = with_other_rules(cv)
     h, C = sample(L=2)
     alone = cb.empirical_weights(cb.moments(h, C))
     more = np.stack([C[0], C[1], C[0], 0 * C[0]])
@@ -184,8 +197,9 @@ def check_singular_sets(cb):
     )
 
 
-def check_nearly_equal_variates_are_told_apart(cb):
+def test_nearly_equal_variates_are_told_apart(cv):
     """Two variates that differ by 1e-5 of their size, and h made of the difference."""
+    cb = with_other_rules(cv)
     _, C = sample(L=2)
     C[1] = C[0] + 1e-5 * C[1]
     h = 3e5 * (C[1] - C[0]) + C[0]
@@ -193,15 +207,17 @@ def check_nearly_equal_variates_are_told_apart(cb):
     assert_allclose(a, [3e5 - 1, -3e5], rtol=1e-4)
 
 
-def check_more_variates_than_numbers(cb):
+def test_more_variates_than_numbers(cv):
     """L > M D: h is fitted exactly, by finite weights."""
+    cb = with_other_rules(cv)
     h, C = sample(L=9, M=2, D=3)
     a = cb.empirical_weights(cb.moments(h, C))
     assert_allclose(cb.combine(h, C, a), np.zeros((2, 3)), atol=1e-10)
 
 
-def check_moving_moments_by_brute_force(cb):
+def test_moving_moments_by_brute_force(cv):
     """Discounted sums over all past samples, written out, and the paper's M_eff."""
+    cb = with_other_rules(cv)
     gamma, B = 0.3, 2
     steps = [sample(L=2, M=B, D=3, seed=s) for s in range(5)]
     state = cb.start(2)
@@ -215,8 +231,9 @@ def check_moving_moments_by_brute_force(cb):
         assert_allclose(state.M, B * sum((1 - gamma) ** k for k in range(1, t + 1)))
 
 
-def check_moving_moments_of_constant_draws(cb):
+def test_moving_moments_of_constant_draws(cv):
     """No pull towards zero, at the first step or later; gamma = 0 is the plain pooled mean."""
+    cb = with_other_rules(cv)
     h, C = sample()
     for gamma in 0.0, 0.02, 0.9:
         state = cb.start(3)
@@ -232,7 +249,8 @@ def check_moving_moments_of_constant_draws(cb):
         assert_allclose(a, b)
 
 
-def check_zero_weights_before_the_first_step(cb):
+def test_zero_weights_before_the_first_step(cv):
+    cb = with_other_rules(cv)
     for v0 in 0.0, 1e-3:
         assert_allclose(cb.bayes_weights(cb.start(3), v0, 4), np.zeros(3), atol=0)
     assert cb.bayes_weights(cb.start(3, runs=(2, 5)), 1e-3, 4).shape == (2, 5, 3)
@@ -253,12 +271,14 @@ def toy_steps(cb, weights_from):
     return mean_g, sum(p * h for p, h, _ in points)
 
 
-def check_previous_step_weights_are_unbiased(cb):
+def test_previous_step_weights_are_unbiased(cv):
+    cb = with_other_rules(cv)
     mean_g, mean_h = toy_steps(cb, "step before")
     assert_allclose(mean_g, mean_h, rtol=1e-13)
 
 
-def check_batched_equals_looped(cb):
+def test_batched_equals_looped(cv):
+    cb = with_other_rules(cv)
     runs = (2, 3)
     h, C = sample(L=3, M=4, D=5, runs=runs)
     h2, C2 = sample(L=3, M=4, D=5, runs=runs, seed=1)
@@ -283,7 +303,8 @@ def check_batched_equals_looped(cb):
         assert batched.M == one.M
 
 
-def check_v0_broadcasts_against_runs(cb):
+def test_v0_broadcasts_against_runs(cv):
+    cb = with_other_rules(cv)
     h, C = sample(runs=(5,))
     v0 = np.array([[0.0], [0.1], [1.0]])
     a = cb.bayes_weights(cb.moments(h, C), v0, 4)
@@ -292,7 +313,8 @@ def check_v0_broadcasts_against_runs(cb):
         assert_allclose(a[k], cb.bayes_weights(cb.moments(h, C), v0[k, 0], 4))
 
 
-def check_combine(cb):
+def test_combine(cv):
+    cb = with_other_rules(cv)
     h, C = sample(L=3, M=2, D=4)
     a = np.array([2.0, -1.0, 0.5])
     assert_allclose(cb.combine(h, C, a), h + 2 * C[0] - C[1] + 0.5 * C[2])
@@ -305,15 +327,17 @@ def check_combine(cb):
         )
 
 
-def check_scalar_weight(cb):
+def test_scalar_weight(cv):
+    cb = with_other_rules(cv)
     h, C = sample()
     a = cb.scalar_weight(cb.moments(h, C))
     total = C.sum(0)
     assert_allclose(a, np.full(3, -(total * h).sum() / (total**2).sum()))
 
 
-def check_coordinate_weights(cb):
+def test_coordinate_weights(cv):
     """Ordinary ridge regression in every coordinate by itself."""
+    cb = with_other_rules(cv)
     h, C = sample(L=2, M=7, D=3)
     a = cb.coordinate_weights(h, C, v0=0.3)
     assert a.shape == (2, 3)
@@ -323,8 +347,9 @@ def check_coordinate_weights(cb):
         assert_allclose(a[:, d], right)
 
 
-def check_ridge_weights(cb):
+def test_ridge_weights(cv):
     """The penalty is the one with the least left-out risk, each term by least squares."""
+    cb = with_other_rules(cv)
     compare_ridge_with_least_squares(cb, D=2, noise=5, penalties=[1e-3, 0.1, 1, 10, 1e3])
     # L = D = number of penalties, where axes could be mistaken for one another
     compare_ridge_with_least_squares(cb, D=3, noise=2, penalties=[0.01, 1, 100])
@@ -355,7 +380,8 @@ def compare_ridge_with_least_squares(cb, D, noise, penalties):
     assert_allclose(a, fit(slice(None), right))
 
 
-def check_empty_and_single_sets(cb):
+def test_empty_and_single_sets(cv):
+    cb = with_other_rules(cv)
     h, C = sample(L=0)
     a = cb.bayes_weights(cb.moments(h, C), 1e-3, 4)
     assert a.shape == (0,)
@@ -369,13 +395,6 @@ def check_empty_and_single_sets(cb):
 def with_other_rules(cv):
     """`combine`, and the rules for weights that chapters compare it with."""
     return SimpleNamespace(**vars(part(cv, "experiments.weights")) | vars(cv.combine))
-
-
-CHECKS = {
-    name: lambda cv, check=check: check(with_other_rules(cv))
-    for name, check in checks_in(globals()).items()
-}
-test_check = on_the_package(CHECKS)
 
 
 # What does not depend on a mutant --------------------------------------------------------------

@@ -11,7 +11,6 @@ import autograd.numpy as anp
 import numpy as np
 import pytest
 from autograd import grad
-from harness import checks_in, on_the_package
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from scipy.special import (
@@ -133,7 +132,7 @@ def cdf(q, w, eps):
 # Laws --------------------------------------------------------------------------------------------
 
 
-def check_plain_draws_are_what_they_were(cv):
+def test_plain_draws_are_what_they_were(cv):
     """The same numbers from the same generator, to the bit, with and without the word."""
     model = cv.models.logistic_regression(*cv.datasets.toy())
     q = cv.families.Gaussian(2)
@@ -145,7 +144,7 @@ def check_plain_draws_are_what_they_were(cv):
         assert draw.group == 1
 
 
-def check_partners_have_the_law_and_the_opposite_place(cv):
+def test_partners_have_the_law_and_the_opposite_place(cv):
     for q, w in families(cv).items():
         eps = q.noise(RNG(0), w, 400)
         partner = q.mirror(w, eps)
@@ -153,7 +152,7 @@ def check_partners_have_the_law_and_the_opposite_place(cv):
         assert_allclose(q.mirror(w, partner), eps, rtol=1e-7, atol=1e-9, err_msg=repr(q))
 
 
-def check_quantiles(cv):
+def test_quantiles(cv):
     u = (np.arange(50) + 0.5) / 50
     for q, w in families(cv).items():
         eps = q.quantile(w, np.repeat(u[:, None], q.noise_dim, 1))
@@ -161,7 +160,7 @@ def check_quantiles(cv):
         assert_allclose(cdf(q, w, eps), right, atol=1e-9, err_msg=repr(q))
 
 
-def check_pairs_share_their_data(cv):
+def test_pairs_share_their_data(cv):
     model = cv.models.logistic_regression(*cv.datasets.toy())
     q = cv.families.Gaussian(2)
     w = q.start((3,))
@@ -182,7 +181,7 @@ def check_pairs_share_their_data(cv):
     assert_array_equal(given.index, [4, 5, 4, 5])
 
 
-def check_points_are_even_and_scrambled_afresh(cv):
+def test_points_are_even_and_scrambled_afresh(cv):
     """Every box of a (0, m, 2)-net holds one point; each point is uniform; digits are random."""
     sobol = cv.draws.sobol
     u = sobol(RNG(0), (2000,), 16, 2)
@@ -201,7 +200,7 @@ def check_points_are_even_and_scrambled_afresh(cv):
     assert many.shape == (10, 40) and len(np.unique(np.floor(many * 16)[:, 5])) == 10
 
 
-def check_points_are_as_good_as_scipys(cv):
+def test_points_are_as_good_as_scipys(cv):
     """The variance of a mean over 64 points, against scipy's own scrambled sequence."""
     f = lambda u: np.exp(u.sum(-1)) + np.cos(3 * u[..., 0] * u[..., 1])
     ours = f(cv.draws.sobol(RNG(0), (300,), 64, 3)).mean(-1)
@@ -210,7 +209,7 @@ def check_points_are_as_good_as_scipys(cv):
     assert abs(ours.mean() - np.mean(theirs)) < 5 * np.hypot(ours.std(), np.std(theirs)) / 17
 
 
-def check_sobol_has_the_law_of_q(cv):
+def test_sobol_has_the_law_of_q(cv):
     """The sample of q in a Sobol draw: each base coordinate is uniform through scipy's cdf."""
     for q, w in families(cv).items():
         model = cv.models.Model(lambda z, b: z[..., 0], lambda z: z[..., 0], np.zeros(1), q.dim)
@@ -223,7 +222,7 @@ def check_sobol_has_the_law_of_q(cv):
 # Means -------------------------------------------------------------------------------------------
 
 
-def check_means_over_pairs_of_switches(cv):
+def test_means_over_pairs_of_switches(cv):
     """SF and DisARM in pairs: the exact mean; DisARM sample by sample from its formula."""
     problem = Switches()
     u, P = problem.all_pairs()
@@ -240,7 +239,7 @@ def check_means_over_pairs_of_switches(cv):
     assert_allclose(cv.DisARM(f)(draw), np.concatenate([right, right]), **EXACT)
 
 
-def check_leave_one_out_for_switches(cv):
+def test_leave_one_out_for_switches(cv):
     problem = Switches()
     f = problem.model(cv)[2]
     for M in (2, 3):
@@ -263,7 +262,7 @@ def tangent_of(cv):
     return names["Tangent"]
 
 
-def check_leave_one_pair_out(cv):
+def test_leave_one_pair_out(cv):
     """Two pairs, all cells: the mean is exact though partners depend on each other."""
     problem = Switches(d=2)
     u, P = problem.all_pairs()
@@ -279,7 +278,7 @@ def check_leave_one_pair_out(cv):
     assert_allclose(both @ (cv.LOO(T) - cv.CF(T))(draw).mean(-2), 0, **EXACT)
 
 
-def check_double_control_variate(cv):
+def test_double_control_variate(cv):
     """The estimator of Titsias and Shi, from their formula, and its exact mean."""
     problem, a = Switches(), -0.8
     model, q, f = problem.model(cv)
@@ -302,7 +301,7 @@ def check_double_control_variate(cv):
         assert_allclose(P @ (cv.SF(T) - cv.CF(T))(draw).mean(-2), 0, **EXACT)
 
 
-def check_leave_one_out_for_classes(cv):
+def test_leave_one_out_for_classes(cv):
     """Three values: M = 2 and 3, all outcomes."""
     q, w = cv.families.Categorical(1, 3), np.array([0.4, -0.3, 1.0])
     p, c = softmax(w), np.array([1.0, -2.0, 0.7])
@@ -319,7 +318,7 @@ def check_leave_one_out_for_classes(cv):
         assert_allclose(P @ cv.LOO(data)(draw).mean(-2), exact, **EXACT)
 
 
-def check_leave_one_out_and_pairs_by_quadrature(cv):
+def test_leave_one_out_and_pairs_by_quadrature(cv):
     """A Gaussian, one dimension: all products of nodes of two or three samples."""
     X, y = np.array([[0.8], [-1.5], [0.3]]), np.array([1.0, 1.0, -1.0])
     model = cv.models.logistic_regression(X, y)
@@ -350,7 +349,7 @@ def check_leave_one_out_and_pairs_by_quadrature(cv):
         assert np.abs(c7(pairs)[:, 0]).max() > 0.1
 
 
-def check_leave_one_out_for_gamma_and_beta(cv):
+def test_leave_one_out_for_gamma_and_beta(cv):
     """Counts with a gamma rate, coins with a beta share: two samples, all pairs of Gauss nodes."""
     a, b, c, y = 20.0, 8.0, 15.0, np.array([3.0, 1.0, 2.0])
     rate = lambda z, batch: batch[0] * z[..., 0] - anp.exp(z[..., 0])
@@ -375,7 +374,7 @@ def check_leave_one_out_for_gamma_and_beta(cv):
         assert_allclose(mean, right, **EXACT, err_msg=kind)
 
 
-def check_gamma_and_beta_pairs_by_quadrature(cv):
+def test_gamma_and_beta_pairs_by_quadrature(cv):
     """E of z and of z^2 over a pair, u on Gauss's nodes in small panels, against digamma."""
     edges = np.concatenate([np.geomspace(1e-14, 0.5, 60), 1 - np.geomspace(1e-14, 0.5, 60)[-2::-1]])
     x, p = np.polynomial.legendre.leggauss(12)
@@ -390,7 +389,7 @@ def check_gamma_and_beta_pairs_by_quadrature(cv):
             assert_allclose(p @ e[:, 0] ** 2, 1, atol=1e-7)
 
 
-def check_vargrad(cv):
+def test_vargrad(cv):
     """LOO of the ELBO's integrand is minus the gradient of half the variance of log q - log p."""
     model = cv.models.logistic_regression(*cv.datasets.toy())
     q = cv.families.Gaussian(2)
@@ -410,7 +409,7 @@ def check_vargrad(cv):
     assert_allclose(G, -grad(half_variance)(w), rtol=1e-9)
 
 
-def check_tiny_shapes(cv):
+def test_tiny_shapes(cv):
     """Where x underflows its law is a power, P(X <= x) = c x^a: z and its opposite, in logs."""
     u = np.array([[1e-6], [0.01], [0.3], [0.5], [0.8]])
     a, b = np.exp(-7.0), 0.6
@@ -428,7 +427,7 @@ def check_tiny_shapes(cv):
 # Weights -----------------------------------------------------------------------------------------
 
 
-def check_weights_count_what_is_independent(cv):
+def test_weights_count_what_is_independent(cv):
     """After one step: moments of pair means, or of the mean of all, and how many there were."""
     model = cv.models.logistic_regression(*cv.datasets.toy())
     q, gamma, M = cv.families.Gaussian(2), 0.1, 8
@@ -452,7 +451,7 @@ def check_weights_count_what_is_independent(cv):
         assert_allclose(state.w - q.start(), 0.1 * 0.1 * mean, rtol=1e-9)
 
 
-def check_the_loop_takes_every_noise(cv):
+def test_the_loop_takes_every_noise(cv):
     """A run of each kind climbs, and can be saved and gone on with."""
     model = cv.models.logistic_regression(*cv.datasets.toy())
     q = cv.families.Gaussian(2)
@@ -467,10 +466,6 @@ def check_the_loop_takes_every_noise(cv):
     best = cv.exact.elbo(model, q, cv.exact.optimum(model, q))
     assert best - 3 < min(ends) and max(ends) <= best
     assert len(set(ends)) == 3
-
-
-CHECKS = checks_in(globals())
-test_check = on_the_package(CHECKS)
 
 
 # Refusals ----------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from importlib import resources
 
 import numpy as np
 import pytest
-from harness import checks_in, on_the_package
 from numpy.testing import assert_allclose
 
 SETS = {"australian": (690, 14, 307), "ionosphere": (351, 34, 225), "sonar": (208, 60, 111)}
@@ -33,14 +32,14 @@ def said(act):
     return ""
 
 
-def check_the_file_is_the_one_named_in_its_readme(cv):
+def test_the_file_is_the_one_named_in_its_readme(cv):
     folder = resources.files(cv.__name__) / "data"
     for name in SETS:
         digest = hashlib.sha256((folder / f"{name}.csv").read_bytes()).hexdigest()
         assert digest in (folder / "README.md").read_text()
 
 
-def check_shapes_scaling_and_labels(cv):
+def test_shapes_scaling_and_labels(cv):
     for name, (N, d, positive) in SETS.items():
         X, y = cv.datasets.load(name)
         features, labels = raw(name)
@@ -57,7 +56,7 @@ def check_shapes_scaling_and_labels(cv):
                 assert_allclose(np.corrcoef(column, original)[0, 1], 1)
 
 
-def check_other_scalings(cv):
+def test_other_scalings(cv):
     for name in SETS:
         features, _ = raw(name)
         X, _ = cv.datasets.load(name, features="raw")
@@ -69,7 +68,7 @@ def check_other_scalings(cv):
         assert_allclose(X[:, :-1].std(0), varies.astype(float), atol=1e-12)
 
 
-def check_rows_are_picked_before_the_scaling(cv):
+def test_rows_are_picked_before_the_scaling(cv):
     """A mask, an array, a list, a tuple or a slice of the same rows are the same data."""
     load, mask = cv.datasets.load, np.arange(208) % 2 == 0
     X, y = load("sonar", rows=mask)
@@ -87,7 +86,7 @@ def check_rows_are_picked_before_the_scaling(cv):
     assert np.array_equal(shuffled, load("sonar", "raw")[0][[5, 3, 3]])
 
 
-def check_toy_set(cv):
+def test_toy_set(cv):
     """Two clouds of unit variance about (1, 1/2) and its negative, labels in turn."""
     X, y = cv.datasets.toy(10, seed=3)
     assert X.shape == (10, 2) and y.tolist() == [1.0, -1.0] * 5
@@ -101,7 +100,7 @@ def check_toy_set(cv):
         assert_allclose(np.cov(cloud.T), np.eye(2), atol=0.07)
 
 
-def check_wrong_names_list_the_right_ones(cv):
+def test_wrong_names_list_the_right_ones(cv):
     load = cv.datasets.load
     words = said(lambda: load("iris"))
     assert words == "unknown data set 'iris': choose one of ['australian', 'ionosphere', 'sonar']"
@@ -109,10 +108,6 @@ def check_wrong_names_list_the_right_ones(cv):
     assert words == "features='unit': choose one of ['raw', 'scaled', 'standardised']"
     assert "leaves no data point of sonar" in said(lambda: load("sonar", rows=[]))
     assert "rows=3: give a list" in said(lambda: load("sonar", rows=3))
-
-
-CHECKS = checks_in(globals())
-test_check = on_the_package(CHECKS)
 
 
 def test_ionosphere_has_its_constant_column():

@@ -4,7 +4,6 @@ import autograd.numpy as anp
 import numpy as np
 import pytest
 from autograd import grad
-from harness import checks_in, on_the_package
 from numpy.testing import assert_allclose
 
 M, N, d = 4, 6, 2
@@ -61,7 +60,7 @@ def functions(cv, model, q, w, draw, terms):
     return found | {"2 data - prior": (2 * terms["data"] - terms["prior"], both)}
 
 
-def check_words_are_their_definitions(cv):
+def test_words_are_their_definitions(cv):
     define, seen = cv.recipe.definitions, set()
     for q, w, draw, integrands in cases(cv):
         for name, (f, function) in integrands.items():
@@ -78,7 +77,7 @@ def check_words_are_their_definitions(cv):
     assert len(seen) == 2 * 5 + 2 * 2 + 2 * 2, sorted(seen)
 
 
-def check_rotations_and_means(cv):
+def test_rotations_and_means(cv):
     """RPS is RP1 averaged with slope and draw exchanged; a line's mean is that of its rows."""
     for q, w, draw, integrands in cases(cv):
         if not q.gaussian:
@@ -97,10 +96,6 @@ def check_rotations_and_means(cv):
             assert_allclose(got, row, rtol=1e-9, atol=1e-9)
         for line in (cv.AQ(f), cv.RPS(f), cv.PR(f) - cv.RP1(f), cv.all_quadratics(2, False)(f)):
             assert_allclose(line.mean(draw), line(draw).mean(-2), rtol=1e-9, atol=1e-9)
-
-
-CHECKS = checks_in(globals())
-test_check = on_the_package(CHECKS)
 
 
 def test_a_formula_of_one_s_own_is_a_word_for_every_family_that_has_what_it_needs():

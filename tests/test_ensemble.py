@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from unittest import mock
 
 import numpy as np
-from harness import checks_in, on_the_package, part
+from harness import part
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import integrate, linalg
 from scipy.special import betaln, digamma, expit, gammaln, softmax
@@ -73,7 +73,7 @@ def in_w(q, L, c, A):
     return joined(q, back @ c, back @ A)
 
 
-def check_rows_of_all_quadratics_are_refits(cv):
+def test_rows_of_all_quadratics_are_refits(cv):
     """Row m of AQ: draw m, and the quadratic fitted to the draws outside its own group."""
     for family, noise, ridge in itertools.product(
         ("Gaussian", "DiagonalGaussian"), ("plain", "pairs"), (None, 0.4)
@@ -93,7 +93,7 @@ def check_rows_of_all_quadratics_are_refits(cv):
             assert_allclose(mean[r], np.mean(right, 0), rtol=1e-8, atol=1e-10)
 
 
-def check_all_quadratics_on_the_same_samples(cv):
+def test_all_quadratics_on_the_same_samples(cv):
     """others=False: every row is the least-squares fit to all samples."""
     for family in "Gaussian", "DiagonalGaussian":
         model, q, f = logistic(cv, family)
@@ -114,7 +114,7 @@ def check_all_quadratics_on_the_same_samples(cv):
             assert_allclose(mean[r], right, rtol=1e-8, atol=1e-10)
 
 
-def check_words_that_look_at_all_samples_add_up(cv):
+def test_words_that_look_at_all_samples_add_up(cv):
     """A sum of lines is the sum of their arrays, whichever of them comes first; so are means."""
     for family in "Gaussian", "DiagonalGaussian":
         model, q, _ = logistic(cv, family)
@@ -131,7 +131,7 @@ def check_words_that_look_at_all_samples_add_up(cv):
             assert_allclose(line.mean(draw), sum(rows).mean(-2), rtol=1e-9, atol=1e-9)
 
 
-def check_all_quadratics_on_drawn_data(cv):
+def test_all_quadratics_on_drawn_data(cv):
     """Over all data points that may be drawn, at fixed eps: the line on all data. The fit too."""
     model, q, _ = logistic(cv)
     data, n = cv.terms(model, q)[0], model.N
@@ -148,7 +148,7 @@ def check_all_quadratics_on_drawn_data(cv):
         assert_allclose(line.mean(drawn).mean(0), line.mean(whole), rtol=1e-9, atol=1e-9)
 
 
-def check_a_gaussian_target_in_one_natural_step(cv):
+def test_a_gaussian_target_in_one_natural_step(cv):
     """Without a ridge AQ of a quadratic has no noise: one Newton step ends at the posterior."""
     model = cv.models.linear_regression(X, y, SD, 0.6)
     P = X.T @ X / 0.36 + np.eye(d) / SD**2
@@ -166,7 +166,7 @@ def check_a_gaussian_target_in_one_natural_step(cv):
         assert_allclose(path.w, [right, right], rtol=1e-6, atol=1e-8)
 
 
-def check_a_remembered_parabola_is_unbiased(cv):
+def test_a_remembered_parabola_is_unbiased(cv):
     """One draw with four values: the mean is RP1's whatever was fitted before, at another q."""
     nodes, p = plane()
     model = cv.models.logistic_regression(X[:, :2], y, SD)
@@ -185,7 +185,7 @@ def check_a_remembered_parabola_is_unbiased(cv):
             assert np.abs(found[0] - plain[0]).max() > 0.01
 
 
-def check_a_remembered_parabola_of_a_quadratic(cv):
+def test_a_remembered_parabola_of_a_quadratic(cv):
     """Fitted anywhere without a ridge it is the log joint: one draw has the exact gradient."""
     model = cv.models.linear_regression(X, y, SD, 0.6)
     H = -X.T @ X / 0.36 - np.eye(d) / SD**2
@@ -204,7 +204,7 @@ def check_a_remembered_parabola_of_a_quadratic(cv):
             assert_allclose(got[r], right, rtol=1e-8, atol=1e-8)
 
 
-def check_a_remembered_parabola_is_pulled_to_the_landing(cv):
+def test_a_remembered_parabola_is_pulled_to_the_landing(cv):
     """With a large ridge its curvature is that of log q, where it was fitted."""
     for family in "Gaussian", "DiagonalGaussian":
         model, q, whole = logistic(cv, family)
@@ -221,7 +221,7 @@ def check_a_remembered_parabola_is_pulled_to_the_landing(cv):
         assert_allclose(at(usual), at(ridge))
 
 
-def check_a_step_takes_the_mean_at_once(cv):
+def test_a_step_takes_the_mean_at_once(cv):
     """The loop's gradient with AQ alone is the mean of its rows over N, with or without a run."""
     for family in "Gaussian", "DiagonalGaussian":
         model, q, f = logistic(cv, family)
@@ -246,7 +246,7 @@ def check_a_step_takes_the_mean_at_once(cv):
 # A baseline that is linear in the score -----------------------------------------------------------
 
 
-def check_the_linear_baseline_for_switches(cv):
+def test_the_linear_baseline_for_switches(cv):
     """All outcomes of two samples, and of two pairs: the gradient by enumeration."""
     problem = Switches(d=2)
     f = problem.model(cv)[2]
@@ -261,7 +261,7 @@ def check_the_linear_baseline_for_switches(cv):
     assert_allclose(mean.mean(0), problem.exact, atol=1e-10)
 
 
-def check_the_linear_baseline_by_refits(cv):
+def test_the_linear_baseline_by_refits(cv):
     """(f - b0 - b.S) S + F b, b fitted to the other samples, for a family with a full F."""
     model, q = three_classes(cv)
     data, prior, _ = cv.terms(model, q)
@@ -293,7 +293,7 @@ def three_classes(cv):
     return cv.models.Model(lik, prior, np.ones(1), 3), cv.families.Categorical(1, 3)
 
 
-def check_fisher_of_discrete_families(cv):
+def test_fisher_of_discrete_families(cv):
     """E[S S^T] over all values of z, S = z - E z."""
     for q, classes in (cv.families.Bernoulli(2), 0), (cv.families.Categorical(2, 3), 3):
         w = RNG(0).uniform(-1, 1, (2, q.D))
@@ -314,7 +314,7 @@ def check_fisher_of_discrete_families(cv):
             assert_allclose(got, (P[:, None] * S).T @ S, atol=1e-12)
 
 
-def check_fisher_of_gamma_and_beta(cv):
+def test_fisher_of_gamma_and_beta(cv):
     """E[S S^T] in z by adaptive quadrature, coordinate by coordinate, S written out."""
 
     def gamma(a, b):
@@ -443,7 +443,7 @@ def ran(cv, family, rule, M, T, pairs=False, lr=1.0):
     return q, w, path
 
 
-def check_matching_is_its_loop(cv):
+def test_matching_is_its_loop(cv):
     for family in "Gaussian", "DiagonalGaussian":
         q, w, path = ran(cv, family, cv.rules.matching(), 5, 4)
         e = noises(5, 4, 3, False)
@@ -455,7 +455,7 @@ def check_matching_is_its_loop(cv):
         assert_array_equal(path.state.memory, [[4, 4, 4]])
 
 
-def check_quadratics_are_their_loop(cv):
+def test_quadratics_are_their_loop(cv):
     """First moves, the hand-over of every run by its own gauge, natural steps, rho held or not."""
     seen = set()
     for family, pairs, options, lr in (
@@ -478,7 +478,7 @@ def check_quadratics_are_their_loop(cv):
     assert {T - m - s for m, s in seen if s} >= {0, 1, 2}  # steps after which rho did not fall
 
 
-def check_quadratics_rest_at_a_gaussian_posterior(cv):
+def test_quadratics_rest_at_a_gaussian_posterior(cv):
     """There the scores are -e: the gauge is zero, no first move is made, and no step either."""
     for family in "Gaussian", "DiagonalGaussian":
         _, q, _ = logistic(cv, family)
@@ -489,7 +489,7 @@ def check_quadratics_rest_at_a_gaussian_posterior(cv):
         assert_allclose(memory[:2], [[0, 0], [1, 1]])
 
 
-def check_the_ridge_is_that_of_the_step_before(cv):
+def test_the_ridge_is_that_of_the_step_before(cv):
     """So that c and A are unbiased: all outcomes of three draws that take four values each."""
     nodes, p = plane()
     table = tables(RNG(0), *nodes.shape) - 3  # slopes G + e at the nodes
@@ -510,7 +510,7 @@ def check_the_ridge_is_that_of_the_step_before(cv):
         assert_unbiased(found[-1], prob, nodes, table, p)
 
 
-def check_rules_on_scores_go_on_from_a_file(cv):
+def test_rules_on_scores_go_on_from_a_file(cv):
     """Six steps, or three, a file and three more: the same bytes. One run and several."""
     model, q, f = logistic(cv)
     rules = cv.rules
@@ -524,7 +524,3 @@ def check_rules_on_scores_go_on_from_a_file(cv):
             assert_array_equal(rest.w, whole.w)
             for x, z in zip(rest.state.memory, whole.state.memory, strict=True):
                 assert_array_equal(x, z)
-
-
-CHECKS = checks_in(globals())
-test_check = on_the_package(CHECKS)

@@ -11,13 +11,13 @@ from functools import cache
 
 import numpy as np
 import oracles
-import properties
 import pytest
+import test_lines
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
-from properties import CONFIGURATIONS
 from scipy import linalg, stats
+from test_lines import CONFIGURATIONS, configurations
 
 import cvlib as cv
 from cvlib import CF, RP1, RP2, SF, bound, one, taylor_x, taylor_x_slope, taylor_z
@@ -25,7 +25,6 @@ from cvlib.recipe import estimators
 
 FALSE_ALARM = 5e-7
 few = settings(deadline=None, derandomize=True, max_examples=12, database=None)
-configurations = pytest.mark.parametrize("name, family, subsampled", CONFIGURATIONS)
 shapes = {
     "name": st.sampled_from(oracles.PROBLEMS),
     "family": st.sampled_from(oracles.FAMILIES),
@@ -38,7 +37,7 @@ shapes = {
 
 @cache
 def lines_of(name, family):
-    return properties.setting(cv, name, family)[-1]
+    return test_lines.setting(cv, name, family)[-1]
 
 
 @cache
@@ -49,32 +48,10 @@ def terms_of(name, family):
 
 @cache
 def count_pairs(name, family):
-    return len(properties.pairs(lines_of(name, family)))
+    return len(test_lines.pairs(lines_of(name, family)))
 
 
 # Means and samples ------------------------------------------------------------------------------
-
-
-@configurations
-def test_exact_mean_of_every_line(name, family, subsampled):
-    count = properties.check_exact_means(cv, name, family, subsampled)
-    assert count == len(lines_of(name, family)) >= 40
-
-
-@configurations
-def test_every_difference_that_may_be_written_has_mean_zero(name, family, subsampled):
-    count = properties.check_variates_have_mean_zero(cv, name, family, subsampled)
-    assert count == count_pairs(name, family) > 60
-
-
-@pytest.mark.parametrize("name, family", dict.fromkeys(c[:2] for c in CONFIGURATIONS))
-def test_every_difference_is_the_sum_of_its_parts(name, family):
-    properties.check_lines_are_sums(cv, name, family)
-
-
-@configurations
-def test_single_draws_equal_autograd_through_w(name, family, subsampled):
-    properties.check_single_draws(cv, name, family, subsampled)
 
 
 @configurations
@@ -86,16 +63,16 @@ def test_monte_carlo_means(name, family, subsampled):
         for name, family, _ in CONFIGURATIONS
     )
     bound = stats.norm.isf(FALSE_ALARM / coordinates / 2)
-    _, _, worst = properties.monte_carlo(cv, name, family, subsampled, seed=seed)
+    _, _, worst = test_lines.monte_carlo(cv, name, family, subsampled, seed=seed)
     assert worst < bound, f"z-score {worst:.1f}, allowed {bound:.1f}"
     assert bound < 7
 
 
 def test_monte_carlo_check_can_fail(monkeypatch):
     """References that are a tenth too large are noticed."""
-    right = properties.exact_means
-    monkeypatch.setattr(properties, "exact_means", lambda *a: 1.1 * right(*a))
-    assert properties.monte_carlo(cv, "logistic", "Gaussian", True)[2] > 7
+    right = test_lines.exact_means
+    monkeypatch.setattr(test_lines, "exact_means", lambda *a: 1.1 * right(*a))
+    assert test_lines.monte_carlo(cv, "logistic", "Gaussian", True)[2] > 7
 
 
 def test_count_of_what_was_proved():
@@ -120,21 +97,12 @@ def test_count_of_what_was_proved():
         assert (f"{method}({atom})" in written) == (atom in legal[method]), (method, atom)
 
 
-def test_rao_blackwell_is_a_conditional_mean():
-    for family in oracles.FAMILIES:
-        properties.check_conditional_mean(cv, family)
-
-
-def test_each_rung_has_less_noise():
-    properties.check_ladder(cv)
-
-
 def test_on_all_data_the_sum_of_conditional_means_may_have_more_noise():
     """Each data point's RB is given its own eta: for all of them together it is no conditional
     mean, and Rao-Blackwell promises nothing."""
-    p, model, q, w, _ = properties.setting(cv, "logistic", "Gaussian")
+    p, model, q, w, _ = test_lines.setting(cv, "logistic", "Gaussian")
     data = cv.terms(model, q)[0]
-    draw, weight = properties.grid_draw(cv, p, model, q, w[1], False)
+    draw, weight = test_lines.grid_draw(cv, p, model, q, w[1], False)
     noise = [weight @ (G - weight @ G) ** 2 for G in cv.evaluate([cv.RP1(data), cv.RB(data)], draw)]
     assert noise[1].sum() > 1.2 * noise[0].sum()
 
@@ -143,9 +111,9 @@ def test_an_expanded_slope_has_a_mean_for_each_word():
     """It is no gradient: RP1 and RP2 pull it back to different means, exactly known; the average
     over the data takes its own word's mean, and only pairs of one word are variates."""
     for name in ("logistic", "poisson"):
-        p, model, q, w, lines = properties.setting(cv, name, "Gaussian")
+        p, model, q, w, lines = test_lines.setting(cv, name, "Gaussian")
         s = taylor_x_slope(cv.terms(model, q)[0])
-        draw, weight = properties.grid_draw(cv, p, model, q, w, True)
+        draw, weight = test_lines.grid_draw(cv, p, model, q, w, True)
         share = np.repeat(weight, p.N) / p.N
         one, two, all_one, all_two = (
             np.einsum("m,rmd->rd", share, line(draw))
@@ -170,22 +138,6 @@ def test_an_expanded_slope_has_a_mean_for_each_word():
         assert mixed.is_control_variate  # each word for itself
 
 
-def test_a_data_point_at_the_origin_has_no_noise():
-    properties.check_origin(cv)
-
-
-def test_named_variates():
-    properties.check_zoo(cv)
-
-
-def test_closed_forms_in_one_to_eight_dimensions():
-    properties.check_closed_form_of_prior_and_entropy(cv)
-
-
-def test_badly_conditioned_factors():
-    properties.check_badly_conditioned(cv)
-
-
 def test_the_oracle_s_own_square_root():
     rng = np.random.default_rng(0)
     for d in range(1, 9):
@@ -201,33 +153,29 @@ def test_the_oracle_s_own_square_root():
 @given(subsampled=st.booleans(), **{k: v for k, v in shapes.items() if k != "d"})
 def test_single_draws_of_any_shape(d, name, family, subsampled, N, M, seed):
     """Also with negative entries on the diagonal of L, which the second w has."""
-    properties.check_single_draws(cv, name, family, subsampled, d=d, M=M, N=N, seed=seed)
+    test_lines.test_single_draws(cv, name, family, subsampled, d=d, M=M, N=N, seed=seed)
 
 
 @few
 @given(**shapes)
 def test_batched_equals_looped_equals_alone(name, family, d, N, M, seed):
-    properties.check_batched_equals_looped(cv, name, family, d=d, M=M, N=N, seed=seed)
+    test_lines.test_batched_equals_looped(cv, name, family, d=d, M=M, N=N, seed=seed)
 
 
 @few
 @given(B=st.integers(1, 4), **shapes)
 def test_a_batch_is_the_mean_of_its_points(name, family, d, N, M, B, seed):
-    properties.check_batches(cv, name, family, d, M, N, B, seed)
+    test_lines.test_batches(cv, name, family, d, M, N, B, seed)
 
 
 @few
 @given(constant=st.booleans(), **{k: v for k, v in shapes.items() if k != "M"})
 def test_mean_over_the_data_is_the_whole_data_set(name, family, d, N, seed, constant):
-    properties.check_data_average(cv, name, family, d, N, seed, constant)
-
-
-def test_draws_are_independent_standard_and_uniform():
-    properties.check_draws(cv)
+    test_lines.test_data_average(cv, name, family, d, N, seed, constant)
 
 
 def test_given_array_and_unchecked_evaluation():
-    p, model, q, w, lines = properties.setting(cv, "logistic", "Gaussian")
+    p, model, q, w, lines = test_lines.setting(cv, "logistic", "Gaussian")
     draw = cv.draw(model, q, w, M=3, rng=np.random.default_rng(0))
     some = [line for line, *_ in lines.values()][:7]
     out = np.full((2, 7, 3, q.D), np.nan)  # what stood there before must not show
@@ -242,12 +190,8 @@ def test_given_array_and_unchecked_evaluation():
 
 @pytest.fixture
 def logistic():
-    p, model, q, w, _ = properties.setting(cv, "logistic", "Gaussian")
+    p, model, q, w, _ = test_lines.setting(cv, "logistic", "Gaussian")
     return (*cv.terms(model, q), model, q, w[0])
-
-
-def test_lines_are_linear():
-    properties.check_arithmetic(cv)
 
 
 def test_a_line_prints_as_it_is_written(logistic):
@@ -304,7 +248,7 @@ def test_every_illegal_line_is_refused_by_name(name, family):
     """All that the enumeration calls illegal: a ValueError with the term and what to write."""
     p = oracles.problem(name)
     model, q = oracles.build(cv, p), getattr(cv.families, family)(p.d)
-    illegal = properties.every_line(cv, p, model, q)[1]
+    illegal = test_lines.every_line(cv, p, model, q)[1]
     assert len(illegal) >= 6
     for text, function, f in illegal:
         with pytest.raises(
@@ -388,10 +332,6 @@ def test_the_order_of_writing_does_not_matter(logistic):
     third = RP1(data) / 3
     estimators.check_gradient(h - RP1(data) + third + third + third)  # but for rounding
     estimators.check_variate(0.1 * RP1(data) + 0.2 * RP1(data) - 0.3 * RP2(data))
-
-
-def test_a_line_is_judged_by_its_coefficients():
-    properties.check_judged(cv)
 
 
 @settings(few, max_examples=60)

@@ -2,45 +2,11 @@
 
 import numpy as np
 import oracles
-import properties
-import properties_models
 import pytest
 from numpy.testing import assert_allclose
 from scipy import integrate
 
 import cvlib as cv
-
-
-def test_elbo_and_gradient_of_small_problems():
-    properties.check_exact_references(cv)
-
-
-def test_elbo_and_gradient_with_any_prior_and_offset():
-    properties_models.check_exact_with_prior_and_offset(cv)
-
-
-def test_a_diagonal_q_is_a_full_one_with_a_diagonal_factor():
-    properties_models.check_diagonal_is_part_of_full(cv)
-
-
-def test_a_diagonal_q_builds_no_matrix():
-    properties_models.check_diagonal_builds_no_matrix(cv)
-
-
-def test_posterior_and_evidence_with_prior_and_offset():
-    properties_models.check_conjugate_optimum(cv)
-
-
-def test_the_slope_vanishes_at_the_optimum():
-    properties_models.check_slope_at_the_optimum(cv)
-
-
-def test_an_optimum_that_was_not_reached_is_not_returned():
-    properties_models.check_unreached_optimum(cv)
-
-
-def test_columns_in_other_units_are_the_same_problem():
-    properties_models.check_wide_columns(cv)
 
 
 @pytest.mark.parametrize("sd", [0.01, 1.0, 6.0])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from harness import checks_in, on_the_package, part
+from harness import part
 from numpy.testing import assert_allclose
 from scipy import optimize
 from threadpoolctl import threadpool_info, threadpool_limits
@@ -34,7 +34,7 @@ def tree(folder):
 # Cells ---------------------------------------------------------------------------------------
 
 
-def check_the_name_says_all_and_gives_the_seed(cv):
+def test_the_name_says_all_and_gives_the_seed(cv):
     ex = part(cv, "experiments")
     settings = {"data": "toy", "cvs": "S7", "lr": 0.1} | TINY
     c = ex.cell("sgd", **settings)
@@ -43,7 +43,7 @@ def check_the_name_says_all_and_gives_the_seed(cv):
     assert ex.cell("sgd", **settings | {"first": 3}).seed != c.seed
 
 
-def check_a_cell_is_the_loop_with_that_seed(cv):
+def test_a_cell_is_the_loop_with_that_seed(cv):
     """The stored ELBOs are those of the public loop, by quadrature, to three decimals."""
     ex = part(cv, "experiments")
     model = cv.models.logistic_regression(*cv.datasets.toy())
@@ -62,7 +62,7 @@ def check_a_cell_is_the_loop_with_that_seed(cv):
         assert_allclose(result["elbo"], cv.exact.elbo(model, q, run.path).T, atol=6e-4)
 
 
-def check_a_long_run_keeps_few_steps(cv):
+def test_a_long_run_keeps_few_steps(cv):
     ex = part(cv, "experiments")
     for steps, every in {40: 2, 59: 2, 60: 3}.items():
         for task, more in {"noise_free": {}, "sgd": TINY | {"cvs": "none"}}.items():
@@ -71,7 +71,7 @@ def check_a_long_run_keeps_few_steps(cv):
             assert ex.compute(c)["result"]["steps"] == kept
 
 
-def check_a_diverged_run_is_counted_and_left_out(cv):
+def test_a_diverged_run_is_counted_and_left_out(cv):
     """With a huge learning rate runs break off: no ELBO afterwards, the step is on record."""
     ex = part(cv, "experiments")
     settings = {"data": "toy", "cvs": "none", "lr": 1e6} | TINY | {"steps": 40, "runs": 4}
@@ -85,7 +85,7 @@ def check_a_diverged_run_is_counted_and_left_out(cv):
     assert row["elbo"].count(None) == len(row["diverged"]) > 0
 
 
-def check_halves_are_halves(cv):
+def test_halves_are_halves(cv):
     """Rows as the name's digest draws them, without replacement; the model has just these."""
     tasks, (X, y) = part(cv, "experiments.tasks"), cv.datasets.load("ionosphere")
     for k in range(6):
@@ -99,7 +99,7 @@ def check_halves_are_halves(cv):
     assert np.array_equal(tasks.problem("ionosphere")[0].X, X)
 
 
-def check_references_without_noise(cv):
+def test_references_without_noise(cv):
     """Plain momentum ascent of the exact ELBO, and its maximum by another optimiser."""
     ex = part(cv, "experiments")
     model = cv.models.logistic_regression(*cv.datasets.toy())
@@ -117,7 +117,7 @@ def check_references_without_noise(cv):
     assert found["N"] == 60
 
 
-def check_variance_by_hand(cv):
+def test_variance_by_hand(cv):
     """Each draw's gradient, its weights and its distance from the mean, one replica at a time.
 
     A draw of k steps ago counts (1 - gamma)^k; the ridge is D v0 over the sum of these counts.
@@ -159,7 +159,7 @@ def check_variance_by_hand(cv):
     assert len(found["trace"]) == 6 and len(found["trace"]["best"]) == 1
 
 
-def check_norms_by_hand(cv):
+def test_norms_by_hand(cv):
     """The three steps of the procedure with the cell's own draws, one replica at a time."""
     ex, M, R, n, v0 = part(cv, "experiments"), 3, 4, 7, [0.0, 1e-2, 1e-1, 1.0]
     c = ex.cell(
@@ -202,7 +202,7 @@ def check_norms_by_hand(cv):
     assert_allclose(found["exact"], mean2, rtol=1e-4)
 
 
-def check_many_replicas_are_done_in_parts(cv):
+def test_many_replicas_are_done_in_parts(cv):
     tasks = part(cv, "experiments.tasks")
     assert tasks._parts(7, 3) == [3, 3, 1] and tasks._parts(6, 3) == [3, 3]
     assert tasks._parts(2, 3) == [2]
@@ -211,7 +211,7 @@ def check_many_replicas_are_done_in_parts(cv):
     assert S.shape == (5, 8, 8) and len(np.unique(S[:, 0, 0])) == 5
 
 
-def check_a_cell_has_one_thread_whatever_the_machine(cv):
+def test_a_cell_has_one_thread_whatever_the_machine(cv):
     ex, threads = part(cv, "experiments"), lambda rng: [p["num_threads"] for p in threadpool_info()]
     with pytest.MonkeyPatch.context() as patch, threadpool_limits(2):
         patch.setattr(ex.tasks, "threads", threads, raising=False)
@@ -279,7 +279,7 @@ def quick_run(cv, cells, folder, **options):
         return engine.run(cells, folder, jobs=1, progress=False, **options), asked
 
 
-def check_finished_cells_are_not_computed_again(cv):
+def test_finished_cells_are_not_computed_again(cv):
     ex = part(cv, "experiments")
     short, long = (
         ex.cell("sgd", **{"data": "toy", "cvs": cvs, "lr": 0.1} | TINY) for cvs in ("none", "c5")
@@ -294,7 +294,7 @@ def check_finished_cells_are_not_computed_again(cv):
         assert asked == [long.name, short.name] and again == both  # long ones first
 
 
-def check_a_worker_of_another_version_is_refused(cv):
+def test_a_worker_of_another_version_is_refused(cv):
     ex = part(cv, "experiments")
     c = ex.cell("sgd", **{"data": "toy", "cvs": "none", "lr": 0.1} | TINY)
     other = ex.compute(c) | {"versions": ex.store.versions() | {"numpy": "1.0"}}
@@ -305,7 +305,7 @@ def check_a_worker_of_another_version_is_refused(cv):
         assert not tree(Path(folder))
 
 
-def check_a_smaller_run_has_a_name_of_its_own(cv):
+def test_a_smaller_run_has_a_name_of_its_own(cv):
     settings, plans = part(cv, "experiments.__main__").settings, part(cv, "experiments.plans")
     command = "python -m experiments table1"
     assert settings("table1") == settings("table1", runs=50) == ("table1", plans.Size(), command)
@@ -325,10 +325,6 @@ def refusal(ex, act):
     except ex.Refused as error:
         return str(error)
     return ""
-
-
-CHECKS = checks_in(globals())
-test_check = on_the_package(CHECKS)
 
 
 def test_workers_and_order_do_not_matter(tmp_path):

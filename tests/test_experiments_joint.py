@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from harness import checks_in, on_the_package, part
+from harness import part
 
 from experiments import cell, compute, load, plans
 
@@ -19,7 +19,7 @@ BATCHES = [("PR", "none", 0), ("QD", "none", 0)]  # a hundred data points for on
 # The checks take the package, so that they can be run on copies with a bug (tests/harness.py).
 
 
-def check_cells(cv):
+def test_cells(cv):
     """Every line at every age, in blocks of ten runs, beside the plain gradient and no noise.
 
     Batches without a variate come last.
@@ -41,7 +41,7 @@ def check_cells(cv):
     assert [c.name for c in cells] == [*names, "noise_free data=sonar lr=0.2 steps=500"]
 
 
-def check_rows(cv):
+def test_rows(cv):
     """Final ELBOs of all runs, and the share of the gap that their median closes."""
     plans = part(cv, "experiments.plans")
     cells, gather = plans.joint(plans.Size(sets=("sonar",), runs=12))
@@ -87,7 +87,7 @@ def worn(cv):
     return look
 
 
-def check_a_cell_is_the_loop_with_that_seed(cv):
+def test_a_cell_is_the_loop_with_that_seed(cv):
     """Stored ELBOs are those of the public loop, with the line written out."""
     taylor_z, bound, sure = cv.taylor_z, cv.bound, ("fixed", "means")
     model = cv.models.logistic_regression(*cv.datasets.toy())
@@ -123,7 +123,7 @@ def check_a_cell_is_the_loop_with_that_seed(cv):
         assert np.abs(np.array(found["elbo"]) - elbo).max() < 6e-4, (base, cvs)
 
 
-def check_a_worn_snapshot_is_renewed(cv):
+def test_a_worn_snapshot_is_renewed(cv):
     """When a rule written otherwise says so; more often where the weights run away."""
     tasks = part(cv, "experiments.tasks")
     model, q, _ = tasks.problem("toy")
@@ -150,7 +150,7 @@ def check_a_worn_snapshot_is_renewed(cv):
     assert renewed[0] > renewed[1]
 
 
-def check_a_batch_for_one_sample(cv):
+def test_a_batch_for_one_sample(cv):
     """No variate, and no snapshot."""
     found = part(cv, "experiments.tasks").joint(
         np.random.default_rng(3), data="toy", base="PR", cvs="none", renew=0, batch=4, lr=0.3,
@@ -167,7 +167,7 @@ def check_a_batch_for_one_sample(cv):
     assert np.abs(np.array(found["elbo"]) - elbo).max() < 6e-4
 
 
-def check_svrg_is_the_gradient_at_the_older_weights(cv):
+def test_svrg_is_the_gradient_at_the_older_weights(cv):
     """With the same draws, and minus its mean over q and the data, by cvlib.exact."""
     tasks, rng = part(cv, "experiments.tasks"), np.random.default_rng(5)
     model, q, _ = tasks.problem("toy")
@@ -188,10 +188,6 @@ def check_svrg_is_the_gradient_at_the_older_weights(cv):
     )  # fmt: skip
     exact = cv.optimize.noise_free(model, q, lr=0.3, steps=9).w  # renewed in every step: no noise
     assert np.abs(np.array(cells["elbo"])[:, -1] - cv.exact.elbo(model, q, exact)).max() < 6e-4
-
-
-CHECKS = checks_in(globals())
-test_check = on_the_package(CHECKS)
 
 
 # What is stored ------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from harness import checks_in, on_the_package, part
+from harness import part
 
 from experiments import cell, compute, load, plans
 
@@ -12,7 +12,7 @@ SETS = "sonar", "ionosphere", "australian"
 # The checks take the package, so that they can be run on copies with a bug (tests/harness.py).
 
 
-def check_what_is_kept_of_a_cell(cv):
+def test_what_is_kept_of_a_cell(cv):
     """First steps within 1 and 0.1 nats, the gap at the end; None for never and for a lost run."""
     result = {
         "steps": [0, 1, 5],
@@ -29,7 +29,7 @@ def check_what_is_kept_of_a_cell(cv):
     }
 
 
-def check_cells(cv):
+def test_cells(cv):
     """Every line at every rate: seven that stay, three that fall like 4 / t, one like 10 / t."""
     plans = part(cv, "experiments.plans")
     cells, _ = plans.natural(plans.Size(sets=("toy",)))
@@ -50,7 +50,7 @@ def check_cells(cv):
     assert [c.name for c in cells] == [*names, "optimum data=toy", "optimum data=toy decimals=6"]
 
 
-def check_a_cell_is_the_loop_with_that_seed(cv):
+def test_a_cell_is_the_loop_with_that_seed(cv):
     """Stored ELBOs are those of the public loop, with the line written out."""
     rules, taylor_z = cv.rules, cv.taylor_z
     model = cv.models.logistic_regression(*cv.datasets.toy())
@@ -92,7 +92,7 @@ def check_a_cell_is_the_loop_with_that_seed(cv):
         assert found["cut"] == path.state.memory[0].tolist()
 
 
-def check_cells_and_rows_of_snapshots(cv):
+def test_cells_and_rows_of_snapshots(cv):
     """Three kinds at three rates of twenty runs, and rows that say which they are."""
     plans = part(cv, "experiments.plans")
     cells, gather = plans.snapshots(plans.Size(sets=("toy",)))
@@ -111,10 +111,6 @@ def check_cells_and_rows_of_snapshots(cv):
         "data": "toy", "cvs": "gradient", "rho": 0.4, "gap": [0.05], "to_1": [1], "to_0.1": [1],
         "diverged": [], "cut": 2,
     }  # fmt: skip
-
-
-CHECKS = checks_in(globals())
-test_check = on_the_package(CHECKS)
 
 
 # What is stored ------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from decimal import Context
 
 import numpy as np
 import pytest
-from harness import checks_in, on_the_package, part
+from harness import part
 
 LINES = ("none", "S4", "S5", "S6", "S7", "c5", "c7")
 RATE = {"ionosphere": 0.4, "australian": 0.4, "sonar": 0.2}
@@ -80,7 +80,7 @@ def end(results, names, **settings):
 # Cells and rows of each plan -----------------------------------------------------------------
 
 
-def check_table1(cv):
+def test_table1(cv):
     half = "ionosphere-half-0"
     lines = [(data, cvs, RATE[data], 12) for data in ("australian", "sonar") for cvs in LINES]
     lines += [(half, cvs, 0.4, 11) for cvs in ("none", "S7", "c5", "c7")]  # few_runs
@@ -108,7 +108,7 @@ def check_table1(cv):
     assert len(found["rows"][0]["elbo"]) == 12 and len(found["rows"][-1]["elbo"]) == 11
 
 
-def check_slopes(cv):
+def test_slopes(cv):
     """The columns with an expansion in x, and c5 of the halves, as runs of the other reading."""
     half = "ionosphere-half-0"
     columns = ("S5", "S6", "S7", "c5")
@@ -121,7 +121,7 @@ def check_slopes(cv):
     }
 
 
-def check_draws(cv):
+def test_draws(cv):
     """The plain gradient with 4 and 7 draws a step."""
     sizes = [(data, M) for data in ("australian", "sonar") for M in (4, 7)]
     lines = {(data, M): sgd_names(data, "none", RATE[data], 11) for data, M in sizes}
@@ -135,7 +135,7 @@ def check_draws(cv):
     }
 
 
-def check_figure1(cv):
+def test_figure1(cv):
     end = "v0=0.001 gamma=0.02 M=10 steps=3 replicas=3 samples=8"
     names = {data: f"variance data={data} lr={RATE[data]} {end}" for data in SMALL["sets"]}
     found, results = gathered(cv, "figure1", list(names.values()))
@@ -158,7 +158,7 @@ def curve_cells(cv, plan):
     return lines, paths, *gathered(cv, plan, [*sum(lines.values(), []), *paths.values()])
 
 
-def check_figure3(cv):
+def test_figure3(cv):
     lines, paths, found, results = curve_cells(cv, "figure3")
     rows = []
     for (data, cvs, lr), names in lines.items():
@@ -182,7 +182,7 @@ def check_figure3(cv):
     assert any(None in row["low"] for row in rows if "low" in row)
 
 
-def check_figure4(cv):
+def test_figure4(cv):
     lines, paths, found, results = curve_cells(cv, "figure4")
     assert found == {
         "rows": [
@@ -196,7 +196,7 @@ def check_figure4(cv):
     }
 
 
-def check_figure5(cv):
+def test_figure5(cv):
     norms = {}
     for (data, lag), M in itertools.product(
         [("toy", 0), ("ionosphere", 0), ("ionosphere", 10)], SMALL["Ms"]
@@ -224,7 +224,7 @@ def check_figure5(cv):
     }
 
 
-def check_full_size(cv):
+def test_full_size(cv):
     """The paper's sizes; figures 3 and 4 share their cells, and the table has some of them."""
     plans = part(cv, "experiments.plans")
     names = {name: [c.name for c in plan(plans.Size())[0]] for name, plan in plans.PLANS.items()}
@@ -257,7 +257,7 @@ def check_full_size(cv):
 # Numbers of a row ----------------------------------------------------------------------------
 
 
-def check_few_digits(cv):
+def test_few_digits(cv):
     plans = part(cv, "experiments.plans")
     x = [-123.456789, 0.000123456789, 1e9 / 3, 0.0, np.inf, -np.inf, np.nan]
     assert plans._few(x, 6) == [-123.457, 0.000123457, 333333000.0, 0.0, None, None, None]
@@ -265,7 +265,7 @@ def check_few_digits(cv):
     assert all(type(v) is float for v in plans._few(np.array([1.0, 2.5]), 2))
 
 
-def check_quantiles(cv):
+def test_quantiles(cv):
     """Of n runs those at 10, 50 and 90 %: 1, 6, 10 of 0 ... 11 and 5, 24, 44 of 0 ... 49."""
     plans, rng = part(cv, "experiments.plans"), np.random.default_rng(0)
     for runs, places in {12: (1, 6, 10), 50: (5, 24, 44), 1: (0, 0, 0)}.items():
@@ -278,7 +278,7 @@ def check_quantiles(cv):
     assert lost == {"median": [2.0, None], "low": [1.0, None], "high": [3.0, 5.0]}
 
 
-def check_best_rates(cv):
+def test_best_rates(cv):
     """The best of several medians at each step; None only where every rate is lost."""
     rows = [
         {"data": "a", "cvs": "S7", "lr": 0.1, "median": [-5.0, -4.0, None, None]},
@@ -294,7 +294,7 @@ def check_best_rates(cv):
     ]
 
 
-def check_mean_and_error(cv):
+def test_mean_and_error(cv):
     """1, 2, 6 have mean 3 and variance 7, over n - 1."""
     plans = part(cv, "experiments.plans")
     found = plans._mean_and_error([[1.0, 10.0], [2.0, 10.0], [6.0, 10.0]])
@@ -302,7 +302,7 @@ def check_mean_and_error(cv):
     assert plans._mean_and_error([[1.23456, 2.0]]) == {"mean": [1.235, 2.0]}
 
 
-def check_steps(cv):
+def test_steps(cv):
     """Cells that recorded other steps are an error, not a row of mixed steps."""
     plans = part(cv, "experiments.plans")
     cells = [part(cv, "experiments").cell("a", k=k) for k in (1, 2)]
@@ -316,7 +316,7 @@ def check_steps(cv):
     assert mixed is None
 
 
-def check_summary(cv):
+def test_summary(cv):
     """-1 ... -19, -70, -113: median -11, quartiles -16 and -6; ten ranges below is -111."""
     summary = part(cv, "experiments").summary
     whole = [-float(k) for k in range(1, 20)] + [-70.0, -113.0]
@@ -335,7 +335,3 @@ def check_summary(cv):
     none = summary([None, None])
     assert (none["runs"], none["diverged"], none["far"]) == (2, 2, 0)
     assert np.isnan(none["mean"]) and np.isnan(none["error"]) and none["median"] == -np.inf
-
-
-CHECKS = checks_in(globals())
-test_check = on_the_package(CHECKS)

@@ -4,7 +4,7 @@ import autograd.numpy as anp
 import numpy as np
 import pytest
 from autograd import elementwise_grad
-from harness import checks_in, on_the_package, part
+from harness import part
 from numpy.testing import assert_allclose
 
 from experiments import cell, compute, load, plans
@@ -15,7 +15,7 @@ SETS = "sonar", "ionosphere", "australian"
 # The checks take the package, so that they can be run on copies with a bug (tests/harness.py).
 
 
-def check_gradients_are_counted(cv):
+def test_gradients_are_counted(cv):
     """M a step; a Hessian is d more; the exact gradient one Hessian; QD a share, and snapshots."""
     tasks = part(cv, "experiments.tasks")
     used = lambda way, M=4, *early: tasks.gradients_used(way, M, 10, 100, 3, *early).tolist()
@@ -33,7 +33,7 @@ def check_gradients_are_counted(cv):
     assert_allclose(tasks.gradients_used("QD", 10, 10, 100, 11), np.arange(12.0) + 10 * snapshots)
 
 
-def check_draws_and_steps(cv):
+def test_draws_and_steps(cv):
     tasks = part(cv, "experiments.tasks")
     assert [tasks.count(draws, 61) for draws in ("10", "2", "1.1d", "2d", "8d")] == [
         10, 2, 68, 122, 488,
@@ -45,7 +45,7 @@ def check_draws_and_steps(cv):
     assert steps("exact", 0) == 12 and steps("QD", 10) == 150
 
 
-def check_what_is_kept_of_a_cell(cv):
+def test_what_is_kept_of_a_cell(cv):
     result = {
         "steps": [0, 1, 2],
         "gradients": [0, 10, 20],
@@ -68,7 +68,7 @@ def check_what_is_kept_of_a_cell(cv):
     assert late["gap"] == [0.1, 0.02, None, 1.0]
 
 
-def check_cells(cv):
+def test_cells(cv):
     plans = part(cv, "experiments.plans")
     cells, _ = plans.quadratics(plans.Size(sets=("toy",)))
     names = [c.name.removeprefix("quadratics data=toy ") for c in cells]
@@ -107,7 +107,7 @@ def natural_step(mu, L, c, A, rho):
     return mu + rho * new @ np.linalg.solve(L.T, c), np.linalg.cholesky(new)
 
 
-def check_weights_from_the_same_draws_and_from_the_step_before(cv):
+def test_weights_from_the_same_draws_and_from_the_step_before(cv):
     """Steps without first moves, written out; the stored gaps are theirs."""
     model = cv.models.logistic_regression(*cv.datasets.toy())
     q, d = cv.families.Gaussian(model.dim), model.dim
@@ -150,7 +150,7 @@ def check_weights_from_the_same_draws_and_from_the_step_before(cv):
         assert found["gradients"] == [0, M, 2 * M, 3 * M]
 
 
-def check_rivals_are_their_lines(cv):
+def test_rivals_are_their_lines(cv):
     """Gaps of the public loop, with every line written out."""
     tasks, rules = part(cv, "experiments.tasks"), cv.rules
     model = cv.models.logistic_regression(*cv.datasets.toy())
@@ -213,7 +213,7 @@ def check_rivals_are_their_lines(cv):
     assert_allclose(found["gap"], gaps, rtol=1e-3, atol=1e-7)
 
 
-def check_symmetrised_inside_is_a_refit_for_each_draw(cv):
+def test_symmetrised_inside_is_a_refit_for_each_draw(cv):
     """Least squares without the draw, or its pair, A symmetrised, and the constant beside it."""
     rng = np.random.default_rng(7)
     for group in 1, 2:
@@ -229,7 +229,7 @@ def check_symmetrised_inside_is_a_refit_for_each_draw(cv):
         assert_allclose(found.A, (A + A.T) / 2, atol=1e-9)
 
 
-def check_plain_draws_and_then_pairs(cv):
+def test_plain_draws_and_then_pairs(cv):
     """Four steps of the public loop, and the same state with pairs."""
     model = cv.models.logistic_regression(*cv.datasets.toy())
     q, rng = cv.families.Gaussian(model.dim), np.random.default_rng(3)
@@ -247,10 +247,6 @@ def check_plain_draws_and_then_pairs(cv):
     gaps = best - cv.exact.elbo(model, q, path, 1e-8).T
     assert_allclose(found["gap"], gaps, rtol=1e-3, atol=1e-7)
     assert found["gradients"] == [0, 6, 12, 18, 24, 32, 40, 48]
-
-
-CHECKS = checks_in(globals())
-test_check = on_the_package(CHECKS)
 
 
 # What is stored ------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy
-from harness import checks_in, on_the_package, part
+from harness import part
 
 import cvlib
 
@@ -47,7 +47,7 @@ def refusal(store, act):
     return ""
 
 
-def check_a_file_holds_its_content_and_a_checksum(cv):
+def test_a_file_holds_its_content_and_a_checksum(cv):
     with stored(cv) as (store, path):
         text = path.read_text("utf-8")
         record = json.loads(text)
@@ -58,7 +58,7 @@ def check_a_file_holds_its_content_and_a_checksum(cv):
         assert [p.name for p in path.parent.iterdir()] == ["a.json"]
 
 
-def check_every_altered_digit_is_refused(cv):
+def test_every_altered_digit_is_refused(cv):
     with stored(cv) as (store, path):
         text = path.read_text("utf-8")
         digits = [m.start() for m in re.finditer("[0-9]", text)]
@@ -128,7 +128,7 @@ def change(text, key, value):
     return sealed({k: v for k, v in record.items() if v is not None})
 
 
-def check_a_file_that_is_not_ours_is_refused_in_words(cv):
+def test_a_file_that_is_not_ours_is_refused_in_words(cv):
     for spoil, words in SPOILED.values():
         with stored(cv) as (store, path):
             path.write_text(spoil(path.read_text("utf-8")), "utf-8")
@@ -139,7 +139,7 @@ def check_a_file_that_is_not_ours_is_refused_in_words(cv):
             assert path.read_bytes() == before
 
 
-def check_a_result_is_loaded_whatever_made_it(cv):
+def test_a_result_is_loaded_whatever_made_it(cv):
     ex = part(cv, "experiments")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "table1.json"
@@ -154,7 +154,7 @@ def check_a_result_is_loaded_whatever_made_it(cv):
         assert "it has no rows" in refusal(ex, lambda: ex.load("table1", folder))
 
 
-def check_versions_name_all_that_numbers_depend_on(cv):
+def test_versions_name_all_that_numbers_depend_on(cv):
     assert part(cv, "experiments.store").versions() == {
         "schema": 1,
         "cvlib": cv.__version__,
@@ -164,7 +164,7 @@ def check_versions_name_all_that_numbers_depend_on(cv):
     }
 
 
-def check_a_file_is_never_written_over(cv):
+def test_a_file_is_never_written_over(cv):
     with stored(cv) as (store, path):
         before, record = path.read_bytes(), store.read(path, NAME, "result")
         assert refusal(store, lambda: store.write(path, record)) == ""
@@ -173,7 +173,7 @@ def check_a_file_is_never_written_over(cv):
         assert path.read_bytes() == before
 
 
-def check_two_processes_may_write_the_same_file(cv):
+def test_two_processes_may_write_the_same_file(cv):
     """The second comes and goes while the first is between its last byte and its new name."""
     with stored(cv) as (store, path), pytest.MonkeyPatch.context() as patch:
         record, other = store.read(path, NAME, "result"), path.with_name("b.json")
@@ -191,18 +191,14 @@ def check_two_processes_may_write_the_same_file(cv):
         assert sorted(p.name for p in path.parent.iterdir()) == ["a.json", "b.json"]
 
 
-def check_a_row_a_line(cv):
+def test_a_row_a_line(cv):
     content = {"name": "x", "rows": [{"a": 1, "b": [2.5, None]}, {"a": 3}], "none": []}
     text = part(cv, "experiments.store").dumps(content)
     assert json.loads(text) == content
     assert '\n  {"a": 1, "b": [2.5, null]},\n  {"a": 3}\n' in text
 
 
-def check_where_a_cell_is_kept(cv):
+def test_where_a_cell_is_kept(cv):
     ex = part(cv, "experiments")
     path = ex.store.cell_path("out", ex.cell("sgd", data="a/b", lr=0.1))
     assert path == Path("out") / "cells" / "sgd_data=a-b_lr=0.1.json"
-
-
-CHECKS = checks_in(globals())
-test_check = on_the_package(CHECKS)

@@ -5,9 +5,8 @@ import warnings
 
 import autograd.numpy as anp
 import numpy as np
-import properties_fit
 import pytest
-from harness import on_the_package
+import test_fitting
 
 import cvlib as cv
 from cvlib.fitting.front import Distrust
@@ -16,10 +15,6 @@ from experiments import posteriors
 quiet = pytest.mark.filterwarnings("ignore::cvlib.Distrust")
 SCHOOLS = posteriors.load("eight_schools").model
 LATE = 7  # a seed with which it takes more than 40 steps to settle
-
-
-PROPERTIES = properties_fit.PROPERTIES
-test_check = quiet(on_the_package(PROPERTIES))
 
 
 # Posteriors nobody here wrote --------------------------------------------------------------------
@@ -191,7 +186,7 @@ def test_names_and_draws():
 @quiet
 def test_a_start_of_ones_own_and_a_callback():
     """From a point, a Gaussian, or another fit; a callback sees every look and can stop the run."""
-    model, mean, cov, evidence = properties_fit.gaussian_case(cv)
+    model, mean, cov, evidence = test_fitting.gaussian_case(cv)
     first = cv.fit(model, steps=40, progress=False)
     for start in (mean, (mean, cov), (mean, np.sqrt(np.diag(cov))), first):
         fit = cv.fit(model, start=start, steps=20, progress=False)

@@ -3,61 +3,11 @@
 import autograd.numpy as anp
 import numpy as np
 import oracles
-import properties
-import properties_models
 import pytest
 from numpy.testing import assert_allclose
 from scipy import stats
 
 import cvlib as cv
-
-
-def test_derivatives_by_hand_equal_autograd_s():
-    properties.check_hand_written_derivatives(cv)
-
-
-def test_expected_log_likelihoods():
-    properties.check_expected(cv)
-
-
-def test_bound_of_the_logistic_likelihood():
-    properties.check_bound(cv)
-
-
-def test_moments_of_each_class():
-    properties.check_class_moments(cv)
-
-
-def test_a_normal_prior_with_vectors():
-    properties_models.check_prior(cv)
-
-
-def test_offset_and_prior_of_a_glm():
-    properties_models.check_offset_and_prior(cv)
-
-
-def test_models_and_families_pickle():
-    properties_models.check_pickle(cv)
-
-
-def test_the_shapes_of_whole_data_and_of_runs_are_tried():
-    properties_models.check_row_contract(cv)
-
-
-def test_the_end_of_a_support_is_refused():
-    properties_models.check_support(cv)
-
-
-def test_slopes_that_autograd_gets_wrong_are_refused():
-    properties_models.check_slopes(cv)
-
-
-def test_fields_of_the_likelihoods_agree_with_phi():
-    properties_models.check_likelihood_fields(cv)
-
-
-def test_a_difference_with_a_small_bias_is_no_control_variate():
-    properties_models.check_small_bias(cv)
 
 
 def test_a_normal_prior_is_not_changed_from_outside():

@@ -3,15 +3,12 @@
 import numpy as np
 import oracles
 import pytest
-from harness import on_the_package
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from properties_natural import FAMILIES, PROPERTIES
+from test_natural_steps import FAMILIES
 
 import cvlib as cv
 from cvlib import CF, PR, rules
-
-test_check = on_the_package(PROPERTIES)
 
 
 @given(st.integers(0, 2**32), st.floats(1e-3, 1), st.floats(-6, 6), st.integers(1, 6))

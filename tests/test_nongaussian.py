@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from autograd import elementwise_grad, grad
 from autograd.scipy.special import betaln, gammaln, polygamma, psi
-from harness import checks_in, on_the_package
 from numpy.testing import assert_allclose
 from scipy import stats
 from scipy.special import digamma, expit, log_expit
@@ -135,7 +134,7 @@ def at_nodes(cv, family, a, b):
     return model, q, w, p, cv.draw(model, q, w, eps=((z - m) / s)[:, None], subsample=False)
 
 
-def check_density(cv):
+def test_density(cv):
     rng = np.random.default_rng(0)
     for a, b in product(SHAPES, SHAPES):
         q = cv.families.Gamma(1)
@@ -153,7 +152,7 @@ def check_density(cv):
         assert_allclose(got, want, rtol=1e-8, atol=1e-5)
 
 
-def check_entropy(cv):
+def test_entropy(cv):
     for a, b in product(SHAPES, SHAPES):
         w = np.log([a, b])
         log_x = digamma(a) - np.log(b)  # the entropy of log x is that of x less E log x
@@ -180,7 +179,7 @@ def cdf(family, a, b, z):
     return np.where(z < -200, np.exp(a * np.minimum(z, -200) + log_constant), direct)
 
 
-def check_sampling(cv):
+def test_sampling(cv):
     rng = np.random.default_rng(0)
     for a, b in [(1e-2, 3.0), (1.0, 0.2), (1e4, 1e-2), (0.5, 1e4), (1e4, 1e4), (1e-2, 1e-2)]:
         for family in MODELS:
@@ -195,7 +194,7 @@ def check_sampling(cv):
             assert max(spread) < 6, (family, a, b)
 
 
-def check_score_and_base_score(cv):
+def test_score_and_base_score(cv):
     rng = np.random.default_rng(1)
     for family, a, b in product(MODELS, SHAPES, SHAPES):
         model, q, w = built(cv, family, a, b)
@@ -209,7 +208,7 @@ def check_score_and_base_score(cv):
             assert_allclose(draw.base_score[m], base, rtol=1e-6, atol=1e-6)
 
 
-def check_one_draw_of_gr(cv):
+def test_one_draw_of_gr(cv):
     """f grad log qbar + grad f(T_w(eps)) by autograd through w, for two bound coordinates."""
     f = lambda z: anp.sin(z[..., 0]) * z[..., 1] + anp.exp(0.3 * z[..., 1])
     for family in MODELS:
@@ -227,7 +226,7 @@ def check_one_draw_of_gr(cv):
                 assert_allclose(got, want, rtol=1e-8, atol=1e-9)
 
 
-def check_means_by_quadrature(cv):
+def test_means_by_quadrature(cv):
     """SF, GR and CF of every term have the mean that conjugate formulas give, at all shapes."""
     for family, a, b in product(MODELS, SHAPES, [1e-2, 1.0, 30.0, 1e4]):
         model, q, w, p, draw = at_nodes(cv, family, a, b)
@@ -249,7 +248,7 @@ def check_means_by_quadrature(cv):
                 assert_allclose(G, exact[name], rtol=1e-7, atol=1e-9 * (1 + a + b))
 
 
-def check_taylor(cv):
+def test_taylor(cv):
     """The expansion in z about the mean keeps its closed form: CF - GR and CF - SF have mean 0."""
     for family in MODELS:
         model, q, w, p, draw = at_nodes(cv, family, 2.0, 3.0)
@@ -267,7 +266,7 @@ def check_taylor(cv):
             assert_allclose(p @ c(draw), 0, atol=1e-8)
 
 
-def check_special_cases(cv):
+def test_special_cases(cv):
     """GR is SF where the transform does nothing, and RP1 where the base does not move."""
 
     class Still(cv.families.Gamma):
@@ -304,7 +303,7 @@ def check_special_cases(cv):
     assert np.abs(draw.base_score[:, 0]).max() > 0.01
 
 
-def check_printed_formula_is_biased(cv):
+def test_printed_formula_is_biased(cv):
     """With the score of q in place of the base's, GR has another mean: by a full SF less a part."""
     model, q, w, p, draw = at_nodes(cv, "Gamma", 2.0, 3.0)
     data, exact = cv.terms(model, q)[0], exact_terms("Gamma", w)["data"]
@@ -368,7 +367,7 @@ def state_probability(name, w, z):
     return anp.prod(1 - z + z * p, -1)
 
 
-def check_discrete_by_enumeration(cv):
+def test_discrete_by_enumeration(cv):
     for name, w, model, q, p, z, draw in discrete_cases(cv):
         assert_allclose(p.sum(), 1)
         assert_allclose(np.exp(q.log_q(w, z)), p, rtol=1e-10, atol=1e-300)
@@ -390,7 +389,7 @@ def check_discrete_by_enumeration(cv):
         assert_allclose(p @ cv.SF(cv.one)(draw), 0, atol=1e-12)
 
 
-def check_discrete_taylor(cv):
+def test_discrete_taylor(cv):
     """MuProp's idea, second order: CF - SF of the expansion about the mean has mean 0."""
     for name, _, model, q, p, _, draw in discrete_cases(cv):
         f = cv.taylor_z(cv.terms(model, q)[0])
@@ -402,7 +401,7 @@ def check_discrete_taylor(cv):
         assert np.abs(cv.SF(f)(draw)).max() > 1e-3
 
 
-def check_discrete_sampling(cv):
+def test_discrete_sampling(cv):
     rng = np.random.default_rng(3)
     w = np.array([-30.0, -1.0, 0.0, 2.0, 30.0])
     q = cv.families.Bernoulli(5)
@@ -418,7 +417,7 @@ def check_discrete_sampling(cv):
     assert np.all(wrong <= 1e-12)
 
 
-def check_batches(cv):
+def test_batches(cv):
     """Leading axes are independent runs: batched equals looped; data may be subsampled."""
     rng = np.random.default_rng(4)
     for q in [cv.families.Gamma(2), cv.families.Beta(2), cv.families.Bernoulli(2),
@@ -439,7 +438,7 @@ def check_batches(cv):
         assert_allclose(line(each).mean(0), line(whole)[0], rtol=1e-10)
 
 
-def check_taylor_x(cv):
+def test_taylor_x(cv):
     """Wang's variate needs no Gaussian: over all data points, drawn and whole agree exactly."""
     rng = np.random.default_rng(5)
     model = cv.models.logistic_regression(rng.standard_normal((4, 2)), np.array([1.0, -1, 1, 1]))
@@ -455,10 +454,6 @@ def check_taylor_x(cv):
                       lambda: cv.exact.elbo(model, q, q.start())):  # fmt: skip
             with pytest.raises(ValueError, match="needs a Gaussian family"):
                 wrong()
-
-
-PROPERTIES = checks_in(globals())
-test_check = on_the_package(PROPERTIES)
 
 
 def test_the_oracles_gradient_is_the_integral_of_the_density():

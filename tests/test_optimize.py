@@ -8,15 +8,12 @@ from inspect import signature
 import autograd.numpy as anp
 import numpy as np
 import pytest
-from harness import on_the_package
 from numpy.testing import assert_array_equal
-from properties_optimize import PROPERTIES, run
+from test_loop import run
 
 import cvlib as cv
 from cvlib import CF, RP1, rules
 from experiments import catalogue
-
-test_check = on_the_package(PROPERTIES)
 
 
 @pytest.fixture(scope="module")

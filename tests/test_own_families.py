@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from autograd import grad
 from autograd.scipy.special import gammaln
-from harness import checks_in, on_the_package
 from numpy.testing import assert_allclose
 from scipy import special, stats
 
@@ -115,7 +114,7 @@ def pulled(pull, draw, u):
     return rows
 
 
-def check_base_is_autograd_sample_by_sample(cv):
+def test_base_is_autograd_sample_by_sample(cv):
     """score and pull1 of the base against one reverse pass for every run and sample."""
     for q in (student_of(cv)(2, nu=3.0), mixed_of(cv)(2)):
         draw = draws(cv, q, M=4)
@@ -132,7 +131,7 @@ def check_base_is_autograd_sample_by_sample(cv):
         assert_allclose(cv.GR(data)(draw), cv.RP1(data)(draw), rtol=0)  # the base does not move
 
 
-def check_hand_written_forms_are_the_base_s(cv):
+def test_hand_written_forms_are_the_base_s(cv):
     """Every family that writes its own score, pull or sample, against what the base would give."""
     Base = cv.families.Family
     for q in package_families(cv):
@@ -159,7 +158,7 @@ def check_hand_written_forms_are_the_base_s(cv):
     assert_allclose(q.cross_grad(draw.w, draw.w), -q.entropy_grad(draw.w), rtol=1e-12)
 
 
-def check_discrete_forms(cv):
+def test_discrete_forms(cv):
     """What autograd cannot see in the package, against formulas written anew."""
 
     def probabilities(q, w):
@@ -199,7 +198,7 @@ def check_discrete_forms(cv):
             assert_allclose(got[r, 0], want, rtol=1e-9)
 
 
-def check_densities_are_scipy_s(cv):
+def test_densities_are_scipy_s(cv):
     rng = np.random.default_rng(4)
     for nu in (3.0, 30.0):
         q = student_of(cv)(3, nu)
@@ -219,7 +218,7 @@ def check_densities_are_scipy_s(cv):
             assert_allclose(q.transform(w, np.eye(3)), mu + L.T, rtol=1e-12, atol=1e-14)
 
 
-def check_means_by_quadrature(cv):
+def test_means_by_quadrature(cv):
     """SF, RP1 and CF of a Student q in one dimension have one mean, that of the integral."""
     q, w = student_of(cv)(1, nu=5.0), np.array([0.3, -0.5])
     model = own_model(cv, 1)
@@ -239,7 +238,7 @@ def check_means_by_quadrature(cv):
     assert_allclose(cv.CF(T)(draw)[0], [slope, bend * s**2], rtol=1e-9)
 
 
-def check_closed_forms_are_given_or_refused(cv):
+def test_closed_forms_are_given_or_refused(cv):
     """By `entropy`, by `cross`, or not at all; SF and RP1 stay."""
     Mixed, Student = mixed_of(cv), student_of(cv)
 
@@ -287,7 +286,7 @@ def check_closed_forms_are_given_or_refused(cv):
     assert_allclose(model.log_prior(draw.z), stats.norm.logpdf(draw.z - v).sum(-1), rtol=1e-12)
 
 
-def check_moments_are_given_or_refused(cv):
+def test_moments_are_given_or_refused(cv):
     q = mixed_of(cv)(2)
     draw = draws(cv, q)
     said = r"Mixed\(2\) does not say its mean and spread: give it `moments`"
@@ -305,7 +304,7 @@ def check_moments_are_given_or_refused(cv):
     assert np.isfinite(cv.RP1(f)(old)).all()  # needs no mean of q
 
 
-def check_weights(cv):
+def test_weights(cv):
     """Parts of w: where they stand, packed and unpacked; what is refused."""
     q = student_of(cv)(2)
     assert q.D == 4 and q.blocks == (slice(0, 2), slice(2, 4))
@@ -334,7 +333,7 @@ def check_weights(cv):
         assert one.far == 300
 
 
-def check_families_are_told_apart_by_all_arguments(cv):
+def test_families_are_told_apart_by_all_arguments(cv):
     """C3: a variate written for nu = 3 had a mean on draws of nu = 30."""
     Student = student_of(cv)
     three, thirty = Student(2, 3.0), Student(2, nu=30.0)
@@ -368,7 +367,7 @@ def check_families_are_told_apart_by_all_arguments(cv):
     assert Named(2, nu=3.0).key == (Named, 2, 3.0)
 
 
-def check_a_prior_and_a_q_of_two_kinds_are_refused(cv):
+def test_a_prior_and_a_q_of_two_kinds_are_refused(cv):
     f = cv.families
     normal = cv.models.logistic_regression(np.eye(2), np.array([1.0, -1.0]))
     coins, rates = (own_model(cv, 2, q.prior(*p)) for q, p in
@@ -385,10 +384,6 @@ def check_a_prior_and_a_q_of_two_kinds_are_refused(cv):
             cv.terms(model, q)
         except ValueError as error:
             pytest.fail(str(error))
-
-
-PROPERTIES = checks_in(globals())
-test_check = on_the_package(PROPERTIES)
 
 
 def test_a_family_of_a_reader_s_file_is_pickled():

@@ -11,14 +11,13 @@ from types import SimpleNamespace
 import autograd.numpy as anp
 import numpy as np
 import oracles
-import properties_snapshots
 import pytest
+import test_passes
 from autograd import elementwise_grad, grad
 from autograd.scipy.stats import norm as normal
-from harness import checks_in, on_the_package
 from numpy.testing import assert_allclose, assert_array_equal
-from properties_snapshots import SHAPES, by_autograd
 from scipy.stats import norm
+from test_passes import SHAPES, by_autograd
 
 import cvlib
 
@@ -99,7 +98,7 @@ def lines_of(cv, f):
 # The checks take the package, so that they can be run on copies with a bug (tests/harness.py).
 
 
-def check_lines(cv, names=("offset", "poisson"), families=FAMILIES):
+def test_lines(cv, names=("offset", "poisson"), families=FAMILIES):
     """SF, RP1, PR, CF at mu and at a snapshot, for data seen in every way, against autograd."""
     for name, family, at in itertools.product(names, families, ("mu", "snapshot")):
         p, model, q, w, old, rng = problem(cv, name, family)
@@ -131,7 +130,7 @@ def seen(each, p, draw, run, m, whole):
     return lambda z: p.N * anp.mean(each(z)[index])
 
 
-def check_closed_form_is_the_quadrature(cv, names=NAMES):
+def test_closed_form_is_the_quadrature(cv, names=NAMES):
     """CF(parabola(f)) is QD(f), and grad_w E_q f; at a snapshot, that of the snapshot's weights."""
     for name, family in itertools.product(names, FAMILIES):
         p, model, q, w, old, _ = problem(cv, name, family, runs=())
@@ -155,7 +154,7 @@ def check_closed_form_is_the_quadrature(cv, names=NAMES):
             assert_allclose(line(together), line(draw()), rtol=1e-12)
 
 
-def check_no_parabola_has_a_nearer_slope(cv, names=NAMES):
+def test_no_parabola_has_a_nearer_slope(cv, names=NAMES):
     """Another slope or curvature at m has a larger mean square from phi' under q."""
     for name in names:
         p, model, q, w, _, _ = problem(cv, name, "Gaussian", runs=())
@@ -170,7 +169,7 @@ def check_no_parabola_has_a_nearer_slope(cv, names=NAMES):
             assert (miss(b + db, c + dc) > miss(b, c)).all(), name
 
 
-def check_mean_zero(cv, names=NAMES):
+def test_mean_zero(cv, names=NAMES):
     """Over every data point and a quadrature in z that is exact for parabolas; stale snapshots."""
     t, share = np.polynomial.hermite_e.hermegauss(4)
     grid = np.stack(np.meshgrid(t, t, indexing="ij"), -1).reshape(-1, 2)
@@ -191,7 +190,7 @@ def check_mean_zero(cv, names=NAMES):
             assert_allclose(mean, 0, atol=1e-9 * (1 + np.abs(C).max()), err_msg=repr(line))
 
 
-def check_over_all_data_is_the_mean(cv):
+def test_over_all_data_is_the_mean(cv):
     """Value, slope and curvature of the whole are the mean of those of every data point."""
     for name, family, at in itertools.product(NAMES, FAMILIES, ("mu", "snapshot")):
         p, model, q, w, old, rng = problem(cv, name, family, runs=())
@@ -205,7 +204,7 @@ def check_over_all_data_is_the_mean(cv):
             assert_allclose(each.mean(0), sum_[0], rtol=1e-9, atol=1e-9, err_msg=what)
 
 
-def check_slope_and_curvature_are_differences(cv):
+def test_slope_and_curvature_are_differences(cv):
     """Central differences of the value, exact for a parabola but for rounding."""
     for name, at in itertools.product(NAMES, ("mu", "snapshot")):
         p, model, q, w, old, rng = problem(cv, name, "Gaussian", runs=())
@@ -231,7 +230,7 @@ def check_slope_and_curvature_are_differences(cv):
             assert_allclose(bend, lower, rtol=1e-7, atol=1e-8)
 
 
-def check_sums_of_a_snapshot(cv):
+def test_sums_of_a_snapshot(cv):
     """Value, slope and Hessian over all data, in one part and in several, for several runs."""
     whole = cv.passes.CHUNK
     for name, family in itertools.product(NAMES, FAMILIES):
@@ -254,18 +253,16 @@ def check_sums_of_a_snapshot(cv):
                     assert_allclose(got, right, rtol=1e-7, atol=1e-8, err_msg=what)
 
 
-def check_renewed_in_the_loop(cv):
+def test_renewed_in_the_loop(cv):
     """Snapshots have what the line wants; renewed in every step, QD follows the exact path."""
-    steps, wanted, path = properties_snapshots.renewals(
-        cv, *properties_snapshots.joint(cv, "parabola"), 4, steps=9
-    )
+    steps, wanted, path = test_passes.renewals(cv, *test_passes.joint(cv, "parabola"), 4, steps=9)
     assert steps == [0, 1, 2, 4, 8]
     assert all(w["mean"] is True and w["order"] == 2 for w in wanted)
     assert all(w["factor"].shape == (3, 2, 2) for w in wanted)
     assert path.state.snapshot.mean_slope is not None
     assert path.state.snapshot.mean_hessian is not None
 
-    model, q, *_ = properties_snapshots.joint(cv)
+    model, q, *_ = test_passes.joint(cv)
     data, prior, variational = cv.terms(model, q)
     old = cv.parabola(data, at="snapshot")
     h = cv.QD(data) + cv.CF(prior) - cv.CF(variational)
@@ -283,21 +280,17 @@ def check_renewed_in_the_loop(cv):
     assert 1e-9 < np.abs(found[12] - exact).max() < 1e-2
 
 
-CHECKS = checks_in(globals())
-test_check = on_the_package(CHECKS)
-
-
 # What is refused ------------------------------------------------------------------------------
 
 
 def test_what_has_no_parabola_of_means():
     cv = cvlib
-    own = properties_snapshots.setting(cv, "curved", "Gaussian")
+    own = test_passes.setting(cv, "curved", "Gaussian")
     with pytest.raises(ValueError, match=r"of z only eta = x.z.*'data' is none: try taylor_z"):
         cv.parabola(cv.terms(own[1], own[2])[0])
     with pytest.raises(ValueError, match="mean=True needs a generalised linear model"):
         cv.snapshot(own[1], np.zeros(2), factor=np.eye(2), mean=True)
-    _, model, q, w, rng = properties_snapshots.setting(cv, "logistic", "Gaussian")
+    _, model, q, w, rng = test_passes.setting(cv, "logistic", "Gaussian")
     data, prior, _ = cv.terms(model, q)
     with pytest.raises(ValueError, match='"mu" or at "snapshot"'):
         cv.parabola(data, at="start")
@@ -320,10 +313,10 @@ def test_what_has_no_parabola_of_means():
 
 def test_what_is_a_parabola_stays_and_names_are_as_written():
     cv = cvlib
-    _, linear, q, *_ = properties_snapshots.setting(cv, "linear", "Gaussian")
+    _, linear, q, *_ = test_passes.setting(cv, "linear", "Gaussian")
     data, prior, _ = cv.terms(linear, q)
     assert cv.parabola(data + prior).parts.keys() == (data + prior).parts.keys()
-    model = properties_snapshots.setting(cv, "logistic", "Gaussian")[1]
+    model = test_passes.setting(cv, "logistic", "Gaussian")[1]
     data, prior, _ = cv.terms(model, q)
     assert repr(cv.parabola(data + prior)) == "parabola(data) + prior"
     both = cv.parabola(data, at="snapshot").over_all_data()
@@ -332,7 +325,7 @@ def test_what_is_a_parabola_stays_and_names_are_as_written():
 
 @pytest.mark.parametrize("runs", ((), (2,)))
 def test_a_saved_run_goes_on_as_if_it_had_not_stopped(runs):
-    model, q, h, cvs = properties_snapshots.joint(cvlib, "parabola")
+    model, q, h, cvs = test_passes.joint(cvlib, "parabola")
     go = lambda steps, **more: cvlib.optimize.sgd(
         model, q, h, cvs, steps=steps, lr=0.1, M=4, renew=3, every=1, **more
     )

@@ -14,7 +14,7 @@ import autograd.numpy as anp
 import numpy as np
 import pytest
 from autograd import elementwise_grad, grad
-from harness import checks_in, on_the_package, part
+from harness import part
 from numpy.testing import assert_allclose
 from scipy import stats
 
@@ -61,7 +61,7 @@ def fitted(cv, model=None):
 # Declarations ------------------------------------------------------------------------------------
 
 
-def check_a_named_model_is_the_one_by_hand(cv):
+def test_a_named_model_is_the_one_by_hand(cv):
     """Value with its log-Jacobian, with leading axes; slope by differences of the formula."""
     model, z = line(cv), np.random.default_rng(1).standard_normal((2, 3, 4))
     assert_allclose(model.log_joint(z), by_hand(z), rtol=1e-12)
@@ -75,7 +75,7 @@ def check_a_named_model_is_the_one_by_hand(cv):
     assert_allclose(again.log_joint(z), by_hand(z), rtol=1e-12)
 
 
-def check_every_shape_lies_in_its_place(cv):
+def test_every_shape_lies_in_its_place(cv):
     """z is cut in the order of the declaration; arrays fill row by row; leading axes stay."""
     declared = {"a": (2, 2), "s": cv.positive, "t": cv.simplex((2, 3)), "o": cv.ordered((2, 2)),
                 "i": cv.interval(-1, 3)((2, 1)), "b": cv.real}  # fmt: skip
@@ -105,7 +105,7 @@ def check_every_shape_lies_in_its_place(cv):
     assert space.names[:8] == right and space.names[-1] == "b"
 
 
-def check_declarations_that_are_wrong(cv):
+def test_declarations_that_are_wrong(cv):
     """Each is refused in a sentence that says what would be right."""
     pos = cv.positive
     for parameters, words in {
@@ -134,7 +134,7 @@ def check_declarations_that_are_wrong(cv):
                         .each)  # fmt: skip
 
 
-def check_names_are_taken_in_any_way(cv):
+def test_names_are_taken_in_any_way(cv):
     """By attribute, by key, as keywords or one by one: none of them counts as left out."""
     flat = lambda p: 0.0
     for f in (
@@ -153,7 +153,7 @@ def check_names_are_taken_in_any_way(cv):
 # What comes out of a fit --------------------------------------------------------------------------
 
 
-def check_draws_come_in_their_constraints(cv):
+def test_draws_come_in_their_constraints(cv):
     """draws are named(sample), of a seed; a plain model has z."""
     fit = fitted(cv)
     z, draws = fit.sample(50, 3), fit.draws(50, 3)
@@ -165,7 +165,7 @@ def check_draws_come_in_their_constraints(cv):
     assert name == "z" and z.shape == (2, 3) and plain.names == ["z[0]", "z[1]", "z[2]"]
 
 
-def check_the_table_speaks_of_parameters(cv):
+def test_the_table_speaks_of_parameters(cv):
     """Means of free ones are exact, those of sigma = exp(z) lognormal's within four errors."""
     fit = fitted(cv)
     names, mean, sd = (np.array(column) for column in zip(*fit.table()))
@@ -180,7 +180,7 @@ def check_the_table_speaks_of_parameters(cv):
     assert "sigma" in repr(fit) and "sigma" in fit._repr_html_()
 
 
-def check_warnings_speak_of_parameters(cv):
+def test_warnings_speak_of_parameters(cv):
     """The clause on the worst coordinate, and a parameter far out in its prior."""
     doubts = part(cv, "doubts")
     real = {"a": cv.real, "b": 2}
@@ -195,7 +195,7 @@ def check_warnings_speak_of_parameters(cv):
     assert "above all along b[1] " in doubts.worst(q, w, found, model.names)
 
 
-def check_pointwise_likelihoods(cv):
+def test_pointwise_likelihoods(cv):
     """(n, N), scipy's numbers; in several parts too."""
     fit = fitted(cv)
     draws = fit.draws(7, 5)
@@ -205,7 +205,7 @@ def check_pointwise_likelihoods(cv):
         assert_allclose(fit.log_lik(7, 5), right, rtol=1e-10)
 
 
-def check_predictions(cv):
+def test_predictions(cv):
     """New data at the draws: scipy's normal of the same generator; of other rows; shapes."""
     fit = fitted(cv)
     f = lambda p, b, rng: rng.normal(anp.sum(b[0] * p.beta, -1), p.sigma)
@@ -246,7 +246,7 @@ def compiled(cv, f=value_and_slope, **about):
     return cv.models.Compiled(f, 4, **about)
 
 
-def check_a_compiled_model_is_fitted_alike(cv):
+def test_a_compiled_model_is_fitted_alike(cv):
     """The same draws see the same numbers: the same fit, to rounding."""
     own = fitted(cv)
     for about in ({}, {"value": by_hand, "hessian": hessian}):
@@ -265,7 +265,7 @@ def check_a_compiled_model_is_fitted_alike(cv):
         fit.log_lik(3)
 
 
-def check_lines_of_a_compiled_model(cv):
+def test_lines_of_a_compiled_model(cv):
     """RP1 and Price's gradient of it are those of the model for autograd, on the same draw."""
     q = cv.families.Gaussian(4)
     w = q.joined(np.array([0.5, -0.2, 0.1, -0.3]), 0.2 * np.eye(4))
@@ -280,7 +280,7 @@ def check_lines_of_a_compiled_model(cv):
         assert_allclose(other[1], rows[0][1], rtol=1e-4, atol=1e-4)
 
 
-def check_a_compiled_model_has_names(cv):
+def test_a_compiled_model_has_names(cv):
     """By a declaration, or by a function of points and a list of names."""
     z = np.random.default_rng(0).standard_normal((2, 3, 4))
     declared = cv.models.Compiled(value_and_slope, parameters={"beta": 3, "sigma": cv.positive})
@@ -294,7 +294,7 @@ def check_a_compiled_model_has_names(cv):
     assert_allclose(fit.draws(5, 1)["sigma"], np.exp(fit.sample(5, 1)[:, 3]))
 
 
-def check_compiled_functions_that_are_wrong(cv):
+def test_compiled_functions_that_are_wrong(cv):
     """Shapes, points that mix, a slope of something else: refused when the model is made."""
     f = value_and_slope
     for wrong, words in (
@@ -312,7 +312,7 @@ def check_compiled_functions_that_are_wrong(cv):
         compiled(cv, names=["a", "b"])
 
 
-def check_hessians_by_differences(cv):
+def test_hessians_by_differences(cv):
     """Of slopes: H v at any length of v."""
     one = part(cv, "compiled")
     z = np.random.default_rng(0).standard_normal((2, 3, 4)) / 2
@@ -327,7 +327,7 @@ def check_hessians_by_differences(cv):
 # Arrays that a reader keeps -----------------------------------------------------------------------
 
 
-def check_data_are_the_model_s_own(cv):
+def test_data_are_the_model_s_own(cv):
     """Whole numbers do not wrap; later changes and changes inside log_lik do not reach the data."""
     given = np.array([250, 10, 3], np.uint8)
     f = lambda z, b: -((b[0] + np.uint8(10) - z[..., 0]) ** 2) / 1e4
@@ -348,7 +348,7 @@ def check_data_are_the_model_s_own(cv):
     assert (data == 1).all()
 
 
-def check_a_table_of_arrays(cv):
+def test_a_table_of_arrays(cv):
     """Every entry has its own mean and sd: those of sigma_k = exp(z_k), lognormal."""
     scale = np.array([0.1, 0.2, 0.4, 0.8])
     f = lambda z: (-0.5 * ((z / scale) ** 2).sum(-1), -z / scale**2)
@@ -360,16 +360,12 @@ def check_a_table_of_arrays(cv):
     assert_allclose(sd, right * np.sqrt(np.expm1(scale**2)), rtol=0.25)
 
 
-def check_weights_reach_the_slope(cv):
+def test_weights_reach_the_slope(cv):
     """The slope of sum_k c_k log p(z_k) is c_k times that of log p."""
     model, c = compiled(cv), np.array([0.5, -2.0, 3.0])
     z = np.random.default_rng(0).standard_normal((3, 4))
     got = grad(lambda z: anp.sum(c * model.log_joint(z)))(z)
     assert_allclose(got, c[:, None] * value_and_slope(z)[1], rtol=1e-9)
-
-
-CHECKS = checks_in(globals())
-test_on_the_package = on_the_package(CHECKS)
 
 
 def test_the_example_of_the_readme():

@@ -20,8 +20,6 @@ from harness import PACKAGE, part
 from matplotlib.colors import to_hex, to_rgba
 from numpy.testing import assert_allclose
 
-import cvlib
-
 X, Y = [1.0, 2.0, 4.0], [3.0, -1.0, 0.5]
 
 
@@ -49,7 +47,7 @@ def edges(ax):
 # Lines, labels and colours -------------------------------------------------------------------
 
 
-def check_line(cv):
+def test_line(cv):
     with drawn(cv) as (plotting, ax):
         returned = plotting.line(ax, X, Y, "c7")
         assert list(ax.lines) == [returned]
@@ -62,7 +60,7 @@ def check_line(cv):
         assert label.xycoords == "data" and label.get_annotation_clip() is False
 
 
-def check_a_line_of_ones_own(cv):
+def test_a_line_of_ones_own(cv):
     """Shifted label, other words, options of matplotlib, a name without a colour."""
     with drawn(cv) as (plotting, ax):
         plotting.line(ax, X, Y, "mine", label="words", dx=-3, dy=7, ls="--", lw=1)
@@ -75,7 +73,7 @@ def check_a_line_of_ones_own(cv):
         assert (second.get_text(), second.get_color()) == ("", "#123456")
 
 
-def check_label_end(cv):
+def test_label_end(cv):
     with drawn(cv) as (plotting, ax):
         plotting.label_end(ax, np.array(X), np.array(Y), "here", "#111111", dx=1, dy=2)
         (label,) = ax.texts
@@ -87,7 +85,7 @@ def luminance(linear):
     return linear @ [0.2126, 0.7152, 0.0722]
 
 
-def check_ink(cv):
+def test_ink(cv):
     """Black or white, the one with the larger contrast; on any ground that is 4.5:1 or more."""
     plotting = part(cv, "plotting")
     grounds = [(r, g, b) for r in STEPS for g in STEPS for b in STEPS]
@@ -164,7 +162,7 @@ TOGETHER = [  # names that chapters draw in one figure
 ]
 
 
-def check_colors(cv):
+def test_colors(cv):
     """Every colour is a label on white, and colours of one figure are told apart by all eyes."""
     plotting = part(cv, "plotting")
     value = lambda name: getattr(plotting, name, None) or plotting.color(name)
@@ -204,7 +202,7 @@ def test_eyes_and_distances():
     assert least_apart(["#D55E00", "#8F7A00"], "all cones") > 0.08
 
 
-def check_style(cv):
+def test_style(cv):
     """Importing sets the style; `use` sets it again after a change."""
     with plt.rc_context():
         plotting = part(cv, "plotting")
@@ -221,7 +219,7 @@ def check_style(cv):
 # Bands ---------------------------------------------------------------------------------------
 
 
-def check_band(cv):
+def test_band(cv):
     """Eleven runs with values 0 ... 10 times 1, 2, 3: the quantiles are 1 and 9, the median 5."""
     runs = np.random.default_rng(0).permutation(11)[:, None] * [1.0, 2.0, 3.0]
     with drawn(cv) as (plotting, ax):
@@ -240,7 +238,7 @@ def check_band(cv):
         assert_allclose(band.get_facecolor(), [to_rgba("#010203", 0.2)])
 
 
-def check_error_band(cv):
+def test_error_band(cv):
     """Two standard errors each side of the mean, from lists."""
     with drawn(cv) as (plotting, ax):
         line = plotting.error_band(ax, X, Y, [0.5, 1.0, 0.25], "CF", dx=5, dy=-5, lw=3)
@@ -263,7 +261,7 @@ def outline(patch):
     return np.concatenate([curve(np.linspace(0, 1, 9)) for curve, _ in path.iter_bezier()])
 
 
-def check_ellipse(cv):
+def test_ellipse(cv):
     """On the outline (z - m)^T Sigma^-1 (z - m) = sd^2, for Gaussians that lean either way."""
     mean = np.array([1.0, -2.0])
     covs = [[4, 1.5], [1.5, 1]], [[1, -0.8], [-0.8, 1]], [[1, 0], [0, 9]], [[9, 0], [0, 1]]
@@ -282,7 +280,7 @@ def check_ellipse(cv):
         assert len(ax.patches) == 12
 
 
-def check_ellipse_of_a_line(cv):
+def test_ellipse_of_a_line(cv):
     """Rounding may leave a degenerate covariance below zero: a line, not a NaN."""
     with drawn(cv) as (plotting, ax):
         cov = np.array([[1.0, 1.0], [1.0, 1.0 - 1e-15]])
@@ -290,14 +288,6 @@ def check_ellipse_of_a_line(cv):
         assert_allclose([patch.width, patch.height], [4 * 2**0.5, 0], atol=1e-6)
         assert_allclose(patch.angle % 180, 45)
         assert patch.get_fill() and patch.get_linewidth() == 5 and patch.get_alpha() == 0.5
-
-
-CHECKS = {name[6:]: f for name, f in list(globals().items()) if name.startswith("check_")}
-
-
-@pytest.mark.parametrize("name", CHECKS)
-def test(name):
-    CHECKS[name](cvlib)
 
 
 # The slider ----------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from dataclasses import replace
 import autograd.numpy as anp
 import numpy as np
 import scipy.special  # noqa: F401  before memory is traced: cvlib loads it at its first use
-from harness import checks_in, on_the_package, part
+from harness import part
 from numpy.testing import assert_allclose
 from oracles import FAMILIES
 
@@ -82,7 +82,7 @@ def glm(cv, d, count):
 # How often ----------------------------------------------------------------------------------------
 
 
-def check_own_model_at_mu_on_all_data(cv):
+def test_own_model_at_mu_on_all_data(cv):
     """Slope: N rows. Curvature: d products. Whatever M is, however many lines share them."""
     for d in (2, 5):
         own = Counted(cv, "Gaussian", d, own_model)
@@ -98,7 +98,7 @@ def check_own_model_at_mu_on_all_data(cv):
         assert own.price(whole, M=20) == [N, N * d]  # the drawn data are not looked at
 
 
-def check_own_model_on_drawn_data(cv):
+def test_own_model_on_drawn_data(cv):
     """A sample pays for its data point; samples that share a batch share mu, and one Hessian."""
     d, M = 4, 6
     own = Counted(cv, "Gaussian", d, own_model)
@@ -108,7 +108,7 @@ def check_own_model_on_drawn_data(cv):
     assert own.price("CF(T)", M=M, batch=3, each=True) == [3 * M, 3 * M * d]
 
 
-def check_own_model_at_samples(cv):
+def test_own_model_at_samples(cv):
     """Away from mu every sample has a point of its own: M N rows, and d times that for PR."""
     d, M = 3, 5
     for family in FAMILIES:
@@ -124,7 +124,7 @@ def check_own_model_at_samples(cv):
         assert own.price("RP1(data)", "RP1(2 * data)", M=M) == [M]
 
 
-def check_diagonal_family_on_all_data(cv):
+def test_diagonal_family_on_all_data(cv):
     """d products with the Hessian at mu for CF, one a sample for RP1."""
     own = Counted(cv, "DiagonalGaussian", 4, own_model)
     for M in (2, 30):
@@ -132,14 +132,14 @@ def check_diagonal_family_on_all_data(cv):
         assert own.price("CF(T) - RP1(T)", M=M, subsample=False) == sorted([N, N * 4, M * N])
 
 
-def check_own_prior_at_mu(cv):
+def test_own_prior_at_mu(cv):
     own = Counted(cv, "Gaussian", 3, own_prior)
     for M in (2, 40):
         for kind in ({}, {"subsample": False}):
             assert own.price("CF(P) - RP1(P)", M=M, **kind) == [1, 3]
 
 
-def check_glm(cv):
+def test_glm(cv):
     """At mu once for all words and samples; at samples once for all words; QD its nodes, no M."""
     for family in FAMILIES:
         model = Counted(cv, family, 3, glm)
@@ -155,7 +155,7 @@ def check_glm(cv):
             assert rows % N == 0 and 15 < rows / N < 200
 
 
-def check_shared_work_is_done_once(cv):
+def test_shared_work_is_done_once(cv):
     """Every kept array is made once a draw, and asking again gives the same array."""
 
     class Once(dict):
@@ -209,7 +209,7 @@ LINES = (
 OF_ETA = "RB(data) - QD(data)", "CF(B) - RP1(B)", "RB(T) - QD(B.over_all_data())"
 
 
-def check_diagonal_family_builds_no_square_matrix(cv, d=1000):
+def test_diagonal_family_builds_no_square_matrix(cv, d=1000):
     """All that is held at once is less than one d x d matrix."""
     q = cv.families.DiagonalGaussian(d)
     for own, subsample in ((False, True), (False, False), (True, True), (True, False)):
@@ -221,7 +221,7 @@ def check_diagonal_family_builds_no_square_matrix(cv, d=1000):
             assert most < 8 * d * d, f"{text}: {most / 2**20:.1f} MB"
 
 
-def check_blocks_of_columns(cv, d=150):
+def test_blocks_of_columns(cv, d=150):
     """More than two blocks of columns: diag(H) sd against second derivatives by hand."""
     model, q = wide(cv, True, d), cv.families.DiagonalGaussian(d)
     mu, sigma = np.linspace(-1, 1, d), np.linspace(0.5, 1.5, d)
@@ -232,10 +232,6 @@ def check_blocks_of_columns(cv, d=150):
     second = -(s * (1 - s)) @ x**2 * (1 - t**2) ** 2 - 2 * t * slope
     got = written(cv, model, q, "CF(T)")(draw)[0]
     assert_allclose(got, np.concatenate([slope, second * sigma]), rtol=1e-9, atol=1e-12)
-
-
-CHECKS = checks_in(globals())
-test_check = on_the_package(CHECKS)
 
 
 def test_the_memory_check_can_fail():

@@ -4,8 +4,8 @@ The trapezoidal rule has an error bound; here it is seen to be one, and to be sh
 """
 
 import numpy as np
-import properties
 import pytest
+import test_lines
 from numpy.testing import assert_allclose
 from scipy.special import erfcx
 
@@ -55,36 +55,6 @@ def test_the_bound_is_sharp():
         assert error > 2 * np.exp(b**2 / 2 - 2 * np.pi * b / h)  # without the 1 it is no bound
 
 
-@pytest.mark.parametrize("tolerance", TOLERANCES)
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_the_rule_keeps_its_tolerance(name, tolerance):
-    """Relative to the size of g in the strip that the rule uses."""
-    g, mean, size = EXAMPLES[name]
-    strip = min(STRIPS[name], 50.0)
-    x, weights = quadrature.rule(strip, tolerance)
-    b = min(0.8 * strip, np.sqrt(2 * np.log(8 / tolerance)))
-    assert abs(weights @ g(x) - mean) <= tolerance * size(b) + 1e-15 * size(0)
-    assert_allclose(weights.sum(), 1, rtol=1e-14)
-    assert_allclose(x, -x[::-1], atol=0)
-
-
-def test_nodes_grow_with_the_width_and_the_digits_and_end():
-    counts = [len(quadrature.rule(np.pi / sd, 1e-9)[0]) for sd in (0.01, 0.5, 1, 3, 10, 30)]
-    assert counts == sorted(counts) and counts[0] < 20 and 500 < counts[-1] < 700
-    digits = [len(quadrature.rule(1.0, t)[0]) for t in TOLERANCES]
-    assert digits == sorted(digits)
-    most = 2 * quadrature.MOST + 1
-    assert len(quadrature.rule(1 / 30, 1e-9)[0]) < most == len(quadrature.rule(1e-6, 1e-9)[0])
-    assert len(quadrature.rule(1 / 19, 1e-13)[0]) < most
-
-
-@pytest.mark.parametrize("tolerance", [1e-9, 1e-13])
-def test_logistic_slopes_against_adaptive_quadrature(tolerance):
-    """sd from 0.01 to 60, m from -20 to 20, each width alone and all in one array."""
-    worst = properties.check_quadrature(cv, tolerance)
-    print(f"\nlargest error {worst:.1e} of the size in the strip, allowed {tolerance:g}")
-
-
 def test_a_likelihood_of_one_s_own_says_how_wide_its_strip_is():
     """Student's t: poles at y +- 2i. A strip that is too wide for it costs the digits."""
     phi = lambda eta, y: -2.5 * np.log(1 + (y - eta) ** 2 / 4)
@@ -95,7 +65,7 @@ def test_a_likelihood_of_one_s_own_says_how_wide_its_strip_is():
     m, y = np.array([-3.0, 0.2, 5.0]), np.array([0.5, 0.0, -2.0])
     for sd in (0.1, 1.0, 6.0):
         right = [
-            [properties.adaptive_mean(lambda t: fast(t, y, 2)[k], m, sd, y) for m, y in zip(m, y)]
+            [test_lines.adaptive_mean(lambda t: fast(t, y, 2)[k], m, sd, y) for m, y in zip(m, y)]
             for k in range(2)
         ]
         v = np.full(3, sd**2)
@@ -117,7 +87,7 @@ def test_values_and_degenerate_widths():
     for sd in (0.01, 1.0, 30.0):
         got = quadrature.value(LOGISTIC, m, np.full(4, sd**2), y)
         phi = lambda t, y: -np.logaddexp(0, -y * t)
-        right = [properties.adaptive_mean(lambda t: phi(t, b), a, sd, b) for a, b in zip(m, y)]
+        right = [test_lines.adaptive_mean(lambda t: phi(t, b), a, sd, b) for a, b in zip(m, y)]
         assert_allclose(got, right, rtol=1e-11, atol=1e-12)
     at_m = LOGISTIC.derivatives(m, y, 2)
     assert_allclose(quadrature.slopes(LOGISTIC, m, 0 * m, y), at_m, rtol=1e-13)
@@ -146,7 +116,7 @@ def test_the_estimator_with_a_wide_q(family, sd):
     mean_slope, HL = np.zeros(2), np.zeros((2, 2))
     for x, label in zip(X, y):
         m, s = x @ mu, np.linalg.norm(L.T @ x)
-        d1, d2 = properties.logistic_means(label * m, s)
+        d1, d2 = test_lines.logistic_means(label * m, s)
         mean_slope += label * d1 * x
         HL += d2 * np.outer(x, x) @ L
     factor = HL[np.tril_indices(2)] if family == "Gaussian" else np.diag(HL)

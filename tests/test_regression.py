@@ -10,7 +10,7 @@ from math import comb
 
 import numpy as np
 import pytest
-from harness import checks_in, on_the_package, part
+from harness import part
 from numpy.testing import assert_allclose
 from scipy import linalg, optimize
 
@@ -69,7 +69,7 @@ def tables(rng, *shape):
 # Leave-one-out: exactly unbiased -----------------------------------------------------------------
 
 
-def check_the_laws_are_standardised(cv):
+def test_the_laws_are_standardised(cv):
     for nodes, p in skew(0.3), three(), plane():
         assert_allclose(p.sum(), 1)
         assert (p > 0).all()
@@ -79,7 +79,7 @@ def check_the_laws_are_standardised(cv):
         )
 
 
-def check_the_other_draws_are_unbiased_for_any_ridge(cv):
+def test_the_other_draws_are_unbiased_for_any_ridge(cv):
     rg, rng = module(cv), np.random.default_rng(0)
     for (nodes, p), B in ((three(), 2), (three(), 4), (plane(), 2), (plane(), 3), (plane(), 4)):
         G = tables(rng, *nodes.shape)
@@ -88,7 +88,7 @@ def check_the_other_draws_are_unbiased_for_any_ridge(cv):
             assert_unbiased(rg.regress(e, G[which], ridge), prob, nodes, G, p)
 
 
-def check_each_row_is_unbiased(cv):
+def test_each_row_is_unbiased(cv):
     rg, rng = module(cv), np.random.default_rng(1)
     nodes, p = plane()
     G = tables(rng, *nodes.shape)
@@ -99,7 +99,7 @@ def check_each_row_is_unbiased(cv):
             assert_unbiased(rg.Quadratic(rows.c[:, m], rows.A[:, m]), prob, nodes, G, p)
 
 
-def check_groups_left_out_are_unbiased(cv):
+def test_groups_left_out_are_unbiased(cv):
     """Pairs e, -e; and triples of turns by 120 degrees, which keep mean 0 and covariance I."""
     rg, rng = module(cv), np.random.default_rng(2)
     nodes, p = plane()
@@ -124,7 +124,7 @@ def check_groups_left_out_are_unbiased(cv):
             assert_unbiased(mean, prob, *everywhere)
 
 
-def check_one_by_one_is_biased_in_pairs(cv):
+def test_one_by_one_is_biased_in_pairs(cv):
     """The reason for groups: a partner knows what its other half is."""
     rg, rng = module(cv), np.random.default_rng(3)
     nodes, p = plane()
@@ -136,7 +136,7 @@ def check_one_by_one_is_biased_in_pairs(cv):
     assert np.abs(A - right).max() > 0.01
 
 
-def check_in_pairs_only_the_odd_part_is_regressed(cv):
+def test_in_pairs_only_the_odd_part_is_regressed(cv):
     """G(e) - G(-e) on e through the origin, and the mean of G for c: by hand, draw by draw."""
     rg, rng = module(cv), np.random.default_rng(4)
     n, d, ridge = 5, 3, 0.7
@@ -175,7 +175,7 @@ def by_hand(e, G, ridge, group):
     return np.array(c), np.array(A)
 
 
-def check_hat_values_are_refits(cv):
+def test_hat_values_are_refits(cv):
     rg, rng = module(cv), np.random.default_rng(5)
     for B, d, group in (6, 3, 1), (3, 5, 1), (4, 4, 1), (8, 3, 2), (6, 7, 2), (9, 4, 3), (6, 2, 3):
         e, G = rng.normal(size=(2, B, d))
@@ -187,7 +187,7 @@ def check_hat_values_are_refits(cv):
         assert_allclose(mean.A, A.mean(0), atol=1e-11)
 
 
-def check_same_draws_are_least_squares(cv):
+def test_same_draws_are_least_squares(cv):
     rg, rng = module(cv), np.random.default_rng(6)
     for B, d in (7, 3), (3, 3), (2, 5):
         e, G = rng.normal(size=(2, B, d))
@@ -198,7 +198,7 @@ def check_same_draws_are_least_squares(cv):
             assert_allclose(got.c, G.mean(0) - sym(A) @ e.mean(0), atol=1e-12)
 
 
-def check_same_draws_are_biased_by_the_third_moments_over_B(cv):
+def test_same_draws_are_biased_by_the_third_moments_over_B(cv):
     """E c - E G = -E[e^2 r] / B and E A - E[G e] = -E[e^3 r] / B up to 1 / B^2, r the residual.
 
     All outcomes of B draws of three nodes, as counts with multinomial probabilities.
@@ -225,7 +225,7 @@ def check_same_draws_are_biased_by_the_third_moments_over_B(cv):
     assert_allclose(biases[1], slope, rtol=0.2)
 
 
-def check_a_quadratic_has_no_noise(cv):
+def test_a_quadratic_has_no_noise(cv):
     """Whatever q and whichever draws, without a ridge: E[G] and E[G e^T] of a quadratic f."""
     rg, rng = module(cv), np.random.default_rng(7)
     runs, d = (2, 3), 4
@@ -246,7 +246,7 @@ def check_a_quadratic_has_no_noise(cv):
         assert_allclose(rows.c, np.broadcast_to(c[..., None, :], rows.c.shape), atol=1e-9)
 
 
-def check_a_large_ridge_is_rp1_with_the_mean_of_the_others(cv):
+def test_a_large_ridge_is_rp1_with_the_mean_of_the_others(cv):
     """Only the constant is left: mean G, and (G - mean of the others) e^T; on G + e the landing."""
     rg, rng = module(cv), np.random.default_rng(8)
     for B, d in (5, 2), (4, 6):
@@ -261,7 +261,7 @@ def check_a_large_ridge_is_rp1_with_the_mean_of_the_others(cv):
         assert_allclose(landing.A, 0, atol=1e-9)
 
 
-def check_runs_are_fits_of_their_own(cv):
+def test_runs_are_fits_of_their_own(cv):
     rg, rng = module(cv), np.random.default_rng(9)
     for B, d in (6, 3), (4, 5):
         e, G = rng.normal(size=(2, 2, 3, B, d))
@@ -275,7 +275,7 @@ def check_runs_are_fits_of_their_own(cv):
             assert_allclose(np.array(got)[:, 1, 2], alone)
 
 
-def check_a_diagonal_q_regresses_each_coordinate_on_its_own_draw(cv):
+def test_a_diagonal_q_regresses_each_coordinate_on_its_own_draw(cv):
     rg, rng = module(cv), np.random.default_rng(10)
     B, d = 6, 3
     for group in 1, 2:
@@ -299,7 +299,7 @@ def check_a_diagonal_q_regresses_each_coordinate_on_its_own_draw(cv):
 # The gauge ---------------------------------------------------------------------------------------
 
 
-def check_the_gauge_is_unbiased(cv):
+def test_the_gauge_is_unbiased(cv):
     """All outcomes of single draws and of pairs: |c|^2, |A + I|^2, A symmetric, and the rest."""
     rg, rng = module(cv), np.random.default_rng(11)
     nodes, p = plane()
@@ -321,13 +321,13 @@ def check_the_gauge_is_unbiased(cv):
     assert_allclose(rg.gauge(e, -e), 0, atol=1e-20)  # at home
 
 
-def check_the_gauge_compares_two_draws(cv):
+def test_the_gauge_compares_two_draws(cv):
     for group, B in (1, 1), (2, 2):
         with pytest.raises(ValueError, match=f"two groups; got {B} draws"):
             module(cv).gauge(np.ones((B, 2)), np.ones((B, 2)), group)
 
 
-def check_the_ridge_of_a_gauge_is_noise_over_signal(cv):
+def test_the_ridge_of_a_gauge_is_noise_over_signal(cv):
     """s^2 and t^2, the variances of an entry of r and of A + I; between d / 100 and 100 d."""
     rg = module(cv)
     s2, t2, d = 0.3, 0.02, 5
@@ -346,7 +346,7 @@ def nodes_2d(n=6):
     return np.array(list(itertools.product(x, x))), np.array([a * b for a in p for b in p])
 
 
-def check_symmetrising_keeps_the_mean_and_lowers_noise(cv):
+def test_symmetrising_keeps_the_mean_and_lowers_noise(cv):
     """f = z1^3 z2 + z1 z2^2 by Gauss-Hermite nodes: E[grad^2 f] L (Price), with less variance."""
     L, mu = np.array([[1.3, 0.0], [0.4, 0.7]]), np.array([0.2, -0.5])
     e, p = nodes_2d()
@@ -373,7 +373,7 @@ def assert_unbiased_rows(rows, prob, right):
         assert_allclose(prob @ rows[:, m], right, atol=1e-12)
 
 
-def check_the_baseline_is_unbiased_for_switches(cv):
+def test_the_baseline_is_unbiased_for_switches(cv):
     """All outcomes of three draws of two Bernoulli units; the gradient by enumeration."""
     rg = module(cv)
     q, f = np.array([0.3, 0.8]), np.array([1.0, -2.0, 0.5, 6.0])
@@ -391,7 +391,7 @@ def check_the_baseline_is_unbiased_for_switches(cv):
     assert_allclose(turned, rows @ turn, atol=1e-11)
 
 
-def check_the_baseline_of_a_softmax(cv):
+def test_the_baseline_of_a_softmax(cv):
     """F = diag(p) - p p^T is singular: no direction is lost, none invented."""
     rg = module(cv)
     p, f = np.array([0.2, 0.5, 0.3]), np.array([3.0, -1.0, 2.0])
@@ -408,7 +408,7 @@ def check_the_baseline_of_a_softmax(cv):
     assert_allclose(with_it, np.append(rows[..., :2], 0 * S[..., :1], -1), atol=1e-11)
 
 
-def check_the_baseline_in_pairs(cv):
+def test_the_baseline_in_pairs(cv):
     """A unit with p = 1/4 from u on four steps, its partner from 1 - u."""
     rg, f = module(cv), np.array([2.0, -1.0])
     first, partner = np.array([1.0, 0, 0, 0]), np.array([0, 0, 0, 1.0])
@@ -419,7 +419,7 @@ def check_the_baseline_in_pairs(cv):
     assert_unbiased_rows(rows, prob, [3 / 16 * (f[1] - f[0])])
 
 
-def check_the_baseline_by_refits(cv):
+def test_the_baseline_by_refits(cv):
     rg, rng = module(cv), np.random.default_rng(13)
     S, f, T = rng.normal(size=(6, 3)), rng.normal(size=6), rng.normal(size=(3, 3))
     F, ridge = T @ T.T + np.eye(3), 0.8
@@ -444,7 +444,7 @@ def problem(rng, B=7, d=3):
     return mu, L, e, 1.5 * g + 0.3
 
 
-def check_match_solves_its_equation_in_any_coordinates(cv):
+def test_match_solves_its_equation_in_any_coordinates(cv):
     """The closed form of Cai et al. in z, with a matrix root: 2 V (I + (I + 4 U V)^1/2)^-1."""
     rg, rng = module(cv), np.random.default_rng(14)
     for lam, B in (0.5, 7), (20.0, 7), (3.0, 2):
@@ -465,7 +465,7 @@ def check_match_solves_its_equation_in_any_coordinates(cv):
         assert_allclose(mu + L @ move.shift, right, atol=1e-8)
 
 
-def check_match_minimises_what_defines_it(cv):
+def test_match_minimises_what_defines_it(cv):
     """Score mismatch weighted with Var q, plus 2 / lam KL(q before; q), by a minimiser, d = 1."""
     rg, rng = module(cv), np.random.default_rng(15)
     e, G = rng.normal(size=(2, 5))
@@ -484,7 +484,7 @@ def check_match_minimises_what_defines_it(cv):
         assert_allclose([move.shift.item(), move.K.item()], [m, np.exp(log_s)], rtol=1e-5)
 
 
-def check_match_rests_at_a_gaussian_posterior_and_finds_it_at_once(cv):
+def test_match_rests_at_a_gaussian_posterior_and_finds_it_at_once(cv):
     rg, rng = module(cv), np.random.default_rng(16)
     mu, L, e, _ = problem(rng)
     for lam in 0.1, 10.0:
@@ -499,7 +499,7 @@ def check_match_rests_at_a_gaussian_posterior_and_finds_it_at_once(cv):
     assert_allclose(new @ new.T, np.linalg.inv(P), atol=1e-5)
 
 
-def check_match_tends_to_the_geometric_mean(cv):
+def test_match_tends_to_the_geometric_mean(cv):
     """lam -> infinity: A # B = A^1/2 (A^-1/2 B A^-1/2)^1/2 A^1/2 of Cov e and (Cov G)^-1."""
     rg, rng = module(cv), np.random.default_rng(17)
     _, _, e, G = problem(rng, 12)
@@ -510,7 +510,7 @@ def check_match_tends_to_the_geometric_mean(cv):
     assert_allclose(K @ K.T, root @ linalg.sqrtm(back @ inverse @ back) @ root, atol=1e-5)
 
 
-def check_match_stays_positive_definite(cv):
+def test_match_stays_positive_definite(cv):
     """With scores of any size and one draw."""
     rg, rng = module(cv), np.random.default_rng(18)
     for size in 1e-8, 1.0, 1e8:
@@ -519,17 +519,13 @@ def check_match_stays_positive_definite(cv):
         assert (np.diagonal(move.K, axis1=-2, axis2=-1) > 0).all()
 
 
-def check_match_of_a_diagonal_q_takes_each_coordinate_alone(cv):
+def test_match_of_a_diagonal_q_takes_each_coordinate_alone(cv):
     rg, rng = module(cv), np.random.default_rng(19)
     e, G = rng.normal(size=(2, 5, 3))
     got = rg.diagonal(rg.match)(e, G, 4.0)
     for i in range(3):
         one = rg.match(e[:, i : i + 1], G[:, i : i + 1], 4.0)
         assert_allclose([got.shift[i], got.K[i]], [one.shift[0], one.K[0, 0]])
-
-
-CHECKS = checks_in(globals())
-test_check = on_the_package(CHECKS)
 
 
 def normal(*shape):

@@ -6,7 +6,7 @@ import autograd.numpy as anp
 import numpy as np
 import pytest
 from autograd import grad
-from harness import checks_in, on_the_package, part
+from harness import part
 from numpy.testing import assert_allclose
 from scipy import stats
 from scipy.special import expit, logit
@@ -58,7 +58,7 @@ def exact_relaxed(w, value, tau):
     return np.trapezoid(slope * value(expit(zeta / tau)), zeta)
 
 
-def check_relaxed_means_by_quadrature(cv):
+def test_relaxed_means_by_quadrature(cv):
     """SF, RP1 and GR of the relaxed coin, coupled or not, have the exact mean."""
     model, q = coin(cv)
     data = cv.terms(model, q)[0]
@@ -83,7 +83,7 @@ def check_relaxed_means_by_quadrature(cv):
         assert_allclose(weights @ cv.GR(f)(draw), [exact], rtol=2e-5)
 
 
-def check_conditional_draw_of_a_bit(cv):
+def test_conditional_draw_of_a_bit(cv):
     """zeta given z has the logistic law cut at 0; its derivative is that of the formula in u."""
     model, q = coin(cv)
     rng = np.random.default_rng(0)
@@ -110,7 +110,7 @@ def check_conditional_draw_of_a_bit(cv):
         assert_allclose(own_moved, q.zeta_given_z(back, coupled=False)[1], rtol=1e-6, atol=1e-9)
 
 
-def check_v_is_uniform_and_independent(cv):
+def test_v_is_uniform_and_independent(cv):
     """The v that the coupling implies: uniform given either value of z. From the derivative:
     moved = v e^w / (1 + v e^w) for z = 1, with the signs turned for z = 0."""
     model, q = coin(cv)
@@ -130,7 +130,7 @@ def categorical(cv, count=1, classes=3):
     return cv.models.Model(lik, q.prior(np.zeros(q.dim)), np.array([1.0, 2.0]), q.dim), q
 
 
-def check_conditional_draw_of_a_class(cv):
+def test_conditional_draw_of_a_class(cv):
     model, q = categorical(cv, 2)
     rng = np.random.default_rng(2)
     w = np.array([0.5, -1.0, 0.2, 2.0, 0.0, -0.4])
@@ -175,7 +175,7 @@ def z_scores(G):
     return np.abs(G.mean(0)) / (G.std(0) / np.sqrt(len(G)) + 1e-300)
 
 
-def check_categorical_means(cv):
+def test_categorical_means(cv):
     """All differences have mean zero, and a pair of classes is a coin."""
     model, q = categorical(cv)
     data, prior, variational = cv.terms(model, q)
@@ -237,7 +237,7 @@ def lines(cv, model, q, tau=TAU):
     }
 
 
-def check_belief_network(cv):
+def test_belief_network(cv):
     """Unbiased for the enumerated gradient, with data subsampled too; REBAR is the best of them."""
     model, q = belief_network(cv)
     w = np.array([0.5, -1.0, 0.3])
@@ -253,7 +253,7 @@ def check_belief_network(cv):
     assert max(left["REBAR"], left["loose"]) < 0.1 * left["plain"] < 0.1 * left["SF"]
 
 
-def check_extreme_logits_are_finite(cv):
+def test_extreme_logits_are_finite(cv):
     for q in (cv.families.Bernoulli(3), cv.families.Categorical(1, 3)):
         model = cv.models.Model(
             lambda z, b: anp.sum(z, -1) * b[0], q.prior(np.zeros(3)), np.array([1.0]), 3
@@ -321,7 +321,7 @@ def training_cases(cv):
     )
 
 
-def check_variance_gradient(cv):
+def test_variance_gradient(cv):
     """Against finite differences of the mean square of h - c_phi on the same draw."""
     rng = np.random.default_rng(7)
     for k, (model, q, w, h, line) in enumerate(training_cases(cv)):
@@ -344,7 +344,7 @@ def check_variance_gradient(cv):
         assert_allclose(got, want, rtol=2e-5, atol=1e-6 * np.abs(want).max())
 
 
-def check_surrogates_have_mean_zero(cv):
+def test_surrogates_have_mean_zero(cv):
     """Any function at all, on every family: its variate has mean zero."""
     rng = np.random.default_rng(8)
     for model, q, w, _, line in training_cases(cv):
@@ -357,7 +357,7 @@ def check_surrogates_have_mean_zero(cv):
         assert np.abs(c(draw)).max() > 0.01
 
 
-def check_functions_of_one_name_stay_apart(cv):
+def test_functions_of_one_name_stay_apart(cv):
     """On one draw, where a freed function's address may be taken by the next."""
     model, q = coin(cv)
     data = cv.terms(model, q)[0]
@@ -376,10 +376,6 @@ def check_functions_of_one_name_stay_apart(cv):
     assert not np.allclose(coupled(draw), fresh(draw)) and len((coupled - fresh).parts) == 2
     warm = [cv.RP1(cv.relax(data, tau))(draw) for tau in (0.5, 0.5 + 1e-8)]
     assert np.abs(warm[1] - warm[0]).max() > 0
-
-
-PROPERTIES = checks_in(globals())
-test_check = on_the_package(PROPERTIES)
 
 
 def test_training_reduces_the_variance():

@@ -4,48 +4,18 @@ import pickle
 
 import numpy as np
 import oracles
-import properties_snapshots
 import pytest
+import test_passes
 from numpy.testing import assert_allclose, assert_array_equal
-from test_batches import problems
 from test_experiments_faults import PATIENCE, cluster  # noqa: F401 (a fixture)
 
 import cvlib as cv
 from cvlib import CF, PR, RP1, bound, taylor_z
 
-setting = lambda *args, **kwargs: properties_snapshots.setting(cv, *args, **kwargs)
-joint = lambda: properties_snapshots.joint(cv)
-everything = lambda *args: properties_snapshots.everything(cv, *args)
-files = properties_snapshots.files
-
-
-@problems
-def test_the_sums_of_a_snapshot(name, family):
-    properties_snapshots.check_sums(cv, name, family)
-
-
-@pytest.mark.parametrize("shape", properties_snapshots.SHAPES)
-@problems
-def test_a_stale_line_in_every_shape_of_batch(name, family, shape):
-    properties_snapshots.check_lines(cv, name, family, [shape])
-
-
-@problems
-def test_joint_variates_have_mean_zero_exactly(name, family):
-    properties_snapshots.check_mean_zero(cv, name, family)
-
-
-RULES = "every", "wants"
-PASSES = "take", "changes", "parts", "numbers in parts"
-
-
-@pytest.mark.parametrize("name", [*RULES, *PASSES, "the cluster is left"])
-def test(name):
-    properties_snapshots.PROPERTIES[name](cv)
-
-
-def test_parts_for_a_diagonal_family():
-    properties_snapshots.check_parts(cv, "DiagonalGaussian")
+setting = lambda *args, **kwargs: test_passes.setting(cv, *args, **kwargs)
+joint = lambda: test_passes.joint(cv)
+everything = lambda *args: test_passes.everything(cv, *args)
+files = test_passes.files
 
 
 def test_what_a_snapshot_lacks_is_said():

@@ -11,12 +11,12 @@ from functools import cache
 import autograd.numpy as anp
 import numpy as np
 import oracles
-import properties
 import pytest
+import test_lines
 from harness import part
 from numpy.testing import assert_allclose
-from properties import CONFIGURATIONS
 from scipy import stats
+from test_lines import CONFIGURATIONS
 
 import cvlib as cv
 from cvlib import RP1, RP2
@@ -56,13 +56,13 @@ def expected(cv, name, family, subsampled):
     p, model, q, _ = problem(cv, name, family)
     names = dict(zip(("data", "prior", "variational"), cv.terms(model, q)), one=cv.one)
     lines = {}
-    for (text, parts), approximation in itertools.product(SUMS.items(), properties.APPROXIMATIONS):
-        changed = properties.approximate(p, approximation, parts)
+    for (text, parts), approximation in itertools.product(SUMS.items(), test_lines.APPROXIMATIONS):
+        changed = test_lines.approximate(p, approximation, parts)
         if changed is None:
             continue
         f = eval(text, names)
         f = getattr(cv, approximation)(f) if approximation else f
-        words = [m for m in properties.METHODS if properties.written(p, m, changed)]
+        words = [m for m in test_lines.METHODS if test_lines.written(p, m, changed)]
         ways = [(m, getattr(cv, m)(f)) for m in words]
         if subsampled and "data" in text:
             ways += [(m, getattr(cv, m)(f.over_all_data())) for m in words]
@@ -90,7 +90,8 @@ def evaluated(cv, lines, draw):
 # What is legal ----------------------------------------------------------------------------------
 
 
-def check_complete(cv, name, family, subsampled):
+@configurations
+def test_complete(cv, name, family, subsampled):
     """All legal lines are listed, or are zero or a multiple of a listed one, at another w."""
     _, model, q, w = problem(cv, name, family)
     listed = legal(cv, name, family, subsampled)
@@ -119,7 +120,7 @@ def check_complete(cv, name, family, subsampled):
     return len(listed)
 
 
-def check_records(cv):
+def test_records(cv):
     """Term, approximation and pair of every record give its line again."""
     for name, family in itertools.product(oracles.PROBLEMS, oracles.FAMILIES):
         _, model, q, _ = problem(cv, name, family)
@@ -137,15 +138,6 @@ def check_records(cv):
             assert (a - b).parts == c.line.parts
             moments = c.approximation in ("taylor_x", "taylor_x_slope")
             assert c.passes_over_data == (".over_all_data()" in repr(c.line) and not moments)
-
-
-@configurations
-def test_every_legal_line_is_listed_once(name, family, subsampled):
-    check_complete(cv, name, family, subsampled)
-
-
-def test_records_say_what_their_lines_are():
-    check_records(cv)
 
 
 def count_by_hand(approximations, closed=False):
@@ -178,7 +170,7 @@ def exact_shares(cv, name, family, subsampled):
     """Every legal line, its mean over all, over eps given i (N, D), over i given eps (K, D)."""
     p, model, q, w = problem(cv, name, family)
     variates = legal(cv, name, family, subsampled)
-    draw, weight = properties.grid_draw(cv, p, model, q, w, subsampled, nodes=18)
+    draw, weight = test_lines.grid_draw(cv, p, model, q, w, subsampled, nodes=18)
     for start in range(0, len(variates), 100):
         some = variates[start : start + 100]
         table = evaluated(cv, [c.line for c in some], draw)  # (lines, 2, K [N], D)
@@ -188,7 +180,8 @@ def exact_shares(cv, name, family, subsampled):
             yield c, values, given_i, values.mean(2)
 
 
-def check_means_and_noises(cv, name, family, subsampled):
+@configurations
+def test_means_and_noises(cv, name, family, subsampled):
     """Mean zero, exactly; and the shares of the noise that a record says it has, and no other."""
     count = 0
     for c, values, given_i, given_eps in exact_shares(cv, name, family, subsampled):
@@ -200,12 +193,6 @@ def check_means_and_noises(cv, name, family, subsampled):
             found = tuple(s for s, part in there.items() if np.abs(part).max() > 1e-8 * size)
             assert c.noises == found, f"{c!r}: {c.noises}, but it has {found}"
         count += 1
-    return count
-
-
-@configurations
-def test_every_legal_line_has_mean_zero_and_the_noises_it_says(name, family, subsampled):
-    count = check_means_and_noises(cv, name, family, subsampled)
     assert count == len(legal(cv, name, family, subsampled)) > 15
 
 
@@ -214,7 +201,7 @@ def test_the_check_of_means_can_fail(monkeypatch):
     wrong = catalogue.Variate(1.01 * RP1(f) - RP2(f), "data", "", ("RP1", "RP2"))
     monkeypatch.setitem(globals(), "legal", lambda *_: [wrong])
     with pytest.raises(AssertionError):
-        check_means_and_noises(cv, "logistic", "Gaussian", True)
+        test_means_and_noises(cv, "logistic", "Gaussian", True)
 
 
 def test_other_families_join_by_themselves():
@@ -254,7 +241,7 @@ def test_other_families_join_by_themselves():
 # Names ------------------------------------------------------------------------------------------
 
 
-def check_names(cv):
+def test_names(cv):
     _, model, q, _ = problem(cv, "logistic", "Gaussian")
     lines = cv.zoo.published(model, q)
     known = {
@@ -294,10 +281,6 @@ def check_names(cv):
     assert twins == {"score": known["c1"]}
 
 
-def test_published_variates():
-    check_names(cv)
-
-
 def test_names_that_a_model_or_family_does_not_allow():
     _, model, q, _ = problem(cv, "poisson", "Gaussian")
     assert set(cv.zoo.PUBLISHED) - set(cv.zoo.published(model, q)) == {"Paisley, bound", "REBAR"}
@@ -312,7 +295,7 @@ def test_names_that_a_model_or_family_does_not_allow():
     assert listed["c6"].same_as == repr(listed["c5"].line)
 
 
-def check_span(cv):
+def test_span(cv):
     """Every line is its row of A times the parts, to rounding."""
     _, model, q, w = problem(cv, "logistic", "Gaussian")
     variates = [c.line for c in legal(cv, "logistic", "Gaussian")]
@@ -321,19 +304,3 @@ def check_span(cv):
     T = cv.evaluate(parts, draw)
     assert A.shape == (len(variates), len(parts)) and len(parts) < 64
     assert_allclose(np.tensordot(A, T, 1), cv.evaluate(variates, draw), rtol=1e-9, atol=1e-9)
-
-
-def test_lines_are_combinations_of_few_parts():
-    check_span(cv)
-
-
-# What a copy with a bug must get past.
-CHECKS = {
-    "names": check_names,
-    "span": check_span,
-    "complete": lambda cv: [
-        check_complete(cv, "logistic", family, True) for family in oracles.FAMILIES
-    ],
-    "records": check_records,
-    "means and noises": lambda cv: check_means_and_noises(cv, "logistic", "Gaussian", True),
-}

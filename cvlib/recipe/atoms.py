@@ -209,6 +209,16 @@ class OwnPrior(Own):
 
 
 class OwnData(Own, OnData):
+    def value(self, draw: Draw, where: str) -> np.ndarray:
+        if not self.sees_all(draw):
+            return super().value(draw, where)
+        return self.model.totals(draw.at(where), 0)[0]  # in bounded memory, by the clock
+
+    def grad(self, draw: Draw, where: str) -> np.ndarray:
+        if not self.sees_all(draw):
+            return super().grad(draw, where)
+        return self.model.totals(draw.at(where), 1)[1]
+
     def points(self, draw: Draw, where: str) -> np.ndarray:
         """With an M-axis of full length where each sample sees its own data."""
         z = draw.at(where)

@@ -58,7 +58,7 @@ def descent(cv, model, q):
 # Ascent rules -------------------------------------------------------------------------------------
 
 
-def adam_takes_the_steps_of_autograds_adam(cv):
+def test_adam_takes_the_steps_of_autograds_adam(cv):
     model, q, _, _ = regression(cv)
     for b1, b2, eps in (0.9, 0.999, 1e-8), (0.5, 0.8, 0.1):
         right = optimizers.adam(
@@ -68,7 +68,7 @@ def adam_takes_the_steps_of_autograds_adam(cv):
         assert_allclose(found.w, right, rtol=1e-10)
 
 
-def momentum_takes_the_steps_of_autograds_sgd(cv):
+def test_momentum_takes_the_steps_of_autograds_sgd(cv):
     model, q, _, _ = regression(cv)
     for beta in 0.9, 0.3, 0.0:
         right = optimizers.sgd(
@@ -78,7 +78,7 @@ def momentum_takes_the_steps_of_autograds_sgd(cv):
         assert_allclose(found.w, right, rtol=1e-10)
 
 
-def plain_ascent_on_a_quadratic_contracts_by_the_book(cv):
+def test_plain_ascent_on_a_quadratic_contracts_by_the_book(cv):
     """mu_t - m = (I - lr A / N)^t (mu_0 - m)."""
     model, q, A, m = regression(cv)
     found = cv.optimize.noise_free(model, q, lr=0.1, steps=9, momentum=0.0)
@@ -86,7 +86,7 @@ def plain_ascent_on_a_quadratic_contracts_by_the_book(cv):
     assert_allclose(found.w[:3], m - shrink @ m, rtol=1e-10)
 
 
-def a_rule_of_ones_own_gets_what_a_natural_step_needs(cv):
+def test_a_rule_of_ones_own_gets_what_a_natural_step_needs(cv):
     """mu <- mu + rho Sigma grad_mu ELBO is one Newton step: rho = 1 ends at the posterior mean."""
     model, q, A, m = regression(cv)
 
@@ -104,7 +104,7 @@ def a_rule_of_ones_own_gets_what_a_natural_step_needs(cv):
     assert found.state.memory[0] == 3
 
 
-def a_rate_may_belong_to_a_run_or_to_a_step(cv):
+def test_a_rate_may_belong_to_a_run_or_to_a_step(cv):
     model, q, _, _ = regression(cv)
     rates = np.array([0.05, 0.1])
     both = cv.optimize.noise_free(model, q, lr=rates, steps=8, w=q.start((2,)))
@@ -152,7 +152,7 @@ def straight_line(cv):
     return StraightLine()
 
 
-def a_rule_on_scores_finds_a_gaussian_posterior_in_one_step(cv):
+def test_a_rule_on_scores_finds_a_gaussian_posterior_in_one_step(cv):
     model, q, A, m = regression(cv)
     data, prior, variational = cv.terms(model, q)
     h = cv.RP1(data) + cv.RP1(prior) - cv.CF(variational)
@@ -174,7 +174,7 @@ def curved(cv, seen=lambda z: z):
     return cv.models.Model(log_lik, lambda z: -0.25 * anp.sum(z**4, -1), x, 2), x
 
 
-def scores_are_slopes_in_the_units_of_q(cv):
+def test_scores_are_slopes_in_the_units_of_q(cv):
     """L^T grad (N / B sum of B log-likelihoods + log prior) at the sample, by autograd."""
     model, x = curved(cv)
     for family in "Gaussian", "DiagonalGaussian":
@@ -202,7 +202,7 @@ def scores_are_slopes_in_the_units_of_q(cv):
                 assert_allclose(found.scores[m], L.T @ slope, rtol=1e-10)
 
 
-def scores_cost_one_gradient_a_sample(cv):
+def test_scores_cost_one_gradient_a_sample(cv):
     """Where the lines are not asked: as many looks as RP1 takes, not those of Price's Hessians."""
     looks = []
 
@@ -226,7 +226,7 @@ def scores_cost_one_gradient_a_sample(cv):
     assert 0 < counts[0] == counts[1] < counts[2]
 
 
-def a_run_whose_scores_are_no_numbers_stays(cv):
+def test_a_run_whose_scores_are_no_numbers_stays(cv):
     """Beyond z = 1 the slope of sqrt(max(1 - z, 0)) is NaN, the value is not."""
     x, q = np.ones(3), cv.families.Gaussian(1)
     log_lik = lambda z, b: b[0] * anp.sqrt(anp.maximum(1 - z[..., 0], 0.0)) - z[..., 0] ** 2
@@ -251,7 +251,7 @@ def a_run_whose_scores_are_no_numbers_stays(cv):
     assert (path.w[[0, 2]] != w[[0, 2]]).all()
 
 
-def rules_on_scores_are_refused_where_there_are_none(cv):
+def test_rules_on_scores_are_refused_where_there_are_none(cv):
     model, q, _, _ = regression(cv)
     rule = straight_line(cv)
     with pytest.raises(ValueError, match="by draws of a Gaussian q and their scores; Plan with"):
@@ -263,7 +263,7 @@ def rules_on_scores_are_refused_where_there_are_none(cv):
         cv.optimize.Noisy(model, q, h, lr=0.1, M=4, rule=rule)
 
 
-def the_average_is_the_mean_of_the_last_weights(cv):
+def test_the_average_is_the_mean_of_the_last_weights(cv):
     for cvs in "", "S7":
         path = run(cv, cvs, steps=11, average=4)
         assert_allclose(path.average, path.path[4:].mean(0), rtol=1e-13)
@@ -288,7 +288,7 @@ def sample(runs=(), L=3, M=5, D=7, seed=0):
     return rng.standard_normal((*runs, M, D)) - 0.7 * C.sum(-3), C
 
 
-def block_weights_are_least_squares_in_each_block(cv):
+def test_block_weights_are_least_squares_in_each_block(cv):
     cb, blocks = cv.combine, (slice(0, 2), slice(2, 7))
     for v0 in 0.0, 0.3:
         h, C = sample((4,))
@@ -305,7 +305,7 @@ def block_weights_are_least_squares_in_each_block(cv):
     assert not np.allclose(many[0], a[0])
 
 
-def one_block_is_the_whole_and_many_are_coordinates(cv):
+def test_one_block_is_the_whole_and_many_are_coordinates(cv):
     cb, (h, C) = cv.combine, sample((2,))
     whole = (slice(0, 7),)
     a = cb.block_weights(cb.by_block(h, C, whole), 0.2, whole)
@@ -315,7 +315,7 @@ def one_block_is_the_whole_and_many_are_coordinates(cv):
     assert_allclose(a, part(cv, "experiments.weights").coordinate_weights(h, C, 0.2))
 
 
-def coordinates_of_a_run_share_its_v0(cv):
+def test_coordinates_of_a_run_share_its_v0(cv):
     """Also where there are as many runs as coordinates."""
     weights, v0 = part(cv, "experiments.weights"), np.linspace(0.1, 3, 7)
     h, C = sample((7,))
@@ -324,7 +324,7 @@ def coordinates_of_a_run_share_its_v0(cv):
         assert_allclose(many[k], weights.coordinate_weights(h[k], C[k], v0[k]), rtol=1e-9)
 
 
-def families_say_their_blocks(cv):
+def test_families_say_their_blocks(cv):
     f = cv.families
     right = {
         f.Gaussian(3): [3, 6], f.DiagonalGaussian(3): [3, 3], f.Gamma(3): [3, 3],
@@ -382,7 +382,7 @@ def blocks(cv):
     return Blocks
 
 
-def weight_rules_are_their_formulas(cv):
+def test_weight_rules_are_their_formulas(cv):
     """No forgetting (gamma = 0), three steps: all samples so far are one least-squares problem."""
     _, q, _ = logistic(cv)
     d, D, v0 = q.dim, q.D, 1e-2
@@ -410,11 +410,11 @@ def weight_rules_are_their_formulas(cv):
         assert_allclose(a, weights, rtol=1e-7, atol=1e-9, err_msg=repr(rule))
 
 
-def no_variates_and_no_weights_are_the_same(cv):
+def test_no_variates_and_no_weights_are_the_same(cv):
     assert_allclose(run(cv, "").w, run(cv, "S7", weights=cv.rules.fixed(0.0)).w, rtol=1e-12)
 
 
-def moments_by_block_forget_like_the_others(cv):
+def test_moments_by_block_forget_like_the_others(cv):
     """A sample of age k counts (1 - gamma)^k, block by block."""
     model, q, zoo = logistic(cv)
     rule, gamma = blocks(cv)(1e-2, 0.3), 0.3
@@ -448,7 +448,7 @@ def assert_same_state(one, other):
     assert_array_equal(one.rng.random(3), other.rng.random(3), err_msg="rng")
 
 
-def a_run_resumed_from_a_file_gives_the_same_bytes(cv):
+def test_a_run_resumed_from_a_file_gives_the_same_bytes(cv):
     """A pickle holds a state."""
     rules = cv.rules
     generators = [np.random.PCG64, np.random.MT19937, np.random.Philox, np.random.SFC64]
@@ -471,7 +471,7 @@ def a_run_resumed_from_a_file_gives_the_same_bytes(cv):
         assert [*first.steps, *rest.steps[1:]] == unbroken.steps.tolist()
 
 
-def a_single_run_with_a_snapshot_goes_on_from_its_file(cv):
+def test_a_single_run_with_a_snapshot_goes_on_from_its_file(cv):
     """Notes, snapshot and the data's checksum are all in it."""
     model, q, zoo = logistic(cv)
     data, _, _ = cv.terms(model, q)
@@ -497,7 +497,7 @@ def a_single_run_with_a_snapshot_goes_on_from_its_file(cv):
             cv.optimize.sgd(other, q, h, [c], lr=0.1, steps=9, M=4, state=state)
 
 
-def steps_are_the_loop(cv):
+def test_steps_are_the_loop(cv):
     """init and step, written by hand, are sgd; a hook sees the same states."""
     model, q, zoo = logistic(cv)
     settings = dict(lr=0.3, M=4, rule=cv.rules.adam())
@@ -513,7 +513,7 @@ def steps_are_the_loop(cv):
     assert sorted(seen) == [3, 6]
 
 
-def a_hook_can_change_the_plan_and_the_state(cv):
+def test_a_hook_can_change_the_plan_and_the_state(cv):
     """From step 4 on another rate; a note of the weights then, kept to the end."""
 
     def slower(state, plan):
@@ -534,7 +534,7 @@ def a_hook_can_change_the_plan_and_the_state(cv):
     assert_array_equal(short.path, right.path[[0, 2, 4]].tolist() + [run(cv, steps=5).w.tolist()])
 
 
-def an_interrupt_loses_nothing(cv):
+def test_an_interrupt_loses_nothing(cv):
     """Stopped inside the draw of step 6, with part of its noise drawn: go on to the same end."""
     unbroken = run(cv, steps=10)
     for every, kept in (1, [0, 1, 2, 3, 4, 5]), (100, [0, 5]):
@@ -570,7 +570,7 @@ def interrupted(cv, every):
     return path, cv.optimize.sgd(model, stops, z.h, z.S7, state=path.state, **settings)
 
 
-def short_forms_are_the_rules(cv):
+def test_short_forms_are_the_rules(cv):
     rules = cv.rules
     for short, long in (
         ({}, {"rule": rules.momentum(0.9), "weights": rules.bayes(1e-3, 0.02)}),
@@ -583,7 +583,7 @@ def short_forms_are_the_rules(cv):
             assert not np.array_equal(run(cv, steps=5, **short).w, run(cv, steps=5).w)
 
 
-def every_way_to_say_what_samples_see(cv):
+def test_every_way_to_say_what_samples_see(cv):
     for see in {"batch": 5}, {"batch": 5, "each": True}, {"subsample": False}, {"noise": "pairs"}:
         old, new = run(cv, steps=4, **see), run(cv, steps=4, sampling=cv.Sampling(**see))
         assert_array_equal(old.path, new.path)
@@ -593,7 +593,7 @@ def every_way_to_say_what_samples_see(cv):
 # Runs that break ----------------------------------------------------------------------------------
 
 
-def a_run_that_leaves_stays_where_it_was(cv):
+def test_a_run_that_leaves_stays_where_it_was(cv):
     """Rate 1e9 for one of three runs: beyond q.far at step 1, and back at its start for good."""
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
@@ -610,7 +610,7 @@ def a_run_that_leaves_stays_where_it_was(cv):
     assert_array_equal(path.path[:, [0, 2]], fine.path[:, [0, 2]])
 
 
-def a_run_whose_matrix_is_singular_leaves_alone(cv):
+def test_a_run_whose_matrix_is_singular_leaves_alone(cv):
     """LinAlgError beyond z = 5: the run there is thrown out, the others do not notice."""
 
     def lik(z, b):
@@ -643,7 +643,7 @@ def a_run_whose_matrix_is_singular_leaves_alone(cv):
             assert_allclose(broken.w[[0, 2]], fine.w[[0, 2]], rtol=1e-12)
 
 
-def a_run_that_was_thrown_out_does_not_come_back(cv):
+def test_a_run_that_was_thrown_out_does_not_come_back(cv):
     """A rate of 1e9 in the first step alone: at its start for good."""
     rates = lambda t: np.array([0.3, 1e9 if t == 1 else 0.3, 0.3])
     with warnings.catch_warnings():
@@ -653,7 +653,7 @@ def a_run_that_was_thrown_out_does_not_come_back(cv):
     assert_array_equal(path.path[:, 1], np.broadcast_to(path.path[0, 1], path.path[:, 1].shape))
 
 
-def a_run_may_leave_on_either_side(cv):
+def test_a_run_may_leave_on_either_side(cv):
     """All weights go to the rate times a sign, and one of three runs has a rate beyond q.far."""
 
     class Thrown(cv.rules.Ascent):
@@ -673,7 +673,7 @@ def a_run_may_leave_on_either_side(cv):
         assert path.diverged.tolist() == [-1, 1, -1]
 
 
-def a_biased_line_is_refused(cv):
+def test_a_biased_line_is_refused(cv):
     model, q, zoo = logistic(cv)
     data, prior, variational = cv.terms(model, q)
     settings = dict(lr=0.1, steps=1, M=1, rng=np.random.default_rng(0))
@@ -694,7 +694,7 @@ def a_biased_line_is_refused(cv):
     )
 
 
-def records_are_thinned_to_a_hundred_megabytes(cv):
+def test_records_are_thinned_to_a_hundred_megabytes(cv):
     """d = 200, full covariance, 20,000 steps; and what is small is kept whole."""
     for steps, numbers in (20_000, 20_300), (500, 50 * 1952), (100_000, 5), (10, 10**9):
         k = cv.optimize.thinning(steps, 8 * numbers)
@@ -717,7 +717,7 @@ def parabola(cv, family):
     return model, q, trained(cv).quadratic(data, curve)
 
 
-def a_quadratic_knows_its_curvature_along_a_direction(cv):
+def test_a_quadratic_knows_its_curvature_along_a_direction(cv):
     """The difference of two slopes; and of second order it is its own expansion."""
     for family in "Gaussian", "DiagonalGaussian":
         model, q, f = parabola(cv, family)
@@ -732,7 +732,7 @@ def a_quadratic_knows_its_curvature_along_a_direction(cv):
         assert_allclose(line[:, :2], np.tile(atom.grad(here, "mu"), (3, 1)), rtol=1e-12)
 
 
-def training_leaves_the_state_it_was_given(cv):
+def test_training_leaves_the_state_it_was_given(cv):
     """Also with samples in pairs, which it does not need: it draws its own, one by one."""
     model, q, zoo = logistic(cv)
     data, _, _ = cv.terms(model, q)
@@ -751,43 +751,3 @@ def training_leaves_the_state_it_was_given(cv):
     for name, x in ends[0].items():
         assert_array_equal(x, ends[1][name])
     assert not np.array_equal(ends[0]["curve b"], kept["curve b"])
-
-
-PROPERTIES = {
-    check.__name__.replace("_", " "): check
-    for check in (
-        adam_takes_the_steps_of_autograds_adam,
-        momentum_takes_the_steps_of_autograds_sgd,
-        plain_ascent_on_a_quadratic_contracts_by_the_book,
-        a_rule_of_ones_own_gets_what_a_natural_step_needs,
-        a_rate_may_belong_to_a_run_or_to_a_step,
-        a_rule_on_scores_finds_a_gaussian_posterior_in_one_step,
-        scores_are_slopes_in_the_units_of_q,
-        scores_cost_one_gradient_a_sample,
-        a_run_whose_scores_are_no_numbers_stays,
-        rules_on_scores_are_refused_where_there_are_none,
-        the_average_is_the_mean_of_the_last_weights,
-        coordinates_of_a_run_share_its_v0,
-        block_weights_are_least_squares_in_each_block,
-        one_block_is_the_whole_and_many_are_coordinates,
-        families_say_their_blocks,
-        weight_rules_are_their_formulas,
-        no_variates_and_no_weights_are_the_same,
-        moments_by_block_forget_like_the_others,
-        steps_are_the_loop,
-        a_run_resumed_from_a_file_gives_the_same_bytes,
-        a_hook_can_change_the_plan_and_the_state,
-        an_interrupt_loses_nothing,
-        a_single_run_with_a_snapshot_goes_on_from_its_file,
-        short_forms_are_the_rules,
-        every_way_to_say_what_samples_see,
-        a_run_that_was_thrown_out_does_not_come_back,
-        a_quadratic_knows_its_curvature_along_a_direction,
-        training_leaves_the_state_it_was_given,
-        a_run_that_leaves_stays_where_it_was,
-        a_run_whose_matrix_is_singular_leaves_alone,
-        a_run_may_leave_on_either_side,
-        a_biased_line_is_refused,
-        records_are_thinned_to_a_hundred_megabytes,
-    )
-}

@@ -14,9 +14,11 @@ from unittest import mock
 import autograd.numpy as anp
 import numpy as np
 import oracles
+import pytest
 from autograd import grad, hessian
 from harness import part
 from numpy.testing import assert_allclose, assert_array_equal
+from test_batches import problems
 
 SHAPES = {  # how a draw may see data
     "one each": {"index": True},
@@ -105,11 +107,12 @@ def by_autograd(q, family, f, w, eps):
     return np.array([sf, rp1, price(z), price(w[:d])])
 
 
-def check_sums(cv, name="logistic", family="Gaussian", kinds=KINDS):
+@problems
+def test_sums(cv, name, family):
     """Value, slope and Hessian over all data, against autograd; in one part and in several."""
     p, model, q, w, _ = setting(cv, name, family)
     whole = cv.passes.CHUNK
-    for kind in set(kinds) & set(expansions(cv, cv.terms(model, q)[0])):
+    for kind in set(KINDS) & set(expansions(cv, cv.terms(model, q)[0])):
         prefix = "bound_" if kind == "bound" else ""
         for chunk in (2**20, 9 * p.d):
             try:
@@ -128,7 +131,9 @@ def check_sums(cv, name="logistic", family="Gaussian", kinds=KINDS):
                         assert_allclose(got[k], right(mu), atol=1e-10, err_msg=what)
 
 
-def check_lines(cv, name="logistic", family="Gaussian", shapes=SHAPES):
+@pytest.mark.parametrize("shape", SHAPES)
+@problems
+def test_lines(cv, name, family, shape):
     """SF, RP1, PR and CF of every expansion, sample by sample, against autograd through w.
 
     The snapshot is taken elsewhere, with another factor. RP1 differentiates the expansion along
@@ -138,7 +143,7 @@ def check_lines(cv, name="logistic", family="Gaussian", shapes=SHAPES):
     w0 = w + 0.3 * rng.standard_normal(w.shape)
     data, M = cv.terms(model, q)[0], 2
     eps = rng.standard_normal((2, M, p.d))
-    for shape, (kind, T) in itertools.product(shapes, expansions(cv, data).items()):
+    for kind, T in expansions(cv, data).items():
         options = dict(SHAPES[shape])
         if options.pop("index", False):
             options["index"] = rng.integers(p.N, size=(2, M))
@@ -160,7 +165,8 @@ def check_lines(cv, name="logistic", family="Gaussian", shapes=SHAPES):
                 assert_allclose(got[run, :, m], right, atol=1e-9 * scale, err_msg=what)
 
 
-def check_mean_zero(cv, name="logistic", family="Gaussian"):
+@problems
+def test_mean_zero(cv, name, family):
     """The two noises at once: over every data point and a quadrature in z, for stale snapshots."""
     p, model, q, w, rng = setting(cv, name, family, runs=())
     t, weight = np.polynomial.hermite_e.hermegauss(4)  # expansions are parabolas in eps
@@ -220,7 +226,7 @@ def renewals(cv, model, q, h, cvs, renew, steps=40, **options):
     return found, [wanted for _, wanted in seen], path
 
 
-def check_every(cv):
+def test_every(cv):
     """Every K steps, and often at first; with what the lines need."""
     for K, right in ((1, range(6)), (4, [0, 1, 2, 4, 8, 12]), (100, [0, 1, 2, 4, 8])):
         steps, *_ = renewals(cv, *joint(cv), K, steps=15 if K > 1 else 6)
@@ -233,7 +239,7 @@ def check_every(cv):
         assert (path.state.snapshot.hessian is not None) == (how == {})
 
 
-def check_wants(cv):
+def test_wants(cv):
     """A plan takes of a snapshot what any of its lines wants, and no more."""
     model, q, h, _ = joint(cv)
     data, plans = cv.terms(model, q)[0], part(cv, "ascent.plans")
@@ -280,7 +286,8 @@ def everything(cv, model, q, w):
     return [*old[:-2], cv.exact.elbo(model, q, w), terms, G.n, G.x, G.y, G.xx, G.xy, G.constant]
 
 
-def check_parts(cv, family="Gaussian"):
+@pytest.mark.parametrize("family", oracles.FAMILIES)
+def test_parts(cv, family):
     """In memory or in a file, in one part or in many: the same sums."""
     p, model, q, w, _ = setting(cv, "logistic", family, N=101)
     right, whole = everything(cv, model, q, w), cv.passes.CHUNK
@@ -304,7 +311,7 @@ def check_parts(cv, family="Gaussian"):
                 assert_allclose(a, b, rtol=1e-11, atol=1e-11)
 
 
-def check_numbers_in_parts(cv):
+def test_numbers_in_parts(cv):
     """A number is added up over the parts as an array is."""
     p, model, *_ = setting(cv, "logistic", "Gaussian", N=101)
     mu = np.array([0.3, -0.2])
@@ -313,7 +320,7 @@ def check_numbers_in_parts(cv):
     assert_allclose(value, -np.logaddexp(0, -p.y * (p.X @ mu)).sum(), rtol=1e-12)
 
 
-def check_the_cluster_is_left(cv):
+def test_the_cluster_is_left(cv):
     """After `with passes.on(...)` passes are made here, also if what stood inside it failed."""
     rows = np.arange(10.0)
     asked = []
@@ -331,7 +338,7 @@ def check_the_cluster_is_left(cv):
     assert total == 45 and not asked
 
 
-def check_changes(cv):
+def test_changes(cv):
     """Mode "c" is copy on write: the file does not know the changes, so it is not read again."""
     p, *_ = setting(cv, "logistic", "Gaussian", N=50)
     mu = np.array([0.3, -0.2])
@@ -344,7 +351,7 @@ def check_changes(cv):
         assert_array_equal(cv.passes.files((X,)), [None])
 
 
-def check_take(cv):
+def test_take(cv):
     """Drawn rows are those of the data, from memory, from a map, or read from a large file."""
     p, *_ = setting(cv, "logistic", "Gaussian", N=50)
     large = cv.passes.SMALL
@@ -367,7 +374,7 @@ def check_take(cv):
                 assert_array_equal(labels, p.y[index])
 
 
-def check_small_numbers(cv):
+def test_small_numbers(cv):
     """Mapped numbers of one byte do not wrap, wherever rows go: as with floats in memory."""
     q, bytes_ = cv.families.DiagonalGaussian(2), np.arange(216, 256, dtype=np.uint8).reshape(20, 2)
     f = lambda z, b: -((b[0] + b[0] - z[..., 0]) ** 2) / 1e4
@@ -388,22 +395,3 @@ def check_small_numbers(cv):
             found.append([np.asarray(a, float) for a in numbers if a is not None])
     for a, b in zip(*found, strict=True):
         assert_allclose(a, b, rtol=1e-11, atol=1e-11)
-
-
-PROPERTIES = {
-    "small numbers": check_small_numbers,
-    "every": check_every,
-    "wants": check_wants,
-    "take": check_take,
-    "changes": check_changes,
-    "numbers in parts": check_numbers_in_parts,
-    "the cluster is left": check_the_cluster_is_left,
-    "parts": check_parts,
-    "sums": check_sums,
-    "sums, diagonal": lambda cv: check_sums(cv, family="DiagonalGaussian", kinds=("bound",)),
-    "own sums": lambda cv: check_sums(cv, "curved"),
-    "sums with an offset": lambda cv: check_sums(cv, "offset", kinds=(1,)),
-    "mean zero": check_mean_zero,
-    "lines": lambda cv: check_lines(cv, shapes=("one each", "a batch for all")),
-    "own lines": lambda cv: check_lines(cv, "curved", shapes=("one each",)),
-}

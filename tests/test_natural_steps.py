@@ -37,7 +37,7 @@ def moved(rule, q, w, g, rho):
     return rule.step(rule.start(q, w), w, g, rho, q, 1)[0]
 
 
-def check_natural_gradient(cv):
+def test_natural_gradient(cv):
     """For small rho a step is rho F^-1 g, F the Fisher matrix: the Hessian of KL at w, to 1e-8."""
     for family in FAMILIES:
         for d, seed in [(1, 0), (2, 1), (3, 2), (4, 3)]:
@@ -51,7 +51,7 @@ def check_natural_gradient(cv):
                 assert_allclose(step / (2 * rho), right, rtol=0, atol=1e-8 * scale, err_msg=family)
 
 
-def check_update_of_the_precision(cv):
+def test_update_of_the_precision(cv):
     """Sigma^-1 and mu after a step, from dense matrices; signs on the diagonal of L stay."""
     for family in FAMILIES:
         for d, seed, rho in [(1, 0, 1.0), (2, 1, 0.3), (3, 2, 1.0), (4, 3, 0.1)]:
@@ -69,7 +69,7 @@ def check_update_of_the_precision(cv):
                 assert np.array_equal(np.sign(np.diag(L1)), np.sign(np.diag(L)))
 
 
-def check_affine_invariance(cv):
+def test_affine_invariance(cv):
     """z -> A z + b turns a step into the step of the turned problem: Sigma -> A Sigma A^T."""
     for d, seed in [(2, 0), (3, 1), (5, 2)]:
         w, slope, H, rng = case("Gaussian", d, seed)
@@ -87,7 +87,7 @@ def check_affine_invariance(cv):
             assert_allclose(L2 @ L2.T, A @ L1 @ L1.T @ A.T, rtol=1e-9, atol=1e-9)
 
 
-def check_batched(cv):
+def test_batched(cv):
     """Runs side by side, each with a rate of its own, against one after the other."""
     for family in FAMILIES:
         q, rng = getattr(cv.families, family)(3), np.random.default_rng(0)
@@ -102,7 +102,7 @@ def check_batched(cv):
             assert one == cut[k]
 
 
-def check_reach(cv):
+def test_reach(cv):
     """A step in mu longer than reach standard deviations of q is cut, of a full q as a whole."""
     for family in FAMILIES:
         d = 3
@@ -125,7 +125,7 @@ def check_reach(cv):
         assert_allclose(cut[d:], free[d:])
 
 
-def check_fixed_point(cv):
+def test_fixed_point(cv):
     """At the best q a step with the exact gradient stays; from afar it gets there."""
     p = oracles.problem("logistic", 2, 12)
     model = oracles.build(cv, p)
@@ -141,14 +141,14 @@ def check_fixed_point(cv):
         assert_allclose(path.w, best, atol=1e-6)
 
 
-def check_rate(cv):
+def test_rate(cv):
     """A falling rate stays, then falls like a power of the step."""
     rate = cv.rules.falling(0.2, 20)
     assert (rate(1), rate(20)) == (0.2, 0.2) and abs(rate(80) - 0.05) < 1e-12
     assert abs(cv.rules.falling(0.2, 20, 0.5)(80) - 0.1) < 1e-12
 
 
-def check_indefinite(cv):
+def test_indefinite(cv):
     """Without the square an indefinite S gives no weights at all, in its own run alone."""
     for family in FAMILIES:
         q = getattr(cv.families, family)(2)
@@ -158,25 +158,9 @@ def check_indefinite(cv):
         assert np.isnan(after[1]).any() and np.isfinite(after[[0, 2]]).all()
 
 
-def check_the_best_q_is_found_in_few_steps(cv):
+def test_the_best_q_is_found_in_few_steps(cv):
     """exact.optimum needs no L-BFGS for the data sets of the book."""
     model = cv.models.logistic_regression(*cv.datasets.toy())
     q = cv.families.Gaussian(2)
     w = cv.exact.optimum(model, q)
     assert np.abs(cv.exact.gradient(model, q, w)).max() < 1e-10 * model.N
-
-
-PROPERTIES = {
-    check.__doc__.splitlines()[0]: check
-    for check in (
-        check_update_of_the_precision,
-        check_natural_gradient,
-        check_affine_invariance,
-        check_batched,
-        check_reach,
-        check_fixed_point,
-        check_rate,
-        check_indefinite,
-        check_the_best_q_is_found_in_few_steps,
-    )
-}

@@ -18,7 +18,7 @@ import oracles
 import pytest
 from autograd import elementwise_grad, grad, jacobian
 from autograd.extend import defvjp, primitive
-from harness import checks_in, part
+from harness import part
 from numpy.testing import assert_allclose
 from scipy import integrate, optimize, stats
 
@@ -33,7 +33,7 @@ def trained(cv):
 # Transforms --------------------------------------------------------------------------------------
 
 
-def check_stretching(cv):
+def test_stretching(cv):
     """Values lie where they should, and log-Jacobians are those of autograd's matrices."""
     each = {"positive": cv.positive(3), "interval": cv.interval(-2.0, 5.0)(3),
             "ordered": cv.ordered(3), "simplex": cv.simplex(4), "real": cv.real(3)}  # fmt: skip
@@ -55,7 +55,7 @@ def check_stretching(cv):
     assert_allclose(middle.simplex, 0.25)
 
 
-def check_pick(cv):
+def test_pick(cv):
     """Values by loops; slopes and curvatures by autograd through one-hot columns."""
     pick, rng = cv.pick, np.random.default_rng(0)
     z, j = rng.standard_normal((4, 3)), np.array([2, 0, 2, 2, 1])
@@ -78,7 +78,7 @@ def check_pick(cv):
 # Likelihoods -------------------------------------------------------------------------------------
 
 
-def check_likelihoods(cv):
+def test_likelihoods(cv):
     """phi by scipy.stats, and E phi', E phi'' under a wide Gaussian by scipy's quadrature."""
     m, eta = cv.models, np.linspace(-3, 3, 7)
     cases = [
@@ -149,7 +149,7 @@ def _densities(name, data, x, z):
     return prior + N(y, eta, sigma).sum(), np.log(sigma)
 
 
-def check_posteriors(cv):
+def test_posteriors(cv):
     """Every log joint is that of scipy.stats in the reference's quantities, Jacobian and all."""
     folder = resources.files("experiments") / "posteriordb"
     posteriors = part(cv, "experiments.posteriors")
@@ -183,7 +183,7 @@ def gaussian_case(cv):
     return model, cov @ X.T @ y, cov, evidence
 
 
-def check_slopes(cv):
+def test_slopes(cv):
     """log p and its slope in parts, and of rows that stand for all: autograd of the whole sum."""
     density = part(cv, "density")
     model, mean, cov, _ = gaussian_case(cv)
@@ -200,7 +200,7 @@ def check_slopes(cv):
     assert_allclose([value[0], *slope[0]], [some(z[0]), *grad(some)(z[0])], rtol=1e-8)
 
 
-def check_a_singular_point(cv):
+def test_a_singular_point(cv):
     """One point where a matrix is singular is not a number; the others are what they are alone."""
 
     def lik(z, b):
@@ -214,7 +214,7 @@ def check_a_singular_point(cv):
     assert_allclose(slope, [[-1.0], [np.nan], [-2.0]])
 
 
-def check_the_mode(cv):
+def test_the_mode(cv):
     """Of a Gaussian posterior: mean and covariance; of a logistic one: a zero slope."""
     starts = part(cv, "starts")
     model, mean, cov, _ = gaussian_case(cv)
@@ -232,7 +232,7 @@ def check_the_mode(cv):
     assert_allclose(starts.laplace(glm, full=False).S, np.diag(P) ** -0.5, rtol=1e-6)
 
 
-def check_the_search(cv):
+def test_the_search(cv):
     """On scipy's Rosenbrock function, a kink and a wall; its curvature is that of dense BFGS."""
     climb = part(cv, "search").climb
     rosen = lambda z: (-optimize.rosen(z), -optimize.rosen_der(z))
@@ -268,7 +268,7 @@ def check_the_search(cv):
     assert climb(beyond, -np.ones(1), 1e-3)[0].z == -1  # no number where it begins
 
 
-def check_even_draws(cv):
+def test_even_draws(cv):
     """They have the moments of the normal; on a Gaussian posterior their top is the posterior,
     and elsewhere that of scipy's search on the same draws."""
     even, rng = part(cv, "even"), np.random.default_rng(0)
@@ -293,7 +293,7 @@ def check_even_draws(cv):
     assert_allclose(found, best, atol=1e-4)
 
 
-def check_pairs(cv):
+def test_pairs(cv):
     """Once near, draws come in opposite pairs; a draw without a slope takes its partner along."""
     lik = lambda z, b: anp.where(z[..., 0] > 1, np.nan, -0.5 * anp.sum(z**2, -1)) + 0 * b[0]
     model = cv.models.Model(lik, lambda z: 0 * z[..., 0], np.zeros(1), 2)
@@ -310,7 +310,7 @@ def check_pairs(cv):
     assert plain.gradient(state._replace(t=run.EVEN)).draw.group == 1
 
 
-def check_a_valley(cv):
+def test_a_valley(cv):
     """Growth curves with a funnel: natural steps creep for a thousand steps, even draws do not."""
     rng = np.random.default_rng(2)
     group, x = np.repeat(np.arange(6), 5), np.tile(np.linspace(0, 1, 5), 6)
@@ -335,7 +335,7 @@ def check_a_valley(cv):
     assert not top.called  # seven unknowns count as many here
 
 
-def check_the_best_start(cv):
+def test_the_best_start(cv):
     """By its ELBO on common draws, in closed form for a Gaussian posterior; also the one given."""
     starts = part(cv, "starts")
     model, mean, cov, evidence = gaussian_case(cv)
@@ -356,7 +356,7 @@ def check_the_best_start(cv):
         assert_allclose(starts.start(model, given=given._replace(S=None)).mu, mean)
 
 
-def check_a_diagonal_start(cv):
+def test_a_diagonal_start(cv):
     """Widths from pairs of slopes are those of the precision's diagonal, where it is diagonal."""
     rng = np.random.default_rng(0)
     sd = rng.uniform(0.1, 3, 8)
@@ -366,7 +366,7 @@ def check_a_diagonal_start(cv):
     assert_allclose(seen, sd, rtol=0.1)
 
 
-def check_no_mode(cv):
+def test_no_mode(cv):
     """A density that rises for ever, one that is flat, a saddle, and a good one."""
     starts, normal = part(cv, "starts"), lambda z, sd: -0.5 * anp.sum((z / sd) ** 2, -1)
     lik = lambda z, b: 0 * z[..., 0] + 0 * b[0]
@@ -385,7 +385,7 @@ def check_no_mode(cv):
     assert not mode.trouble and abs(abs(mode.z[0]) - 2) < 1e-3 and abs(mode.z[1]) < 1e-3
 
 
-def check_restarts(cv):
+def test_restarts(cv):
     """Two peaks, the higher one far from zero: a random start finds it, and the better is taken."""
     peak = lambda z, at, up: up - 0.5 * anp.sum((z - at) ** 2, -1) / 0.04
     prior = lambda z: anp.logaddexp(peak(z, -0.2, 0.0), peak(z, 1.0, 5.0))
@@ -402,7 +402,7 @@ def check_restarts(cv):
     assert abs(fit.mean[0] - 1) < 0.1
 
 
-def check_a_network_of_zeros(cv):
+def test_a_network_of_zeros(cv):
     """All weights zero are a mode of three layers, and no place to begin: another one is found."""
     x = np.linspace(-2, 2, 30)
     net = lambda z, x: 2 * z[..., 0] * anp.tanh(2 * z[..., 1] * anp.tanh(2 * z[..., 2] * x))
@@ -417,7 +417,7 @@ def check_a_network_of_zeros(cv):
     assert cv.fit(model, steps=20, progress=False).elbo > model.log_joint(zero) + 100
 
 
-def check_coordinates_that_are_leaning(cv):
+def test_coordinates_that_are_leaning(cv):
     """A diagonal q finds the mean and the best widths, 1 / diag P, where coordinates lean.
 
     Moved each as if alone, they overshoot 5.4 times along their sum: with rho = 1/2 steps grow.
@@ -434,7 +434,7 @@ def check_coordinates_that_are_leaning(cv):
     assert np.abs(np.log(fit.sd**2 * np.diag(P))).mean() < 0.1
 
 
-def check_a_curvature_that_is_too_steep(cv):
+def test_a_curvature_that_is_too_steep(cv):
     """Half a hundredth of a nat below the mode, a tenth off, is not flat: far out it falls."""
     mode, lik = part(cv, "ascent.mode"), lambda z, b: 0 * z[..., 0] + 0 * b[0]
     model = cv.models.Model(lik, cv.models.GaussianPrior(), np.zeros(1), 2)
@@ -443,7 +443,7 @@ def check_a_curvature_that_is_too_steep(cv):
         assert not mode.searched(part(cv, "density").Density(model), np.zeros(2)).trouble
 
 
-def check_a_start_on_the_way(cv):
+def test_a_start_on_the_way(cv):
     """A diagonal q may begin d nats below the mode: a search ends as soon as it is there."""
     d, starts = 40, part(cv, "starts")
     scale = np.geomspace(1, 100, d)
@@ -468,7 +468,7 @@ def check_a_start_on_the_way(cv):
     assert ("given", 0.0) in [(start.says, start.handicap) for start in best.call_args[0][1]]
 
 
-def check_the_clock_of_a_glm(cv):
+def test_the_clock_of_a_glm(cv):
     """The exact optimum ends where it is when time is out, says so, and goes on."""
     model = cv.models.logistic_regression(*cv.datasets.toy())
     q, asked = cv.families.Gaussian(2), []
@@ -480,7 +480,7 @@ def check_the_clock_of_a_glm(cv):
     assert fit.go_on(seconds=60, progress=False).settled
 
 
-def check_a_third_of_the_time_is_for_the_mode(cv):
+def test_a_third_of_the_time_is_for_the_mode(cv):
     """On a clock of our own: a search without end is told to stop after a third of the seconds."""
     model, mean, cov, _ = gaussian_case(cv)
     now, front, run = [0.0], part(cv, "fitting.front"), part(cv, "fitting.run")
@@ -500,7 +500,7 @@ def check_a_third_of_the_time_is_for_the_mode(cv):
 # Fits --------------------------------------------------------------------------------------------
 
 
-def check_a_gaussian_posterior(cv):
+def test_a_gaussian_posterior(cv):
     """Found to the last digits, with the evidence as its ELBO."""
     model, mean, cov, evidence = gaussian_case(cv)
     fit = cv.fit(model, steps=100, progress=False)
@@ -517,7 +517,7 @@ def check_a_gaussian_posterior(cv):
     assert any("a quadratic explains 100% of the slope" in words for words in fit.words)
 
 
-def check_from_far_away(cv):
+def test_from_far_away(cv):
     """Without the mode, from N(0, I) and a few draws: the same posterior."""
     model, mean, cov, evidence = gaussian_case(cv)
     q = cv.families.Gaussian(3)
@@ -530,7 +530,7 @@ def check_from_far_away(cv):
         assert_allclose(q.sd(state.w), np.sqrt(np.diag(cov)), rtol=1e-3)
 
 
-def check_a_diagonal_posterior(cv):
+def test_a_diagonal_posterior(cv):
     """The best independent q of a Gaussian posterior: its mean, and 1 / sqrt(precision)."""
     model, mean, cov, _ = gaussian_case(cv)
     rng = np.random.default_rng(0)
@@ -545,7 +545,7 @@ def check_a_diagonal_posterior(cv):
     assert np.abs((fit.mean - np.linalg.solve(P, X.T @ y)) / fit.sd).max() < 0.1
 
 
-def check_kinks(cv):
+def test_kinks(cv):
     """A Laplace prior and one number seen with noise: the optimum of E log p by quadrature."""
     lik = lambda z, b: -0.5 * (b[0] - z[..., 0]) ** 2
     model = cv.models.Model(lik, lambda z: -2 * anp.abs(z[..., 0]), np.array([0.5]), 1)
@@ -568,7 +568,7 @@ def check_kinks(cv):
     assert not part(cv, "starts").start(lasso).trouble
 
 
-def check_draws_without_a_number(cv):
+def test_draws_without_a_number(cv):
     """They are left out of a step; where they are most of them, the step fails and is named."""
     lik = lambda z, b: anp.where(z[..., 0] < -1, np.nan, -0.5 * z[..., 0] ** 2) + 0 * b[0]
     model = cv.models.Model(lik, lambda z: 0 * z[..., 0], np.zeros(1), 1)
@@ -582,7 +582,7 @@ def check_draws_without_a_number(cv):
     assert cv.optimize.step(state, plan).diverged == 1
 
 
-def check_other_families(cv):
+def test_other_families(cv):
     """A gamma and a beta posterior in closed form, and switches by enumeration."""
     F = cv.families
     lik = lambda z, b: b[0] * z[..., 0] - anp.exp(z[..., 0])
@@ -598,7 +598,7 @@ def check_other_families(cv):
     assert abs(share.mean() - 7 / 11) < 0.02  # Beta(2 + 5, 2 + 2)
 
 
-def check_glms(cv):
+def test_glms(cv):
     """Without draws, to the optimum of the exact ELBO."""
     model = cv.models.logistic_regression(*cv.datasets.toy())
     for family in (cv.families.Gaussian, cv.families.DiagonalGaussian):
@@ -611,7 +611,7 @@ def check_glms(cv):
         assert fit.settled and fit.steps == 0
 
 
-def check_many_rows(cv):
+def test_many_rows(cv):
     """The mode of a few rows, scaled; then passes over all of them, to the exact optimum."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((3000, 4))
@@ -631,7 +631,7 @@ def check_many_rows(cv):
     assert density.Density.of_some(glm, rng).model is glm
 
 
-def check_exposure(cv):
+def test_exposure(cv):
     """Counts per time under observation: the rate's posterior, on a grid."""
     rng = np.random.default_rng(0)
     time = rng.uniform(5, 50, 60)
@@ -652,7 +652,7 @@ def check_exposure(cv):
     assert abs(fit.elbo - evidence) < 0.01
 
 
-def check_a_diagonal_q_forgets(cv):
+def test_a_diagonal_q_forgets(cv):
     """When a run is doubled the mean of a diagonal q's rule begins anew, that of a full one not."""
     runs = part(cv, "fitting.run")
     for q, least in ((cv.families.DiagonalGaussian(3), 0), (cv.families.Gaussian(3), 16)):
@@ -663,7 +663,7 @@ def check_a_diagonal_q_forgets(cv):
         assert run.state.t == 21 and least <= run.state.memory[1] <= least + 1
 
 
-def check_a_look(cv):
+def test_a_look(cv):
     """The better w is kept, and a doubled run without gain has settled."""
     model, mean, cov, evidence = gaussian_case(cv)
     q, L = cv.families.Gaussian(3), np.linalg.cholesky(cov)
@@ -697,7 +697,7 @@ def check_a_look(cv):
         assert counts[::2] == [*taken], (gain, counts)
 
 
-def check_a_file_knows_the_warnings(cv):
+def test_a_file_knows_the_warnings(cv):
     """What a fit distrusts is the same after it was saved and read, and by this model alone.
 
     Others have one row changed a little, the same values with other slopes, or other values.
@@ -723,7 +723,7 @@ def check_a_file_knows_the_warnings(cv):
     assert any(sentence.startswith("no mode was found") for sentence in read.warnings)
 
 
-def check_far_out_in_the_prior(cv):
+def test_far_out_in_the_prior(cv):
     """Said in its standard deviations, narrow or wide, from more than six on."""
     for sd in (0.01, 1.0, 100.0):
         prior = cv.models.GaussianPrior(np.array([1.0, sd, 1.0]), np.array([0.0, 3.0, 0.0]))
@@ -744,7 +744,7 @@ def check_far_out_in_the_prior(cv):
         assert bool(list(part(cv, "doubts").conflicts(model, np.array([z])))) == out
 
 
-def check_the_worst_coordinate(cv):
+def test_the_worst_coordinate(cv):
     """By its mean or by its sd, whichever importance weights move more; none from a few draws."""
     names = ["z[0]", "z[1]", "z[2]"]
     q, rng, doubts = cv.families.DiagonalGaussian(3), np.random.default_rng(0), part(cv, "doubts")
@@ -761,7 +761,7 @@ def check_the_worst_coordinate(cv):
     assert "z[" not in doubts.worst(q, w, doubts.Weights(z, one), names)
 
 
-def check_the_chance_to_stop_too_early(cv):
+def test_the_chance_to_stop_too_early(cv):
     """A gain of just TOLERANCE is taken for less as often as stated, at each look and size."""
     fit = part(cv, "looks")
     rng, n, tries = np.random.default_rng(0), 100, 4000
@@ -773,7 +773,7 @@ def check_the_chance_to_stop_too_early(cv):
         assert less.any(0).mean() < chance + 4 * np.sqrt(chance / tries)
 
 
-def check_importance_weights(cv):
+def test_importance_weights(cv):
     """log p - log q has the ELBO as its mean; weights keep everything where q is the posterior."""
     model, mean, cov, evidence = gaussian_case(cv)
     q, weighed = cv.families.Gaussian(3), part(cv, "looks").weighed
@@ -791,7 +791,7 @@ def check_importance_weights(cv):
     assert_allclose([lost.effective, lost.share.sum(), lost.elbo[0]], [0.9, 1.0, 0.0])
 
 
-def check_tails(cv):
+def test_tails(cv):
     """k of the generalised Pareto law, from quantiles and from draws; k-hat of known weights."""
     tails, rng = part(cv, "tails"), np.random.default_rng(0)
     for k in (-0.3, 0.2, 0.5, 0.9):
@@ -809,7 +809,7 @@ def check_tails(cv):
     assert tails.k_hat(np.zeros(1000)) == -np.inf
 
 
-def check_what_a_quadratic_explains(cv):
+def test_what_a_quadratic_explains(cv):
     """All of a Gaussian's slope; of z^4, what regression on a fine grid explains."""
     model, mean, cov, _ = gaussian_case(cv)
     q, explained = cv.families.Gaussian(3), part(cv, "looks").explained
@@ -828,7 +828,7 @@ def check_what_a_quadratic_explains(cv):
     assert min(shares) == 0 and max(shares) < 0.2  # as often below nothing as above
 
 
-def check_one_snapshot_for_all_runs(cv):
+def test_one_snapshot_for_all_runs(cv):
     """It gives what a copy for each run gives, for an own model, batches and single points."""
     model, mean, cov, _ = gaussian_case(cv)
     q, old = cv.families.Gaussian(3), cv.snapshot(model, mean)
@@ -873,7 +873,7 @@ def _dense(q, curve, w0):
     return lambda z: anp.dot(z - mu, b) + 0.5 * anp.dot(z - mu, anp.dot(B, z - mu)), B, b
 
 
-def check_fitted_quadratics(cv):
+def test_fitted_quadratics(cv):
     """RP1 by autograd through w, sample by sample; CF by autograd of the closed expectation."""
     for family in ("Gaussian", "DiagonalGaussian"):
         model, q, w, curve = _curved(cv, family)
@@ -890,7 +890,7 @@ def check_fitted_quadratics(cv):
         assert_allclose(atom.value(draw, "z1"), [f(z) for z in draw.z], rtol=1e-9)
 
 
-def check_the_loss_of_a_quadratic(cv):
+def test_the_loss_of_a_quadratic(cv):
     """It is the squared length, in units of u, of what the lines themselves give."""
     for family in ("Gaussian", "DiagonalGaussian"):
         model, q, w, curve = _curved(cv, family)
@@ -908,7 +908,7 @@ def check_the_loss_of_a_quadratic(cv):
         assert_allclose(found, total / 6, rtol=1e-9)
 
 
-def check_training_a_quadratic(cv):
+def test_training_a_quadratic(cv):
     """It takes most of the noise, without a Hessian, and a run goes on with what it has learnt."""
     model, q, w, _ = _curved(cv, "Gaussian")
     data, prior, variational = cv.terms(model, q)
@@ -932,7 +932,7 @@ def check_training_a_quadratic(cv):
     assert_allclose(on.state.notes["curve U"], path.state.notes["curve U"], rtol=1e-12)
 
 
-def check_mean_zero_in_training(cv):
+def test_mean_zero_in_training(cv):
     """At every step of training, by quadrature; and one draw tells all the curves apart."""
     quadratics = trained(cv)
     points, weight = np.polynomial.hermite_e.hermegauss(4)
@@ -970,6 +970,3 @@ def check_mean_zero_in_training(cv):
         with np.errstate(all="ignore"):  # where gradients are no numbers nothing is learnt
             broken = state._replace(w=np.full_like(w, 1e200))
             assert train(broken, plan) is None
-
-
-PROPERTIES = checks_in(globals())

@@ -53,7 +53,7 @@ def log_joint(p, sd, mean, offset):
 # Models -----------------------------------------------------------------------------------------
 
 
-def check_prior(cv):
+def test_prior(cv):
     """The normal prior with numbers and vectors is scipy's density."""
     z = np.random.default_rng(0).standard_normal((4, 3, 2))
     for sd, mean in itertools.product((2.5, SD), (0.0, -0.3, MEAN)):
@@ -69,7 +69,7 @@ def check_prior(cv):
     assert prior.sd[0] == SD[0], "the prior changes with the caller's array"
 
 
-def check_offset_and_prior(cv):
+def test_offset_and_prior(cv):
     """log p(x, z) of a GLM with an offset and a prior of its own; row by row too."""
     z = np.random.default_rng(0).standard_normal((3, 4, 2)) / 2
     for name, (settings, *rest) in itertools.product(GLMS, SETTINGS.values()):
@@ -82,7 +82,7 @@ def check_offset_and_prior(cv):
         assert (model.offset is None) == ("offset" not in settings)
 
 
-def check_pickle(cv):
+def test_pickle(cv):
     """Models, likelihoods and families come back from pickle with the same gradients."""
     again = lambda thing: pickle.loads(pickle.dumps(thing))
     for name in GLMS:
@@ -134,7 +134,7 @@ MIXED = {  # words of the refusal: log_lik(z, batch) that is right for one draw 
 }
 
 
-def check_row_contract(cv):
+def test_row_contract(cv):
     """The shapes the package uses are tried: whole data, several runs, N = 1 to 60."""
     assert accepts(lambda: own(cv, N=1))
     alone = MIXED["it gave; not numbers of shape (3, "]
@@ -154,7 +154,7 @@ def check_row_contract(cv):
     assert refuses(cv, "log_prior mixes its rows", lambda: own(cv, None, prior))
 
 
-def check_support(cv):
+def test_support(cv):
     """-inf and NaN at a common z are refused; an overflow far out is not."""
     end = lambda reach: lambda z: anp.where(anp.abs(z[..., 0]) < reach, 0.0, -np.inf)
     positive = lambda z, b: anp.where(z[..., 0] > 0, 0.0, -np.inf) * anp.ones(np.shape(b[1]))
@@ -168,7 +168,7 @@ def check_support(cv):
         assert accepts(lambda: own(cv, fine))
 
 
-def check_slopes(cv):
+def test_slopes(cv):
     """A slope that autograd gets wrong, or cannot get, is refused; kinks and steps are not."""
     rows = lambda z, b: np.sum(b[0] * z, -1)
     for bad in (
@@ -235,7 +235,7 @@ def claims(lik, eta, y):
         yield "what bound has below phi", np.maximum(over(xi), over(-xi)), 0 * eta, 1e-6
 
 
-def check_likelihood_fields(cv):
+def test_likelihood_fields(cv):
     """The fields of every likelihood agree with its phi; one that is wrong is seen."""
     m = cv.models
     signs, count, real = np.array([-1.0, 1]), np.array([0.0, 2, 5]), np.array([-0.7, 0.1, 1.3])
@@ -286,7 +286,7 @@ def laplace_moments(m, v, y):
 # Exact references -------------------------------------------------------------------------------
 
 
-def check_exact_with_prior_and_offset(cv):
+def test_exact_with_prior_and_offset(cv):
     """ELBO and gradients with any prior and offset: the trapezoidal rule over the plane."""
     for name, family in itertools.product(GLMS, oracles.FAMILIES):
         for settings, *rest in SETTINGS.values():
@@ -319,7 +319,7 @@ def by_grid(log_joint, family, w):
     return elbo(w), grad(elbo)(w)
 
 
-def check_conjugate_optimum(cv):
+def test_conjugate_optimum(cv):
     """Linear regression with offset and prior: the optimum is the posterior, its ELBO log p(y)."""
     p, model = built(cv, "linear", **SETTINGS["vectors and offset"][0])
     q = cv.families.Gaussian(2)
@@ -335,7 +335,7 @@ def check_conjugate_optimum(cv):
     assert_allclose(cv.exact.elbo(model, q, w), evidence, rtol=1e-9)
 
 
-def check_diagonal_is_part_of_full(cv):
+def test_diagonal_is_part_of_full(cv):
     """Where L is diagonal, both families have one ELBO, and one gradient in mu and L_ii."""
     _, model = built(cv, "logistic", **SETTINGS["vectors and offset"][0])
     narrow, wide = cv.families.DiagonalGaussian(2), cv.families.Gaussian(2)
@@ -348,7 +348,7 @@ def check_diagonal_is_part_of_full(cv):
         assert_allclose(got[name], slope[:, [0, 1, 2, 4]], rtol=1e-12, err_msg=name)
 
 
-def check_diagonal_builds_no_matrix(cv):
+def test_diagonal_builds_no_matrix(cv):
     """d = 2000: a d x d matrix is 32 MB, everything else under one."""
     d = 2000
     model = cv.models.logistic_regression(
@@ -366,7 +366,7 @@ def check_diagonal_builds_no_matrix(cv):
     assert peak < 4e6, f"{peak / 1e6:.0f} MB"
 
 
-def check_slope_at_the_optimum(cv):
+def test_slope_at_the_optimum(cv):
     """It vanishes, in every coordinate of w; where natural steps do not settle, too."""
     for name, family, steps in itertools.product(GLMS, oracles.FAMILIES, (cv.exact.STEPS, 0)):
         _, model = built(cv, name, **SETTINGS["vectors and offset"][0])
@@ -376,7 +376,7 @@ def check_slope_at_the_optimum(cv):
         assert np.abs(slope).max() < 1e-6, (name, family, steps)
 
 
-def check_natural_steps_that_break(cv):
+def test_natural_steps_that_break(cv):
     """L-BFGS begins where they began, not where they broke off."""
     _, model = built(cv, "logistic")
     q = cv.families.Gaussian(2)
@@ -394,7 +394,7 @@ def check_natural_steps_that_break(cv):
     assert_allclose(began, [w], rtol=0)
 
 
-def check_unreached_optimum(cv):
+def test_unreached_optimum(cv):
     """A search that ends where the slope is not zero is no optimum."""
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((20, 2)), np.where(rng.random(20) < 0.5, 1.0, -1.0)
@@ -417,7 +417,7 @@ def reached(cv, *args, **options):
     return w is not None
 
 
-def check_wide_columns(cv):
+def test_wide_columns(cv):
     """Columns in other units, and the prior with them, are the same problem: the same best ELBO.
 
     q.start() spreads the rates of these counts over more than doubles hold; that w is refused.
@@ -438,7 +438,7 @@ def check_wide_columns(cv):
             cv.exact.optimum(model, q, q.start())
 
 
-def check_small_bias(cv):
+def test_small_bias(cv):
     """A difference of estimators whose coefficients miss 0 by a millionth is no control variate."""
     _, model = built(cv, "logistic")
     data = cv.terms(model, cv.families.Gaussian(2))[0]
@@ -466,7 +466,7 @@ SPECIAL = {
 }
 
 
-def check_special(cv):
+def test_special(cv):
     """Values and two derivatives are those of autograd.scipy, broadcast and reduced alike."""
     ours = importlib.import_module(f"{cv.__name__}.special")
     for name, (f, x) in SPECIAL.items():
@@ -485,22 +485,3 @@ def check_special(cv):
 
 
 # What a mutant must get past: first what needs no model, last what needs all to be right.
-PROPERTIES = {
-    "special functions": check_special,
-    "the normal prior": check_prior,
-    "fields of a likelihood": check_likelihood_fields,
-    "rows of own models": check_row_contract,
-    "support of own models": check_support,
-    "slopes of own models": check_slopes,
-    "offset and prior of a GLM": check_offset_and_prior,
-    "pickle": check_pickle,
-    "small bias": check_small_bias,
-    "diagonal = full": check_diagonal_is_part_of_full,
-    "no d x d matrix": check_diagonal_builds_no_matrix,
-    "exact references with prior and offset": check_exact_with_prior_and_offset,
-    "unreached optimum": check_unreached_optimum,
-    "wide columns": check_wide_columns,
-    "natural steps that break": check_natural_steps_that_break,
-    "conjugate optimum": check_conjugate_optimum,
-    "slope at the optimum": check_slope_at_the_optimum,
-}
