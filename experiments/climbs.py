@@ -157,7 +157,7 @@ def least_squares(t, mu, L, M, rng, memory):
         X1 = np.concatenate([X, np.ones((*X.shape[:2], 1))], -1)
         b = np.linalg.solve(X1.mT @ X1, X1.mT @ f[..., None])[..., :-1, 0]
     else:
-        b = (X.mT @ f[..., None])[..., 0] / (2 * M)
+        b = (X.mT @ f[..., None])[..., 0] / (2 * M - 1)
     A = np.zeros((len(mu), t.d, t.d))
     A[:, i, j] = A[:, j, i] = b[:, t.d :] / np.where(i == j, np.sqrt(0.5), 1.0)
     return b[:, : t.d], A - np.eye(t.d), M
