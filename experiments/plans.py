@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from . import posteriors
+from . import climbs, posteriors
 from .cells import cell
 from .judged import LOGISTIC, PROBLEMS
 
@@ -528,72 +528,42 @@ PLANS["joint"] = joint
 
 # All quadratics ------------------------------------------------------------------------------
 
-DRAWS = ("8d", "4d", "1.1d", "2d")  # of a step; the quick size takes the last ones
-WEIGHTS = ("others", "pairs", "same", "before")  # where the quadratic comes from
-SCHEDULES = ((0.2, 20), (1.0, 4), (0.4, 10))  # rho = min(first, 4 / t)
-RIVALS = [("RP1", "2d"), ("landing", "2d"), ("c7", "2d"), ("PR", "10"), ("PR3", "10")]
-RIVALS += [("PR pairs", "10"), ("PR pairs", "2"), ("QD", "10")]
-FURTHER = [("inside", "1.1d"), ("inside", "2d"), ("inside, pairs", "2d")]  # ideas one step on
-FURTHER += [("then pairs", "1.1d+2d"), ("then pairs", "2d+2d"), ("pairs midway", "2d+2d")]
-MOVES = 12  # at most, before natural steps
-
 
 def quadratics(size):
-    """Nats against gradients: the regression in all its forms, and what it is compared with.
+    """Nats against gradients of every way with gradients alone, and the noise of its estimates.
 
-    Twenty runs each. The regression has weights of four kinds, with first moves and without them;
-    the others have three schedules of rho, and the best of them first moves as well.
+    Twenty runs of each way at its best setting, after first moves and from the mode.
     """
-    runs, most = min(size.runs, 20), min(size.steps, 60)
-    ways = [
-        (way, draws, moves, *SCHEDULES[-1])
-        for draws in DRAWS[-1 - size.halves :]
-        for way in WEIGHTS
-        for moves in (MOVES, 0)
-    ]
-    ways += [(*way, MOVES, *SCHEDULES[-1]) for way in FURTHER]
-    ways += [("matching", "2d", MOVES, *SCHEDULES[-1]), ("exact", "0", 0, 1.0, 1)]
-    ways += [(*rival, 0, *rate) for rival in RIVALS for rate in SCHEDULES[-size.halves :]]
-    ways += [("PR pairs", "2", 4, *SCHEDULES[-1])]
-    names = "way", "draws", "moves", "rho", "after"
+    runs = min(size.runs, 20)
+    ways = climbs.WAYS if size.halves > 1 else climbs.WAYS[-2:]
     cells = {
-        (data, way): cell("quadratics", data=data, **dict(zip(names, way)), most=most, runs=runs)
+        (data, way, start): cell("quadratics", data=data, way=way, start=start, runs=runs)
         for data in size.sets
         for way in ways
+        for start in ("moves", "mode")
     }
+    noise = {data: cell("noises", data=data, repeats=3 * runs) for data in size.sets}
 
     def gather(results):
-        one = {data: c for (data, way), c in cells.items() if way[0] == "exact"}
-        dim = {data: results[c.name]["gradients"][1] for data, c in one.items()}  # a Hessian
         rows = [
-            {"data": data} | dict(zip(names, way)) | _climbed(results[c.name], 60 * dim[data])
-            for (data, way), c in cells.items()
+            dict(zip(("data", "way", "start"), key)) | _spread(results[c.name])
+            for key, c in cells.items()
         ]
-        return {"dim": dim, "rows": rows}
+        noises = [{"data": data} | row for data, c in noise.items() for row in results[c.name]]
+        laplace = {data: climbs.target(data) for data in size.sets}
+        laplace = {data: t.laplace()[2] / t.d for data, t in laplace.items()}
+        return {"marks": climbs.MARKS, "laplace": laplace, "rows": rows, "noise": noises}
 
-    return [*cells.values()], gather
+    return [*cells.values(), *noise.values()], gather
 
 
-def _climbed(result, budget):
-    """Median, the runs at 10 and at 90 % and the worst at each step. For each run the gradients
-    that come within a nat, and the gap after `budget` gradients, or at the end if that is sooner:
-    between two recorded steps on a line in logarithms. None: never, or diverged.
-    """
-    gap = -_none_last(-np.array(result["gap"], float))  # (runs, T), a lost run infinitely far
-    ranked = np.sort(gap, axis=0)
-    pick = lambda p: _few(ranked[round(p * (len(gap) - 1))], 3)
-    used = result["gradients"]
-    place = lambda g: np.exp(np.interp(budget, used, np.log(np.maximum(g, 1e-9))))
-    return {
-        "steps": result["steps"],
-        "gradients": result["gradients"],
-        "median": _few(np.median(gap, axis=0), 3),
-        "low": pick(0.1),
-        "high": pick(0.9),
-        "worst": _few(ranked[-1], 3),
-        "to_1": [used[int(np.argmax(g < 1))] if (g < 1).any() else None for g in gap],
-        "gap": _few([place(g) for g in gap], 3),
-        "diverged": [t for t in result["diverged"] if t >= 0],
+def _spread(result):
+    """Mean, its standard error and the worst run at each mark; None where a run was lost."""
+    gap = -_none_last(-np.array(result["gap"], float))  # (runs, marks)
+    error = gap.std(0, ddof=min(1, len(gap) - 1)) / np.sqrt(len(gap))
+    spread = {"mean": gap.mean(0), "error": error, "worst": gap.max(0)}
+    return {"each": result["each"], "fall": result["fall"]} | {
+        key: _few(x, 3) for key, x in spread.items()
     }
 
 

@@ -5,24 +5,20 @@ Gradients are those of ELBO / N, as in the loop; stored ELBOs are those of the w
 
 import hashlib
 import warnings
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 
 from cvlib import bound, datasets, families, models, parabola, taylor_x_slope, taylor_z, zoo
 from cvlib.ascent import exact, optimize, rules
-from cvlib.ascent.ascents import newton
-from cvlib.combining import combine, regression
+from cvlib.combining import combine
 from cvlib.draws import Draw
-from cvlib.recipe.approximations import Fixed
 from cvlib.recipe.atoms import terms
 from cvlib.recipe.drawing import draw
-from cvlib.recipe.ensemble import RPS, remembered
 from cvlib.recipe.estimators import CF, PR, QD, RB, RP1, evaluate
 from cvlib.recipe.integrands import Integrand, OnData, Wants
 
-from . import judged
+from . import climbs, judged
 from .answers import answers as answers  # a task as well
 
 RECORDS = 20  # intervals between recorded steps
@@ -355,7 +351,7 @@ def cost(task, *, data="toy", runs=1, steps=1, cvs="S7", replicas=0, samples=0, 
     if task in ("rung", "joint"):
         task, share = "sgd", 0.1 if cvs == "none" else 0.25
     if task == "quadratics":
-        return 3000 * scale
+        return 20_000 * scale
     if task == "answers":
         return runs / 4
     if task.startswith("vae") or task in ("held_out", "equal_cost"):
@@ -434,205 +430,19 @@ def natural_line(data, base, cvs):
 # All quadratics ------------------------------------------------------------------------------
 
 
-def quadratics(rng, *, data, way, draws, moves, rho, after, most, runs):
-    """Nats missing along the climb, some runs side by side, and the gradients it has taken.
-
-    `way` is one of `CLIMBS` or of `rival`; `draws` is a number such as "10", or a multiple of the
-    dimension such as "2d"; "1.1d+2d" is 1.1 d plain ones until the `TURNS` of the way, and 2 d in
-    pairs from there on. Up to `moves` first moves by batch and match, then natural steps. Rivals
-    have rho = 1 / s in step s since then if there were any, min(rho, rho after / t) if not.
-    """
-    model, q, _ = problem(data)
-    *first, M = (count(part, q.dim) for part in draws.split("+"))
-    early = (moves, 2 * q.dim)  # steps of another kind, and their draws
-    if way in CLIMBS:
-        early = (TURNS[way](q.dim, *first), *first) if first else (0, 0)
-    steps = affordable(way, M, q.dim, most)
-    how = {"runs": (runs,), "subsample": False, "every": 1, "rng": rng}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optimize.Diverged)  # counted below
-        if way == "exact":
-            path = optimize.noise_free(model, q, lr=rho, steps=steps, rule=rules.natural())
-            weights, lost = path.path[:, None, :], np.full(1, -1)
-        elif way in CLIMBS:
-            weights, lost = _on_scores(data, way, early, M, steps, CLIMBS[way](moves), how)
-        else:
-            weights, lost = _on_gradients(data, way, early, M, steps, (rho, after), how)
-    last = len(weights) - 1
-    kept = [t for t in range(last + 1) if t <= 20 or t % 5 == 0 or t == last]
-    best = exact.elbo(model, q, exact.optimum(model, q))
-    gap = best - np.array([exact.elbo(model, q, weights[t], 1e-8) for t in kept])  # (T, runs)
-    gone = (lost >= 0) & (np.array(kept)[:, None] >= lost)
-    used = gradients_used(way, M, q.dim, model.N, last, early)
-    return {
-        "steps": kept,
-        "gradients": _digits(used[kept], 5),
-        "gap": _digits(np.where(gone, np.nan, gap).T, 4),
-        "diverged": lost.tolist(),
-    }
+def quadratics(rng, *, data, way, start, runs):
+    """Nats missing at `climbs.MARKS` of a way at its best setting, (runs, marks)."""
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # a lost run is not finite
+        found = climbs.race(rng, data, way, start, runs)
+    return found | {"gap": _digits(found["gap"], 4)}
 
 
-def _on_scores(data, way, early, M, steps, rule, how):
-    """Weights (T, runs, D) of a rule that looks at draws and scores, and where runs were lost."""
-    model, q, _ = problem(data)
-    f, prior, variational = terms(model, q)
-    landing = RP1(f) + RP1(prior) - RP1(variational)  # not asked for by these rules
-    turn, first = early
-    how, begun = {"rule": rule, "lr": 1.0} | how, q.start(how["runs"])[None]
-    if turn:  # plain draws, before the pairs
-        path = optimize.sgd(model, q, landing, M=first, steps=turn, **how)
-        how = {k: how[k] for k in ("rule", "lr", "subsample", "every")} | {"state": path.state}
-        begun = path.path
-    noise = "pairs" if "pairs" in way or turn else "plain"
-    path = optimize.sgd(model, q, landing, M=M, steps=turn + steps, noise=noise, **how)
-    return np.concatenate([begun[:-1], path.path]), path.diverged
-
-
-def _on_gradients(data, way, early, M, steps, fall, how):
-    """The same of natural steps on a rival's gradient, after first moves or without them."""
-    model, q, _ = problem(data)
-    moves, first = early
-    weights = q.start(how["runs"])[None]
-    if moves:
-        weights, _ = _on_scores(data, "matching", (0, 0), first, moves, rules.matching(), how)
-    rate = rules.falling(1.0, 1) if moves else rules.falling(*fall)
-    path = optimize.sgd(
-        model, q, lr=rate, rule=rules.natural(), M=M, steps=steps,
-        **how | rival(data, way) | {"w": weights[-1], "runs": ()},
-    )  # fmt: skip
-    lost = np.where(path.diverged >= 0, path.diverged + moves, path.diverged)
-    return np.concatenate([weights[:-1], path.path]), lost
-
-
-def count(draws, d):
-    """Draws of a step: "10" is ten, "1.1d" is 1.1 times the dimension, rounded up to be even."""
-    if not draws.endswith("d"):
-        return int(draws)
-    return 2 * int(np.ceil(float(draws[:-1]) * d / 2))
-
-
-def affordable(way, M, d, most):
-    """Steps: as many as 120 d gradients pay for, but not fewer than 24, nor more than `most`."""
-    if way in ("exact", "QD"):
-        return min(most, 12) if way == "exact" else 5 * most // 2
-    a_step = gradients_used(way, M, d, 1, 1)[-1]
-    return int(min(most, max(24, 120 * d / a_step)))
-
-
-def gradients_used(way, M, d, N, steps, early=(0, 0)):
-    """Gradients of all data after each step, (1 + steps,), where a Hessian counts d of them.
-
-    `early` has how many of the steps come before and take other draws, gradients alone, and how
-    many these are.
-
-    The exact gradient does the arithmetic of one Hessian. QD does that of a Hessian for its ten of
-    N points, and for all of them at each snapshot.
-    """
-    t = np.arange(steps + 1)
-    if way == "exact":
-        return d * t
-    if way == "QD":
-        renewed = [s % RENEW == 0 or (s < RENEW and s & (s - 1) == 0) for s in range(steps)]
-        return M * d / N * t + d * np.append(0, np.cumsum(renewed))
-    each = {"PR": M * (d + 1), "PR3": M * (d + 1), "PR pairs": M * (d + 1), "c7": M + d}.get(way, M)
-    first, draws = early
-    return draws * np.minimum(t, first) + each * np.maximum(t - first, 0)
-
-
-def rival(data, way):
-    """What `optimize.sgd` needs for one of the ways that the regression is compared with."""
-    model, q, _ = problem(data)
-    f, prior, variational = terms(model, q)
-    rest, parabola = CF(prior) - CF(variational), taylor_z(f)
-    return {
-        "RP1": {"h": RP1(f) + rest},
-        "landing": {"h": RP1(f) + RP1(prior) - RP1(variational)},
-        "c7": {
-            "h": RP1(f) + rest, "cvs": [CF(parabola) - RP1(parabola)], "weights": rules.fixed(1.0),
-        },
-        "PR": {"h": PR(f) + rest},
-        "PR3": {"h": PR(f) + PR(prior) - PR(variational)},
-        "PR pairs": {"h": PR(f) + rest, "noise": "pairs"},
-        "QD": natural_line(data, "QD", "snapshot") | {"subsample": True},
-    }[way]  # fmt: skip
-
-
-@dataclass(frozen=True)
-class weighed(rules.quadratics):
-    """`rules.quadratics` with the quadratic from other draws than "the others of this step".
-
-    "same": fitted to the draws that it meets, with a ridge of d / 10, for the gauge's would pull
-    it to "nothing is to be done"; "before": to those of the step before, with the gauge's ridge.
-    """
-
-    kind: str = "same"
-
-    def start(self, q, w):
-        mu, L = q.unpack(w)
-        there = np.linalg.inv(L)
-        # the parabola of log q, until there is another
-        return *super().start(q, w), mu, np.zeros_like(mu), -there.mT @ there
-
-    def match(self, memory, w, draw, scores, rate, q):
-        moved, (moves, s, ridge) = super().match(memory[:3], w, draw, scores, rate, q)
-        if self.kind == "same":
-            kept, u = memory[3:], scores + draw.eps
-            found = regression.regress(draw.eps, u, q.dim / 10, others=False)
-        else:
-            f, prior, _ = terms(draw.model, q)
-            (new,) = remembered(f + prior, draw, memory[2]).parts
-            found = _with_old(draw, f + prior, Fixed("old", draw.model, q, *memory[3:]))
-            kept = new.centre, new.b, new.H
-        rho = 1 / np.maximum(s, 1)
-        near = newton(q, w, *found, rho[..., None], self.reach)[0]
-        return np.where((s > 0)[..., None], near, moved), (moves, s, ridge, *kept)
-
-
-def _with_old(draw, f, parabola):
-    """Slope and curvature of the ELBO with a parabola of f = data + prior known before."""
-    q, old = draw.q, Integrand({parabola: 1})
-    g = (RPS(f) + CF(old) - RPS(old)).mean(draw)
-    c = q.times_t(draw.factor, g[..., None, : q.dim])[..., 0, :]
-    return c, q.curvature(draw.factor, g[..., q.dim :]) + np.eye(q.dim)
-
-
-@dataclass(frozen=True)
-class inside(rules.quadratics):
-    """`rules.quadratics` with each curvature from the others symmetrised before its draw meets it.
-
-    The regression symmetrises in the end, which needs no curvature for each draw: a matrix product
-    in place of M matrices.
-    """
-
-    def _found(self, draw, scores, ridge, q):
-        return symmetric_inside(draw.eps, scores + draw.eps, ridge, draw.group)
-
-
-def symmetric_inside(e, G, ridge, group=1):
-    """`regression.regress` with sym(A_-) for A_-, and the constant c_- that is best beside it."""
-    _, K_X, beta, Q = regression._fit(e, G, ridge, group)
-    A = regression.sym(regression._without(K_X, beta, Q, group)[..., 1:, :])  # (..., M, d, d)
-    own = lambda x: np.concatenate([regression._grouped(x, group).sum(-2)] * group, -2)
-    less = lambda x: x - (x.sum(-2, keepdims=True) - own(x)) / (x.shape[-2] - group)
-    left = less(G) - np.matvec(A, less(e))  # G_m - c_- - sym(A_-) e_m
-    curved = left.mT @ e / e.shape[-2] + A.mean(-3)
-    return regression.Quadratic((G - np.matvec(A, e)).mean(-2), regression.sym(curved))
-
-
-TURNS = {  # plain steps before the pairs, for M draws in d dimensions
-    "then pairs": lambda d, M: 4,
-    "pairs midway": lambda d, M: round(30 * d / M),
-}
-CLIMBS = {
-    "others": lambda moves: rules.quadratics(most=moves),
-    "pairs": lambda moves: rules.quadratics(most=moves),
-    **{way: lambda moves: rules.quadratics(most=moves) for way in TURNS},
-    "inside": lambda moves: inside(most=moves),
-    "inside, pairs": lambda moves: inside(most=moves),
-    "same": lambda moves: weighed(most=moves, kind="same"),
-    "before": lambda moves: weighed(most=moves, kind="before"),
-    "matching": lambda moves: rules.matching(),
-}
+def noises(rng, *, data, repeats):
+    """Noise of slope and curvature at three places, and its error, for each estimate."""
+    return [
+        {"way": way, "place": place, "noise": _digits(noise, 3), "error": _digits(error, 2)}
+        for way, place, noise, error in climbs.noise(rng, data, repeats)
+    ]
 
 
 # Choosing ------------------------------------------------------------------------------------

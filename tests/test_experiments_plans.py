@@ -219,7 +219,7 @@ def test_full_size(cv):
         "natural": 3 * 17 * (7 + 4) + 3 + 3,
         "snapshots": 3 * 3 * 3 + 3,
         "joint": 3 * (1 + 4 * 6 + 5 + 8 + 2) * 5 + 3,
-        "quadratics": 3 * (4 * 4 * 2 + 6 + 2 + 8 * 3 + 1),
+        "quadratics": 3 * (11 * 2 + 1),
         "answers": 7,
         "choosing": 8 + 3 * 3,
         "vae": 6 + 8 + 2,

@@ -18,7 +18,7 @@ def page():
     cells = json.loads(CHAPTER.read_text("utf-8"))["cells"]
     code = ["".join(c["source"]) for c in cells if c["cell_type"] == "code"]
     names = {"np": np}
-    for name in ("every_parabola", "match"):
+    for name in ("every_quadratic", "rotated", "match"):
         (source,) = (text for text in code if f"def {name}(" in text)
         body = source.split(f"def {name}(")[1].split("\n\n\n")[0]
         exec(f"def {name}({body}", names)
@@ -33,7 +33,7 @@ def refit(e, G, ridge):
     return np.linalg.lstsq(np.append(X, extra, 0), np.append(G, np.zeros((d, d)), 0))[0]
 
 
-def test_every_parabola_is_a_refit_without_each_draw(page):
+def test_every_quadratic_is_a_refit_without_each_draw(page):
     rng = np.random.default_rng(0)
     for M, d, ridge in (9, 3, 0.4), (4, 5, 2.0), (2, 3, 1.0):
         e, G = rng.normal(size=(2, M, d))
@@ -44,7 +44,7 @@ def test_every_parabola_is_a_refit_without_each_draw(page):
             A_ = beta[1:].T
             c = c + (G[m] - A_ @ e[m]) / M
             A = A + (np.outer(G[m] - beta[0] - A_ @ e[m], e[m]) + A_) / M
-        found = page["every_parabola"](e, G, ridge)
+        found = page["every_quadratic"](e, G, ridge)
         assert_allclose(found[0], c, atol=1e-10)
         assert_allclose(found[1], (A + A.T) / 2, atol=1e-10)
 
@@ -126,6 +126,42 @@ def test_rp2_at_the_same_point_is_such_a_rotation():
     dR = (turned(h) - turned(-h)) / (2 * h)
     assert_allclose(dR, -dR.T, atol=1e-6)
     assert np.abs(dR).max() > 0.01
+
+
+def test_rotated_on_the_page_is_exact_for_cubics_and_right_on_average(page):
+    """Against Gauss and Hermite's nodes in the plane, with cubic slopes and with waves."""
+    e, p = nodes(2, 12)
+    waves = lambda e: np.stack([np.sin(2 * e[:, 0] + e[:, 1] + 1), np.exp(0.5 * e[:, 1])], 1)
+    square = lambda e: np.stack([e[:, 0] ** 2 + e[:, 1], e[:, 0] * e[:, 1] + 1], 1)
+    for slope, runs in (square, 3), (waves, 20_000):
+        rng = np.random.default_rng(6)
+        c, A = (np.array(x) for x in zip(*(page["rotated"](slope, 2, rng) for _ in range(runs))))
+        G = slope(e)
+        bend = np.einsum("n,ni,nj->ij", p, G, e)
+        for found, right in (c, p @ G), (A, (bend + bend.T) / 2):
+            if slope is square:
+                assert_allclose(found, np.broadcast_to(right, found.shape), atol=1e-9)
+            else:
+                error = found.std(0) / np.sqrt(runs)
+                assert np.all(np.abs(found.mean(0) - right) < 4.5 * error)
+
+
+def test_the_best_curvature_is_not_that_of_weighted_least_squares():
+    """Among A + s D the noise of the curvature is least at s = 1 / (d + 1), by quadrature."""
+    e, p = nodes(2)
+    G = cubic(e)
+    G = (G + cubic(-e) * [[-1, -1]]) / 2  # odd slopes: E[|e|^2 r] = 0
+    A = np.einsum("n,ni,nj->ij", p, G, e)
+    far = p * (e**2).sum(1)
+    D = np.einsum("n,ni,nj->ij", far, G - e @ A.T, e)
+
+    def noise(s):
+        B = A + s * D
+        T = (G - e @ B.T)[:, :, None] * e[:, None, :] + B - A
+        return p @ (T**2).sum((1, 2))
+
+    assert np.abs(D).max() > 0.1
+    assert noise(1 / 3) < min(noise(1 / 3 - 0.01), noise(1 / 3 + 0.01), noise(1 / 4), noise(0))
 
 
 def test_the_gauge_near_a_gaussian_posterior():

@@ -1,0 +1,285 @@
+"""Ways up the ELBO of a full Gaussian with gradients of all data alone: what is missing at a price.
+
+A logistic regression with a standard normal prior in plain NumPy, some runs side by side. Letters
+as in `cvlib.combining.regression`: mu (R, d), L (R, d, d), draws e (R, M, d), slopes in units of q
+G = L^T grad log p(x, mu + L e), (R, M, d). A way estimates c = E[G] and A = E[G e^T], which a
+natural step follows; "batch and match" has a step of its own.
+"""
+
+from functools import cache
+
+import numpy as np
+from scipy import optimize
+
+from cvlib import datasets, exact, families, models
+from cvlib.combining import regression
+from cvlib.combining.regression import sym
+from cvlib.draws import rotations
+
+MARKS = (2, 4, 8, 12, 20, 40, 60)  # gradients, in units of d, at which a run is looked at
+MOVES = 4  # first moves by batch and match, with 2 d draws each
+EACH = (2, 4, 24)  # draws of a step, in units of d
+FALLS = (1.0, 2.0, 4.0, np.inf)  # a of the rates rho = a / (a + s - 1) in step s
+PILOTS = 4  # runs that choose among these
+
+
+class Target:
+    """log p(x, z) of a logistic regression, its slope and curvature, in units of q."""
+
+    def __init__(self, data):
+        X, y = datasets.toy() if data == "toy" else datasets.load(data)
+        self.model = models.logistic_regression(X, y)
+        self.q = families.Gaussian(self.model.dim)
+        self.d, self.yX = self.model.dim, self.model.y[:, None] * self.model.X
+        self.best = exact.elbo(self.model, self.q, exact.optimum(self.model, self.q))
+
+    def at(self, mu, L, e):
+        """z and the margins y x.z at all draws, (R, M, d) and (R, M, N)."""
+        z = mu[:, None, :] + e @ L.mT
+        return z, z @ self.yX.T
+
+    def value(self, mu, L, e):
+        z, margin = self.at(mu, L, e)
+        return -np.logaddexp(0, -margin).sum(-1) - 0.5 * (z * z).sum(-1)
+
+    def slope(self, mu, L, e):
+        z, margin = self.at(mu, L, e)
+        return (_sigmoid(-margin) @ self.yX - z) @ L
+
+    def curvature(self, mu, L, e):
+        """The mean over draws, (R, d, d)."""
+        margin = self.at(mu, L, e)[1]
+        weight = (_sigmoid(margin) * _sigmoid(-margin)).mean(1)  # (R, N)
+        V = self.yX @ L  # (R, N, d)
+        return -(V * weight[..., None]).mT @ V - L.mT @ L
+
+    def gap(self, mu, L):
+        """Nats below the best Gaussian, (R,)."""
+        return self.best - exact.elbo(self.model, self.q, self.q.pack(mu, L), 1e-8)
+
+    def laplace(self):
+        """The mode, the factor of the covariance by d differences of slopes, and their price."""
+        still, I = np.zeros((1, self.d)), np.eye(self.d)
+        f = lambda z: (-self.value(z[None], I[None], still[None])[0, 0],
+                       -self.slope(z[None], I[None], still[None])[0, 0])  # fmt: skip
+        found = optimize.minimize(f, np.zeros(self.d), jac=True, method="BFGS", tol=0.1)
+        near = self.slope(found.x[None], I[None], 1e-4 * I[None])[0]
+        H = sym((near + found.jac) / 1e-4)  # rows: how the slope turns along each axis
+        return found.x, np.linalg.cholesky(np.linalg.inv(-H)), found.nfev + self.d
+
+
+target = cache(Target)
+
+
+def _sigmoid(x):
+    return 0.5 * (1 + np.tanh(0.5 * x))
+
+
+# Draws ---------------------------------------------------------------------------------------
+
+
+def plain(rng, R, M, d):
+    return rng.standard_normal((R, M, d))
+
+
+def pairs(rng, R, M, d):
+    e = plain(rng, R, M // 2, d)
+    return np.concatenate([e, -e], 1)
+
+
+def even(rng, R, M, d):
+    """Pairs whose covariance is exactly I (moment-matched)."""
+    e = plain(rng, R, M // 2, d)
+    e = e @ np.linalg.inv(np.linalg.cholesky(e.mT @ e / (M // 2))).mT
+    return np.concatenate([e, -e], 1)
+
+
+# Estimates of c and A from about M gradients: (c, A, gradients taken) ---------------------------
+
+
+def averaged(e, G, weight=None):
+    """Sticking the landing, symmetrised; weights of the draws sum to one."""
+    weight = np.full(e.shape[:2], 1 / e.shape[1]) if weight is None else weight
+    u = weight[..., None] * (G + e)
+    return u.sum(1), sym(e.mT @ u) - np.eye(e.shape[-1])
+
+
+def landing(kind):
+    def estimate(t, mu, L, M, rng, memory):
+        e = kind(rng, len(mu), M, t.d)
+        return *averaged(e, t.slope(mu, L, e)), M
+
+    return estimate
+
+
+def fixed_even(t, mu, L, M, rng, memory):
+    e = memory.setdefault("e", even(rng, len(mu), M, t.d))
+    return *averaged(e, t.slope(mu, L, e)), M
+
+
+def on_rotations(t, mu, L, M, rng, memory):
+    M += M // (2 * t.d)  # a centre for each rotation
+    e, weight = rotations(rng, (len(mu),), M, t.d)
+    return *averaged(e, t.slope(mu, L, e), weight / M), M
+
+
+def regressed(kind, group):
+    """All quadratics, from the other draws, with the ridge of the step before."""
+
+    def estimate(t, mu, L, M, rng, memory):
+        e = kind(rng, len(mu), M, t.d)
+        G = t.slope(mu, L, e)
+        c, A = regression.regress(e, G + e, memory.get("ridge", t.d / 10), group=group)
+        memory["ridge"] = regression.shrinkage(regression.gauge(e, G, group), t.d)
+        return c, A - np.eye(t.d), M
+
+    return estimate
+
+
+def price_pairs(t, mu, L, M, rng, memory):
+    """Price's estimator in pairs: a Hessian counts as d gradients."""
+    e = pairs(rng, len(mu), 2 * max(1, round(M / (2 * t.d))), t.d)
+    return t.slope(mu, L, e).mean(1), t.curvature(mu, L, e), e.shape[1] * (t.d + 1)
+
+
+def least_squares(t, mu, L, M, rng, memory):
+    """Least-squares VI: values alone, two for the price of a gradient, on [1, e, e e^T].
+
+    What log q leaves is regressed; with fewer than 1.5 draws an unknown by the known Gram matrix.
+    """
+    e = plain(rng, len(mu), 2 * M, t.d)
+    f = t.value(mu, L, e) + 0.5 * (e * e).sum(-1)
+    f = f - f.mean(1, keepdims=True)
+    i, j = np.tril_indices(t.d)
+    scale = np.where(i == j, np.sqrt(0.5), 1.0)  # every column has variance one
+    X = np.concatenate([e, (e[..., i] * e[..., j] - (i == j)) * scale], -1)
+    if 2 * M > 1.5 * X.shape[-1]:
+        X1 = np.concatenate([X, np.ones((*X.shape[:2], 1))], -1)
+        b = np.linalg.solve(X1.mT @ X1, X1.mT @ f[..., None])[..., :-1, 0]
+    else:
+        b = (X.mT @ f[..., None])[..., 0] / (2 * M - 1)
+    A = np.zeros((len(mu), t.d, t.d))
+    A[:, i, j] = A[:, j, i] = b[:, t.d :] / np.where(i == j, np.sqrt(0.5), 1.0)
+    return b[:, : t.d], A - np.eye(t.d), M
+
+
+ESTIMATES = {
+    "landing": landing(plain),
+    "landing, pairs": landing(pairs),
+    "least squares": least_squares,
+    "fixed even": fixed_even,
+    "fresh even": landing(even),
+    "Price, pairs": price_pairs,
+    "all quadratics": regressed(plain, 1),
+    "all quadratics, pairs": regressed(pairs, 2),
+    "rotated": on_rotations,
+    "rotated twice": on_rotations,
+}
+WAYS = "batch and match", *ESTIMATES
+ONLY = {"rotated": (2,), "rotated twice": (4,)}  # the others have every number of draws
+
+
+# Climbing ------------------------------------------------------------------------------------
+
+
+def natural(mu, L, c, A, rho):
+    """The natural step of chapter 15, always positive definite."""
+    I = np.eye(c.shape[-1])
+    B = I - rho * (A + I)
+    cov = np.linalg.inv((I + B @ B) / 2)  # of the new q, in units of the old one
+    shift = rho * (L @ (cov @ c[..., None]))[..., 0]
+    return mu + shift, L @ np.linalg.cholesky(sym(cov))
+
+
+def matched(t, mu, L, M, lam, rng):
+    """A move of batch and match."""
+    e = plain(rng, len(mu), M, t.d)
+    move = regression.match(e, t.slope(mu, L, e), lam)
+    return mu + (L @ move.shift[..., None])[..., 0], L @ move.K
+
+
+def begun(t, start, runs, rng):
+    """[(gradients taken, mu, L)] of all runs before the way itself begins."""
+    I = np.eye(t.d)
+    if start == "mode":
+        z, factor, used = t.laplace()
+        return [(used, np.tile(z, (runs, 1)), np.tile(factor, (runs, 1, 1)))]
+    path, M = [(0, np.zeros((runs, t.d)), np.tile(I, (runs, 1, 1)))], 2 * t.d
+    for move in range(1, (MOVES if start == "moves" else 0) + 1):
+        used, mu, L = path[-1]
+        path.append((used + M, *matched(t, mu, L, M, M * t.d / move, rng)))
+    return path
+
+
+def climb(t, way, start, each, fall, runs, rng, marks=MARKS):
+    """Nats missing when so many gradients are spent, (runs, marks)."""
+    path, memory, M = begun(t, start, runs, rng), {}, each * t.d
+    M += M % 2
+    for s in range(1, 10_000):
+        used, mu, L = path[-1]
+        if used + M > MARKS[-1] * t.d:
+            break
+        if way == "batch and match":  # its own rate where no fall is asked for
+            lam = fall / s if np.isfinite(fall) else M * t.d / s
+            path.append((used + M, *matched(t, mu, L, M, lam, rng)))
+            continue
+        rho = fall / (fall + s - 1) if np.isfinite(fall) else 1.0
+        c, A, taken = ESTIMATES[way](t, mu, L, M, rng, memory)
+        path.append((used + taken, *natural(mu, L, c, A, rho)))
+    used = np.array([at[0] for at in path])
+    last = [max(int((used <= mark * t.d).sum()) - 1, 0) for mark in marks]
+    return np.stack([t.gap(*path[k][1:]) for k in last], -1)
+
+
+def race(rng, data, way, start, runs):
+    """The best number of draws and fall on runs of their own, and the nats of `runs` others."""
+    t = target(data)
+    trials = {}
+    for each in ONLY.get(way, EACH):
+        for fall in FALLS:
+            gap = climb(t, way, start, each, fall, PILOTS, rng, MARKS[-1:])
+            trials[each, fall] = np.nan_to_num(gap.mean(), nan=np.inf)
+    each, fall = min(trials, key=trials.get)
+    gap = climb(t, way, start, each, fall, runs, rng)
+    return {"each": each, "fall": fall if np.isfinite(fall) else "none", "gap": gap}
+
+
+# Noise ---------------------------------------------------------------------------------------
+
+
+def reparameterised(t, mu, L, M, rng, memory):
+    """RP1, symmetrised."""
+    e = plain(rng, len(mu), M, t.d)
+    G = t.slope(mu, L, e)
+    return G.mean(1), sym(e.mT @ G) / M, M
+
+
+def places(t):
+    """{place: w}: N(0, I); half of the best mean with a covariance that is too wide; the best q."""
+    best = exact.optimum(t.model, t.q)
+    mu, L = t.q.unpack(best)
+    wide = np.linalg.cholesky(L @ L.T + 0.1 * np.eye(t.d))
+    return {"start": t.q.start(), "half way": t.q.pack(mu / 2, wide), "optimum": best}
+
+
+def noise(rng, data, repeats):
+    """[(estimate, place, noise, its error)]: mean squared distance to the exact c and A.
+
+    From about 2 d gradients, in units of q; of the curvature half, as in Fisher's metric.
+    """
+    t, found = target(data), []
+    for place, w in places(t).items():
+        mu, L = (np.tile(x, (repeats, *[1] * x.ndim)) for x in t.q.unpack(w))
+        g = exact.gradient(t.model, t.q, w)
+        c0, A0 = L[0].T @ g[: t.d], t.q.curvature(L[0], g[t.d :]) - np.eye(t.d)
+        for way, estimate in {"RP1": reparameterised, **ESTIMATES}.items():
+            if way in ("fixed even", "rotated twice"):
+                continue  # as one estimate these are "fresh even", and half of "rotated"
+            memory = {}
+            estimate(t, mu, L, 2 * t.d, rng, memory)  # a step before, for the ridge
+            c, A, _ = estimate(t, mu, L, 2 * t.d, rng, memory)
+            parts = ((c - c0) ** 2).sum(-1), ((A - A0) ** 2).sum((-2, -1)) / 2
+            parts = np.where(np.array(parts) < 1e-12, 0.0, parts)  # but for rounding
+            error = np.std(parts, -1) / np.sqrt(repeats)
+            found.append((way, place, np.mean(parts, -1), error))
+    return found
