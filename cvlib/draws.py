@@ -14,7 +14,9 @@ from .arguments import whole
 from .special import scipy
 
 BITS = 52  # of a uniform number: with half of the last one added it is never 0 or 1
-NOISES = {"plain": "", "pairs": "mirror", "sobol": "quantile"}  # and what a family must have
+NOISES = {  # and what a family must have
+    "plain": "", "pairs": "mirror", "sobol": "quantile", "rotated": "full",
+}  # fmt: skip
 NOT_YET = object()
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -38,17 +40,19 @@ class Draw:
 
     `index` is (..., M), one data point a sample; (..., M, B), a batch for each; (..., 1, B), one
     batch for all; or None: every sample sees all data. Samples m, m + M / group, m + 2 M / group
-    ... lean on each other: group is 1 without coupling, 2 in pairs, M where all lean on all. What
-    several estimators share is computed once and kept here, see `kept`.
+    ... lean on each other: group is 1 without coupling, 2 in pairs, 2 d + 1 in a rotation, M where
+    all lean on all. With a `weight` (..., M) it is the mean of weight times row that estimates, and
+    lines have their rows so weighed. What several estimators share is computed once and kept here,
+    see `kept`.
     """
 
     def __init__(
         self, model: Any, q: Any, w: np.ndarray, eps: np.ndarray, index: np.ndarray | None,
-        snapshot: Any = None, group: int = 1,
+        snapshot: Any = None, group: int = 1, weight: np.ndarray | None = None,
     ) -> None:  # fmt: skip
         self.model, self.q, self.w, self.eps = model, q, w, eps
         self.index: Any = index  # None where every sample sees all data
-        self.snapshot, self.group = snapshot, group
+        self.snapshot, self.group, self.weight = snapshot, group, weight
         self.mu, self.factor = q.moments(w)
         self.kept: dict[Hashable, Any] = {}
 
@@ -71,6 +75,7 @@ class Draw:
 
     def others(self, x: np.ndarray) -> np.ndarray:
         """The mean of x (..., M, k) over the samples outside m's own group, (..., M, k)."""
+        self.refuse_weights("a mean over the other samples")
         free = self.M - self.group
         if free <= 0:
             why = "all samples of the draw lean on each other" if self.M > 1 else "there is one"
@@ -82,6 +87,14 @@ class Draw:
             return (x.sum(-2, keepdims=True) - x) / free
         own = x.reshape(*x.shape[:-2], self.group, -1, x.shape[-1]).sum(-3)  # (..., groups, k)
         return (x.sum(-2, keepdims=True) - np.concatenate([own] * self.group, -2)) / free
+
+    def refuse_weights(self, what: str) -> None:
+        """A ValueError if these samples have weights, which `what` does not look at."""
+        if self.weight is not None:
+            raise ValueError(
+                f'{what} takes samples without weights, and those of noise="rotated" have some: '
+                'draw with noise="plain" or "pairs"'
+            )
 
     @property
     def z(self) -> np.ndarray:
@@ -104,7 +117,8 @@ class Sampling:
     """How the samples of a step are drawn: which data each sees, and how they lean on each other.
 
     noise: "plain", independent base samples; "pairs", each with its opposite, on the same data;
-        "sobol", points that fill the space evenly, scrambled afresh.
+        "sobol", points that fill the space evenly, scrambled afresh; "rotated", for a full
+        Gaussian, M / (2 d + 1) rotations of points with weights, see `rotations`.
     """
 
     subsample: bool = True  # a data point a sample; if not, all data
@@ -123,7 +137,7 @@ class Sampling:
         elif self.each:
             raise ValueError("each=True gives every sample a batch of its own: say batch=B too")
         if self.noise not in NOISES:
-            raise ValueError(f'noise={self.noise!r}: write "plain", "pairs" or "sobol"')
+            raise ValueError(f'noise={self.noise!r}: write "plain", "pairs", "sobol" or "rotated"')
 
     @classmethod
     def of(cls, sampling: "Sampling | None", **keywords: Any) -> "Sampling":
@@ -147,7 +161,8 @@ class Sampling:
             seen = f"batches of {self.batch}, one for {'each' if self.each else 'all samples'}"
         elif self.subsample:
             seen = "a data point each"
-        return seen + {"plain": "", "pairs": ", in pairs", "sobol": ", Sobol's points"}[self.noise]
+        noises = {"pairs": ", in pairs", "sobol": ", Sobol's points", "rotated": ", rotated"}
+        return seen + noises.get(self.noise, "")
 
     @property
     def shared(self) -> bool:
@@ -159,6 +174,10 @@ class Sampling:
         if self.noise == "plain":
             return 1
         needs = NOISES[self.noise]
+        if self.noise == "rotated":
+            if not q.full:
+                raise ValueError(f'noise="rotated" is for a full Gaussian q, not {q!r}')
+            return 1 if M is None else 2 * directions(whole("M", M), q.dim) + 1
         if getattr(q, needs) is None:
             raise ValueError(
                 f"noise={self.noise!r} needs {type(q).__name__}.{needs}, {q.optional[needs]}; the "
@@ -186,6 +205,45 @@ def sobol(rng: np.random.Generator, runs: tuple[int, ...], M: int, d: int) -> np
     chosen = columns & marks.reshape(m, *over_runs, M, d)
     u = np.bitwise_xor.reduce(chosen, 0) ^ words[m]  # and the shift
     return (u + 0.5) / 2**BITS
+
+
+def rotations(
+    rng: np.random.Generator, runs: tuple[int, ...], M: int, d: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """M base samples of N(0, I) with weights, (*runs, M, d) and (*runs, M), in rotations.
+
+    A rotation (Genz and Monahan 1998, degree 3) is 0 and +-rho q_k, k = 1..n, with q_k orthonormal
+    in a random direction and rho^2 of the law chi^2 with d + 2 degrees of freedom. Let F be any
+    function. The density of chi_{d + 2} times d / rho^2 is that of chi_d, so d / rho^2 F(+-rho q_k)
+    has the mean of F(e), e ~ N(0, I), and d / rho^2 has mean one:
+
+        mean_k d / rho^2 (F(rho q_k) + F(-rho q_k)) / 2 + (1 - d / rho^2) F(0)
+
+    is unbiased, and with n = d directions exact for every polynomial F of degree 3. As a mean over
+    the 2 n + 1 samples it gives +-rho q_k the weight (2 n + 1) d / (2 n rho^2), the centre
+    (2 n + 1) (1 - d / rho^2): their mean is one. M < 2 d + 1 is one rotation with n < d directions,
+    unbiased and exact for no quadratic; far from the optimum the ridge of all_quadratics, on plain
+    draws, then leaves less noise of the curvature.
+    """
+    n = directions(M, d)
+    K, size = M // (2 * n + 1), 2 * n + 1
+    Q = np.linalg.qr(rng.standard_normal((*runs, K, d, n)))[0]  # no signs: both are taken
+    square = rng.chisquare(d + 2, (*runs, 1, K))
+    arms = np.moveaxis(Q, -1, -3) * np.sqrt(square)[..., None]  # (*runs, n, K, d)
+    e = np.concatenate([arms, -arms, np.zeros((*runs, 1, K, d))], -3)
+    outer = np.broadcast_to(size * d / (2 * n * square), (*runs, 2 * n, K))
+    weight = np.concatenate([outer, size * (1 - d / square)], -2)
+    return e.reshape(*runs, M, d), weight.reshape(*runs, M)
+
+
+def directions(M: int, d: int) -> int:
+    """Of each rotation of M samples; an error if they are not whole rotations."""
+    if M < 3 or (M % (2 * d + 1) if M > 2 * d else M % 2 == 0):
+        raise ValueError(
+            f'noise="rotated" needs a multiple of 2 d + 1 = {2 * d + 1} samples, or fewer for some '
+            f"of the directions, an odd number from 3 on; not M={M}"
+        )
+    return min(d, M // 2)
 
 
 @lru_cache(maxsize=16)

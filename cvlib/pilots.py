@@ -142,7 +142,9 @@ class Pilot:
         if d.index is None:
             return np.stack([K, 0 * K], 1)  # all data: all noise is of q
         # with the data of the step before: then r shares eps, r - 1 shares data
-        other = Draw(d.model, d.q, d.w, d.eps, np.roll(d.index, 1, 0), d.snapshot, d.group)
+        other = Draw(
+            d.model, d.q, d.w, d.eps, np.roll(d.index, 1, 0), d.snapshot, d.group, d.weight
+        )
         Y, _ = self._gradients(other, p, size)
         Y -= Y.mean((0, 1))
         two = np.stack([_products(X, Y), _products(X, np.roll(Y, -1, 0))], 1)

@@ -480,7 +480,7 @@ def test_refusals_say_what_would_be_right():
     problem = Switches()
     model, q, f = problem.model(cvlib)
     draw = lambda M, **more: cvlib.draw(model, q, problem.w, M, RNG(0), subsample=False, **more)
-    refused(lambda: draw(8, noise="halton"), 'write "plain", "pairs" or "sobol"')
+    refused(lambda: draw(8, noise="halton"), 'write "plain", "pairs", "sobol" or "rotated"')
     refused(lambda: draw(7, noise="pairs"), "an even number of samples, not M=7")
     eps = np.zeros((4, 6))
     refused(lambda: draw(None, noise="sobol", eps=eps), "leave eps out")

@@ -117,9 +117,9 @@ class Plan:
 class Noisy(Plan):
     """The mean over M samples of h + C a, the weights a from the steps before: g is unbiased.
 
-    The weight rule sees `combine.replicates`: a pair counts once, and so do all samples of "sobol"
-    together. With `renew` = K a snapshot of the data term is taken before the first step, after 1,
-    2, 4, 8 ... steps, for w moves fast at first, and from step K on every K steps.
+    The weight rule sees `combine.replicates`: a pair counts once, a rotation too, and so do all
+    samples of "sobol" together. With `renew` = K a snapshot of the data term is taken before the
+    first step, after 1, 2, 4, 8 ... steps, for w moves fast at first, and from step K on every K.
     """
 
     h: Estimator
@@ -143,6 +143,8 @@ class Noisy(Plan):
         whole("M", self.M)
         object.__setattr__(self, "sampling", Sampling.of(self.sampling))
         self.sampling.group(self.q, self.M)
+        if self.rule.on_scores and self.sampling.noise == "rotated":
+            raise ValueError(f"{self.rule!r} takes draws without weights: leave noise out")
         if self.renew is not None:
             object.__setattr__(self, "renew", whole("renew", self.renew))
         if not isinstance(self.weights, rules.Weighting):
@@ -242,7 +244,8 @@ def _of_run(d, k):
     """The draw of run k alone."""
     old = d.snapshot if np.ndim(getattr(d.snapshot, "value", 0)) == 0 else d.snapshot.of_run(k)
     index = None if d.index is None else d.index[k]
-    return Draw(d.model, d.q, d.w[k], d.eps[k], index, old, d.group)
+    weight = None if d.weight is None else d.weight[k]
+    return Draw(d.model, d.q, d.w[k], d.eps[k], index, old, d.group, weight)
 
 
 def taken(model: Model, q: Family, w: np.ndarray, wants: Wants) -> Snapshot:

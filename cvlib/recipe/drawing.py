@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..arguments import whole
-from ..draws import Draw, Sampling, sobol
+from ..draws import Draw, Sampling, rotations, sobol
 from ..families.base import Family, check_fit
 from ..models.own import Model
 from .snapshots import Snapshot
@@ -22,7 +22,8 @@ def draw(
 
     The fields of `sampling` may be given as keywords: subsample, batch, each, noise. In pairs
     sample m + M / 2 is the partner of m, and eps and index, if given, are those of the first half.
-    index is (..., M), with batch=B (..., B), with each=True (..., M, B).
+    The samples of a rotation see the same data, and index is that of each rotation. Else it is
+    (..., M), with batch=B (..., B), with each=True (..., M, B).
     """
     check_fit(model, q)
     how, w = Sampling.of(sampling, **keywords), q.check(w)
@@ -32,16 +33,14 @@ def draw(
         if not isinstance(snapshot, Snapshot):
             raise TypeError(f"snapshot={snapshot!r}: take cvlib.snapshot(model, mu)")
         snapshot.check(model)
-    runs, pairs, group = w.shape[:-1], how.noise == "pairs", how.group(q, M)
-    eps = _base(q, w, M, rng, eps, how, group)
-    M = eps.shape[-2]  # in pairs, of the first half
-    if pairs:
-        eps = np.concatenate([eps, q.mirror(w, eps)], -2)
+    runs, group = w.shape[:-1], how.group(q, M)
+    eps, weight = _base(q, w, M, rng, eps, how, group)
     if not how.subsample:
         if index is not None:
             raise ValueError("subsample=False uses all data: leave index out")
-        return Draw(model, q, w, eps, None, snapshot, group)
-    shape = runs if how.shared else (*runs, M)
+        return Draw(model, q, w, eps, None, snapshot, group, weight)
+    same = 1 if how.noise == "sobol" else group  # partners, and a rotation, see the same data
+    shape = runs if how.shared else (*runs, eps.shape[-2] // same)
     shape += () if how.batch is None else (how.batch,)
     if index is not None:
         index = _check_index(np.asarray(index), shape, model.N)
@@ -51,27 +50,32 @@ def draw(
         index = rng.integers(model.N, size=shape)
     if how.shared:
         index = index[..., None, :]
-    elif pairs:  # partners see the same data
-        index = np.concatenate([index, index], len(runs))
+    else:
+        index = np.concatenate([index] * same, len(runs))
     if index.shape == (*eps.shape[:-1], 1):
         index = index[..., 0]  # a batch of one is a data point a sample
-    return Draw(model, q, w, eps, index, snapshot, group)
+    return Draw(model, q, w, eps, index, snapshot, group, weight)
 
 
 def _base(
     q: Family, w: np.ndarray, M: int | None, rng: np.random.Generator | None,
     eps: ArrayLike | None, how: Sampling, group: int,
-) -> np.ndarray:  # fmt: skip
-    """Base samples, the given ones or new ones: M of them, in pairs the first half."""
+) -> tuple[np.ndarray, np.ndarray | None]:  # fmt: skip
+    """Base samples (..., M, d), given or new, and their weights, if they have some."""
+    runs, d = w.shape[:-1], q.noise_dim
     if eps is not None:
-        if how.noise == "sobol":
-            raise ValueError('noise="sobol" draws eps itself: leave eps out, or noise')
-        return _check_eps(np.asarray(eps, float), w.shape[:-1], q.noise_dim, M and M // group)
-    if rng is None or M is None:
+        if how.noise in ("sobol", "rotated"):
+            raise ValueError(f'noise="{how.noise}" draws eps itself: leave eps out, or noise')
+        base = _check_eps(np.asarray(eps, float), runs, d, M and M // group)
+    elif rng is None or M is None:
         raise ValueError("draw needs M and rng=np.random.default_rng(seed), or eps")
-    if how.noise == "sobol":
-        return q.quantile(w, sobol(rng, w.shape[:-1], whole("M", M), q.noise_dim))
-    return q.noise(rng, w, whole("M", M) // group)
+    elif how.noise == "rotated":
+        return rotations(rng, runs, M, d)
+    elif how.noise == "sobol":
+        return q.quantile(w, sobol(rng, runs, whole("M", M), d)), None
+    else:
+        base = q.noise(rng, w, whole("M", M) // group)
+    return (base if group == 1 else np.concatenate([base, q.mirror(w, base)], -2)), None
 
 
 def _check_eps(eps, runs, d, M):

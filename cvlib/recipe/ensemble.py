@@ -47,6 +47,7 @@ class Regressed:
 
 def _fitted(f, draw, G, ridge, **how):
     """`regression.rows` or `regress` of slopes G in q's own coordinates, for q's shape."""
+    draw.refuse_weights("a regression on the draws")
     ridge = (draw.q.dim if draw.q.full else 1) / 10 if ridge is None else ridge
     f = f if draw.q.full else regression.diagonal(f)
     return f(draw.eps, G, ridge, group=draw.group, **how)
@@ -139,6 +140,7 @@ def linear_baseline(ridge: float = 0.5) -> Method:
     def rows(draw, f, score):
         if complaint := _no_fisher(draw.q):  # of `one`, which could not know the family
             raise Illegal(complaint)
+        draw.refuse_weights("a linear baseline")
         return regression.baseline(score, f, draw.q.fisher(draw.w), ridge, draw.group)
 
     return Method(name, doc, rows=rows, route="SF", refuses=lambda atom: _no_fisher(atom.q))

@@ -52,6 +52,8 @@ class Estimator(Linear):
     def mean(self, draw: Draw) -> np.ndarray:
         """The mean over the samples, (..., D), without a row a sample where a word can do so."""
         _check_lines([self], draw)
+        if draw.weight is not None:
+            return self(draw).mean(-2)
         total = np.zeros((*draw.w.shape[:-1], draw.q.D))
         for word, f in self.by_word:
             total += word.mean(draw, f)
@@ -149,6 +151,8 @@ def evaluate(
         raise ValueError(f"out must be {shape}, (runs, lines, M, D); got {out.shape}")
     for k, line in enumerate(lines):
         _fill(out[..., k, :, :], line, draw)
+    if draw.weight is not None:
+        out *= draw.weight[..., None, :, None]
     if check:
         flat = out.ravel()
         if not isfinite(flat.dot(flat)) and not np.isfinite(out).all():  # the first is quick

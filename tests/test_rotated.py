@@ -1,0 +1,171 @@
+"""Rotated draws: their theorem, their law, and the words on them. The oracle is quadrature.
+
+Each rotation of 2 d + 1 slopes must be exact for every cubic f (slope and curvature) and for the
+slope of every quartic, whatever q is, and unbiased for all other f.
+"""
+
+import autograd.numpy as anp
+import numpy as np
+import pytest
+from autograd import grad
+from numpy.testing import assert_allclose
+
+import cvlib as cv
+from cvlib import CF, RP1
+from cvlib.combining import combine
+from cvlib.draws import rotations
+
+D = 3
+RNG = np.random.default_rng
+MU, L = np.array([0.3, -0.5, 0.2]), np.array([[0.8, 0, 0], [0.3, 0.6, 0], [-0.2, 0.1, 0.5]])
+
+
+def nodes(n):
+    """Gauss and Hermite's n^D points for N(0, I), with weights that sum to one."""
+    x, p = np.polynomial.hermite_e.hermegauss(n)
+    e = np.stack(np.meshgrid(*[x] * D, indexing="ij"), -1).reshape(-1, D)
+    return e, np.prod(np.stack(np.meshgrid(*[p / p.sum()] * D, indexing="ij"), -1), -1).ravel()
+
+
+def exact(f, mu=MU, L=L, n=30):
+    """grad_w E f(mu + L e) with w = [mu, lower triangle of L], by quadrature."""
+    e, p = nodes(n)
+    by_mu = grad(lambda m: anp.sum(p * f(m + e @ L.T)))(mu)
+    by_L = grad(lambda S: anp.sum(p * f(mu + e @ S.T)))(L)
+    return np.concatenate([by_mu, by_L[np.tril_indices(D)]])
+
+
+def polynomial(degree, seed):
+    """A random one, with all its mixed terms: the sum of powers of random directions."""
+    rng = RNG(seed)
+    A = rng.standard_normal((12, D))
+    c, b = rng.standard_normal((12, degree)), rng.standard_normal(12)
+    powers = lambda t: sum(c[:, k - 1] * t**k for k in range(1, degree + 1))
+    return lambda z: anp.sum(powers(z @ A.T + b), -1)
+
+
+def wavy(z):
+    """No polynomial, and curved along the axes more than across."""
+    waves = anp.sin(3 * z[..., 0]) + anp.cosh(1.5 * z[..., 1]) * z[..., 2]
+    return waves + anp.exp(0.5 * z[..., 0] - z[..., 2])
+
+
+def problem(f):
+    """A model whose data term is f, its family and the line RP1(data)."""
+    model = cv.models.Model(
+        lambda z, batch: f(z) + 0 * batch[0], lambda z: 0 * z[..., 0], (np.zeros(1),), D
+    )
+    q = cv.families.Gaussian(D)
+    return model, q, RP1(cv.terms(model, q)[0])
+
+
+def each_rotation(f, K, seed=0, M=2 * D + 1):
+    """The estimates of K rotations of M samples, (K, D): one draw, or K runs of parts of one."""
+    model, q, line = problem(f)
+    w, size = q.pack(MU, L), K * M
+    if M < 2 * D + 1:
+        w, size = np.tile(w, (K, 1)), M
+    draw = cv.draw(model, q, w, size, RNG(seed), noise="rotated", subsample=False)
+    rows = combine.replicates(line(draw), draw.group) / np.sqrt(draw.group)
+    return rows.reshape(K, -1)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_every_rotation_is_exact_for_every_cubic(seed):
+    f = polynomial(3, seed)
+    assert_allclose(each_rotation(f, 6, seed) - exact(f, n=6), 0, atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_every_rotation_has_the_slope_of_every_quartic(seed):
+    f = polynomial(4, seed)
+    off = each_rotation(f, 6, seed) - exact(f, n=6)
+    assert_allclose(off[:, :D], 0, atol=1e-9)
+    assert np.abs(off[:, D:]).max() > 1e-3  # and no more than that
+
+
+@pytest.mark.parametrize("M", [2 * D + 1, 5, 3])
+@pytest.mark.parametrize("f", [wavy, polynomial(4, 1)])
+def test_rotations_are_unbiased(f, M):
+    found = each_rotation(f, 40_000, M=M)
+    off = (found.mean(0) - exact(f)) / (found.std(0) / np.sqrt(len(found)) + 1e-9)
+    assert np.abs(off).max() < 4.5
+
+
+def test_radius_and_weights_have_their_law():
+    """E rho^2 = d + 2, Var rho^2 = 2 (d + 2); a rotation's weights have mean one."""
+    K, size = 50_000, 2 * D + 1
+    e, weight = rotations(RNG(0), (), K * size, D)
+    square = (e**2).sum(-1).reshape(size, K)
+    assert_allclose(square[:-1] - square[0], 0, atol=1e-9)
+    assert (square[-1] == 0).all()
+    assert abs(square[0].mean() - (D + 2)) < 4.5 * np.sqrt(2 * (D + 2) / K)
+    assert abs(square[0].var() / (2 * (D + 2)) - 1) < 0.05
+    weight = weight.reshape(size, K)
+    assert_allclose(weight.mean(0), 1)
+    assert abs(weight[-1].mean()) < 4.5 * weight[-1].std() / np.sqrt(K)
+    arms = e.reshape(size, K, D)[:D] / np.sqrt(square[:1, :, None])  # (D, K, D)
+    assert_allclose(np.einsum("akc,bkc->kab", arms, arms), np.tile(np.eye(D), (K, 1, 1)), atol=1e-9)
+    fourth = (arms**4).mean((0, 1))  # of a coordinate of a random direction: 3 / (d (d + 2))
+    assert_allclose(fourth, 3 / (D * (D + 2)), rtol=0.03)
+
+
+def test_runs_have_rotations_of_their_own():
+    f = polynomial(3, 0)
+    model, q, line = problem(f)
+    w = np.stack([q.pack(MU, L), q.pack(-MU, 2 * L)])
+    draw = cv.draw(model, q, w, 2 * D + 1, RNG(0), noise="rotated", subsample=False)
+    want = [exact(f, n=6), exact(f, -MU, 2 * L, n=6)]
+    assert_allclose(line(draw).mean(-2), want, atol=1e-9)
+    assert_allclose(line.mean(draw), want, atol=1e-9)
+    assert np.abs(draw.eps[0] - draw.eps[1]).max() > 0.1
+
+
+def test_a_rotation_sees_one_data_point():
+    x, y = RNG(0).standard_normal((9, D)), np.where(np.arange(9) % 2, 1.0, -1.0)
+    model = cv.models.logistic_regression(x, y)
+    q = cv.families.Gaussian(D)
+    draw = cv.draw(model, q, q.start(), 4 * (2 * D + 1), RNG(0), noise="rotated")
+    seen = draw.index.reshape(2 * D + 1, 4)
+    assert (seen == seen[0]).all() and len(set(seen[0])) > 1
+    data, prior, variational = cv.terms(model, q)
+    line = RP1(data) - CF(variational)
+    assert_allclose(line.mean(draw), line(draw).mean(-2))
+    assert_allclose(CF(prior)(draw).mean(-2), cv.exact.term_gradients(model, q, q.start())["prior"])
+
+
+def test_natural_steps_on_rotations_arrive():
+    x = RNG(0).standard_normal((40, D))
+    y = np.where(x @ np.ones(D) + RNG(1).standard_normal(40) > 0, 1.0, -1.0)
+    model, q = cv.models.logistic_regression(x, y), cv.families.Gaussian(D)
+    data, prior, variational = cv.terms(model, q)
+    how = {"sampling": cv.Sampling(subsample=False, noise="rotated"), "rule": cv.rules.natural()}
+    line = RP1(data) + RP1(prior) - RP1(variational)
+    path = cv.optimize.sgd(
+        model, q, line, M=2 * D + 1, lr=cv.rules.falling(1, 4), steps=40, rng=RNG(0), **how
+    )
+    best = cv.exact.optimum(model, q)
+    assert cv.exact.elbo(model, q, best) - cv.exact.elbo(model, q, path.w) < 1e-3
+
+
+@pytest.mark.parametrize("word", [cv.AQ, cv.all_quadratics(others=False), cv.LOO])
+def test_words_that_fit_weights_refuse_rotations(word):
+    model, q, _ = problem(wavy)
+    draw = cv.draw(model, q, q.start(), 14, RNG(0), noise="rotated", subsample=False)
+    line = word(cv.terms(model, q)[0])
+    for ask in line, line.mean:
+        with pytest.raises(ValueError, match='samples without weights.*"pairs"'):
+            ask(draw)
+
+
+@pytest.mark.parametrize("M", [2, 1, 6, 8, 15])
+def test_rotations_are_whole(M):
+    model, q, _ = problem(wavy)
+    with pytest.raises(ValueError, match=f"2 d . 1 = 7 samples.*not M={M}"):
+        cv.draw(model, q, q.start(), M, RNG(0), noise="rotated", subsample=False)
+
+
+def test_rotations_are_for_a_full_gaussian():
+    model, q = problem(wavy)[0], cv.families.DiagonalGaussian(D)
+    with pytest.raises(ValueError, match="full Gaussian q, not DiagonalGaussian"):
+        cv.draw(model, q, q.start(), 7, RNG(0), noise="rotated", subsample=False)
