@@ -14,11 +14,13 @@ import pytest
 from numpy.testing import assert_allclose
 
 import cvlib as cv
+from cvlib.ascent.ascents import newton
 from cvlib.combining import combine, regression
 
 PAGE = notebooks.BOOK / "22-in-your-framework.md"
 SAME = dict(rtol=1e-10, atol=1e-10)
-rng = np.random.default_rng(0)
+RNG = np.random.default_rng
+rng = RNG(0)
 X, y = rng.standard_normal((12, 3)), np.sign(rng.standard_normal(12))
 MODEL = cv.models.logistic_regression(X, y)
 Q = cv.families.Gaussian(3)
@@ -44,7 +46,8 @@ class Jax:
 
     def __init__(self):
         self.jax = pytest.importorskip("jax")
-        self.sigmoid = self.jax.nn.log_sigmoid
+        self.sigmoid, self.exp = self.jax.nn.log_sigmoid, self.jax.numpy.exp
+        self.key = self.jax.random.key
 
     def array(self, x):
         return self.jax.numpy.asarray(x)
@@ -72,7 +75,10 @@ class SmallJax(Jax):
 class Torch:
     def __init__(self):
         self.torch = pytest.importorskip("torch")
-        self.sigmoid = self.torch.nn.functional.logsigmoid
+        self.sigmoid, self.exp = self.torch.nn.functional.logsigmoid, self.torch.exp
+
+    def key(self, seed):
+        return self.torch.Generator().manual_seed(seed)
 
     def array(self, x):
         return self.torch.tensor(np.asarray(x, float))
@@ -92,6 +98,9 @@ class SmallTorch(Torch):
 
     def array(self, x):
         return self.torch.tensor(np.asarray(x, "float32"), device="meta")
+
+    def key(self, seed):
+        return None  # there are no random numbers there
 
     def numpy(self, x):
         assert (x.dtype, x.device.type) == (self.torch.float32, "meta"), (x.dtype, x.device)
@@ -180,6 +189,53 @@ def check_quadratics_diagonal(r):
             assert_allclose(got, want, **SAME)
 
 
+def check_rotated(r):
+    """From the package's rows on the draw that the same generator makes, weights and all."""
+    made = RNG(2)
+    normals, square = made.standard_normal((3, 3)), np.array(made.chisquare(5))
+    draw = cv.draw(MODEL, Q, DRAW.w, 7, RNG(2), noise="rotated", subsample=False)
+    line = cv.RP1(DATA) + cv.RP1(PRIOR) - cv.RP1(VARIATIONAL)
+    G = line(draw)[:, :3] @ L  # (7, 3), weighed
+    A = G.T @ draw.eps / 7
+    got = r.rotated(slopes(r.frame), normals, square)
+    assert_allclose(got[0], G.mean(0), **SAME)
+    assert_allclose(got[1], (A + A.T) / 2, **SAME)
+
+
+def slopes(frame):
+    """e (M, 3) -> L^T grad log p + e, (M, 3), by hand."""
+    rows, labels, mu, factor = map(frame.array, (X, y, MU, L))
+
+    def of(e):
+        z = mu + e @ factor.T
+        odds = -labels * (z @ rows.T)
+        weak = labels / (1 + frame.exp(-odds))  # the slope of log sigmoid(labels eta)
+        return (weak @ rows - z) @ factor + e
+
+    return of
+
+
+def check_natural_step(r):
+    """A step of the package, at a curvature like those on the way, and at absurd ones."""
+    c, A = np.array([0.3, -1.0, 0.2]), np.array([[0.5, 0.2, -0.4], [0.2, -1, 0.1], [-0.4, 0.1, 0]])
+    for rho, bent, slope in (0.5, A, c), (1.0, 30 * A, c), (1.0, A, 40 * c):
+        mu, factor = r.natural_step(MU, L, slope, bent, rho)
+        w, _ = newton(Q, DRAW.w, slope, bent, np.array(rho))
+        assert_allclose(Q.pack(mu, factor), w, **SAME)
+        assert_allclose(factor, np.tril(factor), atol=0)
+
+
+def check_fit(r):
+    """At the exact optimum, up to a little noise; slopes in blocks or at once."""
+    best, frame = cv.exact.optimum(MODEL, Q), r.frame
+    data = (frame.array(X), frame.array(y))
+    joint = lambda z, data: frame.sigmoid(data[1] * (data[0] @ z)).sum() - 0.5 * (z**2).sum()
+    for block in None, 3:
+        mu, factor = r.fit(joint, data, np.zeros(3), np.eye(3), frame.key(1), 40, block)
+        assert_allclose(Q.pack(mu, factor), best, atol=0.02)
+        assert_allclose(factor, np.tril(factor), atol=0)
+
+
 def check_pairs(r):
     both = r.pairs(EPS)
     draw = cv.draw(MODEL, Q, DRAW.w, eps=EPS, noise="pairs", subsample=False)
@@ -205,7 +261,7 @@ def check_snapshot(r):
 
 
 def check_weigh(r):
-    draws = np.random.default_rng(1)
+    draws = RNG(1)
     state, ours = (np.zeros((2, 2)), np.zeros(2), 0.0), combine.start(2)
     for _ in range(3):
         C = draws.standard_normal((2, 5, 4))
@@ -234,6 +290,16 @@ BUGS = [
     ("quadratics", "[0.0] + [ridge] * d", "[ridge] * (d + 1)"),
     ("quadratics_diagonal", "v.sum(0) - v", "v.sum(0) - 0 * v"),
     ("quadratics_diagonal", "- e1**2 / n + ridge", "+ ridge"),
+    ("rotated", "1 - d / square", "1 - 1 / square"),
+    ("rotated", "slopes(-e)", "slopes(e)"),
+    ("rotated", "(A + A.T) / 2", "A"),
+    ("rotated", "/ (2 * square)\n    return", "/ 2\n    return"),
+    ("natural_step", "I - rho * A", "I + rho * A"),
+    ("natural_step", "(I + B @ B) / 2", "B"),
+    ("natural_step", "far / reach", "far / 1e9"),
+    ("natural_step", "half = rho *", "half ="),
+    ("fit", "@ L + e", "@ L"),
+    ("fit", "mu + e @ L.T", "mu + e @ L"),
     ("pairs", "[eps, -eps]", "[eps, eps]"),
     ("pairs", "rows[:half] + rows[half:]", "rows[::2] + rows[1::2]"),
     ("snapshot", "N / B *", "N *"),
@@ -254,6 +320,10 @@ OWN = [
     ("torch", "quadratics", "torch.ones_like(e[:, :1])", "torch.ones(M, 1, dtype=e.dtype)"),
     ("torch", "quadratics", "torch.ones_like(e[:, :1])", "torch.ones(M, 1, device=e.device)"),
     ("torch", "quadratics", "e.new_tensor(", "torch.tensor("),
+    ("jax", "natural_step", ", dtype=mu.dtype", ""),
+    ("jax", "fit", "(d, d), mu.dtype", "(d, d)"),
+    ("torch", "natural_step", ", dtype=mu.dtype, device", ", device"),
+    ("torch", "natural_step", ", device=mu.device)\n    B", ")\n    B"),
     ("torch", "weigh", ", dtype=h.dtype", ""),
     ("torch", "weigh", ", device=h.device", ""),
 ]

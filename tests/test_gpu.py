@@ -1,0 +1,41 @@
+"""`benchmarks.gpu`, small and on a CPU: its exact ELBO and optimum, and a race."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import cvlib as cv
+
+jax = pytest.importorskip("jax")
+
+
+@pytest.fixture(scope="module")
+def gpu():
+    from benchmarks import gpu
+
+    with jax.enable_x64(True):
+        yield gpu
+
+
+def test_the_optimum_and_its_elbo_are_the_package_s(gpu):
+    X, y = gpu.problem(4)
+    model, q = cv.models.logistic_regression(np.array(X), np.array(y)), cv.families.Gaussian(4)
+    mu, L = gpu.optimum((X, y))
+    best = cv.exact.optimum(model, q)
+    assert_allclose(mu, q.unpack(best)[0], atol=1e-6)
+    assert_allclose(L @ L.T, q.unpack(best)[1] @ q.unpack(best)[1].T, atol=1e-6)
+    constant = 2 * np.log(2 * np.pi)  # of the prior, which the benchmark leaves out
+    ours = gpu.elbo(mu, np.linalg.cholesky(L @ L.T), (X, y)) - constant
+    assert_allclose(ours, cv.exact.elbo(model, q, best), atol=1e-6)
+
+
+def test_rotated_steps_come_within_a_nat(gpu):
+    data = gpu.problem(20)
+    best = gpu.elbo(*gpu.optimum(data), data)
+    short = lambda q: best - gpu.elbo(*q, data)
+    step, rate = gpu.natural(gpu.partial(gpu.by_rotation, gpu.recipes()), gpu.recipes())
+    keys = jax.random.split(jax.random.key(0), 6)
+    start = jax.numpy.zeros(20), jax.numpy.eye(20)
+    go = lambda q, t: step(q, data, keys[t], rate(t))
+    path = [nats for _, nats in gpu.run(go, start, short, 60.0, 6)[0]["path"]]
+    assert len(path) == 6 and 0 <= path[-1] < 0.1 < path[0]
