@@ -56,7 +56,7 @@ def test_without_bends_it_is_the_gaussian_and_a_density_in_any_case():
     grid = np.stack(np.meshgrid(x, x, indexing="ij"), -1).reshape(-1, 2)
     assert_allclose(np.exp(q.log_q(w, grid)).sum() * (x[1] - x[0]) ** 2, 1, atol=1e-6)
     L = np.array([[1.2, 0], [-0.4, 0.7]])
-    v = q.bend(q.straight.pack([0.5, -0.1], L))
+    v = q.of_straight(q.straight.pack([0.5, -0.1], L))
     law = stats.multivariate_normal([-0.1, 0.5], (L @ L.T)[::-1, ::-1])  # in the order (1, 0)
     assert_allclose(q.log_q(v, grid[::500]), law.logpdf(grid[::500]), atol=1e-8)
     assert_allclose(q.mean(v), [-0.1, 0.5], atol=0.03)
@@ -153,3 +153,47 @@ def test_few_pairs_bend_where_unknowns_are_many(monkeypatch):
     found = bends.bend(model, cv.fit(model, progress=False).w)
     named = {frozenset((found.q.order[j], found.q.order[i])) for j, i in found.q.pairs}
     assert named == {frozenset((0, 1)), frozenset((0, 2))}
+
+
+# In `fit` -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def both():
+    """The funnel, straight and bent."""
+    model = of_prior(funnel, 3)
+    with pytest.warns(cv.Distrust):
+        straight = cv.fit(model, progress=False)
+    return straight, cv.fit(model, bend=True, progress=False)
+
+
+def test_fit_bends_if_it_is_asked_to(both):
+    straight, bent = both
+    assert straight.q == cv.families.Gaussian(3) and isinstance(bent.q, Bent)
+    assert bent.steps == straight.steps
+    assert straight.effective < 0.2 and bent.effective > 0.8 and bent.warnings == ()
+    assert "bent, which gained" in bent.report and "is wider where z[2] is larger" in bent.report
+
+
+def test_answers_of_a_bent_q_are_right(both):
+    """v ~ N(0, 4) and x ~ N(0, e^v): E x^2 = e^2, and the integral of the density is known."""
+    _, bent = both
+    for f, right in (
+        (lambda z: z[:, 2], 0.0),
+        (lambda z: z[:, 2] ** 2, 4.0),
+        (lambda z: z[:, 0], 0.0),
+    ):
+        found = bent.expect(f, n=4000, seed=1)
+        assert abs(found.estimate - right) < 4 * found.se < 0.5
+    found = bent.evidence(n=4000, seed=1)
+    assert abs(found.estimate - SHAPES["funnel"][2]) < 4 * found.se < 0.1
+
+
+def test_a_bent_fit_is_saved_and_goes_on(both, tmp_path):
+    _, bent = both
+    bent.save(tmp_path / "fit")
+    again = cv.Fit.load(tmp_path / "fit", bent.model)
+    assert again.q == bent.q and (again.w == bent.w).all() and again.report == bent.report
+    assert bent.table()[0][0] == "z[0]"
+    on = bent.go_on(steps=2 * bent.steps, progress=False)
+    assert isinstance(on.q, Bent) and on.steps == 2 * bent.steps

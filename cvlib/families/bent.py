@@ -53,11 +53,14 @@ class Bent(Family):
         self.at = np.full((d, d), len(self.pairs))  # in [entries, 0]: where B and A have them
         self.at[tuple(np.array(self.pairs, int).reshape(-1, 2).T)] = np.arange(len(self.pairs))
 
+    def __repr__(self) -> str:
+        return f"Bent({self.dim}, {len(self.pairs)} pairs)"
+
     def start(self, runs: int | tuple[int, ...] = ()) -> Array:
         """N(0, I), as (*runs, D)."""
-        return self.bend(self.straight.start(runs))
+        return self.of_straight(self.straight.start(runs))
 
-    def bend(self, w: Array) -> Array:
+    def of_straight(self, w: Array) -> Array:
         """The weights of the same law for those of a `Gaussian` in the order, (..., D)."""
         return np.concatenate([w, np.zeros((*w.shape[:-1], self.D - w.shape[-1]))], -1)
 
@@ -95,7 +98,8 @@ class Bent(Family):
         """The base sample (..., M, d) of z: the map undone."""
         mu, L, B, A, k, log_t = self.unpack(w)
         scale = w[..., self.straight.diag]
-        away, us = (z[..., np.array(self.order)] - mu) / scale, []
+        away = (z[..., np.array(self.order)] - mu) / scale
+        us: list[Array] = []
         for j in range(self.dim):
             u = anp.stack(us, -1) if us else away[..., :0]
             shift = anp.sum(A[..., j, :j] * (u**2 - 1), -1)

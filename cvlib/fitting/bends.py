@@ -44,7 +44,7 @@ def bend(model: Model, w: np.ndarray, late: Callable = lambda: False, seed: int 
     found = []
     for order, pairs in _orders(model, w, seed):
         q = Bent(model.dim, order, pairs)
-        v = _climbed(model, w, q, q.bend(_turned(w, q)), FEW, ROUGH, late, seed)
+        v = _climbed(model, w, q, q.of_straight(_turned(w, q)), FEW, ROUGH, late, seed)
         found.append(_judged(model, w, q, v, seed))
     q, v = max(found, key=lambda one: one.gain)[:2]
     v = _climbed(model, w, q, v, max(MANY, EACH * q.D), ENOUGH, late, seed + 1)
