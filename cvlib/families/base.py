@@ -56,12 +56,13 @@ class Family:
         "moments": "(w) -> mean and standard deviation of each coordinate of z, (..., d)",
         "entropy": "(w) -> -E_q log q_w, (...); follows from cross, if that is given",
         "cross": "(w, v) -> E_{q_w} log q_v, (...)",
+        "mapped": "(w, eps) -> z and log |det dz / deps| (..., M), of a base N(0, I)",
         "mirror": "(w, eps) -> the opposite of each base sample, of the same law, (..., M, d)",
         "quantile": "(w, u) -> base samples from uniform ones, coordinate by coordinate",
         "fisher": "(w) -> Var grad_w log q_w, (..., D, D), or its diagonal (..., D)",
     }
     parts: tuple[str, ...] = ()
-    noise = transform = log_density = cross = mirror = quantile = fisher = NOT_SAID
+    noise = transform = log_density = cross = mapped = mirror = quantile = fisher = NOT_SAID
     # where `gaussian` is true: how its factor acts; where z is discrete: squash
     own_factor = times = times_t = solve = solve_t = outer = by_row = by_column = NOT_SAID
     joined = compose = change = curvature = from_own = gram = NOT_SAID

@@ -21,7 +21,7 @@ from ..models.checks import data_arrays
 from ..models.density import Density
 from ..models.parameters import labels
 from ..models.passes import wide
-from ..special import scipy
+from ..special import LOG_2PI, scipy
 from .base import Family, check_fit
 
 NU = 5.0  # degrees of freedom of every second draw
@@ -129,7 +129,7 @@ class Found:
                 f"f={f!r} is no function of the draws: write fit.expect(lambda p: p.sigma)"
             )
         density, order = Density(self.model), None if self.q.smooth == "z" else 0
-        if self.q.gaussian:
+        if self.q.mapped is not None:
             z, score, log = drawn(self, n, seed)[:3]
         else:
             z = self.sample(whole("n", n, 10), seed)
@@ -147,8 +147,10 @@ class Found:
         It is the log of the mean weight, regressed on what is known under q: q's share of the law
         of the draws has mean one; times e or e e^T - I it has mean zero.
         """
-        if not self.q.gaussian:
-            raise ValueError(f"the evidence needs draws of a Gaussian q; this is {self.q!r}")
+        if self.q.mapped is None:
+            raise ValueError(
+                f"the evidence needs a Gaussian q, straight or bent; this is {self.q!r}"
+            )
         at = drawn(self, n, seed)
         w, k = smoothed(at.log)  # in units of the largest
         share = at.share[:, None]
@@ -237,17 +239,17 @@ class Draws(NamedTuple):
 
 
 def drawn(fit: Found, n: int, seed: np.random.Generator | int) -> Draws:
-    """n draws for a fit with a Gaussian q, at which log p and its score are numbers.
+    """n draws for a fit whose q maps normal ones, at which log p and its score are numbers.
 
     Where the posterior has ended log p is minus infinity, and the score counts as zero.
     """
-    rng, (mu, factor) = np.random.default_rng(seed), fit.q.moments(fit.w)
+    rng = np.random.default_rng(seed)
     e = rng.standard_normal((whole("n", n, 10), fit.q.dim))
     e[::2] *= np.sqrt(NU / rng.chisquare(NU, len(e[::2])))[:, None]
-    z = mu + fit.q.times(factor, e)
+    z, stretch = fit.q.mapped(fit.w[None], e)
     log, score = Density(fit.model).slope(z)
     more = np.logaddexp(0, student(e)) - np.log(2)  # log of the law of the draws over q
-    log = log - fit.q.log_q(fit.w, z) - more
+    log = log + 0.5 * (e**2 + LOG_2PI).sum(-1) + stretch - more
     out = np.isneginf(log)
     score = np.where(out[:, None], 0.0, score)
     fine = (np.isfinite(log) | out) & np.isfinite(score).all(-1)

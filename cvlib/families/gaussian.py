@@ -69,6 +69,10 @@ class _GaussianFamily(Family, base=True):
         moved = self.times(self.own_factor(w), eps[..., None, :])[..., 0, :]
         return w[..., : self.dim] + moved
 
+    def mapped(self, w: Array, eps: Array) -> Pair:
+        """z = mu + L eps (..., M, d), and log |det L| (..., M or 1)."""
+        return self.transform(w, eps), anp.sum(anp.log(anp.abs(w[..., self.diag])), -1)
+
     def log_density(self, w: Array, z: Array) -> Array:
         eps = self.solve(self.own_factor(w), (z - w[..., : self.dim])[..., None, :])[..., 0, :]
         scales = anp.log(anp.abs(w[..., self.diag]))

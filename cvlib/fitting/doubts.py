@@ -40,8 +40,9 @@ def judged(run: Run) -> tuple[Weights, tuple[str, ...], tuple[str, ...]]:
             failed.append(f"{what} could not be checked: {type(error).__name__}: {error}")
         return otherwise
 
-    look = lambda: weighed(run.model, run.q, run.best, run.state.t + 1)
-    last = safely("the ELBO", look, Weights(np.empty((0, run.q.dim)), np.empty(0)))
+    q, w = run.law
+    look = lambda: weighed(run.model, q, w, run.state.t + 1)
+    last = safely("the ELBO", look, Weights(np.empty((0, q.dim)), np.empty(0)))
     done = STEPS.get(run.kind, REGRESSED).format(plan=run.plan)
     shape = run.settled and len(last.log) > 0
     words = safely("the shape of q", lambda: [*said(run, last)] if shape else [], [])
@@ -53,7 +54,7 @@ def judged(run: Run) -> tuple[Weights, tuple[str, ...], tuple[str, ...]]:
 
 def said(run: Run, last: Weights) -> Iterator[str]:
     """Three numbers on the shape of q, with what each means."""
-    if run.q.gaussian:
+    if run.law[0].gaussian:
         share, left = explained(run.model, run.q, run.best, run.state.t + 1)
         yield (
             f"a quadratic explains {share:.0%} of the slope of log p at the draws, and a better "
@@ -95,7 +96,7 @@ def doubts(run: Run, last: Weights) -> list[str]:
         (shape and left >= FAIR and tail > HEAVY and big(last), f"{last.kept}, but k-hat is "
          f"{tail:.2f}: the posterior's tail is heavier than that of q, and the share too hopeful"),
         (shape and not left >= FAIR, f"{last.kept}, with k-hat {tail:.2f}: the posterior does not "
-         f"have the shape of q, {worst(run.q, run.best, last, run.model.names)}. No variate will "
+         f"have the shape of q, {worst(*run.law, last, run.model.names)}. No variate will "
          "help: write it in other coordinates, take another q, or compare with draws of another "
          "method"),
     ]  # fmt: skip

@@ -42,7 +42,7 @@ class Fit(Found):
     """
 
     def __init__(self, run: Run):
-        super().__init__(run.model, run.q, run.best)
+        super().__init__(run.model, *run.law)
         self.run, self.settled, self.steps = replace(run), run.settled, run.state.t
         self.seconds, self.looks = run.seconds, np.array(run.looks).reshape(-1, 3)
         last, self.words, self.warnings = judged(run)
@@ -62,7 +62,8 @@ class Fit(Found):
             return tell(so_far)
 
         with until(clock.closed):
-            found = cls(run.go(clock, bar, callback and partial(told, callback), why))
+            run.go(clock, bar, callback and partial(told, callback), why).bend(clock)
+            found = cls(run)
         for sentence in found.warnings:
             warnings.warn(sentence, Distrust, stacklevel=3)
         return found
@@ -73,7 +74,7 @@ class Fit(Found):
     ) -> "Fit":  # fmt: skip
         """The fit after more steps: up to step `steps`, or for so many seconds more."""
         clock = Clock(seconds, steps, self.steps)
-        run = replace(self.run, state=deepcopy(self.run.state))  # this fit stays
+        run = replace(self.run, state=deepcopy(self.run.state), bent=None)  # this fit stays
         with _bar(progress) as shown:
             return Fit.after(run, clock, shown, callback)
 
@@ -137,7 +138,8 @@ def _seen(fit, z):
 def fit(
     model: Model, q: Family | None = None, *, seconds: float | None = None,
     steps: int | None = None, seed: int = 0, start: Any = None, restarts: int | None = None,
-    M: int | None = None, progress: bool = True, callback: Callable[[Fit], bool] | None = None,
+    M: int | None = None, bend: bool = False, progress: bool = True,
+    callback: Callable[[Fit], bool] | None = None,
 ) -> Fit:  # fmt: skip
     """The best q of a model, as a `Fit`: one call, nothing to tune.
 
@@ -156,6 +158,9 @@ def fit(
     start: a point (d,), a pair of mean and covariance (d, d) or sd (d,), another `Fit`, "random".
     restarts: random points from which the mode is looked for as well; the best start is taken. One
         if it is not given, where no mode was found from z = 0 or a coordinate did not move.
+    bend: a full q of up to 60 unknowns that has settled may bend in the end (`families.Bent`), if
+        fresh draws say beyond doubt that it gains by that: for scales that depend on each other,
+        for curved and for skewed posteriors.
     M: draws a step. callback: called with the `Fit` so far at each look; True stops the run.
     """
     clock, seed = Clock(seconds, steps), whole("seed", seed, 0)
@@ -178,7 +183,7 @@ def fit(
         state = optimize.init(planned(kind, model, q, M), np.random.default_rng(seed), w=w)
         cut = f"the search for the mode was {KEYBOARD}; " if begin.stopped else ""
         run = Run(model, q, kind, M, state, w, begin.trouble, (f"{cut}began at {begin.says}",))
-        run.rivals = begin.rivals
+        run.rivals, run.bends = begin.rivals, bend
         return Fit.after(run, clock, shown, callback, KEYBOARD if begin.stopped else "")
 
 

@@ -20,7 +20,7 @@ from ..models import Model
 from ..models.density import enough
 from ..models.passes import Late, until
 from ..zoo import whole_gradient
-from . import looks
+from . import bends, looks
 from .looks import TOLERANCE
 
 SECONDS = 60.0  # the budget where none is given
@@ -122,10 +122,27 @@ class Run:
     seconds: float = 0.0
     rivals: str = ""  # other modes that the search saw
     ended: str = ""  # why; LATE if there was no time for more
+    bends: bool = False  # is q to bend in the end?
+    bent: Any = None  # how it did, a `Bend`
 
     @cached_property
     def plan(self) -> Plan:
         return planned(self.kind, self.model, self.q, self.M)
+
+    @property
+    def law(self) -> tuple[Family, np.ndarray]:
+        """The q that was found in the end, and its weights."""
+        return (self.q, self.best) if self.bent is None else self.bent[:2]
+
+    def bend(self, clock: Clock, seed: int = 0) -> None:
+        """Let a full q bend that has settled, if it gains by that."""
+        asked = self.bends and self.settled and self.q.full and self.q.dim <= bends.MOST
+        if asked and not clock.over():
+            with suppress(Late, KeyboardInterrupt), until(clock.over), np.errstate(all="ignore"):
+                self.bent = bends.bend(self.model, self.best, clock.over, seed)
+        if self.bent is not None:
+            gain = f"{self.bent.gain:.2f} ± {2 * self.bent.error:.2f} nats"
+            self.words = (*self.words, f"bent, which gained {gain}: {self.bent.says}")
 
     def __getstate__(self):
         return {name: x for name, x in vars(self).items() if name != "plan"}

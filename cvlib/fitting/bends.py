@@ -1,0 +1,150 @@
+"""From a Gaussian q that misses the shape of the posterior to one that bends.
+
+On fixed even draws the ELBO of a `Bent` q is a smooth function of its weights: its slope is that of
+log p pulled back through the map, and that of the map's log-determinant. A climb begins at the
+Gaussian. Fresh draws judge: what is not better beyond doubt is not taken.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import autograd.numpy as anp
+import numpy as np
+from autograd import value_and_grad
+
+from ..ascent.even import evened
+from ..ascent.search import climb
+from ..families import Gaussian
+from ..families.bent import Bent
+from ..models import Model
+from ..models.density import Density
+
+ALL, MOST = 20, 60  # unknowns up to which all pairs bend, and up to which some do
+SURE = 5.0  # standard errors from zero, of a third moment, that ask for a pair
+FEW, MANY, EACH = 1000, 2000, 2  # fixed draws at first; then, and for each weight, at least
+RIDGE = 0.002  # on what bends: a half of it times the squares, in nats
+ROUGH, ENOUGH = 1e-3, 1e-4  # nats that a step must promise, at first and then
+STEPS, TURNS = 300, 30  # of one climb, and turns of its slope that it remembers
+JUDGES = 4000  # fresh draws
+TOLD = 0.1  # from which size on a bend is told
+
+
+class Bend(NamedTuple):
+    """A bent q that was found, and what it gains on fresh draws over the Gaussian."""
+
+    q: Bent
+    w: np.ndarray  # (D,)
+    gain: float
+    error: float  # standard error of the gain
+    says: str
+
+
+def bend(model: Model, w: np.ndarray, late: Callable = lambda: False, seed: int = 0) -> Bend | None:
+    """The better of two bends of the Gaussian q_w, if one is better than it beyond doubt."""
+    found = []
+    for order, pairs in _orders(model, w, seed):
+        q = Bent(model.dim, order, pairs)
+        v = _climbed(model, w, q, q.of_straight(_turned(w, q)), FEW, ROUGH, late, seed)
+        found.append(_judged(model, w, q, v, seed))
+    q, v = max(found, key=lambda one: one.gain)[:2]
+    v = _climbed(model, w, q, v, max(MANY, EACH * q.D), ENOUGH, late, seed + 1)
+    best = max([*found, _judged(model, w, q, v, seed)], key=lambda one: one.gain)
+    return best if best.gain > 3 * best.error else None
+
+
+def _orders(model, w, seed):
+    """Two orders of the coordinates, one the other turned round, and the pairs that bend.
+
+    E[f_jji], the third derivative of f = log p, is not zero where j is wider for larger i (then i
+    comes first), and also where the place of i depends on the square of j (then j does).
+    """
+    straight = Gaussian(model.dim)
+    (mu, L), n = straight.unpack(w), 2 * MANY
+    sd = straight.sd(w)
+    e = evened(np.random.default_rng([seed, n, 1]).standard_normal((n // 2, model.dim)))
+    slope = Density(model).slope(mu + e @ L.T)[1]
+    fine = np.isfinite(slope).all(1)
+    u, G = (e @ L.T / sd)[fine], (slope * sd)[fine]
+    X = np.column_stack([np.ones(len(u)), u])
+    R = G - X @ np.linalg.lstsq(X, G, rcond=None)[0]
+    third = (R * u).T @ u / len(u)  # [j, i]
+    noise = np.sqrt(((R * u).T ** 2 @ u**2 / len(u) - third**2) / len(u))
+    np.fill_diagonal(third, 0)
+    order = np.argsort((third**2).sum(1) - (third**2).sum(0), kind="stable")
+    for way in (order, order[::-1]):
+        pairs = None
+        if model.dim > ALL:
+            sure = (np.abs(third) > SURE * noise) | (np.abs(third) > SURE * noise).T
+            later, earlier = np.tril_indices(model.dim, -1)
+            asked = sure[way[later], way[earlier]]
+            pairs = np.stack([later[asked], earlier[asked]], 1).tolist()
+        yield way.tolist(), pairs
+
+
+def _turned(w, q):
+    """The weights of the Gaussian q_w in the order of q."""
+    mu, L = q.straight.unpack(w)
+    way = np.array(q.order)
+    return q.straight.joined(mu[way], np.linalg.cholesky((L @ L.T)[np.ix_(way, way)]))
+
+
+def _climbed(model, w, q, v, n, enough, late, seed):
+    """The weights of the highest ELBO on n fixed draws that is found from v."""
+    straight, density = q.straight, Density(model)
+    g = straight.D
+    mu, L = straight.unpack(_turned(w, q))
+    e = evened(np.random.default_rng([seed, n]).standard_normal((n // 2, q.dim)))
+
+    def weights(x):
+        """w at x, which is a w in the coordinates of the Gaussian."""
+        C = anp.reshape(anp.matmul(L, straight.own_factor(x[:g])), -1)[straight.flat]
+        return anp.concatenate([mu + anp.matmul(L, x[: q.dim]), C, x[g:]])
+
+    def elbo(x):
+        if not x[straight.diag].min() > 0:
+            return -np.inf, x
+        z = q.mapped(weights(x), e)[0]
+        value, slope = density.slope(z)
+
+        def near(x):
+            """The ELBO, with log p as its tangent at z."""
+            moved, stretch = q.mapped(weights(x), e)
+            along = value + anp.sum((moved - z) * slope, -1)
+            return anp.mean(along + stretch) - RIDGE / 2 * anp.sum(x[g:] ** 2)
+
+        height, back = value_and_grad(near)(x)
+        return height if np.isfinite(back).all() else -np.inf, back
+
+    back = np.linalg.inv(L)
+    m, S = straight.unpack(v[:g])
+    x = np.concatenate([straight.joined(back @ (m - mu), back @ S), v[g:]])
+    with np.errstate(all="ignore"):
+        return weights(climb(elbo, x, enough, STEPS, TURNS, late)[0].z)
+
+
+def _judged(model, w, q, v, seed):
+    """The bent q_v beside the Gaussian q_w, on fresh draws that share their base."""
+    e, density = np.random.default_rng([seed, 2]).standard_normal((JUDGES, q.dim)), Density(model)
+    logs = []
+    for family, weights in ((q.straight, w), (q, v)):
+        z = family.transform(weights[None], e)
+        logs.append(density.value(z) - family.log_q(weights, z))
+    gain = logs[1] - logs[0]
+    gain = np.where(np.isnan(gain), -np.inf, gain)
+    return Bend(q, v, gain.mean(), gain.std() / np.sqrt(JUDGES), _told(model.names, q, v))
+
+
+def _told(names, q, v):
+    """The largest bends in words."""
+    *_, B, A, k, _ = q.unpack(v)
+    name = [names[j] for j in q.order]
+    said = {}
+    for j, i in q.pairs:
+        more = "larger" if B[j, i] > 0 else "smaller"
+        said[f"{name[j]} is wider where {name[i]} is {more}"] = abs(B[j, i])
+        where = "larger" if A[j, i] > 0 else "smaller"
+        said[f"{name[j]} is {where} where {name[i]} is far from its middle"] = abs(A[j, i])
+    for j in range(q.dim):
+        said[f"{name[j]} leans to the {'right' if k[j] > 0 else 'left'}"] = abs(k[j])
+    top = sorted((text for text in said if said[text] > TOLD), key=lambda text: -said[text])[:3]
+    return ", ".join(top) or "a little everywhere"

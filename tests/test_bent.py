@@ -1,0 +1,199 @@
+"""A q that bends: its map against autograd and integrals, its fit against laws in closed form."""
+
+import autograd.numpy as anp
+import numpy as np
+import pytest
+from autograd import jacobian
+from numpy.testing import assert_allclose
+from scipy import stats
+
+import cvlib as cv
+from cvlib.families.bent import Bent
+from cvlib.fitting import bends
+from cvlib.models.density import Density
+
+RNG = np.random.default_rng
+SOME = ((1, 0), (3, 1))
+
+
+def bent(dim=4, order=(2, 0, 3, 1), pairs=None, size=0.3):
+    q = Bent(dim, order, pairs)
+    return q, q.start() + size * RNG(0).standard_normal(q.D)
+
+
+@pytest.mark.parametrize("pairs", (None, SOME, ()))
+def test_the_determinant_is_that_of_the_jacobian(pairs):
+    q, w = bent(pairs=pairs)
+    e = RNG(1).standard_normal((6, 4))
+    right = [np.linalg.slogdet(jacobian(lambda x: q.mapped(w, x)[0])(one))[1] for one in e]
+    assert_allclose(q.mapped(w, e)[1], right, rtol=1e-10)
+
+
+@pytest.mark.parametrize("pairs", (None, SOME, ()))
+def test_the_map_is_undone(pairs):
+    q, w = bent(pairs=pairs)
+    e = RNG(1).standard_normal((2, 5, 4))
+    both = np.stack([w, q.start()])
+    assert_allclose(q.straightened(both[:, None], q.transform(both[:, None], e)), e, atol=1e-10)
+
+
+def test_the_formula_written_out():
+    """Two coordinates, the second of them first, entry by entry."""
+    q = Bent(2, (1, 0))
+    m, L, B, A, k, t = [0.3, -1], [2.0, 0.5, 1.5], [0.4], [-0.2], [0.1, -0.3], [0.2, 0.5]
+    w = np.concatenate([m, L, B, A, k, t])
+    e = RNG(2).standard_normal(2)
+    u = e[0], e[1] + 0.5 / 1.5 * e[0]
+    sas = lambda j: np.sinh(np.exp(t[j]) * np.arcsinh(u[j]) + k[j]) - np.sinh(k[j])
+    first = 0.3 + 2 * sas(0)
+    second = -1 + 1.5 * (np.exp(0.4 * u[0]) * sas(1) - 0.2 * (u[0] ** 2 - 1))
+    assert_allclose(q.transform(w, e[None])[0], [second, first], rtol=1e-12)
+
+
+def test_without_bends_it_is_the_gaussian_and_a_density_in_any_case():
+    q, w = bent(2, (1, 0), size=0.2)
+    x = np.linspace(-12, 12, 1201)
+    grid = np.stack(np.meshgrid(x, x, indexing="ij"), -1).reshape(-1, 2)
+    assert_allclose(np.exp(q.log_q(w, grid)).sum() * (x[1] - x[0]) ** 2, 1, atol=1e-6)
+    L = np.array([[1.2, 0], [-0.4, 0.7]])
+    v = q.of_straight(q.straight.pack([0.5, -0.1], L))
+    law = stats.multivariate_normal([-0.1, 0.5], (L @ L.T)[::-1, ::-1])  # in the order (1, 0)
+    assert_allclose(q.log_q(v, grid[::500]), law.logpdf(grid[::500]), atol=1e-8)
+    assert_allclose(q.mean(v), [-0.1, 0.5], atol=0.03)
+    assert_allclose(q.sd(v), np.sqrt(np.diag(L @ L.T))[::-1], rtol=0.03)
+
+
+def test_words_on_it_are_unbiased():
+    """RP1 and SF of a Gaussian prior against differences of an integral over a grid of e."""
+    q, w = bent(2, (1, 0), size=0.2)
+    model = cv.models.Model(lambda z, b: 0 * z[..., 0] * b[0], cv.models.GaussianPrior(), [0.0], 2)
+    prior = cv.terms(model, q)[1]
+    x, p = np.polynomial.hermite_e.hermegauss(40)
+    e = np.stack(np.meshgrid(x, x, indexing="ij"), -1).reshape(-1, 2)
+    p = np.outer(p, p).ravel() / p.sum() ** 2
+    mean = lambda w: p @ model.log_prior(q.transform(w, e))
+    right = [(mean(w + 1e-5 * one) - mean(w - 1e-5 * one)) / 2e-5 for one in np.eye(q.D)]
+    rows = cv.evaluate(
+        [cv.RP1(prior), cv.SF(prior)], cv.draw(model, q, w, eps=e, index=0 * p.astype(int))
+    )
+    assert_allclose(p @ rows[0], right, atol=1e-6)
+    assert_allclose(p @ rows[1], right, atol=1e-3)
+
+
+def test_what_it_refuses():
+    with pytest.raises(ValueError, match="each of the 3 coordinates once"):
+        Bent(3, (0, 1, 1))
+    for pairs in [(0, 1)], [(1, 1)], [(3, 0)], [(1, 0), (1, 0)]:
+        with pytest.raises(ValueError, match="0 <= i < j < 3"):
+            Bent(3, pairs=pairs)
+
+
+def of_prior(log_prior, dim):
+    return cv.models.Model(lambda z, b: 0 * z[..., 0] * b[0], log_prior, [0.0], dim)
+
+
+def banana(z):
+    return -0.5 * (z[..., 0] / 1.5) ** 2 - 2 * (z[..., 1] - z[..., 0] ** 2) ** 2
+
+
+def funnel(z):
+    v, x = z[..., 2], z[..., :2]  # the scale comes last
+    return -0.5 * (v / 2) ** 2 - v - 0.5 * anp.sum(x**2, -1) * anp.exp(-v)
+
+
+def skewed(z):
+    """log of a Gamma(2, 1) variable."""
+    return anp.sum(2 * z - anp.exp(z), -1)
+
+
+SHAPES = {  # the log of the integral of each, and what is said
+    "banana": (banana, 2, np.log(2 * np.pi * 1.5 / 2), "z[1] is larger where z[0] is far"),
+    "funnel": (funnel, 3, 1.5 * np.log(2 * np.pi) + np.log(2), "is wider where z[2] is larger"),
+    "skewed": (skewed, 1, 0.0, "z[0] leans to the left"),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_shapes_that_no_gaussian_has(shape):
+    """The ELBO on fresh draws reaches the log of the integral, which no q passes."""
+    log_p, d, right, says = SHAPES[shape]
+    model = of_prior(log_p, d)
+    fit = cv.fit(model, progress=False)
+    found = bends.bend(model, fit.w)
+    z = found.q.sample(found.w, 20_000, RNG(9))
+    log = Density(model).value(z) - found.q.log_q(found.w, z)
+    error = log.std() / np.sqrt(len(log))
+    assert right - 0.1 < log.mean() < right + 4 * error
+    assert log.mean() - fit.elbo > 4 * np.hypot(error, fit.error)
+    assert_allclose(log.mean() - fit.elbo, found.gain, atol=4 * (error + fit.error + found.error))
+    assert says in found.says
+
+
+def test_what_is_not_better_is_not_taken():
+    straight = of_prior(cv.models.GaussianPrior([1.0, 2.0]), 2)
+    assert bends.bend(straight, cv.fit(straight, progress=False).w) is None
+    model = of_prior(banana, 2)
+    assert bends.bend(model, cv.fit(model, progress=False).w, late=lambda: True) is None
+
+
+def test_few_pairs_bend_where_unknowns_are_many(monkeypatch):
+    """A chain of five: one scale, which two of the others follow."""
+    monkeypatch.setattr(bends, "ALL", 3)
+
+    def log_p(z):
+        scaled = anp.exp(-z[..., :1]) * z[..., 1:3] ** 2
+        return (
+            -0.5 * anp.sum(z[..., ::3] ** 2, -1)
+            - z[..., 0]
+            - 0.5 * anp.sum(scaled, -1)
+            - 0.5 * z[..., 4] ** 2
+        )
+
+    model = of_prior(log_p, 5)
+    found = bends.bend(model, cv.fit(model, progress=False).w)
+    named = {frozenset((found.q.order[j], found.q.order[i])) for j, i in found.q.pairs}
+    assert named == {frozenset((0, 1)), frozenset((0, 2))}
+
+
+# In `fit` -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def both():
+    """The funnel, straight and bent."""
+    model = of_prior(funnel, 3)
+    with pytest.warns(cv.Distrust):
+        straight = cv.fit(model, progress=False)
+    return straight, cv.fit(model, bend=True, progress=False)
+
+
+def test_fit_bends_if_it_is_asked_to(both):
+    straight, bent = both
+    assert straight.q == cv.families.Gaussian(3) and isinstance(bent.q, Bent)
+    assert bent.steps == straight.steps
+    assert straight.effective < 0.2 and bent.effective > 0.8 and bent.warnings == ()
+    assert "bent, which gained" in bent.report and "is wider where z[2] is larger" in bent.report
+
+
+def test_answers_of_a_bent_q_are_right(both):
+    """v ~ N(0, 4) and x ~ N(0, e^v): E x^2 = e^2, and the integral of the density is known."""
+    _, bent = both
+    for f, right in (
+        (lambda z: z[:, 2], 0.0),
+        (lambda z: z[:, 2] ** 2, 4.0),
+        (lambda z: z[:, 0], 0.0),
+    ):
+        found = bent.expect(f, n=4000, seed=1)
+        assert abs(found.estimate - right) < 4 * found.se < 0.5
+    found = bent.evidence(n=4000, seed=1)
+    assert abs(found.estimate - SHAPES["funnel"][2]) < 4 * found.se < 0.1
+
+
+def test_a_bent_fit_is_saved_and_goes_on(both, tmp_path):
+    _, bent = both
+    bent.save(tmp_path / "fit")
+    again = cv.Fit.load(tmp_path / "fit", bent.model)
+    assert again.q == bent.q and (again.w == bent.w).all() and again.report == bent.report
+    assert bent.table()[0][0] == "z[0]"
+    on = bent.go_on(steps=2 * bent.steps, progress=False)
+    assert isinstance(on.q, Bent) and on.steps == 2 * bent.steps
