@@ -25,7 +25,7 @@ class Counted:
     def __init__(self, cv, family, d, make):
         self.cv, self.rows = cv, []
         self.model, self.q = make(cv, d, self), getattr(cv.families, family)(d)
-        self.model.made  # tries a few rows, once for all draws
+        assert self.model.made > 0  # which tries a few rows, once for all draws
 
     def note(self, value):
         self.rows.append(int(np.prod(anp.shape(value))))
