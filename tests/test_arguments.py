@@ -228,6 +228,8 @@ def peaks(z, batch):
     return anp.logaddexp(far(1.0, 0.5), 3 + far(-1.0, 0.25)) + 0 * batch[0]
 
 
+SKEWED = cv.models.Model(lambda z, b: 2 * z[..., 0] - anp.exp(z[..., 0]) + b[0],
+                         cv.models.GaussianPrior(9.0), np.zeros(1), 1)  # fmt: skip
 PEAKS = cv.models.Model(peaks, cv.models.GaussianPrior(9.0), np.zeros(1), 2)
 NAMED = cv.models.Model(
     line_lik, line_prior, (X[:, 0], Y), parameters={"slope": (), "sigma": cv.positive}
@@ -398,6 +400,7 @@ CASES = [
     Case("fit", {"model": PEAKS, "seconds": 1e-9, "start": "random", "seed": 0, "progress": False},
          {"seed": 1, "start": (np.zeros(2), np.ones(2))}),  # no step: the start is all there is
     Case("fit", {"model": PEAKS, "steps": 1, "seed": 0, "progress": False}, {"restarts": 6}),
+    Case("fit", {"model": SKEWED, "seed": 0, "progress": False}, {"bend": True}),
     Case("fit", {"model": cv.models.poisson_regression(X, COUNTS), "q": GAMMA, "steps": 20,
                  "seed": 0, "M": 5, "progress": False},
          {"M": 6, "seed": 1, "steps": 21}),
@@ -463,6 +466,8 @@ CASES = [
     Case("pick", {"z": POINTS, "index": np.array([0, 1])},
          {"z": POINTS + 1, "index": np.array([1, 1])}),
     # families
+    Case("families.Bent", {"dim": 2}, {"dim": 3, "order": (1, 0), "pairs": ()},
+         lambda q: (q.dim, q.order, q.pairs)),
     Case("families.Categorical", {"count": 2, "classes": 3}, {"count": 3, "classes": 4}),
     Case("families.Family.start", {"self": FULL, "runs": ()}, {"runs": 3}),
     Case("families.Family.sample", {"self": FULL, "w": W, "n": 3, "rng": Seed(0)},

@@ -294,10 +294,10 @@ def many_rows(seconds, N=50_000, d=20):
 
 def own(name, seconds):
     """All may start at N(0, 0.1^2 I), NumPyro's start."""
-    return Problem(name, _model(name), seconds, scale=0.1)
+    return Problem(name, model_of(name), seconds, scale=0.1)
 
 
-def _model(name):
+def model_of(name):
     if name in STORED:
         return posteriors.load(name).model
     other = OTHERS[name]()
