@@ -354,7 +354,7 @@ MUTANTS["sampling"] = [
      "test_leave_one_pair_out"),
 ]
 MUTANTS["coupled"] = [
-    ("pairs with a partner of its own data", "draw", "[index, index]", "[index, index[::-1]]",
+    ("pairs with a partner of its own data", "draw", "[index] * same", "[index, index[::-1]]",
      "test_pairs_share_their_data"),
     ("pairs that count as samples", "Noisy.gradient", "d.group > 1", "d.group > 2",
      "test_weights_count_what_is_independent"),

@@ -837,8 +837,8 @@ def test_one_snapshot_for_all_runs(cv):
     lines = [cv.RP1(far), cv.PR(far), cv.CF(far), cv.CF(far.over_all_data())]
     w = q.start((2,)) + 0.1 * np.random.default_rng(0).standard_normal((2, q.D))
     for options in ({}, {"batch": 5}, {"batch": 5, "each": True}, {"subsample": False}):
-        twice = {k: np.stack([x, x]) for k, x in old._asdict().items() if isinstance(x, np.ndarray)}
-        each = old._replace(**twice, value=np.stack([old.value] * 2))
+        sums = {kind: [np.stack([x, x]) for x in each] for kind, each in old.parabolas.items()}
+        each = old._replace(mu=np.stack([old.mu, old.mu]), parabolas=sums)
         one, two = (
             cv.evaluate(
                 lines, cv.draw(model, q, w, 4, np.random.default_rng(1), snapshot=s, **options)
