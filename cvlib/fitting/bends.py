@@ -25,7 +25,7 @@ FEW, MANY, EACH = 1000, 2000, 2  # fixed draws at first; then, and for each weig
 RIDGE = 0.002  # on what bends: a half of it times the squares, in nats
 ROUGH, ENOUGH = 1e-3, 1e-4  # nats that a step must promise, at first and then
 STEPS, TURNS = 300, 30  # of one climb, and turns of its slope that it remembers
-JUDGES = 4000  # fresh draws
+JUDGES, LEAST = 4000, 0.01  # fresh draws, and nats that a bend must gain, beyond doubt
 TOLD = 0.1  # from which size on a bend is told
 
 
@@ -49,7 +49,7 @@ def bend(model: Model, w: np.ndarray, late: Callable = lambda: False, seed: int 
     q, v = max(found, key=lambda one: one.gain)[:2]
     v = _climbed(model, w, q, v, max(MANY, EACH * q.D), ENOUGH, late, seed + 1)
     best = max([*found, _judged(model, w, q, v, seed)], key=lambda one: one.gain)
-    return best if best.gain > 3 * best.error else None
+    return best if best.gain > LEAST + 3 * best.error else None
 
 
 def _orders(model, w, seed):
