@@ -34,7 +34,7 @@ ASKED = (Found, cv.Fit, cv.models.Model, cv.models.GLM, cv.models.Compiled, cv.f
          Report, Choice, Snapshot)  # fmt: skip
 NOT_CALLED = {  # a class that the package makes, or that a reader derives from
     "Answer", "Distrust", "Fit", "combine.Moments", "families.Family", "families.FamilyPrior",
-    "families.Route", "families.Unconstrained", "models.Groups", "models.Squares",
+    "families.Route", "families.Unconstrained", "models.Groups",
     "optimize.Diverged", "optimize.Interrupted", "optimize.Path", "passes.Late", "passes.Mapped",
     "rules.Ascent",
     "rules.Weighting", "Choice", "Report", "Snapshot", "Found", "Fit.after",

@@ -94,13 +94,3 @@ def test_taylor_x_needs_labels_that_enter_linearly():
     with pytest.raises(ValueError, match=r"labels are classes or enter linearly.*<cauchy"):
         cv.taylor_x(data)
     assert np.isfinite(cv.exact.elbo(model, cv.families.Gaussian(2), np.ones(5)))
-
-
-def test_squares_of_the_data_weighed_and_added():
-    """sum_i c_i x_i x_i^T, any leading axes; none for data that are too large to keep."""
-    rng = np.random.default_rng(0)
-    X, c = rng.standard_normal((7, 3)), rng.standard_normal((2, 4, 7))
-    model = cv.models.logistic_regression(X, np.ones(7))
-    np.testing.assert_allclose(model.squares.weighted(c), np.einsum("abi,ij,ik->abjk", c, X, X))
-    sonar = cv.models.logistic_regression(*cv.datasets.load("sonar"))
-    assert sonar.squares is None

@@ -1,7 +1,7 @@
 """What p may be: one's own models, generalised linear ones, compiled ones; passes over data."""
 
 from .compiled import Compiled, from_jax, from_numpyro, from_pymc
-from .glm import GLM, Groups, Squares, linear_regression, logistic_regression, poisson_regression
+from .glm import GLM, Groups, linear_regression, logistic_regression, poisson_regression
 from .likelihoods import (
     LOGISTIC,
     POISSON,
@@ -18,7 +18,7 @@ from .own import GaussianPrior, Model
 
 __all__ = [
     "Compiled", "GLM", "GaussianPrior", "Groups", "LOGISTIC", "Likelihood", "Model", "POISSON",
-    "PROBIT", "Squares", "anything", "counts", "from_jax", "from_numpyro", "from_pymc",
+    "PROBIT", "anything", "counts", "from_jax", "from_numpyro", "from_pymc",
     "gaussian_likelihood", "linear_regression",
     "logistic_regression", "negative_binomial_likelihood", "poisson_regression", "signs",
     "student_t_likelihood",

@@ -12,8 +12,6 @@ from . import checks, passes, quadrature
 from .likelihoods import LOGISTIC, POISSON, Likelihood, gaussian_likelihood
 from .own import GaussianPrior, Model
 
-CACHED = 2**18  # numbers of a table that stays in a processor's cache
-
 
 class GLM(Model):
     """Generalised linear model: log p(y | x, z) = phi(x.z + offset, y).
@@ -64,17 +62,6 @@ class GLM(Model):
         return passes.at_points(_totals, self.data, z, self.likelihood, order, made=made)
 
     @cached_property
-    def squares(self) -> "Squares | None":
-        """`Squares` of the data; None where they would not stay in a processor's cache."""
-        if self.N * self.dim * (self.dim + 1) // 2 > CACHED:
-            return None
-        j, k = np.tril_indices(self.dim)
-        where = np.empty((self.dim, self.dim), int)
-        where[j, k] = where[k, j] = np.arange(len(j))
-        X = self.X.astype(float, copy=False)
-        return Squares(X[:, j] * X[:, k], where)
-
-    @cached_property
     def groups(self) -> "Groups":
         """Moments of the data, one group per class (or one in all), for expansions in x."""
         classes = None
@@ -86,19 +73,6 @@ class GLM(Model):
         x, y = x / n[:, None], y / n
         xx, xy, own = passes.total(_spreads, data, classes, x, y, phi, width=self.dim)
         return Groups(classes, n, x, y, xx / n[:, None, None], xy / n[:, None], own / n)
-
-
-@dataclass(frozen=True)
-class Squares:
-    """x x^T of every data point, kept so that a weighted sum of them is one matrix product."""
-
-    table: np.ndarray  # (N, d (d + 1) / 2) their lower triangles
-    where: np.ndarray  # (d, d) where an entry of a symmetric matrix stands in its lower triangle
-
-    def weighted(self, c: np.ndarray) -> np.ndarray:
-        """sum_i c_i x_i x_i^T for c (..., N), as (..., d, d)."""
-        total = c.reshape(-1, len(self.table)) @ self.table
-        return total.take(self.where, -1).reshape(*c.shape[:-1], *self.where.shape)
 
 
 @dataclass(frozen=True)
