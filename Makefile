@@ -26,7 +26,7 @@ help:
 	@echo "make site-test  open every page of the built book, and a chapter in Jupyter Lab, in a browser;"
 	@echo "                print the book; install and run what it offers for download (needs chromium)"
 	@echo "make adapters   test models of JAX, NumPyro and PyMC, and ArviZ (installs them; about a minute)"
-	@echo "make torch      test the functions for PyTorch of chapter 23 (installs it into $(TORCH): a GB or more)"
+	@echo "make torch      test the functions for PyTorch of chapter 24 (installs it into $(TORCH): a GB or more)"
 	@echo "make notebooks  execute the chapters whose text changed; NAME=02-... for one, ALL=1 for every chapter"
 	@echo "make lab        Jupyter Lab on the chapters; ARGS='--port 8899 --no-browser' are its options"
 	@echo "make bench      time a step against plain autograd and JAX (installs JAX); SAVE=1 for the book;"
@@ -80,7 +80,7 @@ test: lint
 
 units: $(READY)
 	@$(BIN)/pytest --nbval -n $(JOBS) --dist loadfile --no-loadscope-reorder $(APART) --ignore tests/test_mutants.py \
-	  tests $(addprefix book/,02-one-control-variate.ipynb 16-all-quadratics.ipynb 20-your-own-model.ipynb)
+	  tests $(addprefix book/,02-one-control-variate.ipynb 16-all-quadratics.ipynb 21-your-own-model.ipynb)
 
 processors: $(READY)
 	@$(BIN)/python tools/processors.py -n $(JOBS) $(if $(ONLY),--only $(ONLY)) $(ARGS)

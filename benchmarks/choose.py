@@ -1,4 +1,4 @@
-"""Seconds a step for every set of variates that chapter 18 chooses from.
+"""Seconds a step for every set of variates that chapter 19 chooses from.
 
 All sets of a problem take turns in one process, as in `cvlib.choose`; one thread, whose own time
 counts. Run it on a quiet machine: python -m benchmarks.choose --save

@@ -1,4 +1,4 @@
-"""A full covariance of thousands of unknowns on a GPU: chapter 23's functions and their rivals.
+"""A full covariance of thousands of unknowns on a GPU: chapter 24's functions and their rivals.
 
 Logistic regression, x ~ N(0, I / d), z and y drawn from the model, N = 4 d rows, all of them in
 every step, float64, from N(0, I); NumPyro's guides begin where they begin. The ELBO of such a
@@ -29,7 +29,7 @@ from jax.scipy.linalg import solve_triangular
 from benchmarks import stored
 
 HERE = Path(__file__).resolve().parent
-RESULTS, PAGE = HERE / "gpu.json", HERE.parent / "book" / "23-in-your-framework.md"
+RESULTS, PAGE = HERE / "gpu.json", HERE.parent / "book" / "24-in-your-framework.md"
 SIZES = 1000, 5000, 10_000
 SECONDS = {1000: 3.0, 5000: 8.0, 10_000: 12.0}  # for each setting of a rival
 DRAWS, RATES = (10, 100, 1000), (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1)

@@ -1,7 +1,7 @@
 """The same seconds spent otherwise: variates, more draws, larger batches, pairs, better steps.
 
 Every arm of the comparison has the same time from the same start and is tuned over the same rates;
-the rate that ends highest then meets the seeds. Chapter 19 reads the result. Run it on a quiet
+the rate that ends highest then meets the seeds. Chapter 20 reads the result. Run it on a quiet
 machine: python -m benchmarks.pays --save
 """
 

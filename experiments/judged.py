@@ -1,6 +1,6 @@
 """What `cv.choose` is judged by: noise on fresh draws, for every set that it chooses among.
 
-Noise does not depend on the machine, so it is stored; the cost of a step does, and chapter 18
+Noise does not depend on the machine, so it is stored; the cost of a step does, and chapter 19
 multiplies the two.
 """
 

@@ -816,7 +816,7 @@ def test_it_works_with_a_real_clock():
 
 
 def test_stored_costs_know_every_set():
-    """benchmarks/choose.json, from which chapter 18 reads: all sets, positive, sums predictable."""
+    """benchmarks/choose.json, from which chapter 19 reads: all sets, positive, sums predictable."""
     stored = json.loads(Path(bench.RESULTS).read_text())["costs"]
     for name in (*bench.LOGISTIC, *bench.OWN, "Poisson"):
         model, q, see = bench.problem(name)

@@ -1,4 +1,4 @@
-"""The functions of chapter 23, in JAX and in PyTorch: cvlib's numbers, on the same draws.
+"""The functions of chapter 24, in JAX and in PyTorch: cvlib's numbers, on the same draws.
 
 They live in the page alone: JAX in its cells tagged "recipe", PyTorch in its ```python blocks.
 `make torch` installs PyTorch, beside the environment, and runs this file.
@@ -17,7 +17,7 @@ import cvlib as cv
 from cvlib.ascent.ascents import newton
 from cvlib.combining import combine, regression
 
-PAGE = notebooks.BOOK / "23-in-your-framework.md"
+PAGE = notebooks.BOOK / "24-in-your-framework.md"
 SAME = dict(rtol=1e-10, atol=1e-10)
 RNG = np.random.default_rng
 rng = RNG(0)

@@ -1,4 +1,4 @@
-"""The stored noise that chapter 18 judges `cv.choose` by, against brute force."""
+"""The stored noise that chapter 19 judges `cv.choose` by, against brute force."""
 
 import numpy as np
 import pytest

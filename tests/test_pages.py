@@ -81,7 +81,7 @@ def test_figures_have_words(md):
             assert len(alt) > 40, notebooks.first_line(cell)
 
 
-OTHERS = [md for md in notebooks.chapters() if not md.name.startswith("19-")]
+OTHERS = [md for md in notebooks.chapters() if not md.name.startswith("20-")]
 
 
 @pytest.mark.parametrize("md", OTHERS, ids=stem)

@@ -309,7 +309,7 @@ NotebookClient(nb, timeout=600, kernel_name="python3", coalesce_streams=True).ex
 nbformat.write(nb, sys.argv[1])"""
 
 
-@pytest.mark.parametrize("name", ["11-logistic-regression", "20-your-own-model"])
+@pytest.mark.parametrize("name", ["11-logistic-regression", "21-your-own-model"])
 def test_a_chapter_downloaded_alone_runs_with_the_wheel(browser_required, site, tmp_path, name):
     """In an empty folder, with nothing of the project in reach: a slider, stored results, measured
     times. What the extra `book` names is taken from this environment."""
