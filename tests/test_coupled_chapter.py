@@ -15,7 +15,7 @@ import pytest
 from scipy.special import expit, log_expit
 
 ROOT = Path(__file__).parents[1]
-CHAPTER = ROOT / "book" / "17-draws-that-lean-on-each-other.ipynb"
+CHAPTER = ROOT / "book" / "18-a-baseline-from-the-others.ipynb"
 
 rng = np.random.default_rng(5)
 D = 3
