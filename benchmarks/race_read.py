@@ -11,6 +11,7 @@ import numpy as np
 
 RESULTS = Path(__file__).with_name("race.json")
 TARGETS = (1.0, 0.1, 0.01)
+LOOK = 1.2  # a w is judged when the time spent has grown by this factor
 
 
 def imported(modules):
@@ -60,6 +61,28 @@ class Race:
         times = {name: self.median(model, name, nats, clock) for name in names}
         name = min(times, key=times.get)
         return name, times[name]
+
+    def near(self, model, nats, clock="warm"):
+        """[(way, when)] that noise cannot tell from the best, which comes first; none: nobody came.
+
+        Level is who needs at most LOOK times as much, or is later by at most twice the spread of
+        the best's seeds. Gradients leave out who looks at no draw.
+        """
+        what = "gradients" if clock == "gradients" else "seconds"
+        names = [n for m, n in self.met if m == model and (what == "seconds" or n != "exact.optimum")]
+        name, best = self.first(model, names, nats, clock)
+        seeds = [to(row, nats, what) for row in self.met[model, name]]
+        spread = statistics.stdev(seeds) if max(seeds) < np.inf else 0.0
+        last = max(LOOK * best, best + 2 * spread)
+        times = {n: self.median(model, n, nats, clock) for n in names}
+        return sorted(
+            ((n, t) for n, t in times.items() if t <= last and t < np.inf), key=lambda way: way[1]
+        )
+
+    def at_mode(self, model, runner):
+        """Did it begin at the mode? Laplace and fits always do."""
+        begun = self.met[model, runner][0]["setting"].get("start")
+        return begun == "mode" or "mode" in runner or "Laplace" in runner or "fit" in runner
 
     def curve(self, model, runner, what="seconds"):
         """Its first seed: seconds or gradients, and the least nats missed so far."""

@@ -171,6 +171,30 @@ def test_a_race_goes_on_where_it_stopped(tmp_path):
     assert read.end("hill", "climber") <= 0.01 and read.models == ["hill"]
 
 
+def stored_race(**seeds):
+    """A file with one model and ways that arrive at these seconds; half as many gradients."""
+    rows = [
+        {"problem": "hill", "runner": name, "setting": {"start": "usual"}, "seed": k, "ready": 0.0,
+         "end": "there", "seconds": [0.0, t], "gradients": [0, t / 2], "gap": [9.0, 0.05]}
+        for name, times in seeds.items() for k, t in enumerate(times, 1)
+    ]  # fmt: skip
+    runners = {name: {"ours": False, "imports": []} for name in seeds}
+    about = {"best": {"hill": {"elbo": 0.0, "apart": 0.0}}, "imports": {"": 1.0}, "versions": {}}
+    return Race(about | {"rows": rows, "runners": runners, "choices": {}})
+
+
+def test_ways_within_the_noise_of_the_best():
+    """A factor of 1.2, or twice the spread of the best's seeds, whichever reaches further."""
+    late = {"close": (1.19, 1.19, 9.0), "late": (1.35,) * 3, "more": (1.8,) * 3, "last": (2.1,) * 3}
+    read = stored_race(best=(0.99, 1.0, 1.01), **late)
+    assert read.near("hill", 0.1) == [("best", 1.0), ("close", 1.19)]
+    assert read.near("hill", 0.1, "gradients") == [("best", 0.5), ("close", 0.595)]
+    assert [n for n, _ in read.near("hill", 0.1, "cold")] == ["best", "close", "late"]
+    assert read.near("hill", 0.01) == [] and not read.at_mode("hill", "best")
+    wide = stored_race(best=(0.5, 1.0, 1.5), **late)
+    assert [n for n, _ in wide.near("hill", 0.1)] == ["best", "close", "late", "more"]
+
+
 # Moves -------------------------------------------------------------------------------------------
 
 

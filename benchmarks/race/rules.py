@@ -14,9 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.race_read import TARGETS, to
+from benchmarks.race_read import LOOK, TARGETS, to
 
-LOOK = 1.2  # a w is judged when the time spent has grown by this factor
 LOWEST = 1e9  # nats missed by a q whose ELBO is no number
 RATES = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5, 3e-6)
 AFTER = (None, 1000, 100, 10)  # a rate is constant, or falls like 1 / t after so many steps
