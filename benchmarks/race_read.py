@@ -69,7 +69,8 @@ class Race:
         the best's seeds. Gradients leave out who looks at no draw.
         """
         what = "gradients" if clock == "gradients" else "seconds"
-        names = [n for m, n in self.met if m == model and (what == "seconds" or n != "exact.optimum")]
+        out = {"exact.optimum"} if what == "gradients" else set()
+        names = [n for m, n in self.met if m == model and n not in out]
         name, best = self.first(model, names, nats, clock)
         seeds = [to(row, nats, what) for row in self.met[model, name]]
         spread = statistics.stdev(seeds) if max(seeds) < np.inf else 0.0
