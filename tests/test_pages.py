@@ -29,6 +29,28 @@ def solved(text):
     return re.findall(r"^:::+\{solution(?:-start)?\} (\S+)", text, re.M)
 
 
+# The limits of the book: what is read, so all text outside code cells, markup and front matter too.
+WHOLE, CHAPTER = 105_000, 5_200
+
+
+def words(text):
+    """The number of words outside code cells."""
+    return len(re.sub(r"^```\{code-cell\}.*?^```$", "", text, flags=re.M | re.S).split())
+
+
+def test_words_are_counted_outside_code_cells():
+    cell = "```{code-cell} ipython3\n:tags: [hide-input]\n\nx = 1\n```\n"
+    assert words(f"One two.\n\n{cell}\nthree\n\n{cell}") == 3
+    assert words("```\nplain fence\n```\n") == 4
+
+
+def test_the_book_and_its_chapters_stay_short():
+    """Longer is not better: a chapter that grows has to lose something first."""
+    counts = {md.stem: words(read(md)) for md in sorted(notebooks.BOOK.glob("*.md"))}
+    assert not {name: n for name, n in counts.items() if n > CHAPTER}
+    assert sum(counts.values()) <= WHOLE
+
+
 @pytest.mark.parametrize("md", NUMBERED, ids=stem)
 def test_six_exercises_or_more_each_marked_and_one_a_project(md):
     titles = list(exercises(read(md)).values())
