@@ -1,7 +1,4 @@
-"""What race.json says, for the book's pages: medians, who is first, and the first picture.
-
-It needs NumPy alone; the picture needs matplotlib.
-"""
+"""What race.json says, for the book's pages: medians, and who is first. It needs NumPy alone."""
 
 import json
 import statistics
@@ -93,42 +90,3 @@ class Race:
     def end(self, model, runner):
         """Median nats missed at the end of its runs."""
         return statistics.median(row["gap"][-1] for row in self.met[model, runner])
-
-
-# The first picture -------------------------------------------------------------------------------
-
-STORY = {  # what is drawn, and how it is called and looks
-    "cvlib, plain": ("plain gradient", "-", "grey"),
-    "NumPyro, from the mode": ("NumPyro", "--", "brown"),
-    "cvlib, seven": ("ensemble of seven", ":", "blue"),
-    "cvlib, c7": ("one good variate", "-.", "blue"),
-    "JAX, fixed draws": ("fixed draws, L-BFGS", "-", "brown"),
-    "cvlib, all quadratics": ("ensemble of all quadratics", "-", "blue"),
-}
-
-
-def story(model="sonar"):
-    """Nats missed against gradients, for the ways of `STORY`: the picture of intro and README.
-
-    The names stand in the order in which the curves fall below 0.1 nats, the last one first.
-    """
-    import matplotlib.pyplot as plt
-    import plotting  # of tools/, which chapters find
-
-    race = Race.load()
-    colours = {"grey": plotting.GREY, "blue": plotting.BLUE, "brown": "#B34F00"}
-    fig, ax = plt.subplots(figsize=(6.4, 4.0))
-    for runner in sorted(STORY, key=lambda name: -race.median(model, name, 0.1, "gradients")):
-        label, style, colour = STORY[runner]
-        x, gap = race.curve(model, runner, "gradients")
-        gap = np.maximum(gap, TARGETS[-1])
-        ax.plot(x[x > 0], gap[x > 0], style, color=colours[colour], label=label)
-    (*_, x), (*_, gap) = race.curve(model, "Laplace", "gradients")
-    ax.plot(x, gap, "ko", ms=6)
-    ax.annotate("the mode and\nits curvature", (x, gap), (-6, -10), ha="right", va="top",
-                textcoords="offset points")  # fmt: skip
-    ax.set(xscale="log", yscale="log", xlim=(12, 2e5), ylim=(TARGETS[-1], 30))
-    ax.set_yticks([0.01, 0.1, 1, 10], ["0.01", "0.1", "1", "10"])
-    ax.set(xlabel="gradients of the log joint density", ylabel="nats below the best ELBO")
-    ax.legend(loc="upper right")
-    plt.show()

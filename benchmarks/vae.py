@@ -23,12 +23,13 @@ def milliseconds(turns):
 
     from experiments import vae
 
-    rng, x = np.random.default_rng(0), vae.images()[0].astype("float32")
+    luck, x = vae.Luck(0), vae.images()[0].astype("float32")
     single = lambda tree: jax.tree.map(lambda v: np.asarray(v, "float32"), tree)
     work = {}
     for latent, groups in plans.CODES.items():
         for way, K in [(way, K) for K, ways in groups.items() for way in ways]:
-            seen = single((vae.fresh(latent, rng), 0.01, *vae.steps_of(latent, rng, x, K, STEPS)))
+            start, rates = vae.fresh(latent, luck.start), np.full(STEPS, 0.01)
+            seen = single((start, rates, *luck.steps(latent, x, K, STEPS)))
             climb = vae.climber(latent, way)
             work[f"{latent} {way} {K}"] = lambda climb=climb, seen=seen: climb(*seen)
     best = dict.fromkeys(work, np.inf)

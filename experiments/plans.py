@@ -647,40 +647,54 @@ CODES = {  # ways, in groups of one number of draws
     },
 }  # fmt: skip
 PATH = {"gaussian": "closed", "switches": "learnt"}  # on which the noise is measured
-STEEP = {"gaussian": (0.003, 0.01, 0.03), "switches": (0.01, 0.03, 0.1)}  # rates of Adam
+STEEP = {"gaussian": (0.003, 0.01, 0.02, 0.03, 0.06), "switches": (0.003, 0.01, 0.03, 0.1)}
+PAIRED = 24  # runs of each way and rate, on common starts and batches
 
 
 def vae(size):
     """ELBO of a small autoencoder along training, for each way and rate; noise along one path.
 
-    At the quick size one way and no noise: JAX takes seconds to compile each.
+    Beside the ways at fixed rates: eight draws for one of the two networks alone, rates that fall,
+    and four times the steps. At the quick size one way and no noise: JAX takes seconds to compile
+    each.
     """
-    runs, steps = min(size.runs, 4), min(2 * size.steps, 600)
-    codes = CODES if steps == 600 else {"gaussian": {1: ("closed",)}}
-    looks = f"0+{steps // 8}+{steps}"
-    cells = {
-        (latent, way, K): cell(
-            "vae", latent=latent, way=way, K=K, rates="+".join(map(str, STEEP[latent])),
-            steps=steps, runs=runs,
-        )
+    runs, steps = min(size.runs, PAIRED), min(2 * size.steps, 600)
+    whole = steps == 600
+    codes = CODES if whole else {"gaussian": {1: ("closed",)}}
+    keys = [
+        (latent, way, K, 0, steps)
         for latent, groups in codes.items()
         for K, ways in groups.items()
         for way in ways
+    ]
+    if whole:
+        keys += [("gaussian", way, 8, 0, steps) for way in ("encoder", "decoder")]
+        smooth = ("closed", 1), ("landing", 1), ("closed", 8), ("landing", 8)
+        keys += [("gaussian", way, K, 1, steps) for way, K in smooth]
+        keys += [("gaussian", way, K, 0, 4 * steps) for way, K in smooth[:2]]
+    cells = {
+        key: cell(
+            "vae", latent=latent, way=way, K=K, rates="+".join(map(str, STEEP[latent])),
+            falling=falling, steps=length, runs=runs,
+        )
+        for key in keys
+        for latent, way, K, falling, length in [key]
     }  # fmt: skip
+    looks = f"0+{steps // 8}+{steps}"
     grouped = lambda groups: ",".join(f"{K}:{'+'.join(ways)}" for K, ways in groups.items())
     noise = {
         latent: cell(
             "vae_noise", latent=latent, groups=grouped(groups), path=PATH[latent], rate=0.01,
-            steps=looks, repeats=50, runs=runs,
+            steps=looks, repeats=50, runs=min(runs, 4),
         )
         for latent, groups in codes.items()
-        if codes is CODES
+        if whole
     }  # fmt: skip
 
     def gather(results):
         (jax,) = {results[c.name]["jax"] for c in cells.values()}
         rows = [
-            dict(zip(("latent", "way", "K"), key)) | {"rate": rate} | row
+            dict(zip(("latent", "way", "K", "falling", "steps"), key)) | {"rate": rate} | row
             for key, c in cells.items()
             for rate, row in zip(STEEP[key[0]], _along(results[c.name]))
         ]
@@ -691,9 +705,8 @@ def vae(size):
             for row in results[c.name]
             for step, values in zip(looks.split("+"), zip(*row["noise"]))
         ]
-        return {
-            "jax": jax, "steps": _steps(cells.values(), results), "rows": rows, "noise": noises,
-        }  # fmt: skip
+        short = [c for key, c in cells.items() if key[-1] == steps]
+        return {"jax": jax, "steps": _steps(short, results), "rows": rows, "noise": noises}
 
     return [*cells.values(), *noise.values()], gather
 

@@ -7,8 +7,8 @@ the encoder, says q(z | x); another, the decoder, p(x | z). Both climb the mean 
 
 A way is a function from parameters, images x (B, 64) and noise (K, B, d) to a number whose gradient
 is an estimate of the gradient of that mean: `jax.grad` of it is all that an optimiser needs. The
-gradient in the decoder is the same in all ways; they differ in the encoder's. Numbers are float64,
-so that two machines agree in the digits that are stored.
+gradient in the decoder is the same in all ways but two, whose names say so; they differ in the
+encoder's. Numbers are float64, so that two machines agree in the digits that are stored.
 """
 
 import os
@@ -126,6 +126,22 @@ def quadratics(params, x, eps):
     return log_lik(params, x, z).mean() + (in_mu * mu + in_s * s).sum(-1).mean()
 
 
+def encoder(params, x, eps):
+    """The usual loss, with all draws for the encoder's gradient and the first for the decoder's."""
+    return apart(params, x, eps, eps[:1])
+
+
+def decoder(params, x, eps):
+    """The usual loss, with all draws for the decoder's gradient and the first for the encoder's."""
+    return apart(params, x, eps[:1], eps)
+
+
+def apart(params, x, for_encoder, for_decoder):
+    """The usual loss, each network with draws of its own; its gradient counts, not its value."""
+    hold = lambda name: params | {name: still(params[name])}
+    return closed(hold("decoder"), x, for_encoder) + closed(hold("encoder"), x, for_decoder)
+
+
 # Ways for switches ---------------------------------------------------------------------------
 
 
@@ -205,7 +221,7 @@ def straight(params, x, u):
 
 
 WAYS = {
-    "gaussian": (closed, sampled, landing, quadratics),
+    "gaussian": (closed, sampled, landing, quadratics, encoder, decoder),
     "switches": (plain, learnt, loo, disarm, linear, straight),
 }
 WAYS = {latent: {way.__name__: way for way in ways} for latent, ways in WAYS.items()}
@@ -244,44 +260,59 @@ def fresh(latent, rng):
 
 
 def climber(latent, way):
-    """A function from state, rate, batches (T, B, 64) and noise (T, K, B, d) to the state after."""
+    """A function from state, rate, batches (T, B, 64) and noise (T, K, B, d) to the state after.
+
+    The rate is a number, or one for each step, (T,).
+    """
     estimate = jax.grad(WAYS[latent][way])
 
     @jax.jit
     def climb(state, rate, batches, eps):
-        step = lambda state, seen: (adam(state, estimate(state[0], *seen), rate), None)
-        return lax.scan(step, state, (batches, eps))[0]
+        step = lambda state, seen: (adam(state, estimate(state[0], *seen[1:]), seen[0]), None)
+        rates = jnp.broadcast_to(rate, len(batches))
+        return lax.scan(step, state, (rates, batches, eps))[0]
 
     return climb
 
 
-def steps_of(latent, rng, x, K, steps):
-    """The batches and the noise of some steps."""
-    return x[rng.integers(len(x), size=(steps, BATCH))], noise(latent, rng, K, more=(steps,))
+class Luck:
+    """All that is random in a run, from its seed: runs of any way and K start alike and see the
+    same batches, and their noise differs in K alone."""
+
+    def __init__(self, seed):
+        seeds = ([seed, k] for k in range(3))
+        self.start, self.batches, self.noise = map(np.random.default_rng, seeds)
+
+    def steps(self, latent, x, K, steps):
+        """The batches (steps, B, 64) and the noise (steps, K, B, d) of some steps."""
+        batches = x[self.batches.integers(len(x), size=(steps, BATCH))]
+        return batches, noise(latent, self.noise, K, more=(steps,))
 
 
-def train(rng, *, latent, way, K, rates, steps, runs):
+def train(*, latent, way, K, rates, falling, steps, runs):
     """Along runs the ELBO of test images, (rates, runs, T), and that of validation images at the
-    end, (rates, runs); steps of the looks.
+    end, (rates, runs); steps of the looks. A falling rate goes to zero in a straight line.
 
-    The runs of every rate have the same starts, batches and noise.
+    Run r of every rate, way and K has the same start and batches. All go side by side.
     """
+    every = max(1, steps // RECORDS)
+    left = np.linspace(1, 0 if falling else 1, RECORDS * every, endpoint=False)
+    side_by_side = lambda f, *over: jax.vmap(jax.vmap(f, (0, *over[0])), (0, *over[1]))
     with jax.enable_x64(True):
         x, valid, test = images()
         eps = noise(latent, np.random.default_rng(0), DRAWS, len(test))
-        move, look = climber(latent, way), jax.jit(partial(elbo, latent))
-        seeds, every = rng.integers(2**31, size=runs), max(1, steps // RECORDS)
-
-        def run(rate, seed):
-            own = np.random.default_rng(seed)
-            state, found = fresh(latent, own), []
-            for t in range(RECORDS + 1):
-                if t:
-                    state = move(state, rate, *steps_of(latent, own, x, K, every))
-                found.append(look(state[0], test, eps))
-            return [*found, look(state[0], valid, eps)]
-
-        found = np.array([[run(rate, seed) for seed in seeds] for rate in rates])
+        move = jax.jit(side_by_side(climber(latent, way), (None, 0, 0), (0, None, None)))
+        look = jax.jit(side_by_side(partial(elbo, latent), (None, None), (None, None)))
+        lucks, found = [Luck(seed) for seed in range(runs)], []
+        stacked = lambda *leaves: np.stack([np.stack(leaves)] * len(rates))  # (rates, runs, ...)
+        state = jax.tree.map(stacked, *(fresh(latent, luck.start) for luck in lucks))
+        for t in range(RECORDS + 1):
+            if t:
+                now = np.outer(rates, left[(t - 1) * every : t * every])  # (rates, every)
+                seen = zip(*(luck.steps(latent, x, K, every) for luck in lucks))
+                state = move(state, now, *map(np.stack, seen))
+            found.append(look(state[0], test, eps))  # (rates, runs)
+        found = np.stack([*found, look(state[0], valid, eps)], -1)
     kept = [t * every for t in range(RECORDS + 1)]
     return {"steps": kept, "valid": found[..., -1], "test": found[..., :-1], "jax": jax.__version__}
 
@@ -323,23 +354,24 @@ def spreads(*, latent, groups, path, rate, steps, repeats, runs):
     `steps`.
     """
     own = 1 if latent == "gaussian" else 2  # draws of the path
+    quiet = path if latent == "gaussian" else "loo"  # its mean is that of all but one
     ways = [(way, K) for K, ways in groups.items() for way in ways]
     with jax.enable_x64(True):
         x, move = images()[0], climber(latent, path)
-        estimates = {way: encoder_gradient(latent, way) for way in (*dict(ways), path)}
+        estimates = {way: encoder_gradient(latent, way) for way in (*dict(ways), quiet)}
         found = {key: np.zeros((runs, len(steps))) for key in (*ways, ("images", 0))}
         for run in range(runs):
-            walk, look = np.random.default_rng(run), np.random.default_rng((run, 1))
-            state, t = fresh(latent, walk), 0
+            luck, look = Luck(run), np.random.default_rng((run, 3))
+            state, t = fresh(latent, luck.start), 0
             for k, stop in enumerate(steps):
                 if stop > t:
-                    state = move(state, rate, *steps_of(latent, walk, x, own, stop - t))
+                    state = move(state, rate, *luck.steps(latent, x, own, stop - t))
                     t = stop
                 some = x[look.integers(len(x), size=(40, BATCH))]
                 for way, K in ways:
                     found[way, K][run, k] = spread(
                         estimates[way], latent, K, state[0], some[:4], look, repeats
                     )
-                noise_of_images = between(estimates[path], latent, state[0], some, look)
+                noise_of_images = between(estimates[quiet], latent, state[0], some, look)
                 found["images", 0][run, k] = noise_of_images
         return found

@@ -222,7 +222,7 @@ def test_full_size(cv):
         "quadratics": 3 * (11 * 2 + 1),
         "answers": 7,
         "choosing": 8 + 3 * 3,
-        "vae": 6 + 8 + 2,
+        "vae": 6 + 8 + 2 + 4 + 2 + 2,
     }
     assert set(names["figure3"]) == set(names["figure4"])
     lines = [sgd_names(data, cvs, RATE[data], 50, steps=500) for data in RATE for cvs in LINES]
