@@ -1,17 +1,12 @@
 """What every chapter has: exercises with solutions, a summary, history, words for its pictures."""
 
-import ast
-import inspect
 import re
-from operator import attrgetter
 
 import nbformat
 import notebooks  # tools/notebooks.py
 import pytest
 import shortpath  # tools/shortpath.py
 import typeset  # tools/typeset.py
-
-import cvlib
 
 NUMBERED = [md for md in notebooks.chapters() if re.match(r"\d+-", md.name)]
 stem = lambda path: path.stem
@@ -96,7 +91,7 @@ def test_tables_are_tables_and_stored_results_are_read_by_one_helper(md):
             assert "xxx" not in wide or "pilot draws" in lines[0], output.text
 
 
-# The short path, and the page of what to do -------------------------------------------------------
+# The short path ---------------------------------------------------------------------------------
 
 
 def test_the_short_path_goes_through_the_book_in_order():
@@ -135,25 +130,6 @@ def test_reading_times_count_words_code_and_formulas_but_no_solution(tmp_path):
     (tmp_path / "book/a.md").write_text(text)
     found = shortpath.sections("a", tmp_path)
     assert 2.4 < found["One"] < 2.6 and found["Two"] == 2 and 0.5 <= found["Three"] < 0.6
-
-
-def test_what_to_do_names_things_that_exist_and_takes_their_keywords():
-    """Every call of the package in the page's lines of code."""
-    page = read(notebooks.BOOK / "what-to-do.md")
-    code = re.findall(r"^ *```python\n(.*?)^ *```$", page, re.M | re.S)
-    nodes = [node for text in code for node in ast.walk(ast.parse(inspect.cleandoc(text)))]
-    checked = 0
-    for call in (node for node in nodes if isinstance(node, ast.Call)):
-        name = ast.unparse(call.func)
-        owner, _, rest = name.partition(".")
-        if owner not in ("fit", "cv"):
-            continue
-        found = attrgetter(rest)(cvlib.Fit if owner == "fit" else cvlib)
-        takes = inspect.signature(found).parameters
-        free = any(p.kind == p.VAR_KEYWORD for p in takes.values())
-        assert free or {k.arg for k in call.keywords} <= set(takes), name
-        checked += 1
-    assert checked >= 9
 
 
 @pytest.mark.parametrize(
