@@ -7,8 +7,10 @@ import notebooks  # tools/notebooks.py
 import pytest
 import shortpath  # tools/shortpath.py
 import typeset  # tools/typeset.py
+import yaml
 
 NUMBERED = [md for md in notebooks.chapters() if re.match(r"\d+-", md.name)]
+INTRO = notebooks.BOOK / "intro.md"
 stem = lambda path: path.stem
 read = lambda md: md.read_text("utf-8")
 
@@ -89,6 +91,20 @@ def test_tables_are_tables_and_stored_results_are_read_by_one_helper(md):
             lines = output.get("text", "").splitlines()
             wide = "".join("x" if columns(line) else "." for line in lines)
             assert "xxx" not in wide or "pilot draws" in lines[0], output.text
+
+
+def test_the_map_has_the_parts_and_chapters_of_the_contents_in_order():
+    """No part has more than six chapters."""
+    toc = yaml.safe_load((notebooks.ROOT / "_toc.yml").read_text("utf-8"))["parts"]
+    rows = re.findall(r"^\| (.*?) ?\| \{ref\}.*\{minutes\}`(.*?)` \|$", read(INTRO), re.M)
+    mapped = {}
+    for part, page in rows:
+        mapped.setdefault(part or list(mapped)[-1], []).append(page)
+    page = lambda chapter: re.sub(r"^book/|\.ipynb$", "", chapter["file"])
+    listed = {part["caption"]: list(map(page, part["chapters"])) for part in toc}
+    listed["Appendices"].remove("references")
+    assert list(mapped.items()) == [*listed.items()][1:]  # the first is "In a hurry"
+    assert all(len(pages) <= 6 for part, pages in mapped.items() if part != "Appendices")
 
 
 # The short path ---------------------------------------------------------------------------------
