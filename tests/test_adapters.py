@@ -100,6 +100,26 @@ def test_the_fit_is_that_of_the_model_for_autograd(name):
         cvlib.taylor_x(cvlib.terms(other, fit.q)[0])
 
 
+def test_eight_schools_in_numpyro_is_the_chapter_s_own_model():
+    """The lines of the chapter on own models, beside posteriordb's model written for autograd."""
+    need("numpyro")
+    from experiments import posteriors
+
+    (page,) = PAGE.parent.glob("*-your-own-model.md")
+    code = re.search(r"```python\n(import numpyro\n.*?)```", page.read_text("utf-8"), re.S)[1]
+    y = np.array([28.0, 8, -3, 7, -1, 1, 18, 12])
+    sigma = np.array([15.0, 10, 16, 11, 9, 11, 10, 18])
+    few = lambda model: cvlib.fit(model, steps=5, progress=False)
+    space = {"cv": type("cv", (), {"fit": few, "models": cvlib.models}), "y": y, "sigma": sigma}
+    exec(code, space)
+    own, other = posteriors.load("eight_schools").model, space["fit"].model
+    assert sorted(other.names) == sorted(own.names)
+    z = RNG.standard_normal((20, 10))
+    order = [own.names.index(name) for name in other.names]
+    apart = other.totals(z[:, order], 0)[0] - own.log_joint(z)
+    assert np.ptp(apart) < 1e-8
+
+
 def test_hessians_of_jax():
     slope = grad(lambda z: anp.sum(by_autograd(cvlib).log_joint(z)))
     right = np.stack([(slope(Z + e) - slope(Z - e)) / 2e-5 for e in 1e-5 * np.eye(4)], -2)

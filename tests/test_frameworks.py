@@ -168,6 +168,19 @@ def check_leave_one_out(r):
     assert_allclose(_numpy(frame.grad(loss, w), frame), ours, **SAME)
 
 
+def check_disarm(r):
+    """Pairs of the package, for two data points with logits of their own."""
+    frame, w = r.frame, np.stack([MU, -2 * MU])  # (2, 3)
+    square = lambda z, _: (z[..., 0] - 2 * z[..., 1] + 0.5 * z[..., 2]) ** 2
+    model = cv.models.Model(square, lambda z: 0.0 * z[..., 0], (np.ones(1),), 3)
+    draws = [cv.draw(model, SWITCHES, w[k], 8, RNG(k), noise="pairs") for k in (0, 1)]
+    b = np.stack([draw.z for draw in draws], 1)  # (8, 2, 3)
+    f = square(b, None)
+    loss = lambda w: r.names["disarm"](frame.array(f), frame.array(b), w)
+    ours = [cv.DisARM(cv.terms(model, SWITCHES)[0])(draw).mean(0) for draw in draws]
+    assert_allclose(_numpy(frame.grad(loss, w), frame), ours, **SAME)
+
+
 def check_price(r):
     g = r.price(log_p(r.frame), MU, L, EPS)
     assert_allclose(Q.pack(*g), (cv.PR(DATA) + cv.PR(PRIOR))(DRAW).mean(0), **SAME)
@@ -282,6 +295,9 @@ BUGS = [
     ("landing", "eps @ L.T", "eps @ L"),
     ("leave_one_out", "(f.shape[0] - 1)", "f.shape[0]"),
     ("leave_one_out", "f.sum() - f)", "f.sum() + f)"),
+    ("disarm", "sigmoid(abs(w)) / 2", "sigmoid(abs(w))"),
+    ("disarm", "sigmoid(abs(w))", "sigmoid(w)"),
+    ("disarm", "b[:half] - b[half:]", "b[::2] - b[1::2]"),
     ("price", "bend @ L)", "L @ bend)"),
     ("price", "(z).mean(0)\n    bend", "(mu + 0 * z).mean(0)\n    bend"),
     ("quadratics", "/ away", ""),

@@ -1,19 +1,16 @@
 """What every chapter has: exercises with solutions, a summary, history, words for its pictures."""
 
-import ast
-import inspect
 import re
-from operator import attrgetter
 
 import nbformat
 import notebooks  # tools/notebooks.py
 import pytest
 import shortpath  # tools/shortpath.py
 import typeset  # tools/typeset.py
-
-import cvlib
+import yaml
 
 NUMBERED = [md for md in notebooks.chapters() if re.match(r"\d+-", md.name)]
+INTRO = notebooks.BOOK / "intro.md"
 stem = lambda path: path.stem
 read = lambda md: md.read_text("utf-8")
 
@@ -118,64 +115,93 @@ def test_tables_are_tables_and_stored_results_are_read_by_one_helper(md):
             assert "xxx" not in wide or "pilot draws" in lines[0], output.text
 
 
-# The short path, and the page of what to do -------------------------------------------------------
+def test_the_map_has_the_parts_and_chapters_of_the_contents_in_order():
+    """No part has more than six chapters."""
+    toc = yaml.safe_load((notebooks.ROOT / "_toc.yml").read_text("utf-8"))["parts"]
+    rows = re.findall(r"^\| (.*?) ?\| \{ref\}.*\{minutes\}`(.*?)` \|$", read(INTRO), re.M)
+    mapped = {}
+    for part, page in rows:
+        mapped.setdefault(part or list(mapped)[-1], []).append(page)
+    page = lambda chapter: re.sub(r"^book/|\.ipynb$", "", chapter["file"])
+    listed = {part["caption"]: list(map(page, part["chapters"])) for part in toc}
+    listed["Appendices"].remove("references")
+    assert list(mapped.items()) == [*listed.items()][1:]  # the first is "In a hurry"
+    assert all(len(pages) <= 6 for part, pages in mapped.items() if part != "Appendices")
+
+
+# The short path ---------------------------------------------------------------------------------
 
 
 def test_the_short_path_goes_through_the_book_in_order():
-    """Ten stops that exist, from the introduction on, each a part of its page and in its order."""
+    """Eleven stops that exist, from the introduction on, each a part of its page, in five hours."""
     path = shortpath.stops()
     pages = [re.sub(r"^book/|\.ipynb$", "", file) for file in notebooks.pages_of_toc()]
     places = [pages.index(stop.page) for stop in path]
-    assert len(path) == 10 and places[0] == 0 and places == sorted(places)
+    assert len(path) == 11 and places[0] == 0 and places == sorted(places)
+    assert "eleven stops" in read(INTRO)
     for stop in path:
         titles = list(shortpath.sections(stop.page))
         order = [titles.index(t) for t in (stop.first or titles[0], stop.last, *stop.also)]
         assert order == sorted(order)
-        assert "Exercises" not in stop.read and "History and further reading" not in stop.read
-        part = shortpath.minutes(stop.page, read=stop.read)
-        assert 5 <= part <= min(60, shortpath.minutes(stop.page))
-    hours = sum(shortpath.minutes(stop.page, read=stop.read) for stop in path) / 60
-    assert 2 < hours < 5  # an afternoon
+        whole = {"Exercises", "History and further reading", "In three sentences"}  # of all of it
+        assert not whole & stop.read and 20 < len(stop.ends.split()) < 80
+        assert 5 <= shortpath.time_of(stop) <= 50
+    assert 4 < sum(map(shortpath.time_of, path)) / 60 <= 5  # an afternoon
+
+
+def shown(stop):
+    """The words and formulas of a stop, without code and without what is folded."""
+    titles = re.split(r"^## (.+)\n", read(notebooks.BOOK / f"{stop.page}.md"), flags=re.M)
+    text = {"": titles[0].split("\n# ")[1]} | dict(zip(titles[1::2], titles[2::2]))
+    return " ".join(shortpath.PARTS.sub("", text[title]) for title in stop.read)
+
+
+# Words of the book's own: the stop that introduces each, or none where `needs` must.
+INTRODUCED = {
+    r"\bRP1\b": "four-terms", r"\bSF\b": "four-terms", r"\bCF\b": None, r"\bRP2\b": None,
+    r"\bGR\b": None, r"\bRB\b": "by-hand", r"\bPR\b": "by-hand", r"\bQD\b": "by-hand",
+    r"\bRPS\b": "all-quadratics", r"\bAQ\b": None, r"\bLOO\b": None, r"\bS_?7\b": None,
+    r"c_5|\bc5\b": None, r"c_7|\bc7\b": "one-control", r"\*bound\*|\bbound\(": None,
+    r"[Ss]napshot": None, r"\blanding\b": None, r"\bgauge\b": None, r"[Bb]atch and match": "intro",
+    r"[Ee]ven\*? draws": None, r"k-hat": None, r"\*price\*": None, r"parabola of means": None,
+    r"\bridge\b": None, r"[Nn]atural (step|gradient)": "less-noise",
+    r"importance weights?": "own-model", r"non-centred": None, r"all quadratics": None,
+    r"\bLaplace\b": None, r"\bat rest\b": None, r"fixed draws": "intro", r"[Ff]unnel": None,
+    r"effective sample size": "own-model",
+}  # fmt: skip
+
+
+def test_every_word_of_the_path_is_introduced_on_it():
+    """By the stop itself, or by what it says is needed of the chapters left out."""
+    known = set()
+    for stop in shortpath.stops():
+        known |= {word for word in INTRODUCED if re.search(word, stop.needs)}
+        for word, home in INTRODUCED.items():
+            if word not in known and re.search(word, shown(stop)):
+                assert home and home in stop.page, (stop.page, word)
+                known.add(word)
 
 
 def test_a_stop_with_a_heading_that_is_not_there_is_named(tmp_path):
     (tmp_path / "book").mkdir()
     (tmp_path / "book/a.md").write_text("# A\n\nWords.\n\n## One\n\nMore words.\n")
-    (tmp_path / "_path.yml").write_text("- {page: a, until: One}\n")
+    (tmp_path / "_path.yml").write_text("- {page: a, until: One, ends: It ends.}\n")
     assert shortpath.stops(tmp_path)[0].read == {"", "One"}
-    (tmp_path / "_path.yml").write_text("- {page: a, until: Two}\n")
+    (tmp_path / "_path.yml").write_text("- {page: a, until: Two, ends: It ends.}\n")
     with pytest.raises(Exception, match="a has no section 'Two'"):
         shortpath.stops(tmp_path)
 
 
-def test_reading_times_count_words_code_and_formulas_but_no_solution(tmp_path):
+def test_reading_times_count_words_code_and_formulas_but_nothing_folded(tmp_path):
     (tmp_path / "book").mkdir()
     text = "# A\n\n## One\n\n" + "word " * 260 + "\n\n$$\nx\n$$\n\n## Two\n\n"
     text += "```{code-cell} ipython3\n---\nmystnb: {}\n---\n" + "x\n" * 24 + "```\n\n## Three\n\n"
     text += "```{code-cell} ipython3\n:tags: [hide-input]\n\n" + "x\n" * 24 + "```\n\n"
     text += ":::{solution} ex\n" + "word " * 1000 + "\n:::\n"
+    text += ":::{admonition} Proof\n:class: dropdown\n\n" + "word " * 1000 + "\n:::\n"
     (tmp_path / "book/a.md").write_text(text)
     found = shortpath.sections("a", tmp_path)
-    assert 2.4 < found["One"] < 2.6 and found["Two"] == 2 and 0.5 <= found["Three"] < 0.6
-
-
-def test_what_to_do_names_things_that_exist_and_takes_their_keywords():
-    """Every call of the package in the page's lines of code."""
-    page = read(notebooks.BOOK / "what-to-do.md")
-    code = re.findall(r"^ *```python\n(.*?)^ *```$", page, re.M | re.S)
-    nodes = [node for text in code for node in ast.walk(ast.parse(inspect.cleandoc(text)))]
-    checked = 0
-    for call in (node for node in nodes if isinstance(node, ast.Call)):
-        name = ast.unparse(call.func)
-        owner, _, rest = name.partition(".")
-        if owner not in ("fit", "cv"):
-            continue
-        found = attrgetter(rest)(cvlib.Fit if owner == "fit" else cvlib)
-        takes = inspect.signature(found).parameters
-        free = any(p.kind == p.VAR_KEYWORD for p in takes.values())
-        assert free or {k.arg for k in call.keywords} <= set(takes), name
-        checked += 1
-    assert checked >= 9
+    assert 3.5 < found["One"] < 3.7 and found["Two"] == 2 and 0.5 <= found["Three"] < 0.6
 
 
 @pytest.mark.parametrize(

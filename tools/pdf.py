@@ -62,8 +62,8 @@ article {{ break-before: page; }}
 .contents .level0 {{ font-weight: bold; }}
 .contents .level1 {{ margin-left: 1.6em; }}
 """
-SIGNS = (
-    "h1 + .short-path { display: block !important; }"  # of the path, hidden in the other edition
+SIGNS = (  # of the path, hidden in the other edition
+    ":is(h1 + .short-path, .short-path.ends) { display: block !important; }"
 )
 SHRINK = """() => {
   const [tables, formulas] = ['table', 'mjx-container[display]'].map(

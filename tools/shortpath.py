@@ -1,8 +1,9 @@
 """Sphinx extension of the book: the short path through it, and how long pages take to read.
 
 - `_path.yml` lists the stops of the short path. Each of these pages gets a sign on top (which stop,
-  what to read, what to know, where next) and one wherever the path leaves it; sections off the path
-  have the class `off-path`, by which tools/pdf.py prints the path alone.
+  what to read, what to know, where next), one wherever the path leaves it, and one at its end that
+  says what the stop has said; sections off the path have the class `off-path`, by which
+  tools/pdf.py prints the path alone.
 - The side bar marks the stops.
 - The role {minutes}`02-one-control-variate` is the reading time of a page, and behind a mark that
   of its part on the path; {minutes}`path` is that of the whole path.
@@ -20,11 +21,12 @@ from sphinx.errors import ExtensionError
 
 ROOT = notebooks.ROOT
 MARK = "◆"
-WORDS, LINES, EQUATIONS, RESULTS = 130, 12, 2, 2  # that are read in a minute
+WORDS, LINES, EQUATIONS, RESULTS = 100, 12, 1, 2  # that are read in a minute
 
 
-PARTS = re.compile(  # headings, code, whole solutions, and the two ends of one with code inside
-    r"^(## [^\n]+|```\{code-cell\}.*?^```|:+\{solution\}.*?^:::+|:+\{solution-[^\n]+)$",
+PARTS = re.compile(  # headings, code, what is folded, and the two ends of a solution with code
+    r"^(## [^\n]+|```\{code-cell\}.*?^```|:+\{solution\}.*?^:::+|:+\{solution-[^\n]+"
+    r"|:+\{admonition\} [^\n]+\n:class: dropdown\n.*?^:::+)$",
     re.M | re.S,
 )
 
@@ -34,13 +36,14 @@ class Stop(NamedTuple):
     first: str  # the heading to begin with; "" is the top of the page
     last: str
     also: list  # later headings
-    needs: str
+    needs: str  # what it uses of the chapters left out
+    ends: str  # what it said, to end on
     read: set  # all headings to read, "" for what stands before the first
 
 
 @cache
 def sections(page, root=ROOT):
-    """{heading: minutes} of a page, in order, from its text; solutions are not counted."""
+    """{heading: minutes} of a page, in order, from its text; what is folded is not counted."""
     text = re.sub(
         r"\A---\n.*?\n---\n", "", (root / f"book/{page}.md").read_text("utf-8"), flags=re.S
     )
@@ -56,7 +59,7 @@ def sections(page, root=ROOT):
             found[here] += 0.0 if solution else time
         elif fence := re.match(r":+\{solution(?:-(\w+))?\}", part):
             solution = fence[1] == "start"
-        elif not solution:
+        elif not solution and not re.match(r":+\{admonition\}", part):
             equations = len(re.findall(r"^\$\$$", part, re.M)) // 2
             found[here] += len(part.split()) / WORDS + equations / EQUATIONS
     return found
@@ -72,14 +75,24 @@ def stops(root=ROOT):
         if missing := [title for title in (first, last, *also) if title not in titles]:
             raise ExtensionError(f"_path.yml: {page} has no section {missing[0]!r}")
         read = {*titles[titles.index(first) : titles.index(last) + 1], *also}
-        found.append(Stop(page, first, last, also, line.get("needs", ""), read))
+        found.append(Stop(page, first, last, also, line.get("needs", ""), line["ends"], read))
     return found
 
 
-def minutes(page, root=ROOT, read=None):
-    """Reading time of a page, or of some of its sections, to five minutes."""
-    times = sections(page, root)
-    return 5 * max(1, round(sum(times[title] for title in read or times) / 5))
+def minutes(page, root=ROOT):
+    """Reading time of a page, to five minutes."""
+    return fives(sum(sections(page, root).values()))
+
+
+def fives(time):
+    return 5 * max(1, round(time / 5))
+
+
+def time_of(stop, root=ROOT):
+    """Minutes for a stop: its sections, what it needs, and what it ends on."""
+    times = sections(stop.page, root)
+    signs = len(f"{stop.needs} {stop.ends}".split()) / WORDS
+    return sum(times[title] for title in stop.read) + signs
 
 
 # What the pages show ------------------------------------------------------------------------------
@@ -87,10 +100,10 @@ def minutes(page, root=ROOT, read=None):
 
 def minutes_role(kind, rawtext, text, lineno, inliner, options=None, content=None):
     env = inliner.document.settings.env
-    path = {stop.page: minutes(stop.page, Path(env.srcdir), stop.read) for stop in env.stops}
+    path = {stop.page: time_of(stop, Path(env.srcdir)) for stop in env.stops}
     if text == "path":
-        return [nodes.Text(f"{sum(path.values()) / 60:.0f}")], []
-    own = f" ({MARK}\u00a0{path[text]})" if text in path else ""
+        return [nodes.Text(f"{sum(path.values()) / 60:.1f}")], []
+    own = f" ({MARK}\u00a0{fives(path[text])})" if text in path else ""
     return [nodes.Text(f"{minutes(text, Path(env.srcdir))}{own}")], []
 
 
@@ -106,9 +119,9 @@ def link(app, here, stop):
 
 
 def words(text):
-    """A sentence of _path.yml: *emphasis* and $formulas$."""
-    made = {"*": nodes.emphasis, "$": nodes.math}
-    for part in re.split(r"(\*[^*]+\*|\$[^$]+\$)", text):
+    """A sentence of _path.yml: *emphasis*, $formulas$ and `code`."""
+    made = {"*": nodes.emphasis, "$": nodes.math, "`": nodes.literal}
+    for part in re.split(r"(\*[^*]+\*|\$[^$]+\$|`[^`]+`)", text):
         inner = part[1:-1]
         yield made[part[0]](inner, inner) if part[:1] in made else nodes.Text(part)
 
@@ -120,9 +133,9 @@ def quoted(*titles):
         yield nodes.emphasis("", "", *words(title))
 
 
-def sign(*parts):
+def sign(*parts, kind="short-path"):
     made = [part if isinstance(part, nodes.Node) else nodes.Text(part) for part in parts]
-    return nodes.container("", nodes.paragraph("", "", *made), classes=["short-path"])
+    return nodes.container("", nodes.paragraph("", "", *made), classes=kind.split())
 
 
 def plain(title):
@@ -139,30 +152,36 @@ def put_signs(app, doctree, here):
     stop, top = path[k], next(doctree.findall(nodes.section))
     after = path[k + 1 : k + 2]
     ahead = ["Next stop: ", link(app, here, after[0]), "."] if after else ["It is the last one."]
-    read, left = set(map(plain, stop.read)), list(stop.also)
-    here_on = "" in read
+    read, on = set(map(plain, stop.read)), "" in map(plain, stop.read)
+    titles = {plain(child[0].astext()): child for child in top if isinstance(child, nodes.section)}
     for child in top[1:]:
         if isinstance(child, nodes.section):
-            was_on, title = here_on, plain(child[0].astext())
-            here_on = title in read
-            if was_on and not here_on:
-                on = ["It goes on with ", *quoted(*left), " below. "] if left else []
-                leave = sign(f"{MARK} The short path leaves here. ", *on, *ahead)
-                top.insert(top.index(child), leave)
-            left = [other for other in left if plain(other) != title]
-        if not here_on and isinstance(child, nodes.Element):
+            was_on, title = on, plain(child[0].astext())
+            on = title in read
+            left = [t for t in stop.also if top.index(titles[plain(t)]) >= top.index(child)]
+            if was_on and not on and left:
+                leave = f"{MARK} The short path goes on below with "
+                top.insert(top.index(child), sign(leave, *quoted(*left), "."))
+        if not on and isinstance(child, nodes.Element):
             child["classes"].append("off-path")
+    last = titles[plain((stop.also or [stop.last])[-1])]
+    said = sign(nodes.strong("", f"{MARK} What this stop said. "), *words(stop.ends), " ", *ahead,
+                kind="short-path ends")  # fmt: skip
+    top.insert(top.index(last) + 1, said)
+    top.insert(1, first_sign(app, stop, k, len(path), ahead))
+
+
+def first_sign(app, stop, k, number, ahead):
+    """Which stop it is, how long, what to read, and what it needs of the chapters left out."""
     begin = ["Read from ", *quoted(stop.first), " to"] if stop.first else ["Read to"]
+    one = stop.first and stop.first == stop.last
+    begin = ["Read ", *quoted(stop.first)] if one else [*begin, " the end of ", *quoted(stop.last)]
     then = [", then ", *quoted(*stop.also)] if stop.also else []
     needs = [" Of the chapters left out you need: ", *words(stop.needs)] if stop.needs else []
-    time = minutes(stop.page, Path(app.srcdir), stop.read)
-    top.insert(
-        1,
-        sign(
-            nodes.strong("", f"{MARK} On the short path, stop {k + 1} of {len(path)}."),
-            f" About {time} minutes. ", *begin, " the end of ", *quoted(stop.last), *then, ".",
-            *needs, " ", *ahead,
-        ),
+    return sign(
+        nodes.strong("", f"{MARK} On the short path, stop {k + 1} of {number}."),
+        f" About {fives(time_of(stop, Path(app.srcdir)))} minutes. ", *begin, *then, ".",
+        *needs, " ", *ahead,
     )  # fmt: skip
 
 
