@@ -11,11 +11,12 @@ JOBS   ?= auto
 APART  := $(addprefix --ignore tests/,test_site.py test_lab.py test_pdf.py test_adapters.py)
 SHELL  := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help book pdf serve lint test units processors mutants site-test adapters notebooks lab lock bench race experiments clean distclean
+.PHONY: help book pdf slides serve lint test units processors mutants site-test adapters notebooks lab lock bench race experiments clean distclean
 
 help:
 	@echo "make book       build the book into $(SITE), warnings are errors"
 	@echo "make pdf        build it, and print it and its short path into $(SITE) (needs chromium)"
+	@echo "make slides     make the slides of the afternoon anew from _slides.yml (make book makes them, too)"
 	@echo "make serve      serve the built book on http://localhost:$(PORT)"
 	@echo "make lint       ruff's checks and format, mypy's types: the first part of make test"
 	@echo "make test       lint, unit tests, every chapter executed and compared with its stored outputs"
@@ -60,6 +61,10 @@ book: $(READY)
 
 pdf: book
 	@$(BIN)/python tools/pdf.py $(SITE)
+
+slides: $(READY)
+	@test -f $(SITE)/index.html || $(MAKE) book
+	@$(BIN)/python tools/slides.py $(SITE)
 
 serve: $(READY)
 	@test -f $(SITE)/index.html || $(MAKE) book

@@ -7,7 +7,7 @@
 - Docstrings are plain text (C^T h, |L_ii|, f(*args)), not markup; the API page shows them so.
 - Scripts that serve live kernels from other sites are left out of the pages.
 - The site carries the project and the wheel of takeaway.py: in the download menu of each page, and
-  where a text says {take}`zip` or {take}`wheel`.
+  where a text says {take}`zip` or {take}`wheel`; slides.py adds {take}`slides` and {take}`figures`.
 - A figure is a link to itself, at full size.
 """
 
@@ -17,6 +17,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+import slides
 import takeaway
 from docutils import nodes
 from sphinx.environment.collectors.toctree import TocTreeCollector
@@ -86,11 +87,13 @@ def skip_aliases(app, what, name, obj, skip, options):
 
 def files_to_take(app):
     """{kind: file name} of what lies in the site's top folder for readers to take."""
-    return {"zip": f"{takeaway.NAME}.zip", "wheel": takeaway.wheel_name(Path(app.srcdir))}
+    wheel = takeaway.wheel_name(Path(app.srcdir))
+    names = {"slides": slides.FILE, "figures": slides.FIGURES}
+    return {"zip": f"{takeaway.NAME}.zip", "wheel": wheel} | names
 
 
 def take(kind, rawtext, text, lineno, inliner, options=None, content=None):
-    """The role {take}`zip` or {take}`wheel`: a link to the file, by its name."""
+    """The role {take}`zip`, or another of the names above: a link to the file, by its name."""
     env = inliner.document.settings.env
     names = files_to_take(env.app)
     if text not in names:
@@ -138,6 +141,12 @@ def write_files_to_take(app, error):
             notebook.write_text(made, "utf-8")
 
 
+def write_slides(app, error):
+    """The deck and the figures, made of the pages."""
+    if app.builder.name == "html" and not error and Path(app.srcdir, "_slides.yml").exists():
+        slides.write(Path(app.outdir), Path(app.srcdir))
+
+
 def drop_source_maps(app, error):
     """They serve the theme's developers and are a fifth of the site."""
     for path in Path(app.outdir).rglob("*.map"):
@@ -156,4 +165,5 @@ def setup(app):
     app.add_js_file("book.js")
     app.connect("build-finished", drop_source_maps)
     app.connect("build-finished", write_files_to_take)
+    app.connect("build-finished", write_slides)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
