@@ -19,7 +19,6 @@ from scipy import stats
 from test_lines import CONFIGURATIONS
 
 import cvlib as cv
-from cvlib import RP1, RP2
 from experiments import catalogue
 
 configurations = pytest.mark.parametrize("name, family, subsampled", CONFIGURATIONS)
@@ -140,29 +139,6 @@ def test_records(cv):
             assert c.passes_over_data == (".over_all_data()" in repr(c.line) and not moments)
 
 
-def count_by_hand(approximations, closed=False):
-    """A logistic or Poisson model, full Gaussian: K ways make K (K - 1) / 2 pairs.
-
-    Six words for the data term (SF, RP1, RP2, RB, PR, QD; a closed form is the same number as QD)
-    on drawn and on all data; for a sum with other terms RB and QD are not there. Sums with data
-    repeat the pairs "drawn minus all" of the data term, one a word.
-    """
-    pairs = lambda K: K * (K - 1) // 2
-    with_data = lambda alone, summed: pairs(2 * alone) + 3 * (pairs(2 * summed) - summed)
-    data = with_data(6, 5 if closed else 4) + approximations * with_data(6, 5)
-    in_x = pairs(2 * 3) + 2  # SF, RP1, RP2 of the parabola; RP1, RP2 of the slope, each for itself
-    return data + in_x + 3 * pairs(5) + 1  # no data: SF, RP1, RP2, PR, CF; one
-
-
-def test_the_number_of_legal_lines():
-    counts = {key: len(legal(cv, *key)) for key in CONFIGURATIONS}
-    print(f"\n{sum(counts.values())} legal lines in {len(counts)} settings: {counts}")
-    assert counts["logistic", "Gaussian", True] == count_by_hand(2) == 558
-    assert counts["poisson", "Gaussian", True] == count_by_hand(1, closed=True) == 420
-    model = cv.models.logistic_regression(*cv.datasets.load("australian"))
-    assert len(catalogue.legal(model, cv.families.Gaussian(model.dim))) == 558
-
-
 # What each does ---------------------------------------------------------------------------------
 
 
@@ -194,14 +170,6 @@ def test_means_and_noises(cv, name, family, subsampled):
             assert c.noises == found, f"{c!r}: {c.noises}, but it has {found}"
         count += 1
     assert count == len(legal(cv, name, family, subsampled)) > 15
-
-
-def test_the_check_of_means_can_fail(monkeypatch):
-    f = cv.terms(*problem(cv, "logistic", "Gaussian")[1:3])[0]
-    wrong = catalogue.Variate(1.01 * RP1(f) - RP2(f), "data", "", ("RP1", "RP2"))
-    monkeypatch.setitem(globals(), "legal", lambda *_: [wrong])
-    with pytest.raises(AssertionError):
-        test_means_and_noises(cv, "logistic", "Gaussian", True)
 
 
 def test_other_families_join_by_themselves():
