@@ -181,7 +181,7 @@ def test_sampling(cv):
 
 def test_means_by_quadrature(cv):
     """SF, GR and CF of every term have the mean that conjugate formulas give, at all shapes."""
-    for family, a, b in product(MODELS, SHAPES, [1e-2, 1.0, 30.0, 1e4]):
+    for family, a, b in product(MODELS, SHAPES, [1e-2, 30.0, 1e4]):
         model, q, w, p, draw = at_nodes(cv, family, a, b)
         assert_allclose(p.sum(), 1, rtol=1e-9)
         exact = exact_terms(family, w)
