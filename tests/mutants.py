@@ -428,7 +428,7 @@ MUTANTS["zoo"] = [
     ("a term forgotten", "catalogue._sums",
      "[data, prior, variational, data + prior, data - variational, prior - variational]",
      "[data, prior, variational, data + prior, prior - variational]",
-     "test_complete[logistic-Gaussian-True]"),
+     "test_complete[student-DiagonalGaussian-True]"),
     ("an approximation forgotten", "APPROXIMATIONS",
      "{'': lambda f: f, 'taylor_z': taylor_z, 'bound': bound, 'taylor_x': taylor_x, "
      "'taylor_x_slope': taylor_x_slope, 'relax': relax}",
@@ -436,14 +436,14 @@ MUTANTS["zoo"] = [
      "taylor_x_slope, 'relax': relax}", "test_names"),
     ("twins kept", "_without_copies", "any(close) and not c.name", "False", "test_span"),
     ("closed form has noise from both", "Variate.noises", "method.samples and atom != whole",
-     "atom != whole", "test_means_and_noises[logistic-Gaussian-True]"),
+     "atom != whole", "test_means_and_noises[linear-DiagonalGaussian-True]"),
     ("signs lost in the span", "spanned", "line.parts.get(part, 0.0)",
      "abs(line.parts.get(part, 0.0))", "test_span"),
     ("expansions in x pass over the data", "Variate.passes_over_data",
      "not moments and any(ALL in way for way in self.pair)", "any(ALL in way for way in self.pair)",
      "test_records"),
     ("words of a slope mixed", "legal", "not line.is_control_variate", "False",
-     "test_means_and_noises[logistic-Gaussian-True]"),
+     "test_means_and_noises[linear-DiagonalGaussian-True]"),
 ]
 MUTANTS["answers"] = [
     ("the constant of the second order forgotten", "stein", "2.0 * (i == j)", "0.0",
