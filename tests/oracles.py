@@ -12,13 +12,11 @@ from types import SimpleNamespace
 import autograd.numpy as anp
 import numpy as np
 from autograd import elementwise_grad, grad, hessian, jacobian
-from scipy import integrate
 from scipy.special import gammaln
 
 FAMILIES = ("Gaussian", "DiagonalGaussian")
 PRIOR_SD = 1.3
 NOISE_SD = 0.8
-STALE, OLD = "taylor_z(data, at='snapshot')", 0.3  # about older weights, mu = OLD everywhere
 SLOPE = "taylor_x_slope(data)"  # the one atom that is not a function: its mean depends on the word
 
 
@@ -216,8 +214,6 @@ def integrand(p, family, atom, w):
         return times_N(p.rows)
     if atom == "taylor_z(data)":
         return times_N(second_order(p.rows, mu))
-    if atom == STALE:
-        return times_N(second_order(p.rows, np.full(p.d, OLD)))
     if atom == "bound(data)":
         return times_N(jaakkola_jordan(p, mu, L))
     if atom == "taylor_x(data)":
@@ -270,28 +266,6 @@ def exact_gradient(p, family, atom, w, method=None):
     """grad_w E_q[f_i] for every data point i, (N, D); computed once. SLOPE needs the method."""
     method = method if atom == SLOPE else None
     return _exact_gradient(p.name, p.d, p.N, family, atom, method, tuple(w))
-
-
-def exact_value(p, family, atom, w):
-    """E_q[f_i], (N,)."""
-    return _expectation(p, family, atom, np.asarray(w))(np.asarray(w))
-
-
-@cache
-def adaptive_moments(name, m, v, y):
-    """E phi, E phi', E phi'' for eta ~ N(m, v), by scipy's adaptive quadrature.
-
-    Stein's identity spares the derivatives: E phi' = E[phi (eta - m)] / v, and so on.
-    """
-    density = lambda t: np.exp(-0.5 * (t - m) ** 2 / v) / np.sqrt(2 * np.pi * v)
-    factors = (lambda r: 1.0, lambda r: r / v, lambda r: (r**2 - v) / v**2)
-    reach = 10 * np.sqrt(v)
-    return [
-        integrate.quad(
-            lambda t: PHI[name](t, y) * k(t - m) * density(t), m - reach, m + reach, points=[m]
-        )[0]
-        for k in factors
-    ]
 
 
 # One sample -------------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from harness import part
 from numpy.testing import assert_allclose
-from scipy import stats
 
 import cvlib
 from benchmarks import choose as bench
@@ -70,20 +69,6 @@ def test_elbo_by_quadrature(cv):
     again = [cv.elbo(model, q, w[0], 40, np.random.default_rng(s)).value for s in range(100)]
     ratio = np.std(again, ddof=1) * np.sqrt(40) / (right.error * np.sqrt(4000))
     assert 0.75 < ratio < 1.35  # the error is the scatter of the value
-
-
-def test_elbo_of_the_posterior_is_the_evidence(cv):
-    """log p - log q is a constant there."""
-    rng = np.random.default_rng(0)
-    X, y = rng.standard_normal((9, 3)), rng.standard_normal(9)
-    model, q = cv.models.linear_regression(X, y, 1.5, 0.7), cv.families.Gaussian(3)
-    precision = X.T @ X / 0.49 + np.eye(3) / 2.25
-    mean, cov = np.linalg.solve(precision, X.T @ y / 0.49), np.linalg.inv(precision)
-    w = q.pack(mean, np.linalg.cholesky(cov))
-    evidence = stats.multivariate_normal(np.zeros(9), 2.25 * X @ X.T + 0.49 * np.eye(9)).logpdf(y)
-    found = cv.elbo(model, q, w, 5, rng)
-    assert_allclose(found.value, evidence, rtol=1e-9)
-    assert found.error < 1e-9
 
 
 def test_elbo_by_enumeration(cv):
@@ -178,26 +163,6 @@ def test_squared_length_of_a_step(cv):
                       noise=how)  # fmt: skip
         assert_allclose(noise, alone.noise(sets[0]), rtol=0.1)
     assert abs(plain / paired - 1) > 0.3
-
-
-def test_seconds_times_squared_length(cv):
-    """Of a step whose samples share a batch or come in pairs, by steps of our own."""
-    model, q, w = logistic(cv)
-    data, prior, variational = cv.terms(model, q)
-    among = {
-        word.name: (word(data) + cv.CF(prior) - cv.CF(variational), {}) for word in (cv.RP1, cv.PR)
-    }
-    costs = {"RP1": 2.0, "PR": 3.0}
-    for see in ({"batch": 4, "noise": "plain"}, {"noise": "pairs", "subsample": False}):
-        got = cv.choose(model, q, w, M=4, pilot=2000, among=among, costs=costs, resamples=2,
-                        rng=np.random.default_rng(0), **see)  # fmt: skip
-        d = cv.draw(model, q, np.broadcast_to(w, (4000, q.D)), 4, np.random.default_rng(9), **see)
-        square = {name: (h(d).mean(-2) ** 2).sum(-1).mean() for name, (h, _) in among.items()}
-        product = {name: costs[name] * square[name] for name in costs}
-        assert_allclose(got.product, product[str(got.set)], rtol=0.1)
-        first, second = got.report.rows
-        ratio = product[str(second.set)] / product[str(first.set)]
-        assert_allclose(second.score, ratio, rtol=0.1)
 
 
 def test_leaving_one_out_makes_a_step_one_unit(cv):
@@ -777,24 +742,6 @@ def test_a_poor_snapshot_is_not_taken(cv):
         except ValueError:
             near, own = 0.0, 1.0
         assert near == own
-
-
-def test_legal_sees_approximations_from_outside(cv):
-    """A parabola of one's own beside the six: more lines, each a control variate."""
-    model, q, w = logistic(cv)
-    U = np.array([[0.3], [-0.2]])
-    curve = trained(cv).Curve(S=np.eye(2), b=np.array([1.0, -2.0]), s=-np.ones(2), U=U)
-    more = {"mine": lambda f: trained(cv).quadratic(f, curve)}
-    for subsample in True, False:
-        usual, found = (
-            part(cv, "experiments.catalogue").legal(model, q, subsample, m) for m in (None, more)
-        )
-        new = [c for c in found if c.approximation == "mine"]
-        assert [repr(c) for c in usual] == [repr(c) for c in found if c not in new]
-        assert ("CF", "RP1") in {c.pair[::-1] for c in new} and len(
-            new
-        ) == 10  # pairs of five words
-        assert all(c.line.is_control_variate and "quadratic" in repr(c) for c in new)
 
 
 def test_it_works_with_a_real_clock():

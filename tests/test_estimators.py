@@ -1,7 +1,6 @@
 """Every line a reader can write: its mean, its samples, its arithmetic, its errors.
 
 `pytest -s tests/test_estimators.py` prints how many lines were proved.
-False alarms: the Monte Carlo checks share 5e-7 by the union bound; everything else is exact.
 """
 
 import itertools
@@ -16,15 +15,13 @@ import test_lines
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
-from scipy import linalg, stats
-from test_lines import CONFIGURATIONS, configurations
+from test_lines import CONFIGURATIONS
 
 import cvlib as cv
 from cvlib import CF, RP1, RP2, SF, bound, one, taylor_x, taylor_x_slope, taylor_z
 from cvlib.recipe import estimators
 
-FALSE_ALARM = 5e-7
-few = settings(deadline=None, derandomize=True, max_examples=12, database=None)
+few = settings(deadline=None, derandomize=True, max_examples=6, database=None)
 shapes = {
     "name": st.sampled_from(oracles.PROBLEMS),
     "family": st.sampled_from(oracles.FAMILIES),
@@ -51,37 +48,13 @@ def count_pairs(name, family):
     return len(test_lines.pairs(lines_of(name, family)))
 
 
-# Means and samples ------------------------------------------------------------------------------
-
-
-@configurations
-def test_monte_carlo_means(name, family, subsampled):
-    """z-scores through cv.draw(rng), with a bound that all coordinates of all tests share."""
-    seed = CONFIGURATIONS.index((name, family, subsampled))
-    coordinates = sum(
-        len(lines_of(name, family)) * (5 if family == "Gaussian" else 4)
-        for name, family, _ in CONFIGURATIONS
-    )
-    bound = stats.norm.isf(FALSE_ALARM / coordinates / 2)
-    _, _, worst = test_lines.monte_carlo(cv, name, family, subsampled, seed=seed)
-    assert worst < bound, f"z-score {worst:.1f}, allowed {bound:.1f}"
-    assert bound < 7
-
-
-def test_monte_carlo_check_can_fail(monkeypatch):
-    """References that are a tenth too large are noticed."""
-    right = test_lines.exact_means
-    monkeypatch.setattr(test_lines, "exact_means", lambda *a: 1.1 * right(*a))
-    assert test_lines.monte_carlo(cv, "logistic", "Gaussian", True)[2] > 7
-
-
 def test_count_of_what_was_proved():
     """No combination is forgotten: the numbers are pinned, and printed."""
     lines = [len(lines_of(name, family)) for name, family, _ in CONFIGURATIONS]
     variates = [count_pairs(name, family) for name, family, _ in CONFIGURATIONS]
     print(
         f"\n{sum(lines)} lines (estimator x term x approximation x family x sampling x model) and "
-        f"{sum(variates)} control variates have their exact mean; {sum(lines)} again by Monte Carlo"
+        f"{sum(variates)} control variates have their exact mean"
     )
     assert len(CONFIGURATIONS) == 24
     assert sum(lines) == 2592 and sum(variates) == 10324
@@ -97,59 +70,11 @@ def test_count_of_what_was_proved():
         assert (f"{method}({atom})" in written) == (atom in legal[method]), (method, atom)
 
 
-def test_on_all_data_the_sum_of_conditional_means_may_have_more_noise():
-    """Each data point's RB is given its own eta: for all of them together it is no conditional
-    mean, and Rao-Blackwell promises nothing."""
-    p, model, q, w, _ = test_lines.setting(cv, "logistic", "Gaussian")
-    data = cv.terms(model, q)[0]
-    draw, weight = test_lines.grid_draw(cv, p, model, q, w[1], False)
-    noise = [weight @ (G - weight @ G) ** 2 for G in cv.evaluate([cv.RP1(data), cv.RB(data)], draw)]
-    assert noise[1].sum() > 1.2 * noise[0].sum()
-
-
-def test_an_expanded_slope_has_a_mean_for_each_word():
-    """It is no gradient: RP1 and RP2 pull it back to different means, exactly known; the average
-    over the data takes its own word's mean, and only pairs of one word are variates."""
-    for name in ("logistic", "poisson"):
-        p, model, q, w, lines = test_lines.setting(cv, name, "Gaussian")
-        s = taylor_x_slope(cv.terms(model, q)[0])
-        draw, weight = test_lines.grid_draw(cv, p, model, q, w, True)
-        share = np.repeat(weight, p.N) / p.N
-        one, two, all_one, all_two = (
-            np.einsum("m,rmd->rd", share, line(draw))
-            for line in (RP1(s), RP2(s), RP1(s.over_all_data()), RP2(s.over_all_data()))
-        )
-        right = [
-            np.stack(
-                [oracles.exact_gradient(p, "Gaussian", oracles.SLOPE, v, m).mean(0) for v in w]
-            )
-            for m in ("RP1", "RP2")
-        ]
-        assert_allclose(one, right[0], atol=1e-9)
-        assert_allclose(two, right[1], atol=1e-9)
-        assert_allclose(all_one, one, atol=1e-12)
-        assert_allclose(all_two, two, atol=1e-12)
-        assert np.abs(one - two).max() > 1e-4  # a bias, small but sure: the line is refused
-        assert not (RP1(s) - RP2(s)).is_control_variate
-        assert (RP1(s) - RP1(s.over_all_data())).is_control_variate
-        assert not (RP1(s) - RP2(s.over_all_data())).is_control_variate
-        assert not (RP1(s) - RP1(taylor_x(cv.terms(model, q)[0]))).is_control_variate
-        mixed = (RP1(s) - RP1(s.over_all_data())) - (RP2(s) - RP2(s.over_all_data()))
-        assert mixed.is_control_variate  # each word for itself
-
-
-def test_the_oracle_s_own_square_root():
-    rng = np.random.default_rng(0)
-    for d in range(1, 9):
-        L = np.linalg.cholesky(np.eye(d) + 0.1) * rng.uniform(0.5, 1.5, d)
-        assert_allclose(oracles.denman_beavers(L @ L.T), linalg.sqrtm(L @ L.T), atol=1e-12)
-
-
 # Shapes -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("d", (1, 2, 3, 5, 8))
-@settings(few, max_examples=3)
+@settings(few, max_examples=2)
 @given(subsampled=st.booleans(), **{k: v for k, v in shapes.items() if k != "d"})
 def test_single_draws_of_any_shape(d, name, family, subsampled, N, M, seed):
     """Also with negative entries on the diagonal of L, which the second w has."""
@@ -163,15 +88,9 @@ def test_batched_equals_looped_equals_alone(name, family, d, N, M, seed):
 
 
 @few
-@given(B=st.integers(1, 4), **shapes)
-def test_a_batch_is_the_mean_of_its_points(name, family, d, N, M, B, seed):
-    test_lines.test_batches(cv, name, family, d, M, N, B, seed)
-
-
-@few
-@given(constant=st.booleans(), **{k: v for k, v in shapes.items() if k != "M"})
-def test_mean_over_the_data_is_the_whole_data_set(name, family, d, N, seed, constant):
-    test_lines.test_data_average(cv, name, family, d, N, seed, constant)
+@given(B=st.integers(1, 4), constant=st.booleans(), **shapes)
+def test_a_batch_is_the_mean_of_its_points(name, family, d, N, M, B, seed, constant):
+    test_lines.test_batches(cv, name, family, d, M, N, B, seed, constant)
 
 
 def test_given_array_and_unchecked_evaluation():
@@ -197,6 +116,8 @@ def logistic():
 def test_a_line_prints_as_it_is_written(logistic):
     data, prior, variational, *_ = logistic
     names = dict(data=data, prior=prior, variational=variational, one=one)
+    h = RP1(data) + RP1(prior) - CF(variational)
+    assert h.target == {"data": 1, "prior": 1, "variational": -1} and not h.is_control_variate
     for text in [
         "CF(taylor_z(data)) - RP1(taylor_z(data))",
         "RP1(data) + RP1(prior) - CF(variational)",
@@ -212,21 +133,6 @@ def test_a_line_prints_as_it_is_written(logistic):
         assert repr(eval(repr(line), globals(), names)) == text
     assert repr(RP1(data) - RP1(data)) == "0"
     assert repr(RP1(data + prior)) == "RP1(data) + RP1(prior)"
-
-
-def test_what_a_line_estimates(logistic):
-    data, prior, variational, *_ = logistic
-    h = RP1(data) + RP1(prior) - CF(variational)
-    assert h.target == {"data": 1, "prior": 1, "variational": -1} and not h.is_control_variate
-    for c in [
-        RP1(data) - RP2(data),
-        SF(one),
-        CF(taylor_z(data)) - SF(taylor_z(data)),
-        SF(data.over_all_data()) - RP1(data),
-        RP1(data + prior) - RP1(data) - RP2(prior),
-        (RP1(data) - RP2(data)) / 3 - 2 * (RP1(prior) - CF(prior)),
-    ]:
-        assert c.is_control_variate, repr(c)
 
 
 def test_quadratic_integrands_are_their_own_expansion(logistic):
@@ -264,27 +170,13 @@ def test_every_illegal_line_is_refused_by_name(name, family):
     assert refused >= {"RB", "QD", "taylor_x(prior)"} | in_x
 
 
-def own_terms():
-    p = oracles.problem("curved")
-    return cv.terms(oracles.build(cv, p), cv.families.Gaussian(p.d))
-
-
-def test_closed_form_of_a_logistic_likelihood(logistic):
-    data, prior, *_ = logistic
-    with pytest.raises(ValueError, match=r"'data' of <logistic.*try CF\(taylor_z\(data\)\)"):
-        CF(data)
-    with pytest.raises(ValueError, match="'data'"):
-        CF(data + prior)
-    with pytest.raises(ValueError, match=r"'taylor_x\(data\)'"):
-        CF(taylor_x(data))
-    with pytest.raises(ValueError, match=r"'prior' of <own model.*try CF\(taylor_z"):
-        CF(own_terms()[1])
-
-
 def test_approximations_that_do_not_exist(logistic):
     data, prior, variational, *_ = logistic
-    own_data, own_prior, _ = own_terms()
+    p = oracles.problem("curved")
+    own_data, own_prior, _ = cv.terms(oracles.build(cv, p), cv.families.Gaussian(p.d))
     for write, message in [
+        (lambda: CF(data), r"'data' of <logistic.*try CF\(taylor_z\(data\)\)"),
+        (lambda: CF(own_prior), r"'prior' of <own model.*try CF\(taylor_z"),
         (lambda: taylor_x(prior), "'prior' has none: try taylor_x"),
         (lambda: taylor_x(data + prior), "'prior' has none"),
         (lambda: taylor_x(own_data), r"own model.*try taylor_z\(data\)"),

@@ -236,35 +236,6 @@ def test_full_size(cv):
 # Numbers of a row ----------------------------------------------------------------------------
 
 
-def test_few_digits(cv):
-    plans = part(cv, "experiments.plans")
-    x = [-123.456789, 0.000123456789, 1e9 / 3, 0.0, np.inf, -np.inf, np.nan]
-    assert plans._few(x, 6) == [-123.457, 0.000123457, 333333000.0, 0.0, None, None, None]
-    assert plans._few(np.array([2.0 / 3]), 3) == [0.667]
-    assert all(type(v) is float for v in plans._few(np.array([1.0, 2.5]), 2))
-
-
-def test_quantiles(cv):
-    """Of n runs those at 10, 50 and 90 %: 1, 6, 10 of 0 ... 11 and 5, 24, 44 of 0 ... 49."""
-    plans, rng = part(cv, "experiments.plans"), np.random.default_rng(0)
-    for runs, places in {12: (1, 6, 10), 50: (5, 24, 44), 1: (0, 0, 0)}.items():
-        values = rng.permutation(runs) - 7.5
-        low, median, high = (place - 7.5 for place in places)
-        row = plans._quantiles([[v, 2 * v] for v in values])
-        both = {"median": median, "low": low, "high": high}
-        assert row == {key: [v, 2 * v] for key, v in both.items()}
-    lost = plans._quantiles([[1.0, None], [2.0, 5.0], [3.0, None]])
-    assert lost == {"median": [2.0, None], "low": [1.0, None], "high": [3.0, 5.0]}
-
-
-def test_mean_and_error(cv):
-    """1, 2, 6 have mean 3 and variance 7, over n - 1."""
-    plans = part(cv, "experiments.plans")
-    found = plans._mean_and_error([[1.0, 10.0], [2.0, 10.0], [6.0, 10.0]])
-    assert found == {"mean": [3.0, 10.0], "error": [1.53, 0.0]}  # (7 / 3)^(1/2) = 1.5275
-    assert plans._mean_and_error([[1.23456, 2.0]]) == {"mean": [1.235, 2.0]}
-
-
 def test_summary(cv):
     """-1 ... -19, -70, -113: median -11, quartiles -16 and -6; ten ranges below is -111."""
     summary = part(cv, "experiments").summary

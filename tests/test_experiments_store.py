@@ -64,7 +64,7 @@ def test_every_altered_digit_is_refused(cv):
         assert store.read(path, NAME, "result")["result"] == RESULT
 
 
-SPOILED = {  # what became of the text, what is said of it
+SPOILED = {
     "empty": (lambda text: "", "cannot be read as a result"),
     "cut short": (lambda text: text[: len(text) // 2], "cannot be read as a result"),
     "no JSON": (lambda text: "hello", "cannot be read as a result"),
@@ -74,35 +74,24 @@ SPOILED = {  # what became of the text, what is said of it
     "not a number": (lambda text: text.replace("-6.0", "NaN"), "cannot be read as a result"),
     "nothing": (lambda text: "{}", "it has no name and no versions and no result"),
     "no versions": (lambda text: change(text, "versions", None), "it has no versions"),
-    "no checksum": (
-        lambda text: text.replace("sha256", "sha1"),
-        "was altered: its checksum is missing or that of other numbers",
-    ),
+    "no checksum": (lambda text: text.replace("sha256", "sha1"),
+                    "was altered: its checksum is missing or that of other numbers"),
     "another version": (
         lambda text: change(text, "versions", {"cvlib": "9.1"}),
-        f"was made with cvlib 9.1 (now {cvlib.__version__}), and only these versions can go on",
-    ),
+        f"was made with cvlib 9.1 (now {cvlib.__version__}), and only these versions can go on"),
     "an older version, without a checksum": (
         lambda text: text.replace('"cvlib": "', '"cvlib": "0.0.').replace("sha256", "sha1"),
-        f"was made with cvlib 0.0.{cvlib.__version__} (now {cvlib.__version__})",
-    ),
-    "another schema": (
-        lambda text: change(text, "versions", {"schema": 0}),
-        "was made with schema 0 (now 1)",
-    ),
+        f"was made with cvlib 0.0.{cvlib.__version__} (now {cvlib.__version__})"),
+    "another schema": (lambda text: change(text, "versions", {"schema": 0}),
+                       "was made with schema 0 (now 1)"),
     "another NumPy and SciPy": (
         lambda text: change(text, "versions", {"numpy": "9.1", "scipy": "9.2"}),
-        f"was made with numpy 9.1 (now {np.__version__}), scipy 9.2 (now {scipy.__version__})",
-    ),
-    "a package more": (
-        lambda text: change(text, "versions", {"jax": "1"}),
-        "was made with {'schema': 1, ",
-    ),
-    "another cell": (
-        lambda text: change(text, "name", "sgd data=toy runs=3"),
-        f"holds 'sgd data=toy runs=3', not {NAME!r}",
-    ),
-}
+        f"was made with numpy 9.1 (now {np.__version__}), scipy 9.2 (now {scipy.__version__})"),
+    "a package more": (lambda text: change(text, "versions", {"jax": "1"}),
+                       "was made with {'schema': 1, "),
+    "another cell": (lambda text: change(text, "name", "sgd data=toy runs=3"),
+                     f"holds 'sgd data=toy runs=3', not {NAME!r}"),
+}  # fmt: skip
 
 
 def change(text, key, value):

@@ -1,21 +1,15 @@
 """What every family must say; moments and samples; the Gaussian families against dense matrices."""
 
-import inspect
 import itertools
 import pickle
-import re
-from pathlib import Path
 
-import autograd.numpy as anp
 import numpy as np
 import oracles
 import pytest
-import test_lines
 from numpy.testing import assert_allclose
-from scipy import linalg, special, stats
+from scipy import special, stats
 
 import cvlib as cv
-from cvlib.families import Family, Route
 
 families = pytest.mark.parametrize("family", oracles.FAMILIES)
 
@@ -37,49 +31,6 @@ def test_the_layout_of_w(family):
     assert_allclose(start_mu, np.zeros((2, 3)))
     assert_allclose(start_L, np.broadcast_to(np.eye(3), (2, 3, 3)))
     assert repr(q) == f"{family}(3)"
-
-
-@families
-@pytest.mark.parametrize("d", range(1, 9))
-def test_density_and_entropy(family, d):
-    q, W, mus, Ls = both(family, d)
-    z = np.random.default_rng(0).standard_normal((2, 5, d))
-    for w, mu, L, points, got in zip(W, mus, Ls, z, q.log_q(W, z)):
-        law = stats.multivariate_normal(mu, L @ L.T)
-        assert_allclose(got, law.logpdf(points), rtol=1e-9)
-        assert_allclose(q.entropy(w), law.entropy(), rtol=1e-10)
-
-
-@pytest.mark.parametrize("runs", [(7,), (3, 2), (1,)])
-def test_runs_side_by_side_change_nothing(runs):
-    """RP2 of many runs at once against one run after the other."""
-    rng = np.random.default_rng(0)
-    model = cv.models.logistic_regression(
-        rng.standard_normal((5, 3)), np.array([1.0, -1, 1, -1, 1])
-    )
-    q = cv.families.Gaussian(3)
-    line = cv.RP2(cv.terms(model, q)[0])
-    w = q.start(runs) + 0.1 * rng.standard_normal((*runs, q.D))
-    draw = cv.draw(model, q, w, M=4, rng=rng)
-    alone = [
-        line(cv.draw(model, q, w[r], eps=draw.eps[r], index=draw.index[r]))
-        for r in np.ndindex(runs)
-    ]
-    assert_allclose(line(draw), np.reshape(alone, (*runs, 4, q.D)), rtol=1e-12)
-
-
-@families
-@pytest.mark.parametrize("d", [1, 2, 5])
-def test_both_transforms_have_the_right_covariance(family, d):
-    """z1 and z2 are linear in eps: fed with the columns of I, z - mu gives the matrix itself."""
-    p = oracles.problem("logistic", d, 2)
-    q, W, mus, Ls = both(family, d)
-    for w, mu, L in zip(W, mus, Ls):
-        draw = cv.draw(oracles.build(cv, p), q, w, eps=np.eye(d), subsample=False)
-        A1, A2 = (draw.at(where).T - mu[:, None] for where in ("z1", "z2"))
-        assert_allclose(A1, L, atol=1e-12)
-        assert_allclose(A2, linalg.sqrtm(L @ L.T).real, atol=1e-10)
-        assert_allclose(draw.z, draw.at("z1"))
 
 
 # What a family must say -------------------------------------------------------------------------
@@ -125,72 +76,6 @@ def test_incomplete_families(cv):
         assert not complaint("Whole", (cls,), {})
     said = complaint("Blind", (cv.families.Family,), {"quadratics": True})
     assert "moments ((w) -> mean and standard deviation" in said
-
-
-@every
-def test_nothing_else_is_needed(q):
-    """What the recipe asks of a family that is no Gaussian is listed, or the base has it."""
-    cls, package = type(q), Path(cv.__file__).parent
-    through = {name for table in cls.routes.values() for route in table.values() for name in route}
-    source = inspect.getsource(Family).replace("self.", "q.")
-    source += "".join(path.read_text("utf-8") for path in (package / "recipe").glob("*.py"))
-    own = {name for kind in cls.__mro__[:2] for name in vars(kind) if not hasattr(Family, name)}
-    asked = {name for name in own if re.search(rf"\bq\.{name}\b", source)}
-    assert q.gaussian or asked <= {*through, "squash"}
-
-
-def test_what_is_missing_is_named_with_its_reason():
-    said = complaint("Empty", (Family,), {})
-    for name, why in Family.required.items():
-        assert f"{name} ({why})" in said
-    routes = {"z": {"SF": Route("z1", score="score"), "RP1": Route("z1", pull="pull_it")}}
-    said = complaint("NoPull", (cv.families.Gamma,), {"routes": routes})
-    assert said.endswith("lacks pull_it (the route of RP1 in z goes through it)")
-    type("Base", (Family,), {}, base=True)  # not a family yet
-
-
-class Shifted(Family):
-    """z = w + logistic noise, D = d: a family of one's own, as short as it can be."""
-
-    parts = ("w",)
-    quadratics = True
-
-    def noise(self, rng, w, M):
-        return rng.logistic(size=(*w.shape[:-1], M, self.dim))
-
-    def transform(self, w, eps):
-        return w + eps
-
-    def log_density(self, w, z):
-        return anp.sum(w - z - 2 * anp.logaddexp(0, w - z), -1)
-
-    def moments(self, w):
-        return w, anp.full(w.shape, np.pi / np.sqrt(3))
-
-
-def test_a_family_of_one_s_own_takes_part():
-    """Words are those of its routes; means by quadrature in the logistic noise."""
-    q = Shifted(1)
-    assert q.methods == ("SF", "RP1", "GR", "CF")
-    model = cv.models.logistic_regression(np.array([[0.7], [-1.2]]), np.array([1.0, -1.0]))
-    data, prior, variational = cv.terms(model, q)
-    u, p = np.polynomial.legendre.leggauss(400)
-    noise = 60 * u**3  # dense in the middle
-    p = p * 180 * u**2 * stats.logistic.pdf(noise)
-    w = np.array([0.4])
-    draw = cv.draw(model, q, w, eps=noise[:, None], subsample=False)
-    phi = lambda z: sum(-np.logaddexp(0, -y * x * z) for (x,), y in zip(model.X, model.y))
-    mean = lambda w: p @ phi(w + noise)
-    slope = (mean(w + 1e-5) - mean(w - 1e-5)) / 2e-5
-    for line in (cv.SF(data), cv.RP1(data), cv.GR(data)):
-        assert_allclose(p @ line(draw), [slope], rtol=1e-7)
-    c = cv.CF(cv.taylor_z(data)) - cv.RP1(cv.taylor_z(data))
-    assert_allclose(p @ c(draw), 0, atol=1e-7)
-    with pytest.raises(ValueError, match="RP2.data. is not possible for Shifted.1."):
-        cv.RP2(data)
-    with pytest.raises(ValueError, match="PR.data. is not possible for Shifted.1.: .*Gaussian"):
-        cv.PR(data)
-    assert q.sample(w, 7, np.random.default_rng(0)).shape == (7, 1)
 
 
 # Moments, samples, equality ---------------------------------------------------------------------
@@ -297,15 +182,6 @@ def test_a_family_can_be_sent_to_another_process(q):
     w = q.start() + 0.1
     assert np.array_equal(copy.sample(w, 3, rng(0)), q.sample(w, 3, rng(0)))
     assert eval(repr(q), vars(cv.families)) == q
-
-
-def test_lines_of_equal_families_are_of_one_family():
-    p, model, q, w, _ = test_lines.setting(cv, "logistic", "Gaussian")
-    again = cv.families.Gaussian(q.dim)
-    data, again_data = cv.terms(model, q)[0], cv.terms(model, again)[0]
-    assert not (cv.RP1(data) - cv.RP1(again_data)).parts
-    draw = cv.draw(model, again, w, M=2, rng=np.random.default_rng(0))
-    assert_allclose(cv.PR(data)(draw), cv.PR(again_data)(draw), rtol=1e-14)
 
 
 @pytest.mark.parametrize("size", [0, -1, 2.5, np.nan, np.inf, "3", None])

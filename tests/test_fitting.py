@@ -4,9 +4,7 @@ Tests and mutants share them. The other side of every comparison is scipy, a clo
 autograd by another route.
 """
 
-import json
 from contextlib import nullcontext
-from importlib import resources
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
@@ -104,66 +102,6 @@ def _nbinom(y, eta, r):
 
 
 # Posteriors --------------------------------------------------------------------------------------
-
-
-def _densities(name, data, x, z):
-    """log density of the quantities x of the reference (of t for f, in the Gaussian process), and
-    log |dx / dz|: scipy.stats alone."""
-    N = stats.norm.logpdf
-    if name == "eight_schools":
-        theta, mu, tau = x[:8], x[8], x[9]
-        prior = N(mu, 0, 5) + stats.halfcauchy.logpdf(tau, 0, 5) + N(theta, mu, tau).sum()
-        return prior + N(data["y"], theta, data["sigma"]).sum(), 9 * np.log(tau)
-    if name == "gp_pois_regr":
-        rho, alpha, f = x[0], x[1], x[2:]
-        K = alpha**2 * np.exp(-(np.subtract.outer(data["x"], data["x"]) ** 2) / (2 * rho**2))
-        K = K + 1e-10 * np.eye(11)
-        prior = stats.gamma.logpdf(rho, 25, scale=1 / 4) + stats.halfnorm.logpdf(alpha, 0, 2)
-        prior += N(np.linalg.solve(np.linalg.cholesky(K), f)).sum()
-        return prior + stats.poisson.logpmf(data["k"], np.exp(f)).sum(), z[0] + z[1]
-    if name == "low_dim_gauss_mix":
-        mu, s, theta = x[:2], x[2:4], x[4]
-        prior = np.log(2) + N(mu, 0, 2).sum() + stats.halfnorm.logpdf(s, 0, 2).sum()
-        prior += stats.beta.logpdf(theta, 5, 5)
-        first, second = (np.exp(N(data["y"], mu[k], s[k])) for k in (0, 1))
-        each = np.log(theta * first + (1 - theta) * second)
-        return prior + each.sum(), z[1] + z[2] + z[3] + np.log(theta * (1 - theta))
-    beta, sigma = x[:-1], x[-1]
-    if name == "kidiq":
-        hs, iq = data["mom_hs"], data["mom_iq"]
-        eta = beta[0] + beta[1] * hs + beta[2] * iq + beta[3] * hs * iq
-        y, prior = data["kid_score"], stats.halfcauchy.logpdf(sigma, 0, 2.5)
-    elif name == "mesquite":
-        of = ("diam1", "diam2", "canopy_height", "total_height", "density")
-        eta = beta[0] + sum(b * np.log(data[k]) for b, k in zip(beta[1:], of))
-        eta, y, prior = eta + beta[6] * data["group"], np.log(data["weight"]), 0.0
-    elif name == "nes1972":
-        age = data["age_discrete"]
-        eta = beta[0] + beta[1] * data["real_ideo"] + beta[2] * data["race_adj"]
-        eta = eta + beta[3] * (age == 2) + beta[4] * (age == 3) + beta[5] * (age == 4)
-        eta = eta + beta[6] * data["educ1"] + beta[7] * data["gender"] + beta[8] * data["income"]
-        y, prior = data["partyid7"], 0.0
-    else:
-        eta, y = np.array(data["X"]) @ beta, data["y"]
-        prior = N(beta, 0, 10).sum() + stats.halfnorm.logpdf(sigma, 0, 10)
-    return prior + N(y, eta, sigma).sum(), np.log(sigma)
-
-
-def test_posteriors(cv):
-    """Every log joint is that of scipy.stats in the reference's quantities, Jacobian and all."""
-    folder = resources.files("experiments") / "posteriordb"
-    posteriors = part(cv, "experiments.posteriors")
-    for name in posteriors.names:
-        p = posteriors.load(name)
-        (file,) = (f for f in folder.iterdir() if f.name.startswith(f"{name}-"))
-        data = {k: np.array(v) for k, v in json.loads(file.read_text())["data"].items()}
-        for z in np.random.default_rng(1).uniform(-0.5, 0.5, (3, p.model.dim)):
-            z[0] += 1.5 * (name == "gp_pois_regr")  # a long range: K is nearly singular
-            x = p.parameters(z)
-            density, stretch = _densities(name, data, x, z)
-            assert_allclose(p.model.log_joint(z), density + stretch, rtol=1e-9, err_msg=name)
-        assert p.parameters(np.zeros((2, 3, p.model.dim))).shape == (2, 3, len(p.names))
-        assert p.mean.shape == p.sd.shape == (len(p.names),) and (p.sd > 0).all()
 
 
 # Starts ------------------------------------------------------------------------------------------
@@ -466,18 +404,6 @@ def test_a_start_on_the_way(cv):
     with mock.patch.object(starts, "_best", mock.Mock(wraps=starts._best)) as best:
         starts.start(model, False, starts.Start(np.zeros(d), np.ones(d), "given"))
     assert ("given", 0.0) in [(start.says, start.handicap) for start in best.call_args[0][1]]
-
-
-def test_the_clock_of_a_glm(cv):
-    """The exact optimum ends where it is when time is out, says so, and goes on."""
-    model = cv.models.logistic_regression(*cv.datasets.toy())
-    q, asked = cv.families.Gaussian(2), []
-    cv.exact.optimum(model, q, late=lambda: bool(asked.append(1)))
-    assert len(asked) > 1
-    assert (cv.exact.optimum(model, q, q.start(), late=lambda: True) == q.start()).all()
-    fit = cv.fit(model, q, seconds=1e-9, progress=False)
-    assert not fit.settled and "out of time after step 0" in fit.report
-    assert fit.go_on(seconds=60, progress=False).settled
 
 
 def test_a_third_of_the_time_is_for_the_mode(cv):

@@ -5,24 +5,8 @@ import numpy as np
 import oracles
 import pytest
 from numpy.testing import assert_allclose
-from scipy import stats
 
 import cvlib as cv
-
-
-def test_a_normal_prior_is_not_changed_from_outside():
-    prior = cv.models.GaussianPrior([1.0, 2.0], 0.5)
-    assert repr(prior) == "GaussianPrior(sd=<2 numbers>, mean=0.5)"
-    with pytest.raises(ValueError, match="read-only"):
-        prior.sd[0] = 3.0
-
-
-def test_ready_checks_of_labels():
-    y = np.array([0.0, 1.0, -1.0, 2.5])
-    assert cv.models.anything(y) is None
-    assert cv.models.signs(y[1:3]) is None and "-1 or +1" in cv.models.signs(y)
-    assert cv.models.counts(y[:2]) is None and "[-1.0, 2.5]" in cv.models.counts(y)
-    assert cv.models.Likelihood("own", lambda t, y: -((y - t) ** 2)).accepts(y) is None
 
 
 @pytest.mark.filterwarnings("error", "ignore::ResourceWarning")  # others leave those behind
@@ -31,19 +15,6 @@ def test_derivatives_of_a_polynomial_do_not_warn():
     square = cv.models.Likelihood("square", lambda t, y: -((y - t) ** 2))
     d1, d2, d3 = square.derivatives(np.array([1.0, 3.0]), 2.0, 3)
     assert_allclose([d1, d2, d3], [[2.0, -2.0], [-2.0, -2.0], [0.0, 0.0]])
-
-
-def test_log_likelihoods_are_log_densities():
-    t, sign = np.array([-30.0, -1.0, 0.3, 700.0]), np.array([1.0, -1.0, 1.0, -1.0])
-    assert_allclose(cv.models.LOGISTIC.phi(t, sign), stats.logistic.logcdf(sign * t), rtol=1e-12)
-    rate, count = np.array([-2.0, 0.1, 3.0]), np.array([0.0, 2.0, 30.0])
-    right = stats.poisson.logpmf(count, np.exp(rate))
-    assert_allclose(cv.models.POISSON.phi(rate, count), right, rtol=1e-12)
-    likelihood = cv.models.gaussian_likelihood(0.3)
-    assert_allclose(likelihood.phi(rate, count), stats.norm.logpdf(count, rate, 0.3), rtol=1e-12)
-    prior = cv.models.GaussianPrior(2.5)
-    z = np.random.default_rng(0).standard_normal((4, 3))
-    assert_allclose(prior(z), stats.norm.logpdf(z, 0, 2.5).sum(-1), rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", oracles.PROBLEMS)

@@ -102,33 +102,6 @@ def test_the_family_is_scipy_s_law(page):
     assert_allclose(q.entropy(w), law.entropy().sum())
 
 
-def test_the_family_s_lines_by_quadrature(page):
-    """Means of SF, RP1 and CF in one dimension: nodes of a rule are given as base samples."""
-    q = page["ClosedLaplace"](1)
-    model = cv.models.logistic_regression(np.array([[0.7], [-1.2]]), np.array([1.0, -1.0]))
-    u, p = np.polynomial.laguerre.laggauss(60)
-    eps, p = np.concatenate([u, -u]), np.concatenate([p, p]) / 2  # E over the two sides
-    w = np.array([0.4, -0.3])
-    draw = cv.draw(model, q, w, eps=eps[:, None], subsample=False)
-    phi = lambda z: sum(-np.logaddexp(0, -y * x * z) for (x,), y in zip(model.X, model.y))
-    values = {
-        "data": phi,
-        "prior": lambda z: -0.5 * z**2,
-        "variational": lambda z: stats.laplace.logpdf(z, w[0], np.exp(w[1])),
-    }
-    for term in cv.terms(model, q):
-        f = values[next(iter(term.parts)).name]
-        mean = lambda v: p @ f(v[0] + np.exp(v[1]) * eps)
-        exact = [(mean(w + e) - mean(w - e)) / 2e-5 for e in 1e-5 * np.eye(2)]
-        if f is not values["variational"]:  # log q has a kink where f is looked at
-            assert_allclose(p @ cv.SF(term)(draw), exact, rtol=1e-6, atol=1e-8)
-        assert_allclose(p @ cv.RP1(term)(draw), exact, rtol=1e-6, atol=1e-6)
-    assert_allclose(cv.CF(term)(draw)[0], [0, -1], atol=1e-12)
-    T = cv.taylor_z(cv.terms(model, q)[0])
-    assert_allclose(p @ (cv.CF(T) - cv.RP1(T))(draw), 0, atol=1e-10)
-    assert_allclose(p @ (cv.CF(T) - cv.SF(T))(draw), 0, atol=1e-10)
-
-
 def test_the_step_rule_is_adagrad(page):
     rule, rng = page["adagrad"](), np.random.default_rng(3)
     w = np.zeros((2, 4))

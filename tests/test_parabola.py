@@ -5,7 +5,6 @@ by autograd; the package takes means by its own rule of quadrature.
 """
 
 import itertools
-import pickle
 from types import SimpleNamespace
 
 import autograd.numpy as anp
@@ -15,7 +14,7 @@ import pytest
 import test_passes
 from autograd import elementwise_grad, grad
 from autograd.scipy.stats import norm as normal
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 from scipy.stats import norm
 from test_passes import SHAPES, by_autograd
 
@@ -154,21 +153,6 @@ def test_closed_form_is_the_quadrature(cv, names=NAMES):
             assert_allclose(line(together), line(draw()), rtol=1e-12)
 
 
-def test_no_parabola_has_a_nearer_slope(cv, names=NAMES):
-    """Another slope or curvature at m has a larger mean square from phi' under q."""
-    for name in names:
-        p, model, q, w, _, _ = problem(cv, name, "Gaussian", runs=())
-        (f,) = cv.parabola(cv.terms(model, q)[0]).parts
-        draw = cv.draw(model, q, w, eps=np.zeros((p.N, p.d)), index=np.arange(p.N))
-        b, c = f.derivatives(draw, "mu", 2)
-        m, v = predictor(p, "Gaussian", w)
-        away = np.sqrt(v)[:, None] * T
-        slope = elementwise_grad(p.likelihood)(m[:, None] + away, p.y[:, None] + 0 * away)
-        miss = lambda b, c: ((slope - b[:, None] - c[:, None] * away) ** 2) @ SHARE
-        for db, dc in ((1e-3, 0), (-1e-3, 0), (0, 1e-3), (0, -1e-3)):
-            assert (miss(b + db, c + dc) > miss(b, c)).all(), name
-
-
 def test_mean_zero(cv, names=NAMES):
     """Over every data point and a quadrature in z that is exact for parabolas; stale snapshots."""
     t, share = np.polynomial.hermite_e.hermegauss(4)
@@ -277,19 +261,6 @@ def test_what_is_a_parabola_stays_and_names_are_as_written():
     assert repr(cv.parabola(data + prior)) == "parabola(data) + prior"
     both = cv.parabola(data, at="snapshot").over_all_data()
     assert repr(cv.CF(both)) == "CF(parabola(data, at='snapshot').over_all_data())"
-
-
-@pytest.mark.parametrize("runs", ((), (2,)))
-def test_a_saved_run_goes_on_as_if_it_had_not_stopped(runs):
-    model, q, h, cvs = test_passes.joint(cvlib, "parabola")
-    go = lambda steps, **more: cvlib.optimize.sgd(
-        model, q, h, cvs, steps=steps, lr=0.1, M=4, renew=3, every=1, **more
-    )
-    start = {"rng": np.random.default_rng(0), "runs": runs}
-    whole = go(20, **start)
-    first = go(11, rng=np.random.default_rng(0), runs=runs)
-    rest = go(20, state=pickle.loads(pickle.dumps(first.state)))
-    assert_array_equal(rest.path, whole.path[11:])
 
 
 def test_a_draw_refuses_the_snapshot_of_other_data():

@@ -8,7 +8,6 @@ import pickle
 import re
 import warnings
 from pathlib import Path
-from unittest import mock
 
 import autograd.numpy as anp
 import numpy as np
@@ -21,7 +20,7 @@ from scipy import stats
 import cvlib as cv
 
 RNG = np.random.default_rng(0)
-X, GROUP = RNG.standard_normal((12, 3)), np.arange(12) % 2
+X = RNG.standard_normal((12, 3))
 Y = X @ [1.0, -0.5, 0.3] + 0.4 * RNG.standard_normal(12)
 
 
@@ -165,21 +164,6 @@ def test_draws_come_in_their_constraints(cv):
     assert name == "z" and z.shape == (2, 3) and plain.names == ["z[0]", "z[1]", "z[2]"]
 
 
-def test_the_table_speaks_of_parameters(cv):
-    """Means of free ones are exact, those of sigma = exp(z) lognormal's within four errors."""
-    fit = fitted(cv)
-    names, mean, sd = (np.array(column) for column in zip(*fit.table()))
-    assert list(names) == fit.model.names
-    assert_allclose(mean[:3], fit.mean[:3], rtol=0)
-    assert_allclose(sd[:3], fit.sd[:3], rtol=0)
-    m, s = fit.mean[3], fit.sd[3]
-    right = np.exp(m + s**2 / 2)
-    spread = right * np.sqrt(np.expm1(s**2))
-    assert abs(mean[3] - right) < 4 * spread / np.sqrt(4000)
-    assert abs(sd[3] / spread - 1) < 0.15
-    assert "sigma" in repr(fit) and "sigma" in fit._repr_html_()
-
-
 def test_warnings_speak_of_parameters(cv):
     """The clause on the worst coordinate, and a parameter far out in its prior."""
     doubts = part(cv, "doubts")
@@ -193,34 +177,6 @@ def test_warnings_speak_of_parameters(cv):
     z = np.random.default_rng(0).standard_normal((500, 3))
     found = doubts.Weights(z, z[:, 2])
     assert "above all along b[1] " in doubts.worst(q, w, found, model.names)
-
-
-def test_pointwise_likelihoods(cv):
-    """(n, N), scipy's numbers; in several parts too."""
-    fit = fitted(cv)
-    draws = fit.draws(7, 5)
-    right = stats.norm.logpdf(Y, draws["beta"] @ X.T, draws["sigma"][:, None])
-    assert_allclose(fit.log_lik(7, 5), right, rtol=1e-10)
-    with mock.patch.object(part(cv, "passes"), "CHUNK", 28 * 5):
-        assert_allclose(fit.log_lik(7, 5), right, rtol=1e-10)
-
-
-def test_predictions(cv):
-    """New data at the draws: scipy's normal of the same generator; of other rows; shapes."""
-    fit = fitted(cv)
-    f = lambda p, b, rng: rng.normal(anp.sum(b[0] * p.beta, -1), p.sigma)
-    got = fit.predict(f, 4000, 2)
-    draws = fit.draws(4000, 2)
-    centre = draws["beta"] @ X.T  # (n, N)
-    assert got.shape == (4000, 12) and (fit.predict(f, 3, 1) != fit.predict(f, 3, 2)).all()
-    away = (got - centre) / draws["sigma"][:, None]
-    assert abs(away.mean()) < 4 / np.sqrt(away.size) and abs(away.std() - 1) < 0.02
-    assert fit.predict(f, 6, 0, data=(X[:5], Y[:5])).shape == (6, 5)
-    with pytest.raises(ValueError, match=r"shape \(1,\), not \(6, ...\)"):
-        fit.predict(lambda p, b, rng: np.ones(1), 6)
-    plain = cv.models.logistic_regression(X, np.sign(Y))
-    eta = cv.fit(plain, progress=False).predict(lambda z, b, rng: (z * b[0]).sum(-1), 5)
-    assert eta.shape == (5, 12)
 
 
 # Models that bring their own value and slope ------------------------------------------------------

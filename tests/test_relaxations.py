@@ -110,19 +110,6 @@ def test_conditional_draw_of_a_bit(cv):
         assert_allclose(own_moved, q.zeta_given_z(back, coupled=False)[1], rtol=1e-6, atol=1e-9)
 
 
-def test_v_is_uniform_and_independent(cv):
-    """The v that the coupling implies: uniform given either value of z. From the derivative:
-    moved = v e^w / (1 + v e^w) for z = 1, with the signs turned for z = 0."""
-    model, q = coin(cv)
-    w = 0.8
-    draw = cv.draw(model, q, np.array([w]), M=20_000, rng=np.random.default_rng(1))
-    moved, b = q.zeta_given_z(draw, coupled=True)[1][:, 0], draw.z[:, 0]
-    for value, sign in ((1.0, 1), (0.0, -1)):
-        m = moved[b == value]
-        v = m / (1 - m) * np.exp(-sign * w)
-        assert stats.kstest(v, "uniform").pvalue > 1e-7
-
-
 def categorical(cv, count=1, classes=3):
     q = cv.families.Categorical(count, classes)
     c = np.linspace(-1, 1.5, q.dim)
@@ -378,25 +365,6 @@ def test_functions_of_one_name_stay_apart(cv):
     assert np.abs(warm[1] - warm[0]).max() > 0
 
 
-def test_training_reduces_the_variance():
-    """RELAX on the coin: stochastic steps on the one-draw gradient, then fresh draws."""
-    model, q = coin(cvlib)
-    data = cvlib.terms(model, q)[0]
-    w, rng = np.array([0.2]), np.random.default_rng(0)
-    s, phi = relaxing().network(1, 5, rng)
-    h = cvlib.SF(data)
-    line = lambda s: cvlib.GR(cvlib.surrogate(data, s)) - cvlib.RP1(cvlib.surrogate(data, s))
-    left = lambda phi: (h - line(lambda z: s(phi, z)))(
-        cvlib.draw(model, q, w, M=20_000, rng=np.random.default_rng(1), subsample=False)
-    ).var()
-    before = left(phi)
-    for _ in range(400):
-        draw = cvlib.draw(model, q, w, M=1, rng=rng, subsample=False)
-        g = (h - line(lambda z: s(phi, z)))(draw)
-        phi = phi - 0.02 * relaxing().variance_gradient(g, s, phi, line, draw)
-    assert left(phi) < 0.2 * before
-
-
 def test_the_network_starts_as_the_zero_function():
     s, phi = relaxing().network(3, 4, np.random.default_rng(0))
     assert_allclose(s(phi, np.ones((5, 3))), np.zeros(5))
@@ -409,13 +377,6 @@ def test_a_relaxation_approaches_the_bit_as_it_cools():
     assert_allclose(q.squash(np.array([-1.0, 2.0]), 0.01), [0, 1], atol=1e-12)
     q = cvlib.families.Categorical(1, 3)
     assert_allclose(q.squash(np.array([-1.0, 2.0, 0.5]), 0.01), [0, 1, 0], atol=1e-12)
-
-
-def test_names():
-    model, q = coin(cvlib)
-    data = cvlib.terms(model, q)[0]
-    f = cvlib.relax(data, 0.5)
-    assert repr(cvlib.GR(f) - cvlib.RP1(f)) == "GR(relax(data, 0.5)) - RP1(relax(data, 0.5))"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Snapshots of every kind and age, the rules that renew them, and passes in parts."""
 
-import pickle
-
 import numpy as np
 import oracles
 import pytest
@@ -43,26 +41,6 @@ def test_what_a_snapshot_lacks_is_said():
 
 
 # When to renew --------------------------------------------------------------------------------
-
-
-def test_a_run_with_snapshots_goes_on_as_if_it_had_not_stopped():
-    model, q, h, cvs = joint()
-    options = dict(lr=0.1, M=4, renew=3, every=1)
-    whole = cv.optimize.sgd(model, q, h, cvs, steps=20, rng=np.random.default_rng(0), **options)
-    first = cv.optimize.sgd(model, q, h, cvs, steps=11, rng=np.random.default_rng(0), **options)
-    state = pickle.loads(pickle.dumps(first.state))
-    rest = cv.optimize.sgd(model, q, h, cvs, steps=20, state=state, **options)
-    assert_array_equal(rest.path, whole.path[11:])
-
-
-def test_bad_renewals_are_named():
-    model, q, h, cvs = joint()
-    go = lambda **options: cv.optimize.sgd(
-        model, q, h, cvs, lr=0.1, steps=2, rng=np.random.default_rng(0), **{"M": 4} | options
-    )
-    for renew in (0, 2.5, "often", cv.rules.bayes):
-        with pytest.raises((ValueError, TypeError), match="renew="):
-            go(renew=renew)
 
 
 # Passes ---------------------------------------------------------------------------------------
