@@ -1,5 +1,7 @@
 """A q that bends: its map against autograd and integrals, its fit against laws in closed form."""
 
+import warnings
+
 import autograd.numpy as anp
 import numpy as np
 import pytest
@@ -9,8 +11,9 @@ from scipy import stats
 
 import cvlib as cv
 from cvlib.families.bent import Bent
-from cvlib.fitting import bends
+from cvlib.fitting import bends, doubts, run
 from cvlib.models.density import Density
+from cvlib.models.passes import Late
 
 RNG = np.random.default_rng
 SOME = ((1, 0), (3, 1))
@@ -57,10 +60,10 @@ def test_without_bends_it_is_the_gaussian_and_a_density_in_any_case():
     assert_allclose(np.exp(q.log_q(w, grid)).sum() * (x[1] - x[0]) ** 2, 1, atol=1e-6)
     L = np.array([[1.2, 0], [-0.4, 0.7]])
     v = q.of_straight(q.straight.pack([0.5, -0.1], L))
-    law = stats.multivariate_normal([-0.1, 0.5], (L @ L.T)[::-1, ::-1])  # in the order (1, 0)
+    law = stats.multivariate_normal([0.5, -0.1], L @ L.T)  # whatever the order
     assert_allclose(q.log_q(v, grid[::500]), law.logpdf(grid[::500]), atol=1e-8)
-    assert_allclose(q.mean(v), [-0.1, 0.5], atol=0.03)
-    assert_allclose(q.sd(v), np.sqrt(np.diag(L @ L.T))[::-1], rtol=0.03)
+    assert_allclose(q.mean(v), [0.5, -0.1], atol=0.03)
+    assert_allclose(q.sd(v), np.sqrt(np.diag(L @ L.T)), rtol=0.03)
 
 
 def test_words_on_it_are_unbiased():
@@ -118,7 +121,7 @@ def test_shapes_that_no_gaussian_has(shape):
     """The ELBO on fresh draws reaches the log of the integral, which no q passes."""
     log_p, d, right, says = SHAPES[shape]
     model = of_prior(log_p, d)
-    fit = cv.fit(model, progress=False)
+    fit = cv.fit(model, bend=False, progress=False)
     found = bends.bend(model, fit.w)
     z = found.q.sample(found.w, 20_000, RNG(9))
     log = Density(model).value(z) - found.q.log_q(found.w, z)
@@ -133,7 +136,8 @@ def test_what_is_not_better_is_not_taken():
     straight = of_prior(cv.models.GaussianPrior([1.0, 2.0]), 2)
     assert bends.bend(straight, cv.fit(straight, progress=False).w) is None
     model = of_prior(banana, 2)
-    assert bends.bend(model, cv.fit(model, progress=False).w, late=lambda: True) is None
+    w = cv.fit(model, bend=False, progress=False).w
+    assert bends.bend(model, w, late=lambda: True) is None
 
 
 def test_few_pairs_bend_where_unknowns_are_many(monkeypatch):
@@ -150,7 +154,7 @@ def test_few_pairs_bend_where_unknowns_are_many(monkeypatch):
         )
 
     model = of_prior(log_p, 5)
-    found = bends.bend(model, cv.fit(model, progress=False).w)
+    found = bends.bend(model, cv.fit(model, bend=False, progress=False).w)
     named = {frozenset((found.q.order[j], found.q.order[i])) for j, i in found.q.pairs}
     assert named == {frozenset((0, 1)), frozenset((0, 2))}
 
@@ -162,17 +166,68 @@ def test_few_pairs_bend_where_unknowns_are_many(monkeypatch):
 def both():
     """The funnel, straight and bent."""
     model = of_prior(funnel, 3)
-    with pytest.warns(cv.Distrust):
-        straight = cv.fit(model, progress=False)
-    return straight, cv.fit(model, bend=True, progress=False)
+    with pytest.warns(cv.Distrust, match=r"No variate will help: let q bend \(bend=True\), write"):
+        straight = cv.fit(model, bend=False, progress=False)
+    return straight, cv.fit(model, progress=False)
 
 
-def test_fit_bends_if_it_is_asked_to(both):
+def test_fit_bends_if_the_shape_is_wrong(both):
     straight, bent = both
     assert straight.q == cv.families.Gaussian(3) and isinstance(bent.q, Bent)
-    assert bent.steps == straight.steps
+    assert bent.steps == straight.steps and bent.seconds > straight.seconds
     assert straight.effective < 0.2 and bent.effective > 0.8 and bent.warnings == ()
     assert "bent, which gained" in bent.report and "is wider where z[2] is larger" in bent.report
+
+
+def quick(log_p, d=1, **given):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", cv.Distrust)
+        return cv.fit(of_prior(log_p, d), progress=False, **given)
+
+
+def test_when_fit_bends():
+    """A law with lighter tails than a normal one, and one with a heavier."""
+    fair = lambda z: -(z[..., 0] ** 4)
+    assert not isinstance(quick(fair).q, Bent) and isinstance(quick(fair, bend=True).q, Bent)
+    straight, bent = quick(skewed, bend=False), quick(skewed)
+    assert straight.effective > 0.5 and straight.k_hat > 0.7 > bent.k_hat
+    assert isinstance(bent.q, Bent) and not isinstance(quick(skewed, steps=10).q, Bent)
+    q = straight.q  # as it was given, if nothing is said
+    assert quick(skewed, q=q).q == q and isinstance(quick(skewed, q=q, bend=True).q, Bent)
+
+
+def test_many_data_are_not_bent_by_themselves(monkeypatch):
+    monkeypatch.setattr(bends, "CHEAP", 0)
+    fit = quick(skewed)
+    assert not isinstance(fit.q, Bent) and isinstance(quick(skewed, bend=True).q, Bent)
+
+
+def test_warnings_that_a_bend_leaves(monkeypatch):
+    """A judge whom no share pleases; a banana for which no bend is good enough, or has time."""
+    with monkeypatch.context() as patch:
+        patch.setattr(doubts, "FAIR", 1.1)
+        assert "the shape of q, though it bends, above" in quick(skewed).warnings[-1]
+    monkeypatch.setattr(bends, "LEAST", np.inf)
+    fit = quick(banana, 2)
+    assert run.VAIN in fit.report and "shape of q, nor of one that bends, " in fit.warnings[-1]
+    assert "let q bend" not in fit.warnings[-1]
+    monkeypatch.setattr(bends, "bend", late)
+    assert "out of time before it was bent" in quick(banana, 2).report
+
+
+def late(*given):
+    raise Late
+
+
+@pytest.mark.parametrize("bend", ("yes", 1, [True]))
+def test_bend_is_true_false_or_none(bend):
+    with pytest.raises(TypeError, match="must be True, False or None"):
+        quick(skewed, bend=bend)
+
+
+def test_only_a_full_gaussian_bends():
+    with pytest.raises(ValueError, match=r"for a full Gaussian q, not DiagonalGaussian\(1\)"):
+        quick(skewed, bend=True, q=cv.families.DiagonalGaussian(1))
 
 
 def test_answers_of_a_bent_q_are_right(both):

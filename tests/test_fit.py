@@ -25,12 +25,13 @@ LATE = 7  # a seed with which it takes more than 40 steps to settle
 def test_the_means_of_the_reference_are_found(name):
     """Every mean within 0.15 reference standard deviations, untuned; the odd ones out are named.
 
-    The best Gaussian of eight schools, by L-BFGS on 8,000 even draws, has tau 0.17 of them too low,
-    that of the Gaussian process alpha 0.22; a fit stops within 0.05 nats of it.
+    The best Gaussian of the Gaussian process, by L-BFGS on 8,000 even draws, has alpha 0.22 of them
+    too low; a fit stops within 0.05 nats of it. To bend it takes ten seconds, and is tested
+    elsewhere.
     """
     p = posteriors.load(name)
-    within = {"gp_pois_regr": 0.25, "eight_schools": 0.25}
-    fit = cv.fit(p.model, progress=False)
+    within = {"gp_pois_regr": 0.25}
+    fit = cv.fit(p.model, bend=False if name in within else None, progress=False)
     x = p.parameters(fit.sample(20_000, np.random.default_rng(1)))
     assert np.abs((x.mean(0) - p.mean) / p.sd).max() < within.get(name, 0.15)
     told = any("does not have the shape of q" in w for w in fit.warnings)
@@ -247,6 +248,6 @@ def test_a_posterior_with_two_peaks_is_doubted():
     """Importance weights see the other peak only if draws reach it; here they do."""
     two = lambda z: anp.logaddexp(normal(z[..., 0], -2.5, 1.0), normal(z[..., 0], 2.5, 1.0))
     said = sentences(
-        cv.models.Model(lambda z, b: 0 * z[..., 0] + 0 * b[0], two, np.zeros(1), 1), steps=40
+        cv.models.Model(lambda z, b: 0 * z[..., 0] + 0 * b[0], two, np.zeros(1), 1), bend=False
     )
     assert "does not have the shape of q" in said

@@ -132,7 +132,8 @@ def test_a_prior_that_is_written_for_many_points_has_a_report():
     y = np.random.default_rng(0).standard_normal((30, 3))
     lik = lambda p, b: anp.sum(-0.5 * (b[0] - p.h) ** 2, -1)
     named = {"s": cv.positive, "h": 3}
-    fit = cv.fit(cv.models.Model(lik, log_prior, (y,), parameters=named), progress=False)
+    model = cv.models.Model(lik, log_prior, (y,), parameters=named)
+    fit = cv.fit(model, bend=False, progress=False)
     assert "could not be checked" not in fit.report
 
 
@@ -193,7 +194,7 @@ def test_nothing_is_said_of_the_shape_before_the_elbo_has_settled():
     assert steps.warnings[0].startswith("the ELBO had not settled")
     for fit in (late, steps):
         assert not any(word in fit.report for word in shape) and len(fit.warnings) == 1
-    done = cv.fit(model, progress=False)
+    done = cv.fit(model, bend=False, progress=False)
     assert done.settled and all(word in done.report for word in shape)
     assert LATE == "out of time" and LATE in late.report
 

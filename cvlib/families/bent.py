@@ -61,7 +61,11 @@ class Bent(Family):
         return self.of_straight(self.straight.start(runs))
 
     def of_straight(self, w: Array) -> Array:
-        """The weights of the same law for those of a `Gaussian` in the order, (..., D)."""
+        """The weights of the same law for those of a `Gaussian`, (..., D)."""
+        mu, L = self.straight.unpack(w)
+        way = np.array(self.order)
+        cov = (L @ np.swapaxes(L, -1, -2))[..., way[:, None], way]
+        w = self.straight.joined(mu[..., way], np.linalg.cholesky(cov))
         return np.concatenate([w, np.zeros((*w.shape[:-1], self.D - w.shape[-1]))], -1)
 
     def unpack(self, w: ArrayLike) -> tuple:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import autograd.numpy as anp
 import numpy as np
-from autograd import value_and_grad
+from autograd import make_vjp
 
 from ..ascent.even import evened
 from ..ascent.search import climb
@@ -22,10 +22,11 @@ from ..models.density import Density
 ALL, MOST = 20, 60  # unknowns up to which all pairs bend, and up to which some do
 SURE = 5.0  # standard errors from zero, of a third moment, that ask for a pair
 FEW, MANY, EACH = 1000, 2000, 2  # fixed draws at first; then, and for each weight, at least
+FIRST, LAST = (1e-3, 100), (1e-4, 40)  # nats that a step must promise, and steps, of both climbs
+TURNS = 30  # turns of its slope that a climb remembers
 RIDGE = 0.002  # on what bends: a half of it times the squares, in nats
-ROUGH, ENOUGH = 1e-3, 1e-4  # nats that a step must promise, at first and then
-STEPS, TURNS = 300, 30  # of one climb, and turns of its slope that it remembers
 JUDGES, LEAST = 4000, 0.01  # fresh draws, and nats that a bend must gain, beyond doubt
+CHEAP = 2**23  # numbers that fixed draws may make of the data, where nobody asked for a bend
 TOLD = 0.1  # from which size on a bend is told
 
 
@@ -38,17 +39,33 @@ class Bend(NamedTuple):
     error: float  # standard error of the gain
     says: str
 
+    def __str__(self) -> str:
+        return f"bent, which gained {self.gain:.2f} ± {2 * self.error:.2f} nats: {self.says}"
+
+
+def cheap(model: Model) -> bool:
+    """Does a bend take seconds, and not minutes?"""
+    return MANY * Density(model).size <= CHEAP
+
 
 def bend(model: Model, w: np.ndarray, late: Callable = lambda: False, seed: int = 0) -> Bend | None:
     """The better of two bends of the Gaussian q_w, if one is better than it beyond doubt."""
+    e = np.random.default_rng([seed, 2]).standard_normal((JUDGES, model.dim))
+    straight = _logs(model, Gaussian(model.dim), w, e)
+
+    def judged(q, v):
+        gain = _logs(model, q, v, e) - straight
+        gain = np.where(np.isnan(gain), -np.inf, gain)
+        return Bend(q, v, gain.mean(), gain.std() / np.sqrt(JUDGES), _told(model.names, q, v))
+
     found = []
     for order, pairs in _orders(model, w, seed):
         q = Bent(model.dim, order, pairs)
-        v = _climbed(model, w, q, q.of_straight(_turned(w, q)), FEW, ROUGH, late, seed)
-        found.append(_judged(model, w, q, v, seed))
+        found.append(judged(q, _climbed(model, q, q.of_straight(w), FEW, FIRST, late, seed)))
     q, v = max(found, key=lambda one: one.gain)[:2]
-    v = _climbed(model, w, q, v, max(MANY, EACH * q.D), ENOUGH, late, seed + 1)
-    best = max([*found, _judged(model, w, q, v, seed)], key=lambda one: one.gain)
+    n = max(MANY, EACH * q.D)
+    found.append(judged(q, _climbed(model, q, v, n, LAST, late, seed + 1)))
+    best = max(found, key=lambda one: one.gain)
     return best if best.gain > LEAST + 3 * best.error else None
 
 
@@ -59,7 +76,7 @@ def _orders(model, w, seed):
     comes first), and also where the place of i depends on the square of j (then j does).
     """
     straight = Gaussian(model.dim)
-    (mu, L), n = straight.unpack(w), 2 * MANY
+    (mu, L), n = straight.unpack(w), MANY
     sd = straight.sd(w)
     e = evened(np.random.default_rng([seed, n, 1]).standard_normal((n // 2, model.dim)))
     slope = Density(model).slope(mu + e @ L.T)[1]
@@ -81,57 +98,41 @@ def _orders(model, w, seed):
         yield way.tolist(), pairs
 
 
-def _turned(w, q):
-    """The weights of the Gaussian q_w in the order of q."""
-    mu, L = q.straight.unpack(w)
-    way = np.array(q.order)
-    return q.straight.joined(mu[way], np.linalg.cholesky((L @ L.T)[np.ix_(way, way)]))
-
-
-def _climbed(model, w, q, v, n, enough, late, seed):
+def _climbed(model, q, v, n, stop, late, seed):
     """The weights of the highest ELBO on n fixed draws that is found from v."""
-    straight, density = q.straight, Density(model)
-    g = straight.D
-    mu, L = straight.unpack(_turned(w, q))
+    straight, density, g = q.straight, Density(model), q.straight.D
+    mu, L = straight.unpack(v[:g])
     e = evened(np.random.default_rng([seed, n]).standard_normal((n // 2, q.dim)))
 
     def weights(x):
-        """w at x, which is a w in the coordinates of the Gaussian."""
+        """w at x, which is a w in the coordinates of the Gaussian N(mu, L L^T)."""
         C = anp.reshape(anp.matmul(L, straight.own_factor(x[:g])), -1)[straight.flat]
         return anp.concatenate([mu + anp.matmul(L, x[: q.dim]), C, x[g:]])
+
+    def mapped(x):
+        z, stretch = q.mapped(weights(x), e)
+        return anp.concatenate([z, stretch[:, None]], 1)
 
     def elbo(x):
         if not x[straight.diag].min() > 0:
             return -np.inf, x
-        z = q.mapped(weights(x), e)[0]
-        value, slope = density.slope(z)
-
-        def near(x):
-            """The ELBO, with log p as its tangent at z."""
-            moved, stretch = q.mapped(weights(x), e)
-            along = value + anp.sum((moved - z) * slope, -1)
-            return anp.mean(along + stretch) - RIDGE / 2 * anp.sum(x[g:] ** 2)
-
-        height, back = value_and_grad(near)(x)
+        pull, both = make_vjp(mapped)(x)
+        value, slope = density.slope(both[:, :-1])
+        height = (value + both[:, -1]).mean() - RIDGE / 2 * (x[g:] ** 2).sum()
+        back = pull(np.column_stack([slope, np.ones(n)]) / n)
+        back[g:] -= RIDGE * x[g:]
         return height if np.isfinite(back).all() else -np.inf, back
 
-    back = np.linalg.inv(L)
-    m, S = straight.unpack(v[:g])
-    x = np.concatenate([straight.joined(back @ (m - mu), back @ S), v[g:]])
+    x = np.concatenate([straight.start(), v[g:]])
     with np.errstate(all="ignore"):
-        return weights(climb(elbo, x, enough, STEPS, TURNS, late)[0].z)
+        enough, steps = stop
+        return weights(climb(elbo, x, enough, steps, TURNS, late)[0].z)
 
 
-def _judged(model, w, q, v, seed):
-    """The bent q_v beside the Gaussian q_w, on fresh draws that share their base."""
-    e, density = np.random.default_rng([seed, 2]).standard_normal((JUDGES, q.dim)), Density(model)
-    logs = []
-    for family, weights in ((q.straight, w), (q, v)):
-        z = family.transform(weights[None], e)
-        logs.append(density.value(z) - family.log_q(weights, z))
-    gain = logs[1] - logs[0]
-    gain = np.where(np.isnan(gain), -np.inf, gain)
-    return Bend(q, v, gain.mean(), gain.std() / np.sqrt(JUDGES), _told(model.names, q, v))
+def _logs(model, q, w, e):
+    """log p(x, z) - log q_w(z) at the draws of q_w that e makes."""
+    z = q.transform(w[None], e)
+    return Density(model).value(z) - q.log_q(w, z)
 
 
 def _told(names, q, v):

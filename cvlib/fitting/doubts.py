@@ -8,11 +8,9 @@ from autograd import elementwise_grad
 from ..combining.tails import HEAVY, Weights
 from ..families.base import Family
 from ..models import Model
-from .looks import LOOKS, explained, weighed
-from .run import KEYBOARD, LATE, Run
+from .looks import BIG, FAIR, LOOKS, big, explained, weighed
+from .run import KEYBOARD, LATE, VAIN, Run
 
-FAIR = 0.5  # share of draws that weights should leave
-BIG = 1.5  # times the mean weight: k-hat has no scale, and no tail matters where none is larger
 FEW = 50  # draws left, from which nothing is said of single coordinates
 FAR = 6.0  # standard deviations of its prior that a coordinate may lie out
 STEPS = {  # by the kind of a run
@@ -67,11 +65,6 @@ def said(run: Run, last: Weights) -> Iterator[str]:
     yield f"k-hat is {last.k_hat:.2f}: {tail}"
 
 
-def big(last: Weights) -> bool:
-    """Is there a weight that is larger than most?"""
-    return last.share.max() * len(last.log) > BIG
-
-
 def doubts(run: Run, last: Weights) -> list[str]:
     """Sentences that begin with what is wrong and end with what to do."""
     left, tail, diverged = last.effective, last.k_hat, int(run.state.diverged)
@@ -80,6 +73,9 @@ def doubts(run: Run, last: Weights) -> list[str]:
     outside = end.outside.sum() / n
     lost = (~end.fine).sum() / n - outside
     late = "it ran out of time, and " * (LATE in "".join(run.words[-1:]))
+    bent = "" if run.bent is None else ", though it bends"
+    bent = ", nor of one that bends" if VAIN in run.words else bent
+    more = "let q bend (bend=True), " * (run.can_bend and not bent)
     cases = [
         (run.trouble, f"{run.trouble}. A prior may be missing, or a log-Jacobian have the wrong "
          "sign; if neither is, compare with draws of another method"),
@@ -96,9 +92,9 @@ def doubts(run: Run, last: Weights) -> list[str]:
         (shape and left >= FAIR and tail > HEAVY and big(last), f"{last.kept}, but k-hat is "
          f"{tail:.2f}: the posterior's tail is heavier than that of q, and the share too hopeful"),
         (shape and not left >= FAIR, f"{last.kept}, with k-hat {tail:.2f}: the posterior does not "
-         f"have the shape of q, {worst(*run.law, last, run.model.names)}. No variate will "
-         "help: write it in other coordinates, take another q, or compare with draws of another "
-         "method"),
+         f"have the shape of q{bent}, {worst(*run.law, last, run.model.names)}. No variate will "
+         f"help: {more}write it in other coordinates, take another q, or compare with draws of "
+         "another method"),
     ]  # fmt: skip
     return [sentence for true, sentence in cases if true]
 

@@ -138,7 +138,7 @@ def _seen(fit, z):
 def fit(
     model: Model, q: Family | None = None, *, seconds: float | None = None,
     steps: int | None = None, seed: int = 0, start: Any = None, restarts: int | None = None,
-    M: int | None = None, bend: bool = False, progress: bool = True,
+    M: int | None = None, bend: bool | None = None, progress: bool = True,
     callback: Callable[[Fit], bool] | None = None,
 ) -> Fit:  # fmt: skip
     """The best q of a model, as a `Fit`: one call, nothing to tune.
@@ -158,22 +158,20 @@ def fit(
     start: a point (d,), a pair of mean and covariance (d, d) or sd (d,), another `Fit`, "random".
     restarts: random points from which the mode is looked for as well; the best start is taken. One
         if it is not given, where no mode was found from z = 0 or a coordinate did not move.
-    bend: a full q of up to 60 unknowns that has settled may bend in the end (`families.Bent`), if
-        fresh draws say beyond doubt that it gains by that: for scales that depend on each other,
-        for curved and for skewed posteriors.
+    bend: True lets a full q of up to 60 unknowns bend once it has settled (`families.Bent`), if it
+        gains by that beyond doubt; False forbids it. None: where no q is given, that takes seconds
+        (few data), and weights keep less than half of the draws or have too heavy a tail.
     M: draws a step. callback: called with the `Fit` so far at each look; True stops the run.
     """
     clock, seed = Clock(seconds, steps), whole("seed", seed, 0)
+    bends = False if bend is None and q is not None else bend
     if q is None and isinstance(model, Model):
         q = (Gaussian if model.dim <= FULL else DiagonalGaussian)(model.dim)
     check_fit(model, q)
     assert q is not None
     M = None if M is None else whole("M", M, 1 + q.gaussian + q.full)
     restarts = None if restarts is None else whole("restarts", restarts, 0)
-    if callback is not None and not callable(callback):
-        raise TypeError(f"callback={callback!r} is no function of a Fit")
-    if not (q.gaussian or start is restarts is None):
-        raise ValueError("start= and restarts= are for a Gaussian q: others begin at their own")
+    _check(q, start, restarts, bend, callback)
     given = None if start is None else _given(start, model, q, seed)
     with _bar(progress) as shown:
         shown.set_postfix_str("looking for the mode")
@@ -183,8 +181,19 @@ def fit(
         state = optimize.init(planned(kind, model, q, M), np.random.default_rng(seed), w=w)
         cut = f"the search for the mode was {KEYBOARD}; " if begin.stopped else ""
         run = Run(model, q, kind, M, state, w, begin.trouble, (f"{cut}began at {begin.says}",))
-        run.rivals, run.bends = begin.rivals, bend
+        run.rivals, run.bends = begin.rivals, bends
         return Fit.after(run, clock, shown, callback, KEYBOARD if begin.stopped else "")
+
+
+def _check(q, start, restarts, bend, callback):
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback={callback!r} is no function of a Fit")
+    if not (bend is None or isinstance(bend, bool | np.bool_)):
+        raise TypeError(f"bend={bend!r} must be True, False or None")
+    if bend and not q.full:
+        raise ValueError(f"bend=True is for a full Gaussian q, not {q!r}")
+    if not (q.gaussian or start is restarts is None):
+        raise ValueError("start= and restarts= are for a Gaussian q: others begin at their own")
 
 
 def _begun(model, q, given, restarts, clock, seed):

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..ascent.slopes import scored
 from ..combining import regression
-from ..combining.tails import Weights
+from ..combining.tails import HEAVY, Weights
 from ..draws import Draw
 from ..families.base import Family
 from ..models import Model
@@ -16,6 +16,8 @@ from ..models.passes import Late, until
 LOOKS, LAST = (250, 1000, 4000), 4000  # draws for a look at the ELBO, few or many; the last one
 FEW, BLOCK = 2, 256  # draws that any look has; at most so many at a time of a compiled model
 TOLERANCE, CHANCE = 0.05, 0.05  # nats that may be left to gain, and the chance to be wrong there
+FAIR = 0.5  # share of draws that weights should leave
+BIG = 1.5  # times the mean weight: k-hat has no scale, and no tail matters where none is larger
 
 
 def sizes(model: Model) -> list[int]:
@@ -34,6 +36,16 @@ def weighed(model: Model, q: Family, w: np.ndarray, seed: int, n: int | None = N
     log_p = _in_time(Density(model), z)
     z = z[: len(log_p)]
     return Weights(z, log_p - q.log_q(w, z))
+
+
+def big(found: Weights) -> bool:
+    """Is there a weight that is larger than most?"""
+    return bool(found.share.max() * len(found.log) > BIG)
+
+
+def poor(found: Weights) -> bool:
+    """Do weights leave too few draws, or have too heavy a tail?"""
+    return not found.effective >= FAIR or bool(found.k_hat > HEAVY and big(found))
 
 
 def _draws(model, least, most):

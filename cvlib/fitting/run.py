@@ -31,6 +31,7 @@ DIAGONAL, REACH = 0.1, 2.0  # the largest rho of a diagonal q, and step in stand
 EXACT = 2**23, 2**28  # numbers that quadrature may make of the data: nodes, and factors of q
 RATE, AFTER = 0.1, 100  # Adam's: this rate, and from this step on it falls like t^-1/2
 KEYBOARD, LATE = "stopped from the keyboard", "out of time"
+VAIN = "tried to bend, and nothing was gained beyond doubt"
 
 
 def way(model: Model, q: Family) -> str:
@@ -122,7 +123,7 @@ class Run:
     seconds: float = 0.0
     rivals: str = ""  # other modes that the search saw
     ended: str = ""  # why; LATE if there was no time for more
-    bends: bool = False  # is q to bend in the end?
+    bends: bool | None = False  # is q to bend in the end? None: if its shape is wrong
     bent: Any = None  # how it did, a `Bend`
 
     @cached_property
@@ -134,15 +135,28 @@ class Run:
         """The q that was found in the end, and its weights."""
         return (self.q, self.best) if self.bent is None else self.bent[:2]
 
+    @property
+    def can_bend(self) -> bool:
+        return self.q.full and self.q.dim <= bends.MOST
+
     def bend(self, clock: Clock, seed: int = 0) -> None:
-        """Let a full q bend that has settled, if it gains by that."""
-        asked = self.bends and self.settled and self.q.full and self.q.dim <= bends.MOST
-        if asked and not clock.over():
-            with suppress(Late, KeyboardInterrupt), until(clock.over), np.errstate(all="ignore"):
-                self.bent = bends.bend(self.model, self.best, clock.over, seed)
-        if self.bent is not None:
-            gain = f"{self.bent.gain:.2f} ± {2 * self.bent.error:.2f} nats"
-            self.words = (*self.words, f"bent, which gained {gain}: {self.bent.says}")
+        """Let a q bend that has settled, if that is asked for, or cheap and its shape is wrong."""
+        asked = self.bends or self.bends is None and bends.cheap(self.model)
+        if not asked or not self.settled or not self.can_bend or self.trouble:
+            return
+        begun, late, why = clock.passed, lambda: clock.over(0.8), ""  # the rest is for the judge
+        try:
+            with until(clock.over), np.errstate(all="ignore"):
+                seen = looks.weighed(self.model, self.q, self.best, self.state.t + 1)
+                if self.bends or looks.poor(seen):
+                    self.bent = bends.bend(self.model, self.best, late, seed)
+                    why = VAIN if self.bent is None else str(self.bent)
+        except Late:
+            why = f"{LATE} before it was bent"
+        except KeyboardInterrupt:
+            why = f"{KEYBOARD} before it was bent"
+        self.words = (*self.words, *filter(None, [why]))
+        self.seconds += clock.passed - begun
 
     def __getstate__(self):
         return {name: x for name, x in vars(self).items() if name != "plan"}
