@@ -161,38 +161,93 @@ def test_errors_are_honest(cv):
     assert got[0].order == 2 and not got[0].warnings
 
 
+def autoregressive(rng, n, rho=0.8):
+    """A chain (n, 1) whose law is N(0, 1)."""
+    steps, z = np.sqrt(1 - rho**2) * rng.standard_normal(n), rng.standard_normal(n)
+    for k in range(1, n):
+        z[k] = rho * z[k - 1] + steps[k]
+    return z[:, None]
+
+
 def test_chains_are_left_out_in_blocks(cv):
     """An autoregressive chain of N(0, 1): single draws give errors that are far too small."""
-    rng, n = np.random.default_rng(5), 600
-    cover = {1: [], 40: []}
+    rng = np.random.default_rng(5)
+    cover = {1: [], 40: [], None: []}
     for _ in range(120):
-        steps, z = rng.standard_normal(n), np.zeros(n)
-        for k in range(1, n):
-            z[k] = 0.8 * z[k - 1] + 0.6 * steps[k]
+        z = autoregressive(rng, 600)
         for block in cover:
-            a = cv.expect(z > 0.5, z[:, None], -z[:, None], block=block, order=0)
+            a = cv.expect(z[:, 0] > 0.5, z, -z, block=block, order=0)
             cover[block].append(abs(a.estimate - stats.norm.sf(0.5)) < 1.96 * a.se)
-    assert np.mean(cover[1]) < 0.7 and np.mean(cover[40]) > 0.86
-    odd = cv.expect(z, z[:, None], -z[:, None], block=70)
-    assert odd.n == 560 and abs(odd.estimate) < 1e-9 and odd.se < 1e-9
+    assert np.mean(cover[1]) < 0.7 and np.mean(cover[40]) > 0.86 and np.mean(cover[None]) > 0.9
+    odd = cv.expect(z, z, -z, block=70)
+    assert odd.n == 560 and abs(odd.estimate[0]) < 1e-9 and odd.se[0] < 1e-9
+
+
+def test_several_chains(cv):
+    """Effective sample sizes by the closed form, n (1 - rho) / (1 + rho), in any shape of z."""
+    z = autoregressive(np.random.default_rng(6), 12_000)
+    one, four = (cv.expect(x, x, -x, order=0) for x in (z, z.reshape(4, 3000, 1)))
+    for found in one, four:
+        assert_allclose(found.before, 12_000 / 9, rtol=0.25)
+        assert_allclose(found.after, found.before)
+    apart = z.reshape(4, 3000, 1) + 0.3 * np.arange(4)[:, None, None]  # chains that disagree
+    assert cv.expect(apart, apart, -apart, order=0).before < one.before / 3
+    quick = autoregressive(np.random.default_rng(7), 6000, -0.5)
+    assert_allclose(cv.expect(quick, quick, -quick, order=0).before, 18_000, rtol=0.25)
 
 
 # Which order, which doubts -------------------------------------------------------------------
 
 
-def test_the_order_is_the_highest_that_no_draw_decides(cv):
+def test_the_order_is_the_one_that_folds_prefer(cv):
     rng = np.random.default_rng(6)
-    ask = lambda z, **k: cv.expect(z[:, 0] ** 3, z, -z, **k)
-    many, some, few = (ask(rng.standard_normal((n, 8))) for n in (1000, 100, 9))
-    assert [a.order for a in (many, some, few)] == [2, 1, 0]
-    assert not many.warnings
-    assert "at order 2 (44 variates)" in some.warnings[0] and "more draws" in some.warnings[0]
-    assert "9 draws are few" in few.warnings[0]
-    z = rng.standard_normal((300, 2))
+    ask = lambda z, f, **k: cv.expect(f(z), z, -z, **k)
+    cube, square, sign = lambda z: z[:, 0] ** 3, lambda z: z[:, 0] ** 2, lambda z: z[:, 0] > 0
+    z = rng.standard_normal((300, 8))
+    assert [ask(z, f).order for f in (cube, square, sign)] == [1, 2, 1]
+    line = lambda z: z[:, 0]
+    found = ask(z[:100], square), ask(z[:40], line), ask(z[:8], line)  # 44 variates, and 8
+    assert [a.order for a in found] == [2, 1, 0]
+    assert ask(z, cube).warnings == () and "9 draws are few" in ask(z[:9], cube).warnings[0]
     z[0] = 40.0  # a draw that decides all of it
-    one = ask(z)
-    assert one.order == 0 and ask(z, order=2).order == 2
-    assert "one draw decides" in ask(z, order=2).warnings[0]
+    assert ask(z, cube).order == 0 and ask(z, cube, order=2).order == 2
+    assert "one draw decides" in ask(z, cube, order=2).warnings[0]
+
+
+def test_rare_events_are_never_certain(cv):
+    """Not seen: three over the number of draws. Seen by few, or few that decide: a sentence."""
+    z = np.random.default_rng(1).standard_normal((1000, 1))
+    for f in (lambda z: z[:, 0] > 9, lambda z: z[:, 0] < 9):
+        found = cv.expect(f, z, -z)
+        assert_allclose(2 * found.se, 3 / 1000)
+        assert "below 0.003 with 95 %" in found.warnings[0]
+    few = cv.expect(lambda z: np.stack([z[:, 0] > 0, z[:, 0] > 2.9], 1), z, -z)
+    assert "draws differ from the rest (number 1 is one)" in few.warnings[0]
+    assert cv.expect(3.0 + 0 * z, z, -z).warnings == ()  # a constant is no event
+    heavy = cv.expect(1 / np.abs(z), z, -z)  # has no mean
+    assert heavy.k_f > 0.7 and "k-hat of weight times f" in heavy.warnings[-1]
+    assert cv.expect(z**2, z, -z).warnings == ()
+
+
+def test_a_tail_that_was_not_met_is_named(cv):
+    """Few are kept and k-hat is low: every fifth draw has all of the weight."""
+    rng = np.random.default_rng(2)
+    z = rng.standard_normal((1000, 1))
+    found = cv.expect(z, z, -z, np.where(rng.uniform(size=1000) < 0.2, 1.0, 0.01))
+    assert "a tail that was hardly met" in found.warnings[0] and "quarter" in found.warnings[0]
+
+
+def test_quantiles(cv):
+    """Of log x, x ~ Gamma(4), with weights, by SciPy; exact ones for two shapes of f."""
+    rng, probs = np.random.default_rng(7), (0.1, 0.5, 0.9)
+    truth = np.log(stats.gamma.ppf(probs, 4))
+    f = lambda z: np.stack([z[:, 0], -z[:, 0]], 1)
+    got = [cv.quantile(f, *toy(rng, 300), probs=probs) for _ in range(120)]
+    z = np.array([(a.estimate - np.stack([truth, -truth[::-1]], 1)) / a.se for a in got])
+    assert z.shape == (120, 3, 2)
+    assert ((np.abs(z) < 1.96).mean(0) > 0.88).all() and np.abs(z.mean(0)).max() < 0.4
+    plain = [cv.quantile(f, *toy(rng, 300), probs=0.5, order=0).se[0] for _ in range(20)]
+    assert np.mean([a.se[1] for a in got]) < 0.8 * np.mean(plain)  # variates help
 
 
 def test_doubts_of_the_weights(cv):
