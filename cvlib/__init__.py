@@ -4,8 +4,9 @@ from . import datasets, families, models, zoo
 from .ascent import exact, optimize, rules
 from .choosing import choose, elbo, report
 from .combining import combine
-from .combining.stein import Answer, expect, quantile
+from .combining.stein import Answer
 from .draws import Sampling
+from .families.chains import expect, quantile
 from .fitting.front import Distrust, Fit, fit
 from .models import passes
 from .models.parameters import interval, ordered, pick, positive, real, simplex

@@ -19,7 +19,7 @@ from ..combining.tails import smoothed
 from ..models import Model
 from ..models.checks import data_arrays
 from ..models.density import Density
-from ..models.parameters import labels
+from ..models.parameters import Named, labels
 from ..models.passes import wide
 from ..special import LOG_2PI, scipy
 from .base import Family, check_fit
@@ -69,9 +69,28 @@ class Found:
         """n draws of z ~ q, (n, d), from a seed or from a generator."""
         return self.q.sample(self.w, whole("n", n), np.random.default_rng(seed))
 
-    def draws(self, n: int, seed: np.random.Generator | int = 0) -> dict[str, np.ndarray]:
-        """n draws of every parameter in its constraint, {name: (n, *shape)}; z if none is named."""
-        return dict(self.model.named(self.sample(n, seed)))
+    def draws(
+        self, n: int, seed: np.random.Generator | int = 0, corrected: bool = False
+    ) -> dict[str, np.ndarray]:
+        """n draws of every parameter in its constraint, {name: (n, *shape)}; z if none is named.
+
+        If `corrected`, of the posterior as far as weights know it: n of 4 n draws, those that weigh
+        more more often. Their attribute `k_hat` says how far to trust that.
+        """
+        z, k = self._points(n, seed, corrected)
+        found = Named(self.model.named(z))
+        found.k_hat = k
+        return found
+
+    def _points(self, n, seed, corrected):
+        """n draws z of q, or of the posterior by weights, and k-hat of these."""
+        if not corrected:
+            return self.sample(n, seed), np.nan
+        rng = np.random.default_rng(seed)
+        z, _, log = self._weighed(4 * whole("n", n, 10), rng)
+        w, k = smoothed(log)
+        places = (np.arange(n) + rng.uniform()) / n  # evenly: a weight of k / n comes k times
+        return rng.permutation(z[np.searchsorted(np.cumsum(w) / w.sum(), places)]), k
 
     def log_lik(self, n: int, seed: np.random.Generator | int = 0) -> np.ndarray:
         """The log-likelihood of every data point at n draws, (n, N): what LOO and WAIC need."""
@@ -85,8 +104,11 @@ class Found:
         The batch has all rows of the model's data, or of `data`, and the result n rows.
         """
         rng = np.random.default_rng(seed)
+        return self._predicted(f, self.sample(n, rng), rng, data)
+
+    def _predicted(self, f, z, rng, data=None):
         batch = tuple(map(wide, self.model.data if data is None else data_arrays(data)))
-        found = np.asarray(f(self.model.given(self.sample(n, rng)[:, None]), batch, rng))
+        found, n = np.asarray(f(self.model.given(z[:, None]), batch, rng)), len(z)
         if found.shape[:1] != (n,):
             raise ValueError(
                 f"predict: f gave an array of shape {found.shape}, not ({n}, ...): for {n} draws a "
@@ -94,26 +116,35 @@ class Found:
             )
         return found
 
-    def to_arviz(self, n: int = 1000, seed: int = 0, predict: Callable | None = None) -> Any:
+    def to_arviz(
+        self, n: int = 1000, seed: int = 0, predict: Callable | None = None, corrected: bool = False
+    ) -> Any:
         """ArviZ's groups: posterior, log_likelihood, posterior_predictive if `predict`.
 
-        Names of axes and their labels come along with a model of PyMC or NumPyro.
+        Draws are those of q, with log p and log q in sample_stats, `lp` and `log_q`, for
+        `loo_approximate_posterior`; or `corrected` by their weights. Names of axes and their labels
+        come along with a model of PyMC or NumPyro, and its observed and constant data.
         """
         try:
             import arviz
         except ImportError as error:
             raise ValueError("to_arviz needs ArviZ: pip install 'cvlib-vi[arviz]'") from error
-        chain = lambda arrays: {name: x[None] for name, x in arrays.items()}
-        draws, constants = self.draws(n, seed), self.model.constants
-        groups: dict[str, Any] = {"posterior": chain(draws)}
-        if self.model.rows:
-            groups["log_likelihood"] = chain({"y": self.log_lik(n, seed)})
+        chain = lambda arrays: {name: np.asarray(x)[None] for name, x in arrays.items()}
+        model, rng = self.model, np.random.default_rng(seed)
+        z = self._points(n, rng, corrected)[0]
+        stats = {"lp": Density(model).value(z)}
+        if not corrected:
+            stats["log_q"] = self.q.log_q(self.w, z)
+        groups = {"posterior": chain(model.named(z)), "sample_stats": chain(stats)}
+        if rows := model.each_row(z):
+            groups["log_likelihood"] = chain(rows)
         if predict is not None:
-            groups["posterior_predictive"] = chain({"y": self.predict(predict, n, seed)})
-        if constants:
-            groups["constant_data"] = constants
-        dims = {k: axes for k, axes in self.model.dims.items() if k in draws or k in constants}
-        made = partial(arviz.from_dict, coords=self.model.coords, dims=dims)
+            groups["posterior_predictive"] = chain({"y": self._predicted(predict, z, rng)})
+        more = {"constant_data": model.constants, "observed_data": model.observed}
+        groups |= {name: given for name, given in more.items() if given}
+        known = {name for group in groups.values() for name in group}
+        dims = {k: axes for k, axes in model.dims.items() if k in known}
+        made = partial(arviz.from_dict, coords=model.coords, dims=dims)
         return made(**groups) if arviz.__version__.startswith("0.") else made(groups)
 
     def expect(self, f: Callable, n: int = 1000, seed: np.random.Generator | int = 0) -> Answer:
