@@ -12,6 +12,7 @@ from scipy import special, stats
 
 import cvlib
 from cvlib.combining import stein as own
+from cvlib.models.density import Density
 
 stein = lambda cv: part(cv, "combining.stein")
 tails = lambda cv: part(cv, "combining.tails")
@@ -246,8 +247,16 @@ def test_quantiles(cv):
     z = np.array([(a.estimate - np.stack([truth, -truth[::-1]], 1)) / a.se for a in got])
     assert z.shape == (120, 3, 2)
     assert ((np.abs(z) < 1.96).mean(0) > 0.88).all() and np.abs(z.mean(0)).max() < 0.4
-    plain = [cv.quantile(f, *toy(rng, 300), probs=0.5, order=0).se[0] for _ in range(20)]
-    assert np.mean([a.se[1] for a in got]) < 0.8 * np.mean(plain)  # variates help
+
+
+def test_quantiles_meet_the_variates(cv):
+    """The median of a line under a Gaussian, and its spread over repeats."""
+    rng, got = np.random.default_rng(8), {0: [], None: []}
+    for _ in range(60):
+        z = rng.standard_normal((200, 1))
+        for order in got:
+            got[order].append(cv.quantile(z, z, -z, probs=0.5, order=order).estimate[0, 0])
+    assert np.std(got[None]) < 0.8 * np.std(got[0])
 
 
 def test_doubts_of_the_weights(cv):
@@ -364,6 +373,28 @@ def test_a_skewed_posterior(cv):
     assert (np.abs(z) < 1.96).mean() > 0.88 and abs(z.mean()) < 0.4
 
 
+def test_a_rare_event_is_looked_for(cv):
+    """P(z_0 > c) = 0.0005 and 0.001 under a Gaussian posterior, by SciPy."""
+    model, mean, S, _ = linear(cv)
+    fit = a_fit(cv, model, mean, np.linalg.cholesky(S))
+    for P in (5e-4, 1e-3):
+        c = stats.norm.isf(P, mean[0], np.sqrt(S[0, 0]))
+        got = [fit.expect(lambda z, c=c: z[:, 0] > c, 1000, seed) for seed in range(12)]
+        z = np.array([(a.estimate - P) / a.se for a in got if a.n == 2000])
+        assert len(z) >= 10 and np.abs(z).max() < 4 and abs(z.mean()) < 1
+        assert np.median([a.se for a in got]) < 0.3 * P
+
+
+def test_corrected_draws(cv):
+    """Of a q that is off: their mean and spread are the posterior's."""
+    model, mean, S, _ = linear(cv)
+    off = a_fit(cv, model, mean + 0.1, 1.3 * np.linalg.cholesky(S))
+    found = off.draws(4000, 0, corrected=True)
+    assert found["z"].shape == (4000, 2) and found.k_hat < 0.5
+    assert (np.abs(found["z"].mean(0) - mean) < 4 * np.sqrt(np.diag(S) / 4000)).all()
+    assert_allclose(np.cov(found["z"].T), S, rtol=0.15, atol=1e-3)
+
+
 def test_other_families(cv):
     """A gamma posterior, whose mean the score knows exactly; switches, by enumeration."""
     y = np.array([2.0, 0, 1, 2])
@@ -411,6 +442,30 @@ def test_a_fit_answers_by_name():
     again = fit.expect(lambda p: p.mu, n=50, seed=np.random.default_rng(3))
     assert again.estimate == fit.expect(lambda p: p.mu, n=50, seed=3).estimate
     assert repr(found).splitlines()[0].startswith("(2000 draws, variates of order 2, k-hat")
+
+
+def test_draws_by_name_go_back_to_z():
+    """All constraints undone; a chain by name is answered as its z is."""
+    declared = {"a": (2, 2), "s": cvlib.positive(2), "t": cvlib.simplex(3), "o": cvlib.ordered(3),
+                "i": cvlib.interval(-1, 2)}  # fmt: skip
+    total = lambda x: anp.sum(anp.reshape(x, (*x.shape[:-2], -1)), -1)
+    prior = lambda p: (
+        -total(p.a**2) - anp.sum(p.s, -1) + anp.sum(p.t**3, -1) - anp.sum(p.o**2, -1) - p.i**2
+    )
+    model = cvlib.models.Model(lambda p, b: 0 * p.i * b[0], prior, np.zeros(1), parameters=declared)
+    z = np.random.default_rng(3).standard_normal((4, 30, model.dim))
+    p = model.named(z)
+    assert_allclose(model.back(model.named(z[0])), z[0], atol=1e-12)
+    score = np.stack([Density(model).slope(x)[1] for x in z])
+    right = cvlib.expect(p.i, z, score, order=1)
+    found = cvlib.expect(lambda p: p.i, dict(p), model, order=1)
+    assert_allclose([found.estimate, found.se], [right.estimate, right.se])
+    one = cvlib.quantile(lambda p: p.i, model.named(z[0]), model, probs=0.5)
+    assert one.estimate.shape == (1,)
+    with pytest.raises(ValueError, match="no 'o', and"):
+        cvlib.expect(lambda p: p.i, {k: x for k, x in p.items() if k != "o"}, model)
+    with pytest.raises(ValueError, match="all with one n"):
+        cvlib.expect(lambda p: p.i, {**p, "i": p.i[0]}, model)
 
 
 def test_smoothing_is_that_of_arviz():
