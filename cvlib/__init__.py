@@ -4,8 +4,9 @@ from . import datasets, families, models, zoo
 from .ascent import exact, optimize, rules
 from .choosing import choose, elbo, report
 from .combining import combine
-from .combining.stein import Answer, expect
+from .combining.stein import Answer
 from .draws import Sampling
+from .families.chains import expect, quantile
 from .fitting.front import Distrust, Fit, fit
 from .models import passes
 from .models.parameters import interval, ordered, pick, positive, real, simplex
@@ -26,6 +27,6 @@ __all__ = [
     "RP2", "RPS", "SF", "Sampling", "all_quadratics", "bound", "candidates", "choose", "combine",
     "datasets", "definitions", "draw", "elbo", "evaluate", "exact", "expect", "families", "fit",
     "interval", "linear_baseline", "models", "one", "optimize", "ordered", "parabola", "passes",
-    "pick", "positive", "real", "relax", "remembered", "report", "rules", "simplex", "snapshot",
-    "surrogate", "taylor_x", "taylor_x_slope", "taylor_z", "terms", "zoo",
+    "pick", "positive", "quantile", "real", "relax", "remembered", "report", "rules", "simplex",
+    "snapshot", "surrogate", "taylor_x", "taylor_x_slope", "taylor_z", "terms", "zoo",
 ]  # fmt: skip

@@ -10,6 +10,7 @@ import numpy as np
 
 from . import climbs, posteriors
 from .cells import cell
+from .covered import HARD
 from .judged import LOGISTIC, PROBLEMS
 
 LR = {"ionosphere": 0.4, "australian": 0.4, "sonar": 0.2}  # Table 1's learning rates
@@ -593,6 +594,30 @@ def answers(size):
 
 
 PLANS["answers"] = answers
+
+
+def covered(size):
+    """Intervals where answers are known: which hold, and which are warned of."""
+    hard = [(case, bend) for case in HARD for bend in (False, True)]
+    cases = [*((name, False) for name in posteriors.names), *hard, ("chain", False)]
+    some = cases if size.halves > 1 else cases[-3:]
+    cells = [
+        cell("covered", case=case, bend=bend, n=size.samples, runs=4 * size.runs)
+        for case, bend in some
+    ]
+
+    def gather(results):
+        rows = [
+            {"case": case, "bend": bend, "fit_warned": bool(results[one.name]["fit"])} | row
+            for (case, bend), one in zip(some, cells)
+            for row in results[one.name]["rows"]
+        ]
+        return {"rows": rows}
+
+    return cells, gather
+
+
+PLANS["covered"] = covered
 
 
 # Choosing ------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ class Posterior:
     name: str
     model: Model
     parameters: Callable  # z (..., d) -> (..., P), in the order of `names`
+    of: Callable  # the same of arrays by name, model.named(z)
     names: tuple  # of P quantities
     mean: np.ndarray  # (P,) by the reference
     sd: np.ndarray  # (P,)
@@ -44,9 +45,10 @@ def load(name):
     known = stored["reference"]
     log_lik, log_prior, rows, declared, known_of = write(data)
     model = Model(log_lik, log_prior, rows, name=name, parameters=declared)
-    parameters = lambda z: np.concatenate(known_of(model.named(z)), -1)
+    of = lambda p: np.concatenate(known_of(p), -1)
+    parameters = lambda z: of(model.named(z))
     mean, sd = (np.array([each[key] for each in known.values()]) for key in ("mean", "sd"))
-    return Posterior(name, model, parameters, tuple(known), mean, sd)
+    return Posterior(name, model, parameters, of, tuple(known), mean, sd)
 
 
 # Densities ---------------------------------------------------------------------------------------

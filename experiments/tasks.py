@@ -20,6 +20,7 @@ from cvlib.recipe.integrands import Integrand, OnData, Wants
 
 from . import climbs, judged
 from .answers import answers as answers  # a task as well
+from .covered import covered as covered
 
 RECORDS = 20  # intervals between recorded steps
 
@@ -352,7 +353,7 @@ def cost(task, *, data="toy", runs=1, steps=1, cvs="S7", replicas=0, samples=0, 
         task, share = "sgd", 0.1 if cvs == "none" else 0.25
     if task == "quadratics":
         return 20_000 * scale
-    if task == "answers":
+    if task in ("answers", "covered"):
         return runs / 4
     if task == "vae":
         return runs * steps / 100

@@ -180,7 +180,60 @@ def test_arviz_has_all_groups():
     row_free = cvlib.models.Compiled(lambda z: (-0.5 * (z**2).sum(-1), -z), 2)
     free = cvlib.fit(row_free, progress=False).to_arviz(9).groups
     groups = free() if callable(free) else [g.strip("/") for g in free if g[1:]]
-    assert set(groups) == {"posterior"}
+    assert set(groups) == {"posterior", "sample_stats"}
+
+
+@pytest.mark.parametrize("name", ["in_numpyro", "in_pymc"])
+def test_rows_of_a_model_from_elsewhere(name):
+    """The log-likelihood of every row by SciPy, for LOO of q and of the posterior; z from draws."""
+    from scipy import stats
+
+    az = need("arviz")
+    other = model(name)
+    fit = cvlib.fit(other, progress=False, bend=False)
+    p = fit.draws(50, 1)
+    right = stats.norm.logpdf(y, p["beta"] @ X.T, p["sigma"][:, None])
+    assert_allclose(fit.log_lik(50, 1), right, rtol=1e-6)
+    assert_allclose(other.back(p), fit.sample(50, 1), atol=1e-8)
+    kept = fit.to_arviz(50, 1)
+    assert_allclose(kept.log_likelihood["y"].values[0], right, rtol=1e-6)
+    assert_allclose(kept.observed_data["y"].values, y)
+    z, stats_ = fit.sample(50, 1), kept.sample_stats
+    assert_allclose(stats_["log_q"].values[0], fit.q.log_q(fit.w, z))
+    assert_allclose(stats_["lp"].values[0], other.log_joint(z))
+    whole = fit.to_arviz(1000, 1)
+    of = lambda loo: loo.elpd_loo if hasattr(loo, "elpd_loo") else loo.elpd
+    found = [of(az.loo(whole)), of(az.loo(fit.to_arviz(1000, 1, corrected=True)))]
+    if hasattr(az, "loo_approximate_posterior"):
+        known = whole.sample_stats
+        found += [of(az.loo_approximate_posterior(whole, known["lp"], known["log_q"]))]
+    assert np.ptp(found) < 0.5
+    plot = getattr(az, "plot_posterior", None) or az.plot_dist  # ArviZ before 1, and from it on
+    plot(whole)
+
+
+def test_the_draws_of_nuts_are_answered():
+    """Real chains of NumPyro: truth by quadrature over sigma; at least five times the draws."""
+    numpyro, az, jax = need("numpyro"), need("arviz"), need("jax")
+    infer, described = numpyro.infer, Regression(numpyro)
+    sampler = infer.MCMC(
+        infer.NUTS(described), num_warmup=200, num_samples=200, num_chains=2,
+        chain_method="sequential", progress_bar=False,
+    )  # fmt: skip
+    sampler.run(jax.random.PRNGKey(0), X, y)
+    f = lambda p: np.concatenate([p["beta"], p["sigma"][:, None]], -1)
+    found = cvlib.expect(f, az.from_numpyro(sampler), model("in_numpyro"))
+    sigma = np.exp(np.linspace(-3, 2, 4001))
+    A = X.T @ X / sigma[:, None, None] ** 2 + 0.01 * np.eye(3)
+    m = np.linalg.solve(A, (X.T @ y / sigma[:, None] ** 2)[..., None])[..., 0]
+    log = -39 * np.log(sigma) - sigma - 0.5 * np.linalg.slogdet(A)[1]  # dsigma = sigma dt
+    log -= 0.5 * (y @ y / sigma**2 - np.einsum("ni,nij,nj->n", m, A, m))
+    p = np.exp(log - log.max())
+    truth = p @ np.column_stack([m, sigma]) / p.sum()
+    assert (np.abs(found.estimate - truth) < 4 * found.se).all()
+    assert (found.after > 5 * found.before).all()
+    by_name = cvlib.expect(f, sampler.get_samples(group_by_chain=True), model("in_numpyro"))
+    assert_allclose(by_name.estimate, found.estimate, rtol=1e-5)
 
 
 GROUPS = 12

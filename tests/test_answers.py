@@ -12,6 +12,7 @@ from scipy import special, stats
 
 import cvlib
 from cvlib.combining import stein as own
+from cvlib.models.density import Density
 
 stein = lambda cv: part(cv, "combining.stein")
 tails = lambda cv: part(cv, "combining.tails")
@@ -161,38 +162,101 @@ def test_errors_are_honest(cv):
     assert got[0].order == 2 and not got[0].warnings
 
 
+def autoregressive(rng, n, rho=0.8):
+    """A chain (n, 1) whose law is N(0, 1)."""
+    steps, z = np.sqrt(1 - rho**2) * rng.standard_normal(n), rng.standard_normal(n)
+    for k in range(1, n):
+        z[k] = rho * z[k - 1] + steps[k]
+    return z[:, None]
+
+
 def test_chains_are_left_out_in_blocks(cv):
     """An autoregressive chain of N(0, 1): single draws give errors that are far too small."""
-    rng, n = np.random.default_rng(5), 600
-    cover = {1: [], 40: []}
+    rng = np.random.default_rng(5)
+    cover = {1: [], 40: [], None: []}
     for _ in range(120):
-        steps, z = rng.standard_normal(n), np.zeros(n)
-        for k in range(1, n):
-            z[k] = 0.8 * z[k - 1] + 0.6 * steps[k]
+        z = autoregressive(rng, 600)
         for block in cover:
-            a = cv.expect(z > 0.5, z[:, None], -z[:, None], block=block, order=0)
+            a = cv.expect(z[:, 0] > 0.5, z, -z, block=block, order=0)
             cover[block].append(abs(a.estimate - stats.norm.sf(0.5)) < 1.96 * a.se)
-    assert np.mean(cover[1]) < 0.7 and np.mean(cover[40]) > 0.86
-    odd = cv.expect(z, z[:, None], -z[:, None], block=70)
-    assert odd.n == 560 and abs(odd.estimate) < 1e-9 and odd.se < 1e-9
+    assert np.mean(cover[1]) < 0.7 and np.mean(cover[40]) > 0.86 and np.mean(cover[None]) > 0.9
+    odd = cv.expect(z, z, -z, block=70)
+    assert odd.n == 560 and abs(odd.estimate[0]) < 1e-9 and odd.se[0] < 1e-9
+
+
+def test_several_chains(cv):
+    """Effective sample sizes by the closed form, n (1 - rho) / (1 + rho), in any shape of z."""
+    z = autoregressive(np.random.default_rng(6), 12_000)
+    one, four = (cv.expect(x, x, -x, order=0) for x in (z, z.reshape(4, 3000, 1)))
+    for found in one, four:
+        assert_allclose(found.before, 12_000 / 9, rtol=0.25)
+        assert_allclose(found.after, found.before)
+    apart = z.reshape(4, 3000, 1) + 0.3 * np.arange(4)[:, None, None]  # chains that disagree
+    assert cv.expect(apart, apart, -apart, order=0).before < one.before / 3
+    quick = autoregressive(np.random.default_rng(7), 6000, -0.5)
+    assert_allclose(cv.expect(quick, quick, -quick, order=0).before, 18_000, rtol=0.25)
 
 
 # Which order, which doubts -------------------------------------------------------------------
 
 
-def test_the_order_is_the_highest_that_no_draw_decides(cv):
+def test_the_order_is_the_one_that_folds_prefer(cv):
     rng = np.random.default_rng(6)
-    ask = lambda z, **k: cv.expect(z[:, 0] ** 3, z, -z, **k)
-    many, some, few = (ask(rng.standard_normal((n, 8))) for n in (1000, 100, 9))
-    assert [a.order for a in (many, some, few)] == [2, 1, 0]
-    assert not many.warnings
-    assert "at order 2 (44 variates)" in some.warnings[0] and "more draws" in some.warnings[0]
-    assert "9 draws are few" in few.warnings[0]
-    z = rng.standard_normal((300, 2))
+    ask = lambda z, f, **k: cv.expect(f(z), z, -z, **k)
+    cube, square, sign = lambda z: z[:, 0] ** 3, lambda z: z[:, 0] ** 2, lambda z: z[:, 0] > 0
+    z = rng.standard_normal((300, 8))
+    assert [ask(z, f).order for f in (cube, square, sign)] == [1, 2, 1]
+    line = lambda z: z[:, 0]
+    found = ask(z[:100], square), ask(z[:40], line), ask(z[:8], line)  # 44 variates, and 8
+    assert [a.order for a in found] == [2, 1, 0]
+    assert ask(z, cube).warnings == () and "9 draws are few" in ask(z[:9], cube).warnings[0]
     z[0] = 40.0  # a draw that decides all of it
-    one = ask(z)
-    assert one.order == 0 and ask(z, order=2).order == 2
-    assert "one draw decides" in ask(z, order=2).warnings[0]
+    assert ask(z, cube).order == 0 and ask(z, cube, order=2).order == 2
+    assert "one draw decides" in ask(z, cube, order=2).warnings[0]
+
+
+def test_rare_events_are_never_certain(cv):
+    """Not seen: three over the number of draws. Seen by few, or few that decide: a sentence."""
+    z = np.random.default_rng(1).standard_normal((1000, 1))
+    for f in (lambda z: z[:, 0] > 9, lambda z: z[:, 0] < 9):
+        found = cv.expect(f, z, -z)
+        assert_allclose(2 * found.se, 3 / 1000)
+        assert "below 0.003 with 95 %" in found.warnings[0]
+    few = cv.expect(lambda z: np.stack([z[:, 0] > 0, z[:, 0] > 2.9], 1), z, -z)
+    assert "draws differ from the rest (number 1 is one)" in few.warnings[0]
+    assert cv.expect(3.0 + 0 * z, z, -z).warnings == ()  # a constant is no event
+    heavy = cv.expect(1 / np.abs(z), z, -z)  # has no mean
+    assert heavy.k_f > 0.7 and "k-hat of weight times f" in heavy.warnings[-1]
+    assert cv.expect(z**2, z, -z).warnings == ()
+
+
+def test_a_tail_that_was_not_met_is_named(cv):
+    """Few are kept and k-hat is low: every fifth draw has all of the weight."""
+    rng = np.random.default_rng(2)
+    z = rng.standard_normal((1000, 1))
+    found = cv.expect(z, z, -z, np.where(rng.uniform(size=1000) < 0.2, 1.0, 0.01))
+    assert "a tail that was hardly met" in found.warnings[0] and "quarter" in found.warnings[0]
+
+
+def test_quantiles(cv):
+    """Of log x, x ~ Gamma(4), with weights, by SciPy; exact ones for two shapes of f."""
+    rng, probs = np.random.default_rng(7), (0.1, 0.5, 0.9)
+    truth = np.log(stats.gamma.ppf(probs, 4))
+    f = lambda z: np.stack([z[:, 0], -z[:, 0]], 1)
+    got = [cv.quantile(f, *toy(rng, 300), probs=probs) for _ in range(120)]
+    z = np.array([(a.estimate - np.stack([truth, -truth[::-1]], 1)) / a.se for a in got])
+    assert z.shape == (120, 3, 2)
+    assert ((np.abs(z) < 1.96).mean(0) > 0.88).all() and np.abs(z.mean(0)).max() < 0.4
+
+
+def test_quantiles_meet_the_variates(cv):
+    """The median of a line under a Gaussian, and its spread over repeats."""
+    rng, got = np.random.default_rng(8), {0: [], None: []}
+    for _ in range(60):
+        z = rng.standard_normal((200, 1))
+        for order in got:
+            got[order].append(cv.quantile(z, z, -z, probs=0.5, order=order).estimate[0, 0])
+    assert np.std(got[None]) < 0.8 * np.std(got[0])
 
 
 def test_doubts_of_the_weights(cv):
@@ -309,6 +373,28 @@ def test_a_skewed_posterior(cv):
     assert (np.abs(z) < 1.96).mean() > 0.88 and abs(z.mean()) < 0.4
 
 
+def test_a_rare_event_is_looked_for(cv):
+    """P(z_0 > c) = 0.0005 and 0.001 under a Gaussian posterior, by SciPy."""
+    model, mean, S, _ = linear(cv)
+    fit = a_fit(cv, model, mean, np.linalg.cholesky(S))
+    for P in (5e-4, 1e-3):
+        c = stats.norm.isf(P, mean[0], np.sqrt(S[0, 0]))
+        got = [fit.expect(lambda z, c=c: z[:, 0] > c, 1000, seed) for seed in range(12)]
+        z = np.array([(a.estimate - P) / a.se for a in got if a.n == 2000])
+        assert len(z) >= 10 and np.abs(z).max() < 4 and abs(z.mean()) < 1
+        assert np.median([a.se for a in got]) < 0.3 * P
+
+
+def test_corrected_draws(cv):
+    """Of a q that is off: their mean and spread are the posterior's."""
+    model, mean, S, _ = linear(cv)
+    off = a_fit(cv, model, mean + 0.1, 1.3 * np.linalg.cholesky(S))
+    found = off.draws(4000, 0, corrected=True)
+    assert found["z"].shape == (4000, 2) and found.k_hat < 0.5
+    assert (np.abs(found["z"].mean(0) - mean) < 4 * np.sqrt(np.diag(S) / 4000)).all()
+    assert_allclose(np.cov(found["z"].T), S, rtol=0.15, atol=1e-3)
+
+
 def test_other_families(cv):
     """A gamma posterior, whose mean the score knows exactly; switches, by enumeration."""
     y = np.array([2.0, 0, 1, 2])
@@ -356,6 +442,30 @@ def test_a_fit_answers_by_name():
     again = fit.expect(lambda p: p.mu, n=50, seed=np.random.default_rng(3))
     assert again.estimate == fit.expect(lambda p: p.mu, n=50, seed=3).estimate
     assert repr(found).splitlines()[0].startswith("(2000 draws, variates of order 2, k-hat")
+
+
+def test_draws_by_name_go_back_to_z():
+    """All constraints undone; a chain by name is answered as its z is."""
+    declared = {"a": (2, 2), "s": cvlib.positive(2), "t": cvlib.simplex(3), "o": cvlib.ordered(3),
+                "i": cvlib.interval(-1, 2)}  # fmt: skip
+    total = lambda x: anp.sum(anp.reshape(x, (*x.shape[:-2], -1)), -1)
+    prior = lambda p: (
+        -total(p.a**2) - anp.sum(p.s, -1) + anp.sum(p.t**3, -1) - anp.sum(p.o**2, -1) - p.i**2
+    )
+    model = cvlib.models.Model(lambda p, b: 0 * p.i * b[0], prior, np.zeros(1), parameters=declared)
+    z = np.random.default_rng(3).standard_normal((4, 30, model.dim))
+    p = model.named(z)
+    assert_allclose(model.back(model.named(z[0])), z[0], atol=1e-12)
+    score = np.stack([Density(model).slope(x)[1] for x in z])
+    right = cvlib.expect(p.i, z, score, order=1)
+    found = cvlib.expect(lambda p: p.i, dict(p), model, order=1)
+    assert_allclose([found.estimate, found.se], [right.estimate, right.se])
+    one = cvlib.quantile(lambda p: p.i, model.named(z[0]), model, probs=0.5)
+    assert one.estimate.shape == (1,)
+    with pytest.raises(ValueError, match="no 'o', and"):
+        cvlib.expect(lambda p: p.i, {k: x for k, x in p.items() if k != "o"}, model)
+    with pytest.raises(ValueError, match="all with one n"):
+        cvlib.expect(lambda p: p.i, {**p, "i": p.i[0]}, model)
 
 
 def test_smoothing_is_that_of_arviz():

@@ -3,28 +3,34 @@
 With the score s = grad log p, e = L^-1 (z - m) and U = L^T s, the variates U_i and
 e_i U_j + e_j U_i + 2 [i = j] have mean zero under p (Stein's identity). The answer is the intercept
 of weighted least squares of f on them. The jackknife, every draw left out once, removes its bias of
-order 1 / n and gives its error.
+order 1 / n and gives its error. Draws of a chain are left out in blocks.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arguments import unmasked, whole
-from .tails import HEAVY, WIDE, smoothed
+from ..arguments import numbers, unmasked, whole
+from .tails import HEAVY, WIDE, k_hat, smoothed
 
-LEVERAGE = 0.8, 0.8, 0.4  # by order: no draw may decide more of its own fitted value
+LEVERAGE = 0.95  # no draw may decide more of its own fitted value
+FOLDS = 10  # parts of the draws, each left out once to choose the order
 FEW = 100  # draws below which an error says little
+BEHIND = 10  # so many draws must differ from the rest: else the error itself is not known
+MET = 0.4  # share that weights keep, below which a tail was hardly met
+BIG = 3.0  # times the mean weight: no tail of the weights matters where none is larger
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Answer:
     """An estimate with its standard error, arrays of one shape, and what to think of them.
 
-    `order` of the variates, `n` draws, `k_hat` of the weights' tail (NaN without weights), and
-    `warnings`: sentences that say what is wrong and what to do.
+    `order` of the variates, `n` draws, `k_hat` of the weights' tail (NaN without weights), `k_f`
+    that of weight times f, or of what variates leave of it if that is shorter. `before` and `after`
+    are effective sample sizes: so many independent draws of p give the error of these draws as they
+    are, and that of the answer. `warnings` say what is wrong and what to do.
     """
 
     estimate: np.ndarray
@@ -33,6 +39,9 @@ class Answer:
     order: int
     n: int
     warnings: tuple[str, ...] = ()
+    k_f: Any = np.nan
+    before: Any = np.nan
+    after: Any = np.nan
 
     def __repr__(self) -> str:
         pairs = [_shown(*x) for x in zip(np.ravel(self.estimate), np.ravel(self.se))]
@@ -55,27 +64,89 @@ def _shown(x, se):
 
 def expect(
     f: Callable | np.ndarray, z: np.ndarray, score: np.ndarray, weights: np.ndarray | None = None,
-    *, order: int | None = None, block: int = 1,
+    *, order: int | None = None, block: int | None = None,
 ) -> Answer:  # fmt: skip
     """E_p f(z) as an `Answer`, from draws z (n, d) and scores grad log p(z) (n, d) there.
 
     f takes z to (n, ...), or is that array. weights (n,): p / q up to a factor, for draws of
-    another law q. order: 0, 1 or 2; if not given, the highest at which no draw decides too much.
-    block: so many neighbours of a chain are left out together, a few autocorrelation times.
+    another law q. order: 0, 1 or 2; if not given, the one that foretells best what it has not seen.
+    block: so many neighbours of a chain are left out together; if not given, two autocorrelation
+    times, found from the draws. Several chains are z (chains, n, d), scores and values likewise.
     """
+    at = drawn(f, z, score, weights, block)
+    e, U = standardised(at.z, at.score, at.w)
+    made, orders = lambda order: stein(e, U, order), _orders(order)
+    return answer(at.F.reshape(len(at.F), -1), made, at, orders, at.F.shape[1:])[0]
+
+
+def quantile(
+    f: Callable | np.ndarray, z: np.ndarray, score: np.ndarray, weights: np.ndarray | None = None,
+    *, probs: Any = (0.05, 0.5, 0.95), order: int | None = None, block: int | None = None,
+) -> Answer:  # fmt: skip
+    """Quantiles of f(z) under p, (len(probs), ...), with errors; all else as in `expect`.
+
+    The distribution function of f is a mean, and meets the variates like any other. The error of a
+    quantile is half the way between those one standard error of the mean above and below.
+    """
+    probs = np.atleast_1d(numbers("probs", probs, 0, 1, True))
+    at = drawn(f, z, score, weights, block)
+    e, U = standardised(at.z, at.score, at.w)
+    F = at.F.reshape(len(at.F), -1)  # (n, k)
+    inverse = lambda share, p: np.stack([_inverse(x, share, u) for x, u in zip(F.T, p.T)], 1)
+    wanted = np.repeat(probs[:, None], F.shape[1], 1)  # (probs, k)
+    first = inverse(at.w / at.w.sum(), wanted)  # by the weights alone
+    below = (F[:, None] <= first).reshape(len(F), -1) * 1.0
+    made, orders = lambda order: stein(e, U, order), _orders(order)
+    shape = (len(probs), *at.F.shape[1:])
+    found, share = answer(below, made, at, orders, shape)
+    se = found.se.reshape(first.shape)
+    value, high, low = (inverse(share, wanted + sign * se) for sign in (0, 1, -1))
+    return replace(found, estimate=value.reshape(shape), se=(high - low).reshape(shape) / 2)
+
+
+def _inverse(x, share, p):
+    """Quantiles p of x (n,), where each entry has this share of the whole, negative ones too."""
+    rank = np.argsort(x)
+    middle = np.cumsum(share[rank]) - share[rank] / 2
+    return np.interp(p, np.maximum.accumulate(middle), x[rank])
+
+
+def _orders(order):
+    if order not in (None, 0, 1, 2):
+        raise ValueError(f"order={order!r}: variates have order 0, 1 or 2, or None to choose")
+    return (2, 1, 0) if order is None else (order,)
+
+
+class Drawn(NamedTuple):
+    """Draws of p, weighed or of chains, and what f is there."""
+
+    F: np.ndarray  # (n, ...)
+    z: np.ndarray  # (n, d)
+    score: np.ndarray  # (n, d)
+    w: np.ndarray  # (n,)
+    k: float = np.nan  # k-hat of the weights
+    quarter: float = np.nan  # and of every fourth of them
+    chains: int = 0  # how many there are; none if the draws are independent
+    block: int = 1
+
+
+def drawn(
+    f: Callable | np.ndarray, z: np.ndarray, score: np.ndarray, weights: np.ndarray | None,
+    block: int | None,
+) -> Drawn:  # fmt: skip
+    """What `expect` is given, checked, with the length of a block."""
     z, score = (np.asarray(unmasked("draws or scores", x), float) for x in (z, score))
-    F = _values(f(z) if callable(f) else f)
-    n = len(z)
-    if z.ndim != 2 or score.shape != z.shape or F.shape[:1] != (n,):
+    chains, each = (len(z), z.shape[1]) if z.ndim == 3 else (1, len(z))
+    flat = lambda x: x.reshape(-1, *x.shape[2:]) if z.ndim == 3 else x
+    F = _values(f(flat(z)) if callable(f) else f)
+    F = F if callable(f) or F.shape[:2] != z.shape[:2] else flat(F)
+    if z.ndim not in (2, 3) or score.shape != z.shape or F.shape[:1] != (n := chains * each,):
         raise ValueError(
             f"draws z (n, d), scores (n, d) and values of f (n, ...) must have one n; got "
             f"{z.shape}, {score.shape} and {F.shape}"
         )
     whole("the number of draws", n, 2)
-    whole("block", block)
-    if order not in (None, 0, 1, 2):
-        raise ValueError(f"order={order!r}: variates have order 0, 1 or 2, or None to choose")
-    w, k = np.ones(n), np.nan
+    z, score, w, k, quarter = flat(z), flat(score), np.ones(n), np.nan, np.nan
     if weights is not None:
         weights = np.asarray(unmasked("weights", weights), float)
         if weights.shape != (n,) or not (np.isfinite(weights) & (weights >= 0)).all():
@@ -84,13 +155,22 @@ def expect(
             raise ValueError("all weights are zero: no draw stands for p")
         with np.errstate(divide="ignore"):
             w, k = smoothed(np.log(weights))
+            quarter = k_hat(np.log(weights[: n // 4]))
         F = np.where((weights > 0).reshape(n, *[1] * (F.ndim - 1)), F, 0.0)  # f may end with p
     for name, x in ("scores", score), ("values of f", F):
         if not np.isfinite(x).all():
             raise ValueError(f"the {name} are not finite at every draw: leave such draws out")
-    e, U = standardised(z, score, w)
-    made, orders = lambda order: stein(e, U, order), (2, 1, 0) if order is None else (order,)
-    return answer(F.reshape(n, -1), made, w, k, z.shape[1], orders, block, F.shape[1:])
+    chain = 0
+    if block is None:
+        values = F.reshape(n, -1)
+        time = correlation(w[:, None] * (values - w @ values / w.sum()), chains).max(initial=0.0)
+        chain = chains if chains > 1 or abs(time - 1) > 6 / np.sqrt(n) else 0
+        block = min(int(np.ceil(2 * time)), max(1, n // 20)) if chain and time > 1 else 1
+    whole("block", block)
+    if each < 2 * block:
+        raise ValueError(f"{each} draws in blocks of {block}: an error needs two blocks at least")
+    kept = (np.arange(n) % each) >= each % block  # those that fill blocks
+    return Drawn(F[kept], z[kept], score[kept], w[kept], k, quarter, chain, block)
 
 
 def _values(found):
@@ -136,9 +216,14 @@ class Intercept(NamedTuple):
     value: np.ndarray
     se: np.ndarray
     leverage: float
+    share: np.ndarray = np.empty(0)  # (n,) value = share @ Y
+    moved: np.ndarray = np.empty(0)  # (n / block, k) by how much a group left out moves it
+    missed: np.ndarray = np.empty(0)  # (k,) squares of what folds do not foretell
 
 
-def intercept(Y: np.ndarray, C: np.ndarray, w: np.ndarray, block: int = 1) -> Intercept:
+def intercept(
+    Y: np.ndarray, C: np.ndarray, w: np.ndarray, block: int = 1, chains: int = 0
+) -> Intercept:
     """The intercepts of Y (n, k) on [1, C], C (n, p), by least squares with weights w (n,).
 
     With A = sqrt(w) [1, C] = Q S V^T the intercept is b = v.y, y = sqrt(w) Y. Without group g it is
@@ -156,31 +241,68 @@ def intercept(Y: np.ndarray, C: np.ndarray, w: np.ndarray, block: int = 1) -> In
     H = groups(Q) @ groups(Q).mT
     leverage = float(np.linalg.eigvalsh(H)[:, -1].max())
     if leverage > 1 - 1e-9:
-        return Intercept(v @ y, np.full(Y.shape[1], np.inf), 1.0)
-    D = (groups(v) * np.linalg.solve(np.eye(block) - H, groups(r))).sum(1)  # (n / block, k)
-    share = 1 - block / n
-    se = np.sqrt(share * ((D - D.mean(0)) ** 2).sum(0))
-    return Intercept(v @ y + share * D.sum(0), se, leverage)
+        nothing = np.full(Y.shape[1], np.inf)
+        return Intercept(v @ y, nothing, 1.0, root[:, 0] * v, 0 * y, nothing)
+    T = np.linalg.solve(np.eye(block) - H, groups(v))  # (n / block, block, 1)
+    D = (T * groups(r)).sum(1)  # (n / block, k)
+    less, u = 1 - block / n, T.reshape(n)
+    away = D - D.mean(0)
+    time = np.maximum(correlation(away, chains), 0.1 if block == 1 else 1) if chains else 1.0
+    se = np.sqrt(less * (away**2).sum(0) * time)
+    share = root[:, 0] * (v + less * (u - Q @ (Q.T @ u)))
+    return Intercept(v @ y + less * D.sum(0), se, leverage, share, D, _missed(Q, y))
+
+
+def _missed(Q, y):
+    """Squares of y (n, k) about what the other folds foretell, (k,); Q (n, p) is orthonormal."""
+    parts = np.array_split(np.arange(len(y)), FOLDS)
+    b, eye, total = Q.T @ y, np.eye(Q.shape[1]), 0.0
+    for i in parts:
+        left = np.linalg.lstsq(eye - Q[i].T @ Q[i], b - Q[i].T @ y[i])[0]
+        total = total + ((y[i] - Q[i] @ left) ** 2).sum(0)
+    return total
+
+
+def correlation(x: np.ndarray, chains: int) -> np.ndarray:
+    """Autocorrelation times of x (n, k), which has mean zero, over all chains, (k,).
+
+    Autocorrelations are summed in pairs as long as these are positive, none larger than the one
+    before (Geyer's initial monotone sequence).
+    """
+    n = len(x) // chains
+    waves = np.fft.rfft(x.reshape(chains, n, -1), 2 * n, axis=1)
+    products = np.fft.irfft(np.abs(waves) ** 2, axis=1)[:, : n - n % 2].sum(0)  # (n, k)
+    rho = products / np.maximum(products[0], 1e-300)
+    pairs = np.minimum.accumulate(rho[::2] + rho[1::2], 0)
+    return 2 * np.where(pairs > 0, pairs, 0).sum(0) - 1
 
 
 def answer(
-    Y: np.ndarray, variates: Callable, w: np.ndarray, k: float, d: int, orders: tuple[int, ...],
-    block: int = 1, shape: tuple = (),
-) -> Answer:  # fmt: skip
-    """The `Answer` for Y (n, k), at the first of the orders where no leverage is too large."""
-    first = len(Y) % block  # draws that fill no block
-    Y, w, n = Y[first:], w[first:], len(Y) - first
-    if n < 2 * block:
-        raise ValueError(f"{n} draws in blocks of {block}: an error needs two blocks at least")
-    for order in orders:
-        last = order == orders[-1]
-        if last or _many(d, order) < LEVERAGE[order] * n:  # as the mean leverage must
-            found = intercept(Y, variates(order)[first:], w, block)
-            if last or found.leverage <= LEVERAGE[order]:
-                break
-    says = tuple(_doubts(k, n, order, orders[0], _many(d, orders[0]), found))
-    value, se = found.value.reshape(shape)[()], found.se.reshape(shape)[()]
-    return Answer(value, se, k, order, n, says)
+    Y: np.ndarray, variates: Callable, at: Drawn, orders: tuple[int, ...], shape: tuple = ()
+) -> tuple[Answer, np.ndarray]:
+    """The `Answer` for Y (n, k), of the order that folds prefer, and the share of each draw."""
+    n, d = at.z.shape
+    fits = [k for k in orders if _many(d, k) < LEVERAGE * n] or orders[-1:]  # as the mean leverage
+    found = {k: intercept(Y, variates(k), at.w, at.block, at.chains) for k in fits}
+    plain = found.get(0) or intercept(Y, np.empty((n, 0)), at.w, at.block, at.chains)
+    sound = [k for k in fits if found[k].leverage <= LEVERAGE] or fits[-1:]
+    with np.errstate(divide="ignore"):
+        order = min(sound, key=lambda k: np.log(found[k].missed + 1e-300).sum())
+    best, w = found[order], at.w / at.w.sum()
+    away = np.sqrt(w @ (Y - w @ Y) ** 2)  # standard deviations under p
+    apart, left = behind(Y, at.w), float(1 / (w**2).sum())
+    with np.errstate(divide="ignore", invalid="ignore"):
+        before, after = ((away / x.se) ** 2 for x in (plain, best))
+        lots = best.moved - best.moved.mean(0), apart.away
+        tails = [[k_hat(np.log(np.abs(x))) for x in lot.T] for lot in lots]
+    k_f = np.where(best.se < 1e-9 * (away + np.abs(best.value)), np.nan, np.min(tails, 0))
+    unseen = ((Y == 0) | (Y == 1)).all(0) & (np.ptp(Y, 0) == 0)
+    se = np.where(unseen, 1.5 / left, best.se)
+    seen = apart.many * (np.minimum(1, before / n) if at.chains else 1)
+    says = *_doubts(at, left, best), *_rare(seen, k_f, unseen, left)
+    to = lambda x: np.reshape(x, shape)[()]
+    value, se, k_f, before, after = map(to, (best.value, se, k_f, before, after))
+    return Answer(value, se, at.k, order, n, says, k_f, before, after), best.share
 
 
 def _many(d, order):
@@ -188,8 +310,26 @@ def _many(d, order):
     return (0, d, d * (d + 3) // 2)[order]
 
 
-def _doubts(k, n, order, highest, p, found):
+class Behind(NamedTuple):
+    """The effective number of draws whose value is not that of most, (k,), and by how much."""
+
+    many: np.ndarray
+    away: np.ndarray  # (n, k) times the weights
+
+
+def behind(Y: np.ndarray, w: np.ndarray) -> Behind:
+    """How many of the values Y (n, k) with weights w (n,) decide their means, beside the median."""
+    rank = np.argsort(Y, 0)
+    half = (np.cumsum(w[rank], 0) >= 0.5 * w.sum()).argmax(0)
+    median = np.take_along_axis(Y, np.take_along_axis(rank, half[None], 0), 0)
+    away = w[:, None] * np.abs(Y - median)
+    return Behind(away.sum(0) ** 2 / np.maximum((away**2).sum(0), 1e-300), away)
+
+
+def _doubts(at, left, found):
     """Sentences that begin with what is wrong and end with what to do."""
+    n = len(at.w)
+    k = at.k if np.isnan(at.k) or at.w.max() > BIG * at.w.mean() else -np.inf
     if k > HEAVY:
         yield (
             f"k-hat is {k:.2f}: the tail of the weights is too heavy to believe the answer or its "
@@ -200,15 +340,36 @@ def _doubts(k, n, order, highest, p, found):
             f"k-hat is {k:.2f}: the weights have hardly a variance, and the error is too small "
             "rather than too large. Compare with four times the draws"
         )
+    elif left < MET * n and not np.isnan(k):
+        yield (
+            f"the weights keep {left / n:.0%} of {n} draws, though k-hat is only {k:.2f} "
+            f"({at.quarter:.2f} on a quarter of them): there is a tail that was hardly met, and "
+            "the error is too small. Let q bend, or compare with ten times the draws"
+        )
     if n < FEW:
         yield f"{n} draws are few for an error bar: take {FEW} at least"
-    if found.leverage > LEVERAGE[order]:
+    if found.leverage > LEVERAGE:
         yield (
             f"one draw decides {found.leverage:.0%} of its own fitted value: the error is not to "
             "be believed. Take more draws, or a lower order"
         )
-    elif order < highest:
+
+
+def _rare(seen, k_f, unseen, left):
+    """The same where f is what is at fault, (k,) each."""
+    which = lambda bad: "" if len(k_f) == 1 else f" (number {int(np.flatnonzero(bad)[0])} is one)"
+    if unseen.any():
         yield (
-            f"variates of order {order}, for at order {highest} ({p} variates) single draws would "
-            "decide too much: give more draws for a smaller error"
+            f"f is the same at every draw{which(unseen)}: an event that was not seen has a "
+            f"probability below {3 / left:.2g} with 95 %, and that is all these draws say"
+        )
+    if (few := (seen < BEHIND) & (seen > 0)).any():
+        yield (
+            f"{seen[few].min():.1f} draws differ from the rest{which(few)}: too few for an error "
+            "bar. Take more draws"
+        )
+    if (bad := k_f > HEAVY).any():
+        yield (
+            f"k-hat of weight times f is {np.nanmax(k_f):.2f}{which(bad)}: single draws decide "
+            "the answer, and the error is too small. Compare with four times the draws"
         )

@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..arguments import whole
-from ..combining.stein import Answer, answer, expect, hermite
+from ..combining.stein import Answer, Drawn, answer, behind, expect, hermite, quantile
 from ..combining.tails import smoothed
 from ..models import Model
 from ..models.checks import data_arrays
 from ..models.density import Density
-from ..models.parameters import labels
+from ..models.parameters import Named, labels
 from ..models.passes import wide
 from ..special import LOG_2PI, scipy
 from .base import Family, check_fit
@@ -69,9 +69,28 @@ class Found:
         """n draws of z ~ q, (n, d), from a seed or from a generator."""
         return self.q.sample(self.w, whole("n", n), np.random.default_rng(seed))
 
-    def draws(self, n: int, seed: np.random.Generator | int = 0) -> dict[str, np.ndarray]:
-        """n draws of every parameter in its constraint, {name: (n, *shape)}; z if none is named."""
-        return dict(self.model.named(self.sample(n, seed)))
+    def draws(
+        self, n: int, seed: np.random.Generator | int = 0, corrected: bool = False
+    ) -> dict[str, np.ndarray]:
+        """n draws of every parameter in its constraint, {name: (n, *shape)}; z if none is named.
+
+        If `corrected`, of the posterior as far as weights know it: n of 4 n draws, those that weigh
+        more more often. Their attribute `k_hat` says how far to trust that.
+        """
+        z, k = self._points(n, seed, corrected)
+        found = Named(self.model.named(z))
+        found.k_hat = k
+        return found
+
+    def _points(self, n, seed, corrected):
+        """n draws z of q, or of the posterior by weights, and k-hat of these."""
+        if not corrected:
+            return self.sample(n, seed), np.nan
+        rng = np.random.default_rng(seed)
+        z, _, log = self._weighed(4 * whole("n", n, 10), rng)
+        w, k = smoothed(log)
+        places = (np.arange(n) + rng.uniform()) / n  # evenly: a weight of k / n comes k times
+        return rng.permutation(z[np.searchsorted(np.cumsum(w) / w.sum(), places)]), k
 
     def log_lik(self, n: int, seed: np.random.Generator | int = 0) -> np.ndarray:
         """The log-likelihood of every data point at n draws, (n, N): what LOO and WAIC need."""
@@ -85,8 +104,11 @@ class Found:
         The batch has all rows of the model's data, or of `data`, and the result n rows.
         """
         rng = np.random.default_rng(seed)
+        return self._predicted(f, self.sample(n, rng), rng, data)
+
+    def _predicted(self, f, z, rng, data=None):
         batch = tuple(map(wide, self.model.data if data is None else data_arrays(data)))
-        found = np.asarray(f(self.model.given(self.sample(n, rng)[:, None]), batch, rng))
+        found, n = np.asarray(f(self.model.given(z[:, None]), batch, rng)), len(z)
         if found.shape[:1] != (n,):
             raise ValueError(
                 f"predict: f gave an array of shape {found.shape}, not ({n}, ...): for {n} draws a "
@@ -94,26 +116,35 @@ class Found:
             )
         return found
 
-    def to_arviz(self, n: int = 1000, seed: int = 0, predict: Callable | None = None) -> Any:
+    def to_arviz(
+        self, n: int = 1000, seed: int = 0, predict: Callable | None = None, corrected: bool = False
+    ) -> Any:
         """ArviZ's groups: posterior, log_likelihood, posterior_predictive if `predict`.
 
-        Names of axes and their labels come along with a model of PyMC or NumPyro.
+        Draws are those of q, with log p and log q in sample_stats, `lp` and `log_q`, for
+        `loo_approximate_posterior`; or `corrected` by their weights. Names of axes and their labels
+        come along with a model of PyMC or NumPyro, and its observed and constant data.
         """
         try:
             import arviz
         except ImportError as error:
             raise ValueError("to_arviz needs ArviZ: pip install 'cvlib-vi[arviz]'") from error
-        chain = lambda arrays: {name: x[None] for name, x in arrays.items()}
-        draws, constants = self.draws(n, seed), self.model.constants
-        groups: dict[str, Any] = {"posterior": chain(draws)}
-        if self.model.rows:
-            groups["log_likelihood"] = chain({"y": self.log_lik(n, seed)})
+        chain = lambda arrays: {name: np.asarray(x)[None] for name, x in arrays.items()}
+        model, rng = self.model, np.random.default_rng(seed)
+        z = self._points(n, rng, corrected)[0]
+        stats = {"lp": Density(model).value(z)}
+        if not corrected:
+            stats["log_q"] = self.q.log_q(self.w, z)
+        groups = {"posterior": chain(model.named(z)), "sample_stats": chain(stats)}
+        if rows := model.each_row(z):
+            groups["log_likelihood"] = chain(rows)
         if predict is not None:
-            groups["posterior_predictive"] = chain({"y": self.predict(predict, n, seed)})
-        if constants:
-            groups["constant_data"] = constants
-        dims = {k: axes for k, axes in self.model.dims.items() if k in draws or k in constants}
-        made = partial(arviz.from_dict, coords=self.model.coords, dims=dims)
+            groups["posterior_predictive"] = chain({"y": self._predicted(predict, z, rng)})
+        more = {"constant_data": model.constants, "observed_data": model.observed}
+        groups |= {name: given for name, given in more.items() if given}
+        known = {name for group in groups.values() for name in group}
+        dims = {k: axes for k, axes in model.dims.items() if k in known}
+        made = partial(arviz.from_dict, coords=model.coords, dims=dims)
         return made(**groups) if arviz.__version__.startswith("0.") else made(groups)
 
     def expect(self, f: Callable, n: int = 1000, seed: np.random.Generator | int = 0) -> Answer:
@@ -122,24 +153,39 @@ class Found:
         f takes what the model's functions take, at n draws, to (n, ...): f(p) with p.sigma (n,)
         where parameters are declared, else f(z) with z (n, d). The draws are weighed, and meet
         variates of known mean; if z is discrete there are none, for it has no score, nor where the
-        posterior ends within the reach of q. What is to distrust in the fit is said here as well.
+        posterior ends within the reach of q. Where few draws decide a single number, a rare event
+        say, n more are taken from about these. What is to distrust in the fit is said here too.
         """
+        return self._asked(f, n, seed, expect)
+
+    def quantile(
+        self, f: Callable, probs: Any = (0.05, 0.5, 0.95), n: int = 1000,
+        seed: np.random.Generator | int = 0,
+    ) -> Answer:  # fmt: skip
+        """Quantiles of f under the posterior, (len(probs), ...), with errors, as `expect` works."""
+        return self._asked(f, n, seed, partial(quantile, probs=probs))
+
+    def _asked(self, f, n, seed, ask):
         if not callable(f):
             raise TypeError(
                 f"f={f!r} is no function of the draws: write fit.expect(lambda p: p.sigma)"
             )
-        density, order = Density(self.model), None if self.q.smooth == "z" else 0
-        if self.q.mapped is not None:
-            z, score, log = drawn(self, n, seed)[:3]
-        else:
-            z = self.sample(whole("n", n, 10), seed)
-            value, score = density.slope(z) if order is None else (density.value(z), 0 * z)
-            log = value - self.q.log_q(self.w, z)
-            score = np.where(np.isneginf(log)[:, None], 0.0, score)
-        of_z, out = lambda z: f(self.model.given(z)), np.isneginf(log).sum()
-        found = expect(of_z, z, score, np.exp(log - log.max()), order=0 if out else order)
+        order, of_z = None if self.q.smooth == "z" else 0, lambda z: f(self.model.given(z))
+        z, score, log = self._weighed(n, seed, of_z if ask is expect else None)
+        out = np.isneginf(log).sum()
+        weights = np.exp(log - log.max())
+        found = ask(of_z, z, score, weights, order=0 if out else order, block=1)
         edge = [EDGE.format(out, len(log))] if out and order is None else []
         return replace(found, warnings=(*self.warnings, *edge, *found.warnings))
+
+    def _weighed(self, n, seed, of_z=None):
+        """Draws, their scores, and the logarithms of their weights; more about where of_z is."""
+        if self.q.mapped is not None:
+            return drawn(self, n, seed, of_z)[:3]
+        z, density = self.sample(whole("n", n, 10), seed), Density(self.model)
+        value, score = density.slope(z) if self.q.smooth == "z" else (density.value(z), 0 * z)
+        log = value - self.q.log_q(self.w, z)
+        return z, np.where(np.isneginf(log)[:, None], 0.0, score), log
 
     def evidence(self, n: int = 1000, seed: np.random.Generator | int = 0) -> Answer:
         """log p(x) with its standard error; the ELBO is below it by KL(q || p).
@@ -155,7 +201,8 @@ class Found:
         w, k = smoothed(at.log)  # in units of the largest
         share = at.share[:, None]
         known = lambda order: np.column_stack([share - 1, share * hermite(at.e, order)])
-        found = answer(w[:, None], known, np.ones(len(w)), k, self.q.dim, (2, 1, 0))
+        lot = Drawn(w, at.z, at.score, np.ones(len(w)), k)
+        found = answer(w[:, None], known, lot, (2, 1, 0))[0]
         log = at.log.max() + np.log(found.estimate)
         says = (*self.warnings, *found.warnings)
         return replace(found, estimate=log, se=found.se / found.estimate, warnings=says)
@@ -238,21 +285,46 @@ class Draws(NamedTuple):
     share: np.ndarray  # (n,) q / law of the draws
 
 
-def drawn(fit: Found, n: int, seed: np.random.Generator | int) -> Draws:
+def drawn(
+    fit: Found, n: int, seed: np.random.Generator | int, of_z: Callable | None = None
+) -> Draws:
     """n draws for a fit whose q maps normal ones, at which log p and its score are numbers.
 
-    Where the posterior has ended log p is minus infinity, and the score counts as zero.
+    Where the posterior has ended log p is minus infinity, and the score counts as zero. If the
+    value of of_z, one number a draw, is decided by few of them, n more come from Student's t about
+    their mean, and all are weighed by the law of all.
     """
     rng = np.random.default_rng(seed)
     e = rng.standard_normal((whole("n", n, 10), fit.q.dim))
     e[::2] *= np.sqrt(NU / rng.chisquare(NU, len(e[::2])))[:, None]
+    at = _at(fit, e)
+    if of_z is None or (centre := _decided(at, np.asarray(of_z(at.z)))) is None:
+        return at
+    t = rng.standard_normal(at.e.shape) * np.sqrt(NU / rng.chisquare(NU, len(at.e)))[:, None]
+    return _at(fit, np.concatenate([at.e, centre + t]), centre)
+
+
+def _decided(at, F):
+    """The mean, (d,), in q's coordinates, of draws so few that they decide a number F (n,)."""
+    if F.shape != at.log.shape or not np.isfinite(F[at.log > -np.inf]).all():
+        return None
+    F, w = np.where(at.log > -np.inf, F, 0.0) * 1.0, np.exp(at.log - at.log.max())
+    few = behind(F[:, None], w)
+    return few.away[:, 0] @ at.e / few.away.sum() if 0 < few.many[0] < len(F) / 20 else None
+
+
+def _at(fit, e, centre=None):
+    """The draws with these e."""
     z, stretch = fit.q.mapped(fit.w[None], e)
     log, score = Density(fit.model).slope(z)
     more = np.logaddexp(0, student(e)) - np.log(2)  # log of the law of the draws over q
+    if centre is not None:
+        shift = student(e - centre) + 0.5 * (e**2 - (e - centre) ** 2).sum(-1)
+        more = np.logaddexp(more, shift) - np.log(2)
     log = log + 0.5 * (e**2 + LOG_2PI).sum(-1) + stretch - more
     out = np.isneginf(log)
     score = np.where(out[:, None], 0.0, score)
-    fine = (np.isfinite(log) | out) & np.isfinite(score).all(-1)
+    fine, n = (np.isfinite(log) | out) & np.isfinite(score).all(-1), len(e)
     if fine.sum() < max(10, 0.9 * n):
         raise ValueError(
             f"log p(x, z) or its slope is no number at {n - fine.sum()} of {n} draws: something "

@@ -1,7 +1,7 @@
 """Models from elsewhere: log p(x, z) and its slope, compiled by JAX, for NumPyro and PyMC too."""
 
 from collections import OrderedDict  # whose order JAX keeps
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from importlib import import_module
 from typing import Any
@@ -30,6 +30,8 @@ class Compiled(Model):
     """
 
     rows, made = False, 1
+    _log_liks: Callable | None = None  # z (B, d) -> {name: (B, *shape)}
+    _back: Callable | None = None  # {name: (B, *shape)} -> z (B, d)
 
     def __init__(
         self, value_and_slope: Callable, dim: int | None = None, name: str = "compiled model", *,
@@ -71,13 +73,29 @@ class Compiled(Model):
     def names(self) -> list[str]:
         return super().names if self._names is None else self._names
 
+    def back(self, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+        if self._back is None and self._named is not None:
+            raise ValueError(f"{self!r} does not say how to take its parameters back to z")
+        return self._back(arrays) if self._back else super().back(arrays)
+
+    @property
+    def inner(self) -> list[str]:
+        if self._names is None:
+            return super().inner
+        return [*dict.fromkeys(name.split("[")[0] for name in self._names)]
+
     def take(self, index: np.ndarray) -> tuple[np.ndarray, ...]:
         raise ValueError(
             f"{self!r} shows no data points, so there are no batches of them: let every draw see "
             "all data, fit(model) or Sampling(subsample=False)"
         )
 
+    def each_row(self, z: np.ndarray) -> dict[str, np.ndarray]:
+        return dict(self._log_liks(z)) if self._log_liks else {}
+
     def pointwise(self, z: np.ndarray) -> np.ndarray:
+        if rows := self.each_row(z):
+            return np.concatenate([x.reshape(len(z), -1) for x in rows.values()], -1)
         raise ValueError(f"{self!r} shows no data points: it has their log-likelihood in one sum")
 
     def totals(
@@ -180,8 +198,32 @@ def from_numpyro(model: Callable, *args: Any, **kwargs: Any) -> Compiled:
         lambda z: -info.potential_fn(split(z)), name, dim=len(names), names=names,
         named=lambda z: info.postprocess_fn(split(z)),
     )  # fmt: skip
-    found.dims = {k: _plates(site) for k, site in sites.items() if k in info.param_info.z}
+    found.dims = {k: _plates(site) for k, site in sites.items() if site["type"] == "sample"}
+    seen = [k for k, site in sites.items() if site["type"] == "sample" and site["is_observed"]]
+    found.observed = {k: np.asarray(sites[k]["value"]) for k in seen}
+
+    def log_liks(z):
+        given = handlers.substitute(handlers.seed(model, key), data=info.postprocess_fn(split(z)))
+        made = handlers.trace(given).get_trace(*args, **kwargs)
+        return {k: made[k]["fn"].log_prob(made[k]["value"]) for k in seen}
+
+    back = lambda p: {**info.param_info.z, **util.unconstrain_fn(model, args, kwargs, p)}
+    _and_rows(found, log_liks if seen else None, back)
     return found
+
+
+def _and_rows(found, log_liks, back):
+    """The log-likelihood by row at one z, and what takes parameters back to it, for many."""
+    jax, ravel = _package("jax"), _package("jax.flatten_util").ravel_pytree
+    if log_liks:
+        found._log_liks = partial(_in_blocks, jax.jit(jax.vmap(log_liks)))
+    many = jax.jit(jax.vmap(lambda p: ravel(back(p))[0]))
+
+    def backwards(arrays):
+        with _double(jax):
+            return np.asarray(many({k: np.asarray(arrays[k], float) for k in found.inner}))
+
+    found._back = backwards
 
 
 def _tried(name, given, call):
@@ -244,11 +286,36 @@ def from_pymc(model: Any) -> Compiled:
         lambda z: log_joint([*split(z).values()]), name, dim=len(names), names=names,
         named=lambda z: dict(zip([v.name for v in outside], constrained(*split(z).values()))),
     )  # fmt: skip
+    seen = {v.name: v for v in model.observed_RVs}
+    rows = model.logp(vars=[*seen.values()], sum=False) if seen else []
+    likelihoods = compiler.get_jaxified_graph(inputs=inside, outputs=rows) if seen else None
+    found.observed = {k: np.asarray(model.rvs_to_values[v].eval()) for k, v in seen.items()}
+    _and_rows(
+        found, likelihoods and (lambda z: dict(zip(seen, likelihoods(*split(z).values())))),
+        _unconstrained(model, [model.values_to_rvs[v] for v in inside], compiler),
+    )  # fmt: skip
     # without these PyMC would draw a variable with such an axis from its prior, in predictions
     known = _package("pymc.backends.arviz")
     found.coords, found.dims = known.coords_and_dims_for_inferencedata(model)
     found.constants = known.find_constants(model)
     return found
+
+
+def _unconstrained(model, variables, compiler):
+    """What takes the constrained variables of a PyMC model, by name, to those that it samples."""
+    clone = _package("pytensor").clone_replace
+    given = {v: v.type(v.name) for v in variables}
+
+    def inner(v):
+        way = model.rvs_to_transforms[v]
+        return given[v] if way is None else way.forward(given[v], *v.owner.inputs)
+
+    f = compiler.get_jaxified_graph(
+        inputs=[*given.values()], outputs=clone([inner(v) for v in variables], given)
+    )
+    return lambda p: OrderedDict(
+        zip([v.name for v in variables], f(*(p[v.name] for v in variables)))
+    )
 
 
 def _compiled(log_joint, name, named=None, **about):

@@ -65,9 +65,10 @@ class Model:
 
     log_prior: Any  # a function of z; a GaussianPrior or FamilyPrior has more to say
     rows = True  # does it show its data points?
-    dims: dict = {}  # names of axes by parameter, what stands along them, and constant data, by
-    coords: dict = {}  # name: what a model from elsewhere knows and ArviZ keeps
+    dims: dict = {}  # names of axes by parameter, what stands along them, constant and observed
+    coords: dict = {}  # data by name: what a model from elsewhere knows and ArviZ keeps
     constants: dict = {}
+    observed: dict = {}
     likelihood: Any = None  # of eta = x.z + offset, if the model is a generalised linear one
 
     def __init__(
@@ -112,6 +113,15 @@ class Model:
         """Arrays by name at z (..., d), in their constraints; {"z": z} if none are declared."""
         return self.parameters.named(z)
 
+    def back(self, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+        """z (n, d) of arrays by name, {name: (n, *shape)}: `named` undone."""
+        return self.parameters.back(arrays)
+
+    @property
+    def inner(self) -> list[str]:
+        """The names that `back` needs."""
+        return [*self.parameters.each]
+
     def given(self, z: np.ndarray) -> Any:
         """What the functions of the model take for z: `named` if parameters are declared, or z."""
         return self.named(z) if self.declared else z
@@ -147,6 +157,10 @@ class Model:
         rows = (tuple(passes.wide(a[part]) for a in self.data) for part in parts)
         each = (self.log_lik(z[..., None, :], some) for some in rows)
         return np.concatenate(list(each), -1)
+
+    def each_row(self, z: np.ndarray) -> dict[str, np.ndarray]:
+        """The same by name, {name: (..., *shape)}; nothing if the model cannot say."""
+        return {"y": self.pointwise(z)}
 
     @cached_property
     def checksum(self) -> int:

@@ -28,6 +28,7 @@ class Constraint:
 
     name: str
     map: Callable  # (u, xp) -> x and its log-Jacobian, entry by entry or along the last axis
+    back: Callable  # x -> u
     shape: tuple[int, ...] | None = ()  # of x; None: it must be given
     fewer: int = 0  # numbers that u has less than x, along the last axis
 
@@ -88,10 +89,19 @@ def _log_sigmoid(u, xp):
     return -xp.logaddexp(0.0, -u)
 
 
-real = Constraint("real", _real)  # any number
-positive = Constraint("positive", _positive)  # x > 0
-ordered = Constraint("ordered", _ordered, None)  # x_1 < x_2 < ...
-simplex = Constraint("simplex", _simplex, None, fewer=1)  # shares x_k > 0 that sum to one
+def _not_ordered(x):
+    return np.concatenate([x[..., :1], np.log(np.diff(x, axis=-1))], -1)
+
+
+def _not_simplex(x):
+    left = np.cumsum(x[..., ::-1], -1)[..., ::-1][..., 1:]  # what is left after each cut
+    return np.log(x[..., :-1] / left) + np.log(np.arange(x.shape[-1] - 1, 0, -1))
+
+
+real = Constraint("real", _real, np.asarray)  # any number
+positive = Constraint("positive", _positive, np.log)  # x > 0
+ordered = Constraint("ordered", _ordered, _not_ordered, None)  # x_1 < x_2 < ...
+simplex = Constraint("simplex", _simplex, _not_simplex, None, fewer=1)  # x_k > 0 that sum to one
 
 
 def interval(low: float, high: float) -> Constraint:
@@ -99,7 +109,14 @@ def interval(low: float, high: float) -> Constraint:
     two = all(np.ndim(x) == 0 and np.asarray(x).dtype.kind in "iuf" for x in (low, high))
     if not (two and -np.inf < low < high < np.inf):
         raise ValueError(f"interval: low={low} must lie below high={high}, two finite numbers")
-    return Constraint(f"interval({low}, {high})", partial(_interval, low=low, high=high))
+    limits = {"low": low, "high": high}
+    return Constraint(
+        f"interval({low}, {high})", partial(_interval, **limits), partial(_not_interval, **limits)
+    )
+
+
+def _not_interval(x, low, high):
+    return np.log(x - low) - np.log(high - x)
 
 
 # Declarations ------------------------------------------------------------------------------------
@@ -107,6 +124,8 @@ def interval(low: float, high: float) -> Constraint:
 
 class Named(dict):
     """Arrays by name: p.beta is p["beta"]."""
+
+    k_hat: float  # of weights that these were drawn by, if any
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -146,6 +165,11 @@ class Parameters:
             if c.map is not _real:
                 stretch = stretch + xp.sum(xp.reshape(log_jacobian, (*lead, -1)), -1)
         return found, stretch
+
+    def back(self, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+        """z (n, d) at which the parameters are these, {name: (n, *shape)}."""
+        each = ((c.back(arrays[name]), len(arrays[name])) for name, c in self.each.items())
+        return np.concatenate([u.reshape(n, -1) for u, n in each], -1)
 
     @property
     def free(self) -> dict[str, tuple[slice, tuple]]:
