@@ -26,7 +26,7 @@ from ..models.passes import until
 from . import starts
 from .doubts import judged
 from .run import KEYBOARD, Clock, Run, planned, way
-from .starts import FULL, Start
+from .starts import Start
 
 
 class Distrust(UserWarning):
@@ -165,7 +165,7 @@ def fit(
     """
     clock, seed = Clock(seconds, steps), whole("seed", seed, 0)
     if q is None and isinstance(model, Model):
-        q = (Gaussian if model.dim <= FULL else DiagonalGaussian)(model.dim)
+        q = (Gaussian if model.dim <= starts.most(model) else DiagonalGaussian)(model.dim)
     check_fit(model, q)
     assert q is not None
     M = None if M is None else whole("M", M, 1 + q.gaussian + q.full)
@@ -192,8 +192,10 @@ def _begun(model, q, given, restarts, clock, seed):
     if not q.gaussian:
         return Start(np.empty(0), None, f"the usual start of {q!r}"), q.start()
     with until(clock.chosen):
-        begin = starts.start(model, q.full, given, restarts, clock.late, seed)
-    return begin, q.joined(begin.mu, begin.S)
+        full = q.full and way(model, q) != "rotated"  # whose first step needs widths alone
+        begin = starts.start(model, full, given, restarts, clock.late, seed)
+    S = np.diag(begin.S) if q.full and begin.S.ndim == 1 else begin.S
+    return begin, q.joined(begin.mu, S)
 
 
 def _given(start, model, q, seed):
