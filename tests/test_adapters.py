@@ -200,9 +200,36 @@ def test_a_step_inside_jax_is_the_package_s_on_the_same_draws(width, positive, m
     monkeypatch.setattr(rotated, "SHARE", 2**40)  # a block a point
     found = plan.landed(cvlib.optimize.step(before, plan))
     assert_allclose(found.w, by_numpy(one, w, e, positive), rtol=1e-9, atol=1e-9)
-    low = found._replace(memory=found.memory._replace(elbo=found.memory.elbo + 100))
-    again = plan.landed(plan.step(low)).memory  # a fall of 100 nats is not believed
+    low = found._replace(memory=found.memory._replace(elbo=found.memory.elbo + 1e9))
+    again = plan.landed(plan.step(low)).memory  # a fall of so many nats is not believed
     assert again.s == 2 and np.array_equal(again.mu, w[:6]), again.s
+
+
+def test_a_fit_inside_jax_settles_is_kept_and_stops_from_the_keyboard(monkeypatch, tmp_path):
+    from cvlib.ascent import rotated
+    from cvlib.fitting import run
+
+    monkeypatch.setattr(run, "CLIMB", 5)
+    one = logistic()
+    fit = cvlib.fit(one.compiled, progress=False)
+    best = cvlib.exact.elbo(one.own, one.q, cvlib.exact.optimum(one.own, one.q))
+    assert fit.run.kind == "rotated" and fit.settled and "inside JAX" in fit.report
+    assert best - cvlib.exact.elbo(one.own, one.q, fit.w) < 0.05
+    fit.save(tmp_path / "fit")
+    on = [f.go_on(steps=11, progress=False) for f in (fit, fit.load(tmp_path / "fit", fit.model))]
+    assert_allclose(on[0].w, on[1].w, rtol=1e-12)  # as if it had not stopped
+    slopes, calls = rotated.Rotated.slopes, []
+
+    def pressed(*args):
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return slopes(*args)
+
+    monkeypatch.setattr(rotated.Rotated, "slopes", pressed)
+    short = cvlib.fit(one.compiled, progress=False, restarts=0)
+    assert short.steps == 2 and "stopped from the keyboard after step 2" in short.report
+    assert not np.array_equal(short.run.state.w, short.w)  # steps that no look has judged
 
 
 def test_constraints_and_deterministic_quantities_come_along():

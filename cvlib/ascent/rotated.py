@@ -18,7 +18,6 @@ from .plans import Plan, State
 
 SHARE = 64  # of the device's memory that the longest array of a block may have: one in so many
 REACH = 3.0  # standard deviations of q that the mean may move, the root mean square of them
-SLACK = 0.02  # nats for each unknown that the ELBO may seem to fall by
 LOST = 2**20  # s, from which on a run is
 
 
@@ -39,8 +38,8 @@ class turning(Ascent):
 
     With rho a step's gradient g is followed by (1 - rho) of its signal less rho of its noise. So
     g.g' < 0 says that rho is larger than the best gain, signal / (signal + noise), and s grows by
-    one. Where the ELBO has fallen, or is no number, the step is taken again from where it began, at
-    half of its rho.
+    one. Where the ELBO has fallen by a nat more than a step promised to gain, or is no number, the
+    step is taken again from where it began, at half of its rho.
     """
 
     in_units_of_q = True
@@ -162,13 +161,13 @@ def _moved(mu, L, seen, old):
     """The next mu and L, and what the step after it has to know."""
     jnp = package("jax").numpy
     elbo, c, A = seen
-    fine = (elbo > old.elbo - 1 - SLACK * len(mu)) & jnp.isfinite(A).all() & jnp.isfinite(c).all()
+    slack = 1 + (old.c**2).sum() / 2 + (old.A**2).sum() / 4  # what the step promised to gain
+    fine = (elbo > old.elbo - slack) & jnp.isfinite(A).all() & jnp.isfinite(c).all()
     against = c @ old.c + (A * old.A).sum() / 2 < 0  # in Fisher's metric
     s = jnp.where(fine, old.s + against, 2 * old.s)
-    # a first q at which log p is no number is halved
-    first = ~jnp.isfinite(old.elbo)
+    first = ~jnp.isfinite(old.elbo)  # log p is no number at draws of the first q: half as wide
+    kept = old._replace(s=s, elbo=old.elbo - slack, L=jnp.where(first, L / 2, old.L))  # or luck
     new = Memory(s, elbo, c, A, mu, L)
-    kept = old._replace(s=s, L=jnp.where(first, L / 2, old.L))
     new = Memory(*(jnp.where(fine, x, y) for x, y in zip(new, kept)))
     return *natural_step(new.mu, new.L, new.c, new.A, 1 / new.s), new
 
