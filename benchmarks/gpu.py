@@ -4,9 +4,11 @@ Logistic regression, x ~ N(0, I / d), z and y drawn from the model, N = 4 d rows
 every step, float64, from N(0, I); NumPyro's guides begin where they begin. The ELBO of such a
 model is a sum of N integrals in one dimension, so that a row has exact nats below the exact
 optimum, after seconds without compilation and without the looks; `cold` is the first call with its
-compilation. Rivals have every rate of a grid, and the best rates once more falling to zero along a
-cosine. "network": a full q beside a diagonal one on 4,801 weights; "torch": the functions for
-PyTorch on the same device. Needs JAX, NumPyro and PyTorch, and no package of this project:
+compilation. A rival's rates go up and down from .001 by factors of about three until the best has a
+worse one on either side; the best goes once more, falling to zero along a cosine. "door": `cv.fit`
+of the same models, from its first look at the model to its report. "network": a full q beside a
+diagonal one on 4,801 weights (benchmarks/gpu_network.py); "torch": the functions for PyTorch on the
+same device. Needs JAX, NumPyro and PyTorch:
 
     python -m benchmarks.gpu --save                 # where there is a GPU: all parts
     python -m benchmarks.gpu --parts natural --sizes 40
@@ -17,6 +19,8 @@ import importlib.metadata
 import json
 import re
 import time
+import warnings
+from datetime import date
 from functools import partial
 from pathlib import Path
 
@@ -31,10 +35,12 @@ from benchmarks import stored
 HERE = Path(__file__).resolve().parent
 RESULTS, PAGE = HERE / "gpu.json", HERE.parent / "book" / "24-in-your-framework.md"
 SIZES = 1000, 5000, 10_000
-SECONDS = {1000: 3.0, 5000: 8.0, 10_000: 12.0}  # for each setting of a rival
-DRAWS, RATES = (10, 100, 1000), (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1)
-PARTS = "torch", "natural", "adam", "numpyro", "network"
+SECONDS = {1000: 2.0, 5000: 4.0, 10_000: 6.0}  # for each setting of a rival
+RATES = tuple(float(f"{10 ** (k / 2):.1g}") for k in range(-14, 0))  # 1e-7, 3e-7 ... 0.3
+PARTS = "door", "natural", "torch", "adam", "numpyro", "low rank", "network"
+DOORS = (500, 20_000), (1000, 4000), (2000, 8000), (5000, 20_000)
 GUIDES = "MultivariateNormal", "LowRankMultivariateNormal"
+RANK = 20
 BLOCK = 20  # of Adam's steps, between two looks at the clock
 RHO = lambda t: 0.5 if t < 2 else 1 / max(t - 3, 1)  # as the page's `fit` has it
 
@@ -51,12 +57,16 @@ def recipes(framework="jax"):
 # The model, its exact ELBO and its exact optimum --------------------------------------------------
 
 
-def problem(d, seed=0):
-    """Rows (4 d, d), labels (4 d,)."""
-    keys = jax.random.split(jax.random.key(seed), 3)
-    X = jax.random.normal(keys[0], (4 * d, d)) / d**0.5
+def problem(d, rows=None, correlated=False):
+    """X (N, d), labels (N,); N = 4 d rows. Correlated columns have a spectrum like 1 / i."""
+    keys, N = jax.random.split(jax.random.key(0), 3), rows or 4 * d
+    X = jax.random.normal(keys[0], (N, d)) / d**0.5
+    if correlated:
+        turn = jnp.linalg.qr(jax.random.normal(jax.random.key(1), (d, d)))[0]
+        X = X * jnp.arange(1.0, d + 1) ** -0.5 @ turn
+        X = X / jnp.sqrt((X**2).mean() * d)
     chance = jax.nn.sigmoid(X @ jax.random.normal(keys[1], (d,)))
-    return X, jnp.where(jax.random.uniform(keys[2], (4 * d,)) < chance, 1.0, -1.0)
+    return X, jnp.where(jax.random.uniform(keys[2], (N,)) < chance, 1.0, -1.0)
 
 
 def log_p(z, data):
@@ -186,8 +196,8 @@ def begin(q):
     return q, jax.tree.map(jnp.zeros_like, q), jax.tree.map(jnp.zeros_like, q), jnp.array(0.0)
 
 
-def numpyro_guide(name, rate, d, last=0, seed=0):
-    """A start and BLOCK steps of SVI with one of NumPyro's guides, ten draws a step; its q."""
+def guide(name, d, M, rate, last):
+    """A start, BLOCK steps of SVI with one of NumPyro's guides, M draws a step, and its q."""
     import numpyro
     from numpyro.distributions import Normal
     from numpyro.infer import SVI, Trace_ELBO, autoguide
@@ -196,24 +206,23 @@ def numpyro_guide(name, rate, d, last=0, seed=0):
         z = numpyro.sample("z", Normal(0, 1).expand([d]).to_event(1))
         numpyro.factor("rows", jax.nn.log_sigmoid(y * (X @ z)).sum())
 
-    guide = getattr(autoguide, f"Auto{name}")(model)
+    rank = {"rank": RANK} if name.startswith("Low") else {}
+    q = getattr(autoguide, f"Auto{name}")(model, **rank)
     cosine = lambda t: rate * (1 + jnp.cos(jnp.pi * jnp.minimum(t / last, 1))) / 2
-    optimiser = numpyro.optim.Adam(cosine if last else rate)
-    svi = SVI(model, guide, optimiser, Trace_ELBO(num_particles=10))
+    svi = SVI(model, q, numpyro.optim.Adam(cosine if last else rate), Trace_ELBO(num_particles=M))
 
     @partial(jax.jit, donate_argnums=0)
     def block(state, data):
         return lax.fori_loop(0, BLOCK, lambda _, s: svi.update(s, *data)[0], state)
 
-    def q(state):
+    def law(state):
         found = {k.removeprefix("auto_"): v for k, v in svi.get_params(state).items()}
         if "scale_tril" in found:
             return found["loc"], found["scale_tril"]
-        scale = found["scale"]
-        W = scale[:, None] * found["cov_factor"]
-        return found["loc"], jnp.linalg.cholesky(W @ W.T + jnp.diag(scale**2))
+        W = found["scale"][:, None] * found["cov_factor"]
+        return found["loc"], jnp.linalg.cholesky(W @ W.T + jnp.diag(found["scale"] ** 2))
 
-    return lambda data: svi.init(jax.random.PRNGKey(seed), *data), block, q
+    return lambda data: svi.init(jax.random.PRNGKey(0), *data), block, law
 
 
 # The race -----------------------------------------------------------------------------------------
@@ -226,7 +235,7 @@ def run(step, state, look, seconds, most=100_000, looks=8):
     compiles, is made twice: its second result counts, at the price of a later one. Up to `most`
     calls; if these are few each is looked at.
     """
-    wait = jax.block_until_ready
+    wait, three = jax.block_until_ready, lambda x: float(f"{x:.3g}")
     begun = time.perf_counter()
     wait(step(jax.tree.map(jnp.array, state), 0))  # a copy: steps may write over it
     cold, spent, path, due = time.perf_counter() - begun, 0.0, [], 0.0
@@ -237,13 +246,34 @@ def run(step, state, look, seconds, most=100_000, looks=8):
         over = spent >= seconds or t == most - 1
         if over or spent >= due or most <= 20:
             nats = float(look(state))
-            path.append(
-                [float(f"{spent:.3g}"), float(f"{nats:.3g}") if np.isfinite(nats) else None]
-            )
+            path.append([three(spent), three(nats) if np.isfinite(nats) else None])
             due = spent + seconds / looks
         if over or path[-1][1] is None:
             break
-    return {"cold": round(cold, 2), "step": float(f"{spent / (t + 1):.3g}"), "path": path}, state
+    return {"cold": round(cold, 2), "step": three(spent / (t + 1)), "path": path}, state
+
+
+def tuned(row, go, seconds, keep):
+    """Rows of go(rate, last) for rates up and down from .001 until the best lies inside."""
+    ends, steps = {}, {}
+
+    def at(k):
+        if k not in ends and 0 <= k < len(RATES):
+            try:
+                found = go(RATES[k], 0)
+            except jax.errors.JaxRuntimeError as error:  # out of memory: a row that says so
+                found = {"failed": str(error)[:60], "path": [[0.0, None]], "step": seconds}
+            keep(row | {"rate": RATES[k]} | found)
+            last = found["path"][-1][1]
+            ends[k], steps[k] = np.inf if last is None else last, found["step"]
+        return ends.get(k, np.inf)
+
+    k = RATES.index(0.001)
+    while (least := min((k, k - 1, k + 1), key=at)) != k and np.isfinite(at(least)):
+        k = least
+    if np.isfinite(at(k)):
+        last = BLOCK * max(int(0.97 * seconds / steps[k]), 1)
+        keep(row | {"rate": RATES[k], "falling": last} | go(RATES[k], last))
 
 
 def race(d, parts, seconds, keep):
@@ -254,9 +284,11 @@ def race(d, parts, seconds, keep):
     if "natural" in parts:
         naturals(d, data, page, short, keep)
     if "adam" in parts:
-        rivals(d, data, page, short, seconds, keep)
+        adams(d, data, page, short, seconds, keep)
     if "numpyro" in parts:
-        guides(d, data, short, seconds, keep)
+        for name in GUIDES:
+            for M in (1, 10, 100) if d <= 1000 else (10,):
+                guides(name, d, M, data, short, seconds, {"d": d}, keep)
 
 
 def naturals(d, data, page, short, keep, most=12):
@@ -266,9 +298,8 @@ def naturals(d, data, page, short, keep, most=12):
     keys, start = jax.random.split(jax.random.key(1), most), (jnp.zeros(d), jnp.eye(d))
     ways = {"rotated": natural(partial(by_rotation, page), page)}
     for ridge in 0.1, 0.01:
-        ways[f"all quadratics, ridge {ridge} d"] = natural(
-            partial(by_regression, page, ridge), page
-        )
+        way = natural(partial(by_regression, page, ridge), page)
+        ways[f"all quadratics, ridge {ridge} d"] = way
     if d <= 5000:  # an eigendecomposition a step
         ways["batch and match"] = matching()
     for way, (step, rate) in ways.items():
@@ -282,9 +313,8 @@ def naturals(d, data, page, short, keep, most=12):
     keep(row | {"cold": round(cold, 2), "last": float(short(q))})
 
 
-def rivals(d, data, page, short, seconds, keep):
+def adams(d, data, page, short, seconds, keep):
     """Adam on mu and L with the landing, and on a diagonal q with all of its quadratics."""
-    key = jax.random.key(3)
 
     def full(q, data, eps):
         return page["landing"](lambda z: log_p(z, data), *q, eps)
@@ -295,138 +325,66 @@ def rivals(d, data, page, short, seconds, keep):
         c, A = page["quadratics_diagonal"](eps, G, 0.1)
         return c / s, A / s
 
-    def go(block, start, rate, last=0.0):
-        one = lambda s, t: block(s, data, jax.random.fold_in(key, t), rate, last)
-        left = seconds / (1 if start[1].ndim == 2 else 2)
-        return run(one, begin(start), lambda s: short(s[0]), left)[0], left
-
-    for way, gradient, start, draws in (
-        ("Adam, landing", full, (jnp.zeros(d), jnp.eye(d)), DRAWS),
-        ("Adam, diagonal, all quadratics", thin, (jnp.zeros(d), jnp.ones(d)), (10,)),
+    for way, gradient, scale, draws in (
+        ("Adam, landing", full, jnp.eye(d), (10, 100, 1000)),
+        ("Adam, diagonal, all quadratics", thin, jnp.ones(d), (10,)),
     ):
-        found = []
         for M in draws:
             block = adam(gradient, M)
-            for rate in RATES:
-                row, left = go(block, start, rate)
-                found.append((row["path"][-1][1], M, rate, left / row["step"], block))
-                keep({"d": d, "way": way, "draws": M, "rate": rate} | row)
-        found = sorted((f for f in found if f[0] is not None), key=lambda f: f[0])
-        for _, M, rate, blocks, block in found[:3]:
-            last = BLOCK * max(int(0.97 * blocks), 1)
-            row = {"d": d, "way": way, "draws": M, "rate": rate, "falling": last}
-            keep(row | go(block, start, rate, float(last))[0])
+
+            def go(rate, last, block=block, scale=scale):
+                key = jax.random.key(3)
+                one = lambda s, t: block(s, data, jax.random.fold_in(key, t), rate, float(last))
+                state = begin((jnp.zeros(d), scale))
+                return run(one, state, lambda s: short(s[0]), seconds)[0]
+
+            tuned({"d": d, "way": way, "draws": M}, go, seconds, keep)
 
 
-def guides(d, data, short, seconds, keep):
-    """NumPyro's guides, from their own start: a grid of rates, and the best of them falling."""
+def guides(name, d, M, data, short, seconds, row, keep):
+    """One of NumPyro's guides, from its own start."""
 
-    def go(name, rate, last=0):
-        first, block, q = numpyro_guide(name, rate, d, last)
-        row = {"d": d, "way": f"NumPyro, Auto{name}", "draws": 10, "rate": rate}
-        row |= {"falling": last} if last else {}
-        try:
-            found, _ = run(lambda s, t: block(s, data), first(data), lambda s: short(q(s)), seconds)
-        except jax.errors.JaxRuntimeError as error:  # out of memory: a row that says so
-            found = {"failed": str(error)[:60], "path": [[0.0, None]], "step": seconds}
-        keep(row | found)
-        return found["path"][-1][1], rate, found["step"]
+    def go(rate, last):
+        first, block, law = guide(name, d, M, rate, last)
+        one = lambda s, t: block(s, data)
+        return run(one, first(data), lambda s: short(law(s)), seconds)[0]
 
-    for name in GUIDES:
-        found = [go(name, rate) for rate in RATES[:-1]]
-        _, rate, step = min(f for f in found if f[0] is not None)
-        go(name, rate, BLOCK * max(int(0.97 * seconds / step), 1))
+    tuned(row | {"way": f"NumPyro, Auto{name}", "draws": M}, go, seconds, keep)
 
 
-# A network, and PyTorch ---------------------------------------------------------------------------
-
-INPUTS, NOISE = 8, 0.3
-
-
-def network_data(n, key):
-    """Inputs (n, 8) and what is seen of a wave, a product and noise, (n,)."""
-    one, two = jax.random.split(key)
-    X = jax.random.uniform(one, (n, INPUTS), minval=-2, maxval=2)
-    f = jnp.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] / 2 + jnp.abs(X[:, 3])
-    return X, f + NOISE * jax.random.normal(two, (n,))
+def low_ranks(d, seconds, keep):
+    """NumPyro's low-rank guide between the best diagonal and the best full q, on two models."""
+    for name, rows, correlated in (("even", 4 * d, False), ("correlated", 10 * d, True)):
+        data = problem(d, rows, correlated)
+        best = elbo(*optimum(data), data)
+        short = lambda q, data=data, best=best: best - elbo(*q, data)
+        row = {"low rank": RANK, "columns": name, "d": d, "N": rows}
+        keep(row | {"way": "diagonal, exact", "last": float(short(optimum(data, diagonal=True)))})
+        guides(GUIDES[1], d, 10, data, short, seconds, row, keep)
 
 
-def network(hidden):
-    """(f: (d,), X -> (n,), d): two hidden layers of tanh."""
-    shapes = (INPUTS, hidden), (hidden,), (hidden, hidden), (hidden,), (hidden,), (1,)
-    ends = np.cumsum([int(np.prod(s)) for s in shapes])
+def doors(sizes, keep):
+    """`cv.fit` of these sizes, twice: with all compilation, and on the same model again."""
+    import cvlib as cv
 
-    def f(z, X):
-        parts = (z[e - int(np.prod(s)) : e].reshape(s) for s, e in zip(shapes, ends))
-        W1, b1, W2, b2, v, c = parts
-        h = jnp.tanh(X @ W1 / INPUTS**0.5 + b1)
-        h = jnp.tanh(h @ W2 / hidden**0.5 + b2)
-        return 3 * h @ v / hidden**0.5 + c[0]
+    for d, N in sizes:
+        data = problem(d, N)
+        begun = time.perf_counter()
+        model = cv.models.from_jax(log_p, d, data=jax.tree.map(np.asarray, data))
+        took = []
+        for _ in range(2):
+            with warnings.catch_warnings(action="ignore"):
+                fit = cv.fit(model, cv.families.Gaussian(d), progress=False, seconds=200)
+            took.append(round(time.perf_counter() - begun, 2))
+            begun = time.perf_counter()
+        nats = elbo(*optimum(data), data) - elbo(*map(jnp.asarray, fit.q.unpack(fit.w)), data)
+        usual = cv.fitting.starts.most(model) >= d
+        row = {"way": "cv.fit", "d": d, "N": N, "cold": took[0], "warm": took[1]}
+        row |= {"steps": fit.steps, "settled": bool(fit.settled), "unasked": bool(usual)}
+        keep(row | {"elbo": round(fit.elbo, 2), "error": round(fit.error, 3), "last": float(nats)})
 
-    return f, int(ends[-1])
 
-
-def networks(hidden, seconds, keep, rows=600, held=2000):
-    """A diagonal q, a full one from where it ended, and a full one from the MAP."""
-    page, (f, d) = recipes(), network(hidden)
-    keys = jax.random.split(jax.random.key(5), 6)
-    data, new = network_data(rows, keys[0]), network_data(held, keys[1])
-    log_rows = lambda z, data: (
-        -0.5 * ((data[1] - f(z, data[0])) / NOISE) ** 2 - np.log(NOISE * np.sqrt(2 * np.pi))
-    )
-    joint = lambda z, data: log_rows(z, data).sum() - 0.5 * (z**2).sum() - d / 2 * np.log(2 * np.pi)
-    slope = jax.vmap(jax.grad(joint), (0, None))
-    rho = lambda t: max(min(0.5, 5 / (t + 10)), 0.05)
-
-    @jax.jit
-    def diagonal(q, data, key, rho):
-        mu, s = q
-        e = jax.random.normal(key, (20, d))
-        c, A = page["quadratics_diagonal"](e, slope(mu + e * s, data) * s + e, 0.1)
-        S = (1 + (1 - rho * A) ** 2) / 2
-        return mu + s * jnp.clip(rho * c / S, -1, 1), s / jnp.sqrt(S)
-
-    @jax.jit
-    def full(q, data, key, rho):
-        mu, L = q
-        slopes = lambda e: (
-            lax.map(lambda z: jax.grad(joint)(z, data), mu + e @ L.T, batch_size=min(512, len(e)))
-            @ L
-            + e
-        )
-        return page["natural_step"](mu, L, *by_rotation(page, slopes, key, d), rho, 1.0)
-
-    @jax.jit
-    def judge(q, data, new, key):
-        mu, L = q
-        e = jax.random.normal(key, (1000, d))
-        z = mu + (e * L if L.ndim == 1 else e @ L.T)
-        logdet = jnp.log(jnp.abs(L if L.ndim == 1 else jnp.diag(L))).sum()
-        height = lax.map(lambda z: joint(z, data), z, batch_size=100).mean() + logdet
-        height = height + d / 2 * np.log(2 * np.pi * np.e)
-        lik = lax.map(lambda z: log_rows(z, new), z, batch_size=100)  # (1000, held)
-        score = (jax.nn.logsumexp(lik, 0) - np.log(len(e))).mean()
-        seen = lax.map(lambda z: f(z, new[0]), z, batch_size=100)
-        seen = seen + NOISE * jax.random.normal(key, seen.shape)
-        low, high = jnp.quantile(seen, jnp.array([0.05, 0.95]), axis=0)
-        return height, score, ((low < new[1]) & (new[1] < high)).mean()
-
-    def go(way, step, q, seconds):
-        one = lambda q, t: step(q, data, jax.random.fold_in(keys[2], t), rho(t))
-        row, q = run(one, q, lambda q: -judge(q, data, new, keys[3])[0], seconds, looks=6)
-        height, score, cover = map(float, judge(q, data, new, keys[3]))
-        row |= {"elbo": round(height, 1), "held out": round(score, 4), "covered": round(cover, 4)}
-        keep({"network": d, "way": way} | row)
-        return q
-
-    climb = adam(lambda q, data, eps: (jax.grad(joint)(q[0], data),), 1)
-    state = begin((0.5 * jax.random.normal(keys[4], (d,)),))
-    for _ in range(3000 // BLOCK):
-        state = climb(state, data, keys[5], 0.01, 3000.0)
-    mode = state[0][0]
-    thin = go("diagonal", diagonal, (mode, jnp.full(d, 0.03, float)), 2 * seconds)
-    go("full, from the diagonal one", full, (thin[0], jnp.diag(thin[1])), seconds)
-    go("full, from the MAP", full, (mode, 0.03 * jnp.eye(d)), 2 * seconds)
+# PyTorch ---------------------------------------------------------------------------------------
 
 
 def in_torch(d, keep):
@@ -470,7 +428,7 @@ def in_torch(d, keep):
           "last": float(f"{short:.3g}"), "differs": float(f"{error:.1e}")})  # fmt: skip
 
 
-def main():
+def options_of(words=None):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name} for the book")
     parser.add_argument("--parts", nargs="*", default=PARTS)
@@ -478,25 +436,33 @@ def main():
     parser.add_argument("--seconds", type=float, help="for each setting of a rival")
     parser.add_argument("--hidden", type=int, default=64, help="units of a layer of the network")
     parser.add_argument("--out", type=Path, default=RESULTS, help="another file to write")
-    options = parser.parse_args()
+    return parser.parse_args(words)
+
+
+def main():
+    options = options_of()
     jax.config.update("jax_enable_x64", True)
-    rows = []
+    rows, parts, sizes = [], set(options.parts), options.sizes
 
     def keep(row):
-        row = {
-            k: float(f"{v:.3g}") if type(v) is float and k == "last" else v for k, v in row.items()
-        }
+        row |= {"last": float(f"{row['last']:.3g}")} if "last" in row else {}
         rows.append(row)
         print(json.dumps(row), flush=True)
         if options.save or options.out != RESULTS:
             write(options.out, rows)
 
-    if "torch" in options.parts:
-        in_torch(min(options.sizes), keep)
-    if {"natural", "adam", "numpyro"} & set(options.parts):
-        for d in options.sizes:
-            race(d, options.parts, options.seconds or SECONDS.get(d, 10.0), keep)
-    if "network" in options.parts:
+    if "door" in parts:
+        doors(DOORS if sizes is SIZES else [(d, 4 * d) for d in sizes], keep)
+    if "torch" in parts:
+        in_torch(min(sizes), keep)
+    if {"natural", "adam", "numpyro"} & parts:
+        for d in sizes:
+            race(d, parts, options.seconds or SECONDS.get(d, 10.0), keep)
+    if "low rank" in parts:
+        low_ranks(min(sizes), options.seconds or 4.0, keep)
+    if "network" in parts:
+        from benchmarks.gpu_network import networks
+
         networks(options.hidden, options.seconds or 10.0, keep)
 
 
@@ -505,7 +471,8 @@ def write(path, rows):
     device = jax.devices()[0].device_kind
     found = {d.metadata["Name"].lower() for d in importlib.metadata.distributions()}
     packages = [name for name in ("jax", "numpyro", "torch", "numpy") if name in found]
-    about = {"device": device, "model": "logistic regression, N = 4 d, float64"}
+    about = {"device": device, "date": str(date.today()), "run": "python -m benchmarks.gpu --save",
+             "model": "logistic regression, N = 4 d, float64"}  # fmt: skip
     stored.save(path, packages, about=about, rows=rows)
 
 

@@ -146,6 +146,112 @@ def test_all_constraints_in_jax():
     assert_allclose(other.totals(z, 1)[1], right, rtol=1e-9, atol=1e-10)
 
 
+class Logistic:
+    """A logistic regression of six unknowns, for JAX with its rows as data, and for autograd."""
+
+    def __init__(self):
+        rng, d = np.random.default_rng(3), 6
+        self.X = rng.standard_normal((30, d)) * np.geomspace(0.5, 3, d)
+        self.y = np.where(rng.random(30) < 0.5, 1.0, -1.0)
+        self.own = cvlib.models.logistic_regression(self.X, self.y)
+        self.q = cvlib.families.Gaussian(d)
+        self.jax = need("jax")
+        self.compiled = cvlib.models.from_jax(self.log_joint, d, data=(self.X, self.y))
+
+    def log_joint(self, z, data):
+        X, y = data
+        return self.jax.nn.log_sigmoid(y * (X @ z)).sum() - 0.5 * (z**2).sum()
+
+
+logistic = cache(Logistic)
+
+
+def test_data_are_arguments_of_what_is_compiled():
+    """Those that are given, and those that a function holds: no constant that would be folded."""
+    one = logistic()
+    held = cvlib.models.from_jax(lambda z: one.log_joint(z, (one.X, one.y)), 6)
+    z = np.random.default_rng(0).standard_normal((3, 6))
+    right = one.own.log_joint(z) + 3 * np.log(2 * np.pi)
+    for found in one.compiled, held:
+        assert_allclose(found.totals(z, 0)[0], right, rtol=1e-12)
+        shapes = [x.shape for x in found.traced.data]
+        assert sorted(shapes)[-2:] == [(30,), (30, 6)], shapes
+        with one.jax.enable_x64(True):
+            inner = one.jax.make_jaxpr(found.traced.f)(z[0], found.traced.data)
+        assert all(np.size(x) < 2 for x in inner.consts)
+    indexed = cvlib.models.from_jax(lambda z, data: data[0][z.argmax()] - z @ z, 2, data=(y[:2],))
+    assert_allclose(indexed.totals(np.eye(2), 0)[0], y[:2] - 1)
+
+
+def by_numpy(one, w, e, positive):
+    """The natural step of the package on the same rotation, from w at rho = 1."""
+    from cvlib.draws import Draw
+
+    d, square = 6, (e[0] ** 2).sum()
+    outer = (2 * d + 1) * d / (2 * d * square)
+    weight = np.append(np.full(2 * d, outer), (2 * d + 1) * (1 - d / square))
+    eps = np.concatenate([e, -e, 0 * e[:1]])
+    draw = Draw(one.own, one.q, w, eps, None, group=2 * d + 1, weight=weight)
+    data, prior, variational = cvlib.terms(one.own, one.q)
+    line = cvlib.RPS(data) + cvlib.RPS(prior) - cvlib.RPS(variational)
+    rule = cvlib.rules.natural(positive=positive)
+    return rule.step(rule.start(one.q, w), w, line(draw).mean(-2), 1.0, one.q, 1)[0]
+
+
+@pytest.mark.parametrize("width, positive", [(0.5, False), (3.0, True)])
+def test_a_step_inside_jax_is_the_package_s_on_the_same_draws(width, positive, monkeypatch):
+    from cvlib.ascent import rotated
+
+    one, rng = logistic(), np.random.default_rng(5)
+    w = one.q.pack(rng.standard_normal(6) / 3, width * np.eye(6) + 0.1 * np.tri(6, k=-1))
+    if positive:  # where log p is not concave the curvature may be of either sign
+        bent = lambda z, data: one.log_joint(z, data) + (z**2).sum()
+        one = Logistic()
+        rows = lambda z, b: -anp.logaddexp(0.0, -b[1] * anp.sum(b[0] * z, -1))
+        prior = lambda z: 0.5 * anp.sum(z**2, -1)
+        one.own = cvlib.models.Model(rows, prior, (one.X, one.y), 6)
+        one.compiled = cvlib.models.from_jax(bent, 6, data=(one.X, one.y))
+    plan = rotated.Rotated(one.compiled, one.q, lr=1.0)
+    before = cvlib.optimize.init(plan, np.random.default_rng(7), w=w)
+    key = int(np.random.default_rng(7).integers(2**63))
+    with one.jax.enable_x64(True):
+        e = np.asarray(rotated._turned(one.jax.random.key(key), 6)[0])
+    assert_allclose(e @ e.T, (e[0] ** 2).sum() * np.eye(6), atol=1e-12)
+    monkeypatch.setattr(rotated, "SHARE", 2**40)  # a block a point
+    found = plan.landed(cvlib.optimize.step(before, plan))
+    assert_allclose(found.w, by_numpy(one, w, e, positive), rtol=1e-9, atol=1e-9)
+    low = found._replace(memory=found.memory._replace(elbo=found.memory.elbo + 1e9))
+    again = plan.landed(plan.step(low)).memory  # a fall of so many nats is not believed
+    assert again.s == 2 and np.array_equal(again.mu, w[:6]), again.s
+
+
+def test_a_fit_inside_jax_settles_is_kept_and_stops_from_the_keyboard(monkeypatch, tmp_path):
+    from cvlib.ascent import rotated
+    from cvlib.fitting import run
+
+    monkeypatch.setattr(run, "CLIMB", 5)
+    one = logistic()
+    fit = cvlib.fit(one.compiled, progress=False)
+    best = cvlib.exact.elbo(one.own, one.q, cvlib.exact.optimum(one.own, one.q))
+    assert fit.run.kind == "rotated" and fit.settled and "inside JAX" in fit.report
+    assert best - cvlib.exact.elbo(one.own, one.q, fit.w) < 0.05
+    fit.save(tmp_path / "fit")
+    on = [f.go_on(steps=11, progress=False) for f in (fit, fit.load(tmp_path / "fit", fit.model))]
+    assert_allclose(on[0].w, on[1].w, rtol=1e-12)  # as if it had not stopped
+    slopes, calls = rotated.Rotated.slopes, []
+
+    def pressed(*args):
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return slopes(*args)
+
+    monkeypatch.setattr(rotated.Rotated, "slopes", pressed)
+    short = cvlib.fit(one.compiled, progress=False, restarts=0)
+    assert short.steps == 2 and "stopped from the keyboard after step 2" in short.report
+    assert not np.array_equal(short.run.state.w, short.w)  # steps that no look has judged
+
+
 def test_constraints_and_deterministic_quantities_come_along():
     numpyro = need("numpyro")
     dist = numpyro.distributions

@@ -18,6 +18,7 @@ from ..models.own import Model
 from ..recipe.estimators import Estimator
 from . import rules
 from .plans import Noisy, Plan, State
+from .rotated import Rotated
 
 RECORD = 100e6  # bytes that a record may have before it is thinned
 SAMPLING = tuple(field.name for field in fields(Sampling))
@@ -74,6 +75,8 @@ def step(state: State, plan: Plan) -> State:
             f"step(state, plan) takes a State and a Plan, in this order; got a "
             f"{type(state).__name__} and a {type(plan).__name__}"
         )
+    if isinstance(plan, Rotated):
+        return plan.step(state)
     state = plan.refreshed(state)
     q, t, w, diverged = plan.q, state.t + 1, state.w, state.diverged
     new = plan.gradient(state)

@@ -105,6 +105,10 @@ class Plan:
         """The state before a step, with what is due every so many steps."""
         return state
 
+    def landed(self, state: State) -> State:
+        """The state after some steps, where something of it was kept elsewhere."""
+        return state
+
     def gradient(self, state: State) -> Gradient:
         """What a step from here has to go by."""
         with np.errstate(over="ignore", invalid="ignore"):

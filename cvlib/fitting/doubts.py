@@ -15,6 +15,7 @@ FEW = 50  # draws left, from which nothing is said of single coordinates
 FAR = 6.0  # standard deviations of its prior that a coordinate may lie out
 STEPS = {  # by the kind of a run
     "exact": "natural steps on the exact ELBO, by quadrature",
+    "rotated": "natural steps, {plan.M} slopes at rotated draws in each, all data, inside JAX",
     "adam": "Adam's steps with {plan.M} draws, all data, on {plan.h!r}",
 }
 REGRESSED = "natural steps, {plan.M} slopes regressed on their draws in each, all data"

@@ -26,7 +26,7 @@ from ..models.passes import until
 from . import starts
 from .doubts import judged
 from .run import KEYBOARD, Clock, Run, planned, way
-from .starts import FULL, Start
+from .starts import Start
 
 
 class Distrust(UserWarning):
@@ -146,14 +146,16 @@ def fit(
     Finds the mode of log p(x, z) by its gradient, and begins with the Gaussian about it that has
     the best ELBO. A Gaussian q (full up to 500 unknowns, diagonal above) then takes natural steps
     on the regression of the slopes of all data on the draws, gradients alone and no rate; a full
-    one of up to 100 unknowns climbs once to the top of the ELBO on fixed even draws. A small
-    generalised linear model has its exact optimum instead. Other families take Adam's steps.
+    one of up to 100 unknowns climbs once to the top of the ELBO on fixed even draws. With more, a
+    model of JAX takes its steps inside JAX, on rotated draws, and q is full up to 2,000 unknowns,
+    on a GPU up to 5,000. A small generalised linear model has its exact optimum instead. Other
+    families take Adam's steps.
 
-    Looks at the ELBO after 10, 20, 40 ... steps (Adam: 200, 400 ...), on common draws. It stops
-    when doubling the run has gained less than 0.05 nats beyond doubt: a gain of more than that in
-    the last doubling is missed with a chance of about 5 %, all looks together. Or it stops at
-    `steps`, or after `seconds` (60 if neither is given): the clock is looked at inside a step too,
-    but not while JAX compiles, which counts. Ctrl-C returns what there is.
+    Looks at the ELBO after 10, 20, 40 ... steps (inside JAX: 4, 8 ..., Adam: 200, 400 ...), on
+    common draws. It stops when doubling the run has gained less than 0.05 nats beyond doubt: a gain
+    of more than that in the last doubling is missed with a chance of about 5 %, all looks together.
+    Or it stops at `steps`, or after `seconds` (60 if neither is given): the clock is looked at
+    inside a step too, but not while JAX compiles, which counts. Ctrl-C returns what there is.
 
     start: a point (d,), a pair of mean and covariance (d, d) or sd (d,), another `Fit`, "random".
     restarts: random points from which the mode is looked for as well; the best start is taken. One
@@ -166,7 +168,7 @@ def fit(
     clock, seed = Clock(seconds, steps), whole("seed", seed, 0)
     bends = False if bend is None and q is not None else bend
     if q is None and isinstance(model, Model):
-        q = (Gaussian if model.dim <= FULL else DiagonalGaussian)(model.dim)
+        q = (Gaussian if model.dim <= starts.most(model) else DiagonalGaussian)(model.dim)
     check_fit(model, q)
     assert q is not None
     M = None if M is None else whole("M", M, 1 + q.gaussian + q.full)
@@ -201,8 +203,10 @@ def _begun(model, q, given, restarts, clock, seed):
     if not q.gaussian:
         return Start(np.empty(0), None, f"the usual start of {q!r}"), q.start()
     with until(clock.chosen):
-        begin = starts.start(model, q.full, given, restarts, clock.late, seed)
-    return begin, q.joined(begin.mu, begin.S)
+        full = q.full and way(model, q) != "rotated"  # whose first step needs widths alone
+        begin = starts.start(model, full, given, restarts, clock.late, seed)
+    S = np.diag(begin.S) if q.full and begin.S.ndim == 1 else begin.S
+    return begin, q.joined(begin.mu, S)
 
 
 def _given(start, model, q, seed):

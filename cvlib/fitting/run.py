@@ -12,6 +12,7 @@ import numpy as np
 from ..arguments import number, whole
 from ..ascent import even, exact, optimize, rules
 from ..ascent.plans import Noisy, Plan, State
+from ..ascent.rotated import Rotated
 from ..ascent.slopes import Scored
 from ..combining.tails import Weights
 from ..draws import Sampling
@@ -24,7 +25,13 @@ from . import bends, looks
 from .looks import TOLERANCE
 
 SECONDS = 60.0  # the budget where none is given
-FIRST = {"full": 10, "diagonal": 20, "passes": 2, "adam": 200}  # steps to a look; then twice ...
+FIRST = {
+    "rotated": 4,
+    "full": 10,
+    "diagonal": 20,
+    "passes": 2,
+    "adam": 200,
+}  # steps to a look; then twice ...
 EVEN = 5  # steps of a full q before the search on even draws; from then on draws come in pairs
 CLIMB = 100  # unknowns up to which it pays: with more it is dear, and overfits its draws
 DIAGONAL, REACH = 0.1, 2.0  # the largest rho of a diagonal q, and step in standard deviations
@@ -43,6 +50,8 @@ def way(model: Model, q: Family) -> str:
         return "exact"
     if not q.full:
         return "diagonal"
+    if q.dim > CLIMB and model.traced is not None:
+        return "rotated"
     return "passes" if enough(model) < model.N else "full"
 
 
@@ -52,8 +61,10 @@ def planned(kind: str, model: Model, q: Family, M: int | None = None) -> Plan:
     "full", "diagonal": on the regression of slopes on draws, without a rate to choose; so is
     "exact", where the exact optimum is not found. "passes": the same from the mode of some of many
     rows, whose curvature is right and which lies many standard deviations off, without first moves.
-    "adam": on the family's best line.
+    "rotated": on rotated draws, inside JAX. "adam": on the family's best line.
     """
+    if kind == "rotated":
+        return Rotated(model, q, lr=1.0)
     if kind == "adam":
         return Noisy(
             model, q, whole_gradient(model, q), M=M or 10, lr=rules.falling(RATE, AFTER, 0.5),
@@ -112,7 +123,7 @@ class Run:
 
     model: Any  # None in a file
     q: Family
-    kind: str  # "full", "diagonal", "passes", "adam" or "exact"
+    kind: str  # "full", "rotated", "diagonal", "passes", "adam" or "exact"
     M: int | None  # draws a step, if it was said
     state: State
     best: np.ndarray  # (D,) w at the best look
@@ -200,8 +211,11 @@ class Run:
             self.state = self.state._replace(mean=np.zeros_like(self.state.w), count=0)
             if self.kind == "diagonal":  # its mean was over places farther from the end
                 self._forget()
-        with suppress(Late), until(lambda: clock.out(0)):
-            self._steps(min(end, clock.steps), clock, bar)
+        try:
+            with suppress(Late), until(lambda: clock.out(0)):
+                self._steps(min(end, clock.steps), clock, bar)
+        finally:
+            self.state = self.plan.landed(self.state)
         if self.state.diverged >= 0:
             return f"diverged at step {int(self.state.diverged)}: it ended there,"
         why = LATE

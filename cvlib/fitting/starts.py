@@ -29,6 +29,11 @@ class Start(NamedTuple):
     rivals: str = ""  # what is said of other modes, about as high
 
 
+def most(model: Model) -> int:
+    """Unknowns up to which q has a full covariance: more where the steps are JAX's own."""
+    return FULL if model.traced is None else max(FULL, model.traced.full)
+
+
 def start(
     model: Model, full: bool = True, given: Start | None = None, restarts: int | None = None,
     late: Callable = lambda: False, seed: int = 0,

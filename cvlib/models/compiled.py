@@ -18,6 +18,8 @@ from .parameters import Named, Parameters, labels
 STEP = 1e-5  # of differences of slopes, for a unit vector
 BLOCKS = (256, 192), (10, 2), (1, 1)  # points that are computed at once, from how many left on
 MADE = 2**23  # numbers that a block may make, in its largest array
+MOST = 2000, 5000  # unknowns of a full q, on a CPU and on a GPU
+WORK = 2**36  # and on a CPU numbers of the data times unknowns
 
 
 class Compiled(Model):
@@ -138,21 +140,28 @@ defvjp(_slope, lambda ans, z, model: lambda v: _bend(z, v, model), None)
 # Adapters ----------------------------------------------------------------------------------------
 
 
-def from_jax(log_joint: Callable, parameters: int | dict, name: str = "JAX model") -> Compiled:
+def from_jax(
+    log_joint: Callable, parameters: int | dict, name: str = "JAX model", data: Any = None
+) -> Compiled:
     """log_joint(p) of one point, written for JAX, up to a constant; p as `parameters` declare.
 
-    With a whole number d for `parameters` it takes z (d,).
+    With a whole number d for `parameters` it takes z (d,). With `data`, an array or a tuple or dict
+    of them, it is log_joint(p, data): they lie on JAX's device once, as arguments of what is
+    compiled. Arrays that it holds otherwise are made such arguments, too.
     """
-    jnp = _package("jax").numpy
+    jax = package("jax")
     _check_callable("log_joint", log_joint, 'from_jax(log_joint, {"beta": 3})')
+    with double(jax):
+        there = jax.tree.map(jax.numpy.asarray, data)
+    joint = log_joint if data is None else lambda p: log_joint(p, there)
     if not isinstance(parameters, dict):
-        _check_number(log_joint, name, whole("parameters", parameters))
-        return _compiled(log_joint, name, dim=parameters)
+        _check_number(joint, name, whole("parameters", parameters))
+        return _compiled(joint, name, dim=parameters)
     space = Parameters(parameters)
 
     def one(z):
-        p, stretch = space.mapped(z, jnp)
-        return log_joint(p) + stretch
+        p, stretch = space.mapped(z, jax.numpy)
+        return joint(p) + stretch
 
     _check_number(one, name, space.dim)
     return _compiled(one, name, parameters=parameters)
@@ -165,9 +174,9 @@ def _check_callable(what, f, example):
 
 def _check_number(log_joint, name, d):
     """log_joint of one point z (d,) is one real number, and JAX can trace it."""
-    jax = _package("jax")
+    jax = package("jax")
     try:
-        with _double(jax):
+        with double(jax):
             found = jax.tree.leaves(jax.eval_shape(log_joint, np.zeros(d)))
     except Exception as error:
         raise ValueError(
@@ -181,11 +190,11 @@ def _check_number(log_joint, name, d):
 
 def from_numpyro(model: Callable, *args: Any, **kwargs: Any) -> Compiled:
     """A NumPyro model, called with these arguments, with its names and constraints."""
-    handlers, util = _package("numpyro.handlers"), _package("numpyro.infer.util")
+    handlers, util = package("numpyro.handlers"), package("numpyro.infer.util")
     _check_callable("model", model, "from_numpyro(model, X, y)")
-    jax, name = _package("jax"), getattr(model, "__name__", "NumPyro model")  # a partial has none
+    jax, name = package("jax"), getattr(model, "__name__", "NumPyro model")  # a partial has none
     given = jax.tree.leaves((args, kwargs))
-    with _double(jax):
+    with double(jax):
         key = jax.random.PRNGKey(0)
         trace = handlers.trace(handlers.seed(model, key)).get_trace
         sites = _tried(name, given, lambda: trace(*args, **kwargs))
@@ -214,7 +223,7 @@ def from_numpyro(model: Callable, *args: Any, **kwargs: Any) -> Compiled:
 
 def _and_rows(found, log_liks, back):
     """The log-likelihood by row at one z, and what takes parameters back to it, for many."""
-    jax, ravel = _package("jax"), _package("jax.flatten_util").ravel_pytree
+    jax, ravel = package("jax"), package("jax.flatten_util").ravel_pytree
     if log_liks:
         found._log_liks = partial(_in_blocks, jax.jit(jax.vmap(log_liks)))
     many = jax.jit(jax.vmap(lambda p: ravel(back(p))[0]))
@@ -271,7 +280,7 @@ def _plates(site):
 
 def from_pymc(model: Any) -> Compiled:
     """A PyMC model, with its names and constraints; JAX compiles it."""
-    pymc, compiler = _package("pymc"), _package("pymc.sampling.jax")
+    pymc, compiler = package("pymc"), package("pymc.sampling.jax")
     if not isinstance(model, pymc.Model):
         raise ValueError(f"{model!r} is no PyMC model: give that of `with pm.Model() as model`")
     name, inside = model.name or "PyMC model", model.value_vars
@@ -295,7 +304,7 @@ def from_pymc(model: Any) -> Compiled:
         _unconstrained(model, [model.values_to_rvs[v] for v in inside], compiler),
     )  # fmt: skip
     # without these PyMC would draw a variable with such an axis from its prior, in predictions
-    known = _package("pymc.backends.arviz")
+    known = package("pymc.backends.arviz")
     found.coords, found.dims = known.coords_and_dims_for_inferencedata(model)
     found.constants = known.find_constants(model)
     return found
@@ -303,7 +312,7 @@ def from_pymc(model: Any) -> Compiled:
 
 def _unconstrained(model, variables, compiler):
     """What takes the constrained variables of a PyMC model, by name, to those that it samples."""
-    clone = _package("pytensor").clone_replace
+    clone = package("pytensor").clone_replace
     given = {v: v.type(v.name) for v in variables}
 
     def inner(v):
@@ -318,45 +327,92 @@ def _unconstrained(model, variables, compiler):
     )
 
 
+class Traced:
+    """A function of one z (d,) as JAX's own program: `f(z, data)`, and the arrays in it, `data`.
+
+    As arguments of what is compiled they cost no time there; as constants they are folded into it.
+    """
+
+    def __init__(self, f: Callable, d: int):
+        jax = package("jax")
+        with double(jax):
+            program, shape = jax.make_jaxpr(f, return_shape=True)(np.zeros(d))
+            self.data = jax.device_put(program.consts)
+        tree = jax.tree.structure(shape)
+        run = partial(jax.core.eval_jaxpr, program.jaxpr)
+        self.f = lambda z, data: jax.tree.unflatten(tree, run(data, z))
+        self.kept: dict = {}  # what was compiled of it
+
+    @property
+    def full(self) -> int:
+        """Unknowns up to which a full q fits: by memory on a GPU, by time on a CPU."""
+        device, numbers = package("jax").devices()[0], sum(x.size for x in self.data)
+        if device.platform != "cpu":
+            return min(MOST[1], int((memory(device) / 20) ** 0.5))  # d x d, as many as a step has
+        return min(MOST[0], int(WORK / max(numbers, 1)))
+
+
+def memory(device: Any) -> int:
+    """Numbers that a device may hold, as far as is known."""
+    return ((device.memory_stats() or {}).get("bytes_limit") or 2**31) // 8
+
+
 def _compiled(log_joint, name, named=None, **about):
     """A `Compiled` of functions of one z (d,) that JAX can trace."""
-    jax = _package("jax")
-    batched = lambda f: partial(_in_blocks, jax.jit(jax.vmap(f)))
-    return Compiled(
-        batched(jax.value_and_grad(log_joint)), name=name, value=batched(log_joint),
-        hessian=batched(jax.hessian(log_joint)), named=named and batched(named), **about,
+    jax = package("jax")
+    d = about.get("dim") or Parameters(about["parameters"]).dim
+    joint = Traced(log_joint, d)
+    batched = lambda f, data: partial(_in_blocks, jax.jit(jax.vmap(f, (0, None))), data)
+    if named is not None:
+        inside = Traced(named, d)
+        about["named"] = batched(inside.f, inside.data)
+    found = Compiled(
+        batched(jax.value_and_grad(joint.f), joint.data), name=name,
+        value=batched(joint.f, joint.data), hessian=batched(jax.hessian(joint.f), joint.data),
+        **about,
     )  # fmt: skip
+    found.traced = joint
+    return found
 
 
-def _in_blocks(f, z):
+def _in_blocks(f, data, z):
     """f of points z (B, d), in blocks: JAX compiles anew for every number of points it meets."""
-    jax, found, first = _package("jax"), [], 0
-    fits = [pair for pair in BLOCKS if pair[0] * _largest(f, z.shape[1]) <= MADE] or BLOCKS[-1:]
+    jax, found, first = package("jax"), [], 0
+    each = made(f, data, z.shape[1])
+    fits = [pair for pair in BLOCKS if pair[0] * each <= MADE] or BLOCKS[-1:]
     while (left := len(z) - first) > 0:
         passes.look_at_clock()
         size = next(size for size, least in fits if left >= least)
         rows = np.minimum(np.arange(first, first + size), len(z) - 1)  # the last one fills up
-        with _double(jax):
-            found.append(jax.tree.map(lambda x: np.asarray(x)[:left], f(z[rows])))
+        with double(jax):
+            found.append(jax.tree.map(lambda x: np.asarray(x)[:left], f(z[rows], data)))
         first += size
     return jax.tree.map(lambda *parts: np.concatenate(parts), *found)
 
 
+def made(f: Callable, data: list, d: int) -> int:
+    """How many numbers one more point (d,) adds to the longest array that f makes of points."""
+    return _made(f, tuple((x.shape, x.dtype.name) for x in data), d)
+
+
 @lru_cache
-def _largest(f, d):
-    """The length of the longest array that f makes of one point (d,)."""
-    jax = _package("jax")
-    with _double(jax):
-        todo, sizes = [jax.make_jaxpr(f)(np.zeros((1, d))).jaxpr], [1]
-    for jaxpr in todo:
-        for step in jaxpr.eqns:
-            sizes += [int(np.prod(x.aval.shape)) for x in step.outvars]
-            inner = (getattr(x, "jaxpr", x) for x in step.params.values())
-            todo += [x for x in inner if hasattr(x, "eqns")]
-    return max(sizes)
+def _made(f, shapes, d):
+    jax, sizes = package("jax"), []
+    with double(jax):
+        data = [jax.ShapeDtypeStruct(*shape) for shape in shapes]
+        for B in 1, 2:
+            points = jax.ShapeDtypeStruct((B, d), "float64")
+            todo, found = [jax.make_jaxpr(f)(points, data).jaxpr], []
+            for jaxpr in todo:
+                for step in jaxpr.eqns:
+                    found += [int(np.prod(x.aval.shape)) for x in step.outvars]
+                    inner = (getattr(x, "jaxpr", x) for x in step.params.values())
+                    todo += [x for x in inner if hasattr(x, "eqns")]
+            sizes.append(found)
+    return max((two - one for one, two in zip(*sizes)), default=1) or 1
 
 
-def _package(name):
+def package(name: str) -> Any:
     """A package that only adapters need."""
     try:
         return import_module(name)
@@ -365,7 +421,7 @@ def _package(name):
         raise ValueError(f"this needs {extra}: pip install 'cvlib-vi[{extra}]'") from error
 
 
-def _double(jax):
+def double(jax: Any) -> Any:
     """JAX in double precision, for a while."""
     if hasattr(jax, "enable_x64"):
         return jax.enable_x64(True)
@@ -374,9 +430,9 @@ def _double(jax):
 
 def _flat(arrays):
     """What makes arrays like these, by name, of z (d,), and the names of its coordinates."""
-    jax = _package("jax")
-    with _double(jax):
+    jax = package("jax")
+    with double(jax):
         arrays = jax.tree.map(lambda x: np.asarray(x, float), arrays)
-        z, split = _package("jax.flatten_util").ravel_pytree(arrays)
+        z, split = package("jax.flatten_util").ravel_pytree(arrays)
         shapes = {name: x.shape for name, x in split(z).items()}
     return split, [label for name, shape in shapes.items() for label in labels(name, shape)]

@@ -70,6 +70,7 @@ class Model:
     constants: dict = {}
     observed: dict = {}
     likelihood: Any = None  # of eta = x.z + offset, if the model is a generalised linear one
+    traced: Any = None  # log p(x, z) as a program of JAX, if it is one
 
     def __init__(
         self, log_lik: Callable, log_prior: Callable, data: Any, dim: int | None = None,
