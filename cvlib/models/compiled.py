@@ -229,7 +229,7 @@ def _and_rows(found, log_liks, back):
     many = jax.jit(jax.vmap(lambda p: ravel(back(p))[0]))
 
     def backwards(arrays):
-        with _double(jax):
+        with double(jax):
             return np.asarray(many({k: np.asarray(arrays[k], float) for k in found.inner}))
 
     found._back = backwards
