@@ -59,7 +59,7 @@ def said(run: Run, last: Weights) -> Iterator[str]:
             f"a quadratic explains {share:.0%} of the slope of log p at the draws, and a better "
             f"Gaussian would remove {max(left, 0.0) + 0.0:.2g} a coordinate"
         )
-    yield f"{last.kept}: what the others are worth beside the largest"
+    yield f"{last.kept}, their relative effective sample size"
     tail = "above 0.7 the tail of the weights is too heavy to believe that share"
     if last.k_hat > HEAVY and not big(last):
         tail = f"a tail that does not matter, for no weight is {BIG} times the mean"
