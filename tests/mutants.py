@@ -14,7 +14,7 @@ MUTANTS["core"] = [
     ("what stood in the array shows", "estimators._fill", "G[...] = 0.0", "", "test_arithmetic"),
     ("what is kept forgets the point", "draws.kept",
      "key = method, getattr(self, 'key', self), *where", "key = method, getattr(self, 'key', self)",
-     "test_single_draws[linear-DiagonalGaussian-False]"),
+     "test_exact_means[student-Gaussian-True]"),
     ("score forgets the gradient of the normaliser", "_GaussianFamily.score",
      "path - self.entropy_grad(draw.w)[..., None, :]", "path",
      "test_exact_means[linear-Gaussian-False]"),
@@ -443,7 +443,7 @@ MUTANTS["zoo"] = [
      "not moments and any(ALL in way for way in self.pair)", "any(ALL in way for way in self.pair)",
      "test_records"),
     ("words of a slope mixed", "legal", "not line.is_control_variate", "False",
-     "test_means_and_noises[linear-DiagonalGaussian-True]"),
+     "test_complete[logistic-Gaussian-True]"),
 ]
 MUTANTS["answers"] = [
     ("the constant of the second order forgotten", "stein", "2.0 * (i == j)", "0.0",
