@@ -33,7 +33,7 @@ AFTERNOON = f"{takeaway.NAME}-afternoon.pdf"
 LEFT_OUT = "api", "extending", "internals"  # of the package's own: for the screen
 SIDE = 17  # mm of an A4 page left and right of the text
 GAP = 8  # mm between the two columns of the contents
-CLOSER, FEW = 0.98, 400  # how much smaller a chapter is set whose last sheet has so few characters
+CLOSER, FEW = (0.98, 0.95), 400  # sizes tried where a last sheet has so few characters
 WIDTH = round((210 - 2 * SIDE) / 25.4 * 96)  # of the text, in CSS pixels
 # How pages look on paper, custom.css says. A book is set smaller, and has a title and contents.
 STYLE = f"""
@@ -248,9 +248,11 @@ def printed(opened, html):
     wide = page.evaluate(TOO_WIDE)
     pdf = lambda: page.pdf(prefer_css_page_size=True, print_background=True, tagged=True)
     data = pdf()
-    if small := short_ends(data):  # set a little smaller, these chapters end a sheet earlier
+    for closer in CLOSER:  # set a little smaller, a chapter ends a sheet earlier
+        if not (small := short_ends(data)):
+            break
         rule = ", ".join(f'article[id="{name}"]' for name in small)
-        page.add_style_tag(content=f"{rule} {{ zoom: {CLOSER}; }}")
+        page.add_style_tag(content=f"{rule} {{ zoom: {closer}; }}")
         data = pdf()
     page.close()
     return data, wide
