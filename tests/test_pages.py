@@ -4,10 +4,12 @@ import re
 
 import nbformat
 import notebooks  # tools/notebooks.py
+import pdf  # tools/pdf.py
 import pytest
 import shortpath  # tools/shortpath.py
 import typeset  # tools/typeset.py
 import yaml
+from bs4 import BeautifulSoup
 
 NUMBERED = [md for md in notebooks.chapters() if re.match(r"\d+-", md.name)]
 INTRO = notebooks.BOOK / "intro.md"
@@ -218,3 +220,19 @@ def test_reading_times_count_words_code_and_formulas_but_nothing_folded(tmp_path
 def test_a_formula_broken_for_phones_is_joined_if_it_is_one_and_fits(broken, whole):
     made = typeset.joined(r"\begin{aligned}" + broken + r"\end{aligned}")
     assert made == r"\begin{aligned}" + (whole or broken) + r"\end{aligned}"
+
+
+def test_a_number_and_its_error_stay_in_one_line_of_a_table():
+    context = {"body": "<p>1 ± 2</p><td>0.08 ± 0.01</td><td><b>x</b></td>"}
+    typeset.keep_errors(None, "", "", context, None)
+    assert context["body"] == "<p>1 ± 2</p><td>0.08\u00a0±\u00a00.01</td><td><b>x</b></td>"
+
+
+def test_on_paper_a_section_says_once_which_code_is_left_out():
+    fold = '<div class="cell"><details class="above-input">code</details><p>out</p></div>'
+    page = f"<section>{fold}<section>{fold}<div class='cell'>x</div>{fold}</section></section>"
+    found = BeautifulSoup(page, "html.parser")
+    pdf.without_folded_code(found, "book/a.html")
+    lines = [line.get_text() for line in found.select(".left-out")]
+    assert lines == [f"Code left out: {which} of a.ipynb" for which in ("cell 1", "cells 2 and 4")]
+    assert "code" not in found.get_text() and found.get_text().count("out") == 5

@@ -33,6 +33,7 @@ AFTERNOON = f"{takeaway.NAME}-afternoon.pdf"
 LEFT_OUT = "api", "extending", "internals"  # of the package's own: for the screen
 SIDE = 17  # mm of an A4 page left and right of the text
 GAP = 8  # mm between the two columns of the contents
+CLOSER, FEW = (0.98, 0.95), 400  # sizes tried where a last sheet has so few characters
 WIDTH = round((210 - 2 * SIDE) / 25.4 * 96)  # of the text, in CSS pixels
 # How pages look on paper, custom.css says. A book is set smaller, and has a title and contents.
 STYLE = f"""
@@ -92,11 +93,20 @@ def anchor(page, name=""):
 
 
 def without_folded_code(found, page):
-    """In the place of code that is folded on screen, a line that says where it is."""
+    """In the place of code that is folded on screen, one line a section that says where it is."""
+    left = {}  # section: its first fold, and the numbers of all cells with one
     for number, cell in enumerate(found.select("div.cell"), 1):
         for folded in cell.select("details.above-input"):
-            where = f"Code left out: cell {number} of {Path(page).stem}.ipynb"
-            folded.replace_with(BeautifulSoup(f'<p class="left-out">{where}</p>', "html.parser"))
+            section = folded.find_parent("section")
+            first, numbers = left.setdefault(id(section), (folded, []))
+            numbers.append(str(number))
+            if folded is not first:
+                folded.decompose()
+    for first, numbers in left.values():
+        *some, last = dict.fromkeys(numbers)
+        cells = f"cells {', '.join(some)} and {last}" if some else f"cell {last}"
+        where = f"Code left out: {cells} of {Path(page).stem}.ipynb"
+        first.replace_with(BeautifulSoup(f'<p class="left-out">{where}</p>', "html.parser"))
 
 
 def article(page, html, pages):
@@ -236,9 +246,28 @@ def printed(opened, html):
     page.evaluate("() => window.MathJax?.startup.promise.then(() => 0)")
     page.evaluate(SHRINK)
     wide = page.evaluate(TOO_WIDE)
-    data = page.pdf(prefer_css_page_size=True, print_background=True)
+    pdf = lambda: page.pdf(prefer_css_page_size=True, print_background=True, tagged=True)
+    data = pdf()
+    for closer in CLOSER:  # set a little smaller, a chapter ends a sheet earlier
+        if not (small := short_ends(data)):
+            break
+        rule = ", ".join(f'article[id="{name}"]' for name in small)
+        page.add_style_tag(content=f"{rule} {{ zoom: {closer}; }}")
+        data = pdf()
     page.close()
     return data, wide
+
+
+def short_ends(data):
+    """The articles whose last sheet has a few lines only."""
+    read = PdfReader(io.BytesIO(data))
+    number = read.get_destination_page_number
+    places = {k.lstrip("/"): number(v) for k, v in read.named_destinations.items()}
+    starts = {name: place for name, place in places.items() if name.endswith("--")}
+    ends = sorted({*starts.values(), len(read.pages)})
+    after = {name: next(end for end in ends if end > place) for name, place in starts.items()}
+    few = lambda sheet: len(read.pages[sheet].extract_text()) < FEW
+    return [name for name, end in after.items() if end - starts[name] > 1 and few(end - 1)]
 
 
 def number_contents(opened, writer, places):

@@ -3,6 +3,7 @@
 - A reference to a chapter shows its number: "Chapter 8" in a sentence, with the title as tooltip,
   and "8. Best weights" in a table.
 - A slider is a figure: it has a number, and a caption of its own or its label.
+- A number in a table and its error are not parted.
 - A formula broken in two lines for phones has one on a wide screen and on paper, if it fits there.
 """
 
@@ -56,8 +57,11 @@ class Captions(SphinxTransform):
                 parent = parent.parent
             if isinstance(parent, nodes.figure):
                 continue
-            text = f"Move the slider to change: {html.unescape(label[1])}."
-            figure = nodes.figure("", nodes.caption(text, text), ids=[f"slider-{made}"])
+            what = html.unescape(label[1])
+            screen = nodes.inline("", f"Move the slider to change: {what}.", classes=["on-screen"])
+            paper = nodes.inline("", f"One of several settings of: {what}.", classes=["on-paper"])
+            caption = nodes.caption("", "", screen, paper)
+            figure = nodes.figure("", caption, ids=[f"slider-{made}"])
             raw.replace_self(figure)
             figure.insert(0, raw)
 
@@ -127,8 +131,17 @@ def widen(app, page, template, context, doctree):
     context["body"] = BROKEN.sub(both, context.get("body", ""))
 
 
+def keep_errors(app, page, template, context, doctree):
+    """A number in a table and its error, a ± b, stay in one line."""
+    context["body"] = re.sub(
+        r"<td[^>]*>[^<]*</td>", lambda cell: cell[0].replace(" ± ", "\u00a0±\u00a0"),
+        context.get("body", ""),
+    )  # fmt: skip
+
+
 def setup(app):
     app.add_transform(Captions)
     app.connect("doctree-resolved", number_references)
     app.connect("html-page-context", widen, priority=900)
+    app.connect("html-page-context", keep_errors, priority=900)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
