@@ -275,7 +275,7 @@ def test_stored_answers_are_right():
     """Error bars of one model, and means of those that were held out, in sds of long chains."""
     stored = load("benchmarks/bends")
     assert min(stored["covered"]["regression in groups"]["default"]["covered"]) >= 0.88
-    assert stored["held"]
+    assert len(stored["held"]) == 3
     for name, row in stored["held"].items():
         errors = np.array(row["default"])[:, 1]
-        assert np.median(errors) < 0.03 and errors.max() < 0.07 and row["mcse"] < 0.01, name
+        assert np.median(errors) < 0.05 and errors.max() < 0.07 and row["mcse"] < 0.02, name
