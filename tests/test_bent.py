@@ -14,6 +14,7 @@ from cvlib.families.bent import Bent
 from cvlib.fitting import bends, doubts, run
 from cvlib.models.density import Density
 from cvlib.models.passes import Late
+from experiments import load
 
 RNG = np.random.default_rng
 SOME = ((1, 0), (3, 1))
@@ -252,3 +253,29 @@ def test_a_bent_fit_is_saved_and_goes_on(both, tmp_path):
     assert bent.table()[0][0] == "z[0]"
     on = bent.go_on(steps=2 * bent.steps, progress=False)
     assert isinstance(on.q, Bent) and on.steps == 2 * bent.steps
+
+
+# The stored run -----------------------------------------------------------------------------------
+
+
+def test_a_bend_is_never_worse_and_takes_seconds():
+    """Twelve posteriors, five seeds, on 20,000 fresh draws: no ELBO is lower beyond its error."""
+    rows = load("benchmarks/bends")["rows"]
+    assert len(rows) == 12 and all(len(row["bent"]) == 5 for row in rows.values())
+    for name, row in rows.items():
+        one, two = (np.array(row[way]).T for way in ("straight", "bent"))
+        assert (two[0] - one[0] > -3 * np.hypot(one[1], two[1])).all(), name
+        assert np.median(two[0]) > np.median(one[0]) and np.median(two[3]) < np.median(one[3]), name
+        assert np.median(np.diff(row["seconds"])) < 11, name  # the Gaussian process: ten
+    for name in "regression in groups", "eight schools", "Neal's funnel", "banana":
+        assert np.median(rows[name]["bent"], 0)[2] > 0.6, name
+
+
+def test_stored_answers_are_right():
+    """Error bars of one model, and means of those that were held out, in sds of long chains."""
+    stored = load("benchmarks/bends")
+    assert min(stored["covered"]["regression in groups"]["default"]["covered"]) >= 0.88
+    assert len(stored["held"]) == 3
+    for name, row in stored["held"].items():
+        errors = np.array(row["default"])[:, 1]
+        assert np.median(errors) < 0.05 and errors.max() < 0.07 and row["mcse"] < 0.02, name

@@ -22,7 +22,8 @@ from ..models.density import Density
 ALL, MOST = 20, 60  # unknowns up to which all pairs bend, and up to which some do
 SURE = 5.0  # standard errors from zero, of a third moment, that ask for a pair
 FEW, MANY, EACH = 1000, 2000, 2  # fixed draws at first; then, and for each weight, at least
-FIRST, LAST = (1e-3, 100), (1e-4, 40)  # nats that a step must promise, and steps, of both climbs
+FIRST, LAST = 1e-3, 1e-4  # nats that a step must promise, of both climbs
+STEPS, LEFT, WORK = 100, 40, 5000  # of the first; of the last at least, more where weights are few
 TURNS = 30  # turns of its slope that a climb remembers
 RIDGE = 0.002  # on what bends: a half of it times the squares, in nats
 JUDGES, LEAST = 4000, 0.01  # fresh draws, and nats that a bend must gain, beyond doubt
@@ -61,10 +62,12 @@ def bend(model: Model, w: np.ndarray, late: Callable = lambda: False, seed: int 
     found = []
     for order, pairs in _orders(model, w, seed):
         q = Bent(model.dim, order, pairs)
-        found.append(judged(q, _climbed(model, q, q.of_straight(w), FEW, FIRST, late, seed)))
+        found.append(
+            judged(q, _climbed(model, q, q.of_straight(w), FEW, (FIRST, STEPS), late, seed))
+        )
     q, v = max(found, key=lambda one: one.gain)[:2]
-    n = max(MANY, EACH * q.D)
-    found.append(judged(q, _climbed(model, q, v, n, LAST, late, seed + 1)))
+    n, steps = max(MANY, EACH * q.D), int(np.clip(WORK // q.D, LEFT, STEPS))
+    found.append(judged(q, _climbed(model, q, v, n, (LAST, steps), late, seed + 1)))
     best = max(found, key=lambda one: one.gain)
     return best if best.gain > LEAST + 3 * best.error else None
 

@@ -152,14 +152,13 @@ class Run:
 
     def bend(self, clock: Clock, seed: int = 0) -> None:
         """Let a q bend that has settled, if that is asked for, or cheap and its shape is wrong."""
-        asked = self.bends or self.bends is None and bends.cheap(self.model)
-        if not asked or not self.settled or not self.can_bend or self.trouble:
+        if self.bends is False or not self.settled or not self.can_bend or self.trouble:
             return
         begun, late, why = clock.passed, lambda: clock.over(0.8), ""  # the rest is for the judge
         try:
             with until(clock.over), np.errstate(all="ignore"):
                 seen = looks.weighed(self.model, self.q, self.best, self.state.t + 1)
-                if self.bends or looks.poor(seen):
+                if self.bends or looks.poor(seen) and bends.cheap(self.model):
                     self.bent = bends.bend(self.model, self.best, late, seed)
                     why = VAIN if self.bent is None else str(self.bent)
         except Late:
