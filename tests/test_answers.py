@@ -268,6 +268,9 @@ def test_doubts_of_the_weights(cv):
     assert by[0.9][0] < 0.5 and not by[0.9][1]
     assert 0.5 < by[0.6][0] < 0.7 and "the error is too small" in by[0.6][1]
     assert by[0.4][0] > 0.7 and "run MCMC" in by[0.4][1]
+    model, mean, S, _ = linear(cv)
+    narrow = a_fit(cv, model, mean, 0.05 * np.linalg.cholesky(S))
+    assert "too heavy to believe" in " ".join(narrow.evidence(400, 0).warnings)
 
 
 def test_smoothed_weights(cv):
