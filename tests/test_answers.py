@@ -235,7 +235,8 @@ def test_a_tail_that_was_not_met_is_named(cv):
     rng = np.random.default_rng(2)
     z = rng.standard_normal((1000, 1))
     found = cv.expect(z, z, -z, np.where(rng.uniform(size=1000) < 0.2, 1.0, 0.01))
-    assert "a tail that was hardly met" in found.warnings[0] and "quarter" in found.warnings[0]
+    says = " ".join(found.warnings)
+    assert "a tail that was hardly met" in says and "quarter" in says
 
 
 def test_quantiles(cv):
