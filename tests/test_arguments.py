@@ -424,7 +424,7 @@ CASES = [
     Case("Found.evidence", {"self": FIT, "n": 40, "seed": 0}, {"n": 50, "seed": 1}),
     Case("Found.table", {"self": FIT, "most": 20}, {"most": 1}),
     Case("expect", {"f": lambda z: z**3, "z": MANY, "score": -MANY},
-         {"f": lambda z: z, "z": 2 * MANY, "score": -2 * MANY + 1, "order": 0, "block": 3,
+         {"f": lambda z: z, "z": 2 * MANY, "score": -2 * MANY + 1, "order": 2, "block": 3,
           "weights": np.linspace(1, 2, 30)}),
     Case("quantile", {"f": lambda z: z**3, "z": MANY, "score": -MANY},
          {"f": lambda z: z, "z": 2 * MANY, "score": -2 * MANY + 1, "order": 0, "block": 3,

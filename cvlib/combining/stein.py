@@ -277,6 +277,7 @@ def correlation(x: np.ndarray, chains: int) -> np.ndarray:
     return 2 * np.where(pairs > 0, pairs, 0).sum(0) - 1
 
 
+@np.errstate(divide="ignore", over="ignore", invalid="ignore")
 def answer(
     Y: np.ndarray, variates: Callable, at: Drawn, orders: tuple[int, ...], shape: tuple = ()
 ) -> tuple[Answer, np.ndarray]:
@@ -286,15 +287,13 @@ def answer(
     found = {k: intercept(Y, variates(k), at.w, at.block, at.chains) for k in fits}
     plain = found.get(0) or intercept(Y, np.empty((n, 0)), at.w, at.block, at.chains)
     sound = [k for k in fits if found[k].leverage <= LEVERAGE] or fits[-1:]
-    with np.errstate(divide="ignore"):
-        order = min(sound, key=lambda k: np.log(found[k].missed + 1e-300).sum())
+    order = min(sound, key=lambda k: np.log(found[k].missed + 1e-300).sum())
     best, w = found[order], at.w / at.w.sum()
     away = np.sqrt(w @ (Y - w @ Y) ** 2)  # standard deviations under p
     apart, left = behind(Y, at.w), float(1 / (w**2).sum())
-    with np.errstate(divide="ignore", invalid="ignore"):
-        before, after = ((away / x.se) ** 2 for x in (plain, best))
-        lots = best.moved - best.moved.mean(0), apart.away
-        tails = [[k_hat(np.log(np.abs(x))) for x in lot.T] for lot in lots]
+    before, after = ((away / x.se) ** 2 for x in (plain, best))
+    lots = best.moved - best.moved.mean(0), apart.away
+    tails = [[k_hat(np.log(np.abs(x))) for x in lot.T] for lot in lots]
     k_f = np.where(best.se < 1e-9 * (away + np.abs(best.value)), np.nan, np.min(tails, 0))
     unseen = ((Y == 0) | (Y == 1)).all(0) & (np.ptp(Y, 0) == 0)
     se = np.where(unseen, 1.5 / left, best.se)
@@ -328,8 +327,8 @@ def behind(Y: np.ndarray, w: np.ndarray) -> Behind:
 
 def _doubts(at, left, found):
     """Sentences that begin with what is wrong and end with what to do."""
-    n = len(at.w)
-    k = at.k if np.isnan(at.k) or at.w.max() > BIG * at.w.mean() else -np.inf
+    n, w = len(at.w), at.w if np.ptp(at.w) else at.F  # the evidence is a mean of weights
+    k = at.k if np.isnan(at.k) or w.max() > BIG * w.mean() else -np.inf
     if k > HEAVY:
         yield (
             f"k-hat is {k:.2f}: the tail of the weights is too heavy to believe the answer or its "

@@ -312,7 +312,7 @@ def from_pymc(model: Any) -> Compiled:
 
 def _unconstrained(model, variables, compiler):
     """What takes the constrained variables of a PyMC model, by name, to those that it samples."""
-    clone = package("pytensor").clone_replace
+    clone = package("pytensor.graph.replace").clone_replace
     given = {v: v.type(v.name) for v in variables}
 
     def inner(v):
