@@ -179,9 +179,9 @@ def fit(
     given = None if start is None else _given(start, model, q, seed)
     with _bar(progress) as shown:
         shown.set_postfix_str("looking for the mode")
-        begin, w = _begun(model, q, given, restarts, clock, seed)
+        kind = way(model, q, M)
+        begin, w = _begun(model, q, kind, given, restarts, clock, seed)
         shown.set_postfix_str("")
-        kind = way(model, q)
         state = optimize.init(planned(kind, model, q, M), np.random.default_rng(seed), w=w)
         cut = f"the search for the mode was {KEYBOARD}; " if begin.stopped else ""
         run = Run(model, q, kind, M, state, w, begin.trouble, (f"{cut}began at {begin.says}",))
@@ -189,12 +189,12 @@ def fit(
         return Fit.after(run, clock, shown, callback, KEYBOARD if begin.stopped else "")
 
 
-def _begun(model, q, given, restarts, clock, seed):
+def _begun(model, q, kind, given, restarts, clock, seed):
     """Where the run begins, and its w there."""
     if not q.gaussian:
         return Start(np.empty(0), None, f"the usual start of {q!r}"), q.start()
     with until(clock.chosen):
-        full = q.full and way(model, q) != "rotated"  # whose first step needs widths alone
+        full = q.full and kind != "rotated"  # whose first step needs widths alone
         begin = starts.start(model, full, given, restarts, clock.late, seed)
     S = np.diag(begin.S) if q.full and begin.S.ndim == 1 else begin.S
     return begin, q.joined(begin.mu, S)

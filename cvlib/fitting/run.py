@@ -40,8 +40,8 @@ RATE, AFTER = 0.1, 100  # Adam's: this rate, and from this step on it falls like
 KEYBOARD, LATE = "stopped from the keyboard", "out of time"
 
 
-def way(model: Model, q: Family) -> str:
-    """The kind of steps that a model is fitted by."""
+def way(model: Model, q: Family, M: int | None = None) -> str:
+    """The kind of steps that a model is fitted by; a rotation has no other number M of draws."""
     nodes, factors = 50 * model.N, model.N * q.dim * (q.dim if q.full else 1)
     if not q.gaussian:
         return "adam"
@@ -49,7 +49,7 @@ def way(model: Model, q: Family) -> str:
         return "exact"
     if not q.full:
         return "diagonal"
-    if q.dim > CLIMB and model.traced is not None:
+    if q.dim > CLIMB and model.traced is not None and M is None:
         return "rotated"
     return "passes" if enough(model) < model.N else "full"
 
