@@ -234,6 +234,7 @@ def test_a_fit_inside_jax_settles_is_kept_and_stops_from_the_keyboard(monkeypatc
     fit = cvlib.fit(one.compiled, progress=False)
     best = cvlib.exact.elbo(one.own, one.q, cvlib.exact.optimum(one.own, one.q))
     assert fit.run.kind == "rotated" and fit.settled and "inside JAX" in fit.report
+    assert run.way(one.compiled, one.q, 20) == "full"  # the draws that were asked for
     assert best - cvlib.exact.elbo(one.own, one.q, fit.w) < 0.05
     fit.save(tmp_path / "fit")
     on = [f.go_on(steps=11, progress=False) for f in (fit, fit.load(tmp_path / "fit", fit.model))]

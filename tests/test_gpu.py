@@ -39,3 +39,15 @@ def test_rotated_steps_come_within_a_nat(gpu):
     go = lambda q, t: step(q, data, keys[t], rate(t))
     path = [nats for _, nats in gpu.run(go, start, short, 60.0, 6)[0]["path"]]
     assert len(path) == 6 and 0 <= path[-1] < 0.1 < path[0]
+
+
+@pytest.mark.parametrize("best", [1e-5, 0.003, 0.1])
+def test_rates_go_on_until_the_best_lies_inside(gpu, best):
+    """With a single valley the best of all rates is found, between two that were tried."""
+    rows = []
+    end = lambda rate: float(np.log(rate / best) ** 2)
+    go = lambda rate, last: {"path": [[1.0, end(rate)]], "step": 0.01}
+    gpu.tuned({"way": "x"}, go, 1.0, rows.append)
+    tried = sorted(row["rate"] for row in rows if "falling" not in row)
+    assert rows[-1]["rate"] == best and rows[-1]["falling"] == 97 * gpu.BLOCK
+    assert tried[0] < best < tried[-1] and len(tried) < len(gpu.RATES)

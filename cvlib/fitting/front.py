@@ -147,15 +147,14 @@ def fit(
     the best ELBO. A Gaussian q (full up to 500 unknowns, diagonal above) then takes natural steps
     on the regression of the slopes of all data on the draws, gradients alone and no rate; a full
     one of up to 100 unknowns climbs once to the top of the ELBO on fixed even draws. With more, a
-    model of JAX takes its steps inside JAX, on rotated draws, and q is full up to 2,000 unknowns,
-    on a GPU up to 5,000. A small generalised linear model has its exact optimum instead. Other
-    families take Adam's steps.
+    model of JAX steps inside JAX, on rotated draws: full up to 2,000 unknowns, on a GPU 5,000. A
+    small generalised linear model has its exact optimum. Other families take Adam's steps.
 
-    Looks at the ELBO after 10, 20, 40 ... steps (inside JAX: 4, 8 ..., Adam: 200, 400 ...), on
-    common draws. It stops when doubling the run has gained less than 0.05 nats beyond doubt: a gain
-    of more than that in the last doubling is missed with a chance of about 5 %, all looks together.
-    Or it stops at `steps`, or after `seconds` (60 if neither is given): the clock is looked at
-    inside a step too, but not while JAX compiles, which counts. Ctrl-C returns what there is.
+    Looks at the ELBO after 10, 20 ... steps (JAX: 4, 8 ..., Adam: 200 ...), on common draws. Stops
+    when doubling the run has gained less than 0.05 nats beyond doubt: a gain of more than that in
+    the last doubling is missed with a chance of about 5 %, all looks together. Or it stops at
+    `steps`, or after `seconds` (60 if neither is given): the clock is looked at inside a step too,
+    but not while JAX compiles, which counts. Ctrl-C returns what there is.
 
     start: a point (d,), a pair of mean and covariance (d, d) or sd (d,), another `Fit`, "random".
     restarts: random points from which the mode is looked for as well; the best start is taken. One
@@ -177,9 +176,8 @@ def fit(
     given = None if start is None else _given(start, model, q, seed)
     with _bar(progress) as shown:
         shown.set_postfix_str("looking for the mode")
-        begin, w = _begun(model, q, given, restarts, clock, seed)
+        begin, w = _begun(model, q, kind := way(model, q, M), given, restarts, clock, seed)
         shown.set_postfix_str("")
-        kind = way(model, q)
         state = optimize.init(planned(kind, model, q, M), np.random.default_rng(seed), w=w)
         cut = f"the search for the mode was {KEYBOARD}; " if begin.stopped else ""
         run = Run(model, q, kind, M, state, w, begin.trouble, (f"{cut}began at {begin.says}",))
@@ -198,12 +196,12 @@ def _check(q, start, restarts, bend, callback):
         raise ValueError("start= and restarts= are for a Gaussian q: others begin at their own")
 
 
-def _begun(model, q, given, restarts, clock, seed):
+def _begun(model, q, kind, given, restarts, clock, seed):
     """Where the run begins, and its w there."""
     if not q.gaussian:
         return Start(np.empty(0), None, f"the usual start of {q!r}"), q.start()
     with until(clock.chosen):
-        full = q.full and way(model, q) != "rotated"  # whose first step needs widths alone
+        full = q.full and kind != "rotated"  # whose first step needs widths alone
         begin = starts.start(model, full, given, restarts, clock.late, seed)
     S = np.diag(begin.S) if q.full and begin.S.ndim == 1 else begin.S
     return begin, q.joined(begin.mu, S)

@@ -41,8 +41,8 @@ KEYBOARD, LATE = "stopped from the keyboard", "out of time"
 VAIN = "tried to bend, and nothing was gained beyond doubt"
 
 
-def way(model: Model, q: Family) -> str:
-    """The kind of steps that a model is fitted by."""
+def way(model: Model, q: Family, M: int | None = None) -> str:
+    """The kind of steps that a model is fitted by; a rotation has no other number M of draws."""
     nodes, factors = 50 * model.N, model.N * q.dim * (q.dim if q.full else 1)
     if not q.gaussian:
         return "adam"
@@ -50,7 +50,7 @@ def way(model: Model, q: Family) -> str:
         return "exact"
     if not q.full:
         return "diagonal"
-    if q.dim > CLIMB and model.traced is not None:
+    if q.dim > CLIMB and model.traced is not None and M is None:
         return "rotated"
     return "passes" if enough(model) < model.N else "full"
 
