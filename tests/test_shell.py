@@ -17,7 +17,7 @@ from scipy import stats
 import cvlib as cv
 from cvlib.ascent import even, mode, search
 from cvlib.combining.tails import k_hat
-from cvlib.fitting import front, looks, run, starts
+from cvlib.fitting import looks, run, starts
 from cvlib.models import density, passes
 from cvlib.models.density import Density
 
@@ -354,13 +354,15 @@ def test_a_limit_is_where_it_is_said_to_be(name):
 
 
 def test_a_full_q_up_to_so_many_unknowns(monkeypatch):
-    monkeypatch.setattr(front, "FULL", 2)
+    monkeypatch.setattr(starts, "FULL", 2)
     assert quick(bowl(2), steps=1).q == cv.families.Gaussian(2)
     assert quick(bowl(3), steps=1).q == cv.families.DiagonalGaussian(3)
 
 
 def test_the_way_of_a_fit_at_its_limits():
-    model = lambda N, d=2, glm=True: SimpleNamespace(N=N, dim=d, likelihood=glm or None)
+    model = lambda N, d=2, glm=True: SimpleNamespace(
+        N=N, dim=d, likelihood=glm or None, traced=None
+    )
     wide, narrow = cv.families.Gaussian(300), cv.families.DiagonalGaussian(300)
     assert run.way(model(167_772), Q) == "exact" and run.way(model(167_773), Q) == "passes"
     assert run.way(model(2982, 300), wide) == "exact"
