@@ -1,6 +1,6 @@
 """What the chapter on draws that lean writes from scratch, and its race: sums over all outcomes.
 
-ARMS, even draws and the linear baseline are taken from its cells
+ARMS, stratified draws and the linear baseline are taken from its cells
 and held against enumeration, quadrature and refits.
 """
 
@@ -128,7 +128,7 @@ def coupled(kind, M):
 ROWS = {
     "linear": (linear, (2, 4, 8)),
     "ARMS": (lambda M: coupled(dirichlet_law, M), (2, 4)),  # eight draws have 2^24 patterns:
-    "even draws": (lambda M: coupled(even_law, M), (2, 4)),  # drawn, below
+    "stratified draws": (lambda M: coupled(even_law, M), (2, 4)),  # drawn, below
 }
 
 
@@ -157,7 +157,7 @@ def test_the_table_of_the_chapter(name):
 
 @pytest.fixture(scope="module")
 def page():
-    """The names of the cells with ARMS, even draws and the linear baseline."""
+    """The names of the cells with ARMS, stratified draws and the linear baseline."""
     names = {"np": np, "comb": comb}
     for cell in chapter_cells():
         source = "".join(cell["source"])
@@ -196,7 +196,7 @@ def test_the_draws_of_the_page(page, kind):
     G = page["loo"](f(b), b - P1) / (1 - page["correlation"](page[f"{kind}_law"], P1, 8))
     assert np.abs((G.mean(0) - EXACT) / (G.std(0) / count**0.5)).max() < 4.5
     size = ((G - EXACT) ** 2).sum(-1)
-    table = printed()["ARMS" if kind == "arms" else "even draws"][8]
+    table = printed()["ARMS" if kind == "arms" else "stratified draws"][8]
     assert abs(size.mean() - table) < 4.5 * size.std() / count**0.5
 
 
