@@ -529,7 +529,7 @@ MUTANTS["fit"] = [
      "slope", "test_a_gaussian_posterior"),
 ]
 MUTANTS["adapters"] = [
-    ("JAX without log-Jacobians", "from_jax", "log_joint(p) + stretch", "log_joint(p)", "in_jax"),
+    ("JAX without log-Jacobians", "from_jax", "joint(p) + stretch", "joint(p)", "in_jax"),
     ("the potential taken for log p", "from_numpyro", "-info.potential_fn(split(z))",
      "info.potential_fn(split(z))", "in_numpyro"),
     ("the first block for the second", "_in_blocks", "np.arange(first, first + size)",

@@ -225,7 +225,7 @@ def _and_rows(found, log_liks, back):
     """The log-likelihood by row at one z, and what takes parameters back to it, for many."""
     jax, ravel = package("jax"), package("jax.flatten_util").ravel_pytree
     if log_liks:
-        found._log_liks = partial(_in_blocks, jax.jit(jax.vmap(log_liks)))
+        found._log_liks = _batched(Traced(log_liks, found.dim))
     many = jax.jit(jax.vmap(lambda p: ravel(back(p))[0]))
 
     def backwards(arrays):
@@ -362,17 +362,20 @@ def _compiled(log_joint, name, named=None, **about):
     jax = package("jax")
     d = about.get("dim") or Parameters(about["parameters"]).dim
     joint = Traced(log_joint, d)
-    batched = lambda f, data: partial(_in_blocks, jax.jit(jax.vmap(f, (0, None))), data)
     if named is not None:
-        inside = Traced(named, d)
-        about["named"] = batched(inside.f, inside.data)
+        about["named"] = _batched(Traced(named, d))
     found = Compiled(
-        batched(jax.value_and_grad(joint.f), joint.data), name=name,
-        value=batched(joint.f, joint.data), hessian=batched(jax.hessian(joint.f), joint.data),
-        **about,
+        _batched(joint, jax.value_and_grad), name=name, value=_batched(joint),
+        hessian=_batched(joint, jax.hessian), **about,
     )  # fmt: skip
     found.traced = joint
     return found
+
+
+def _batched(traced, of=lambda f: f):
+    """What JAX makes of a function of one z (d,), or of its derivative, for many (B, d)."""
+    jax = package("jax")
+    return partial(_in_blocks, jax.jit(jax.vmap(of(traced.f), (0, None))), traced.data)
 
 
 def _in_blocks(f, data, z):
