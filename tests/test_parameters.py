@@ -158,7 +158,7 @@ def test_draws_come_in_their_constraints(cv):
     z, draws = fit.sample(50, 3), fit.draws(50, 3)
     assert_allclose(draws["beta"], z[:, :3], rtol=0)
     assert_allclose(draws["sigma"], np.exp(z[:, 3]), rtol=1e-15)
-    assert isinstance(draws, dict) and (fit.draws(50, 4)["sigma"] != draws["sigma"]).all()
+    assert type(draws) is dict and (fit.draws(50, 4)["sigma"] != draws["sigma"]).all()
     plain = cv.models.logistic_regression(X, np.sign(Y))
     (name, z), = plain.named(np.ones((2, 3))).items()  # fmt: skip
     assert name == "z" and z.shape == (2, 3) and plain.names == ["z[0]", "z[1]", "z[2]"]

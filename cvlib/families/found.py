@@ -6,6 +6,7 @@ importance weight explodes where the posterior has more mass than q far out (a d
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property, partial
@@ -15,11 +16,11 @@ import numpy as np
 
 from ..arguments import whole
 from ..combining.stein import Answer, Drawn, answer, behind, expect, hermite, quantile
-from ..combining.tails import smoothed
+from ..combining.tails import HEAVY, smoothed
 from ..models import Model
 from ..models.checks import data_arrays
 from ..models.density import Density
-from ..models.parameters import Named, labels
+from ..models.parameters import labels
 from ..models.passes import wide
 from ..special import LOG_2PI, scipy
 from .base import Family, check_fit
@@ -75,22 +76,22 @@ class Found:
         """n draws of every parameter in its constraint, {name: (n, *shape)}; z if none is named.
 
         If `corrected`, of the posterior as far as weights know it: n of 4 n draws, those that weigh
-        more more often. Their attribute `k_hat` says how far to trust that.
+        more more often. Too heavy a tail of the weights is warned of, with its k-hat.
         """
-        z, k = self._points(n, seed, corrected)
-        found = Named(self.model.named(z))
-        found.k_hat = k
-        return found
+        return dict(self.model.named(self._points(n, seed, corrected)))
 
     def _points(self, n, seed, corrected):
-        """n draws z of q, or of the posterior by weights, and k-hat of these."""
+        """n draws z of q, or of the posterior by weights."""
         if not corrected:
-            return self.sample(n, seed), np.nan
+            return self.sample(n, seed)
         rng = np.random.default_rng(seed)
         z, _, log = self._weighed(4 * whole("n", n, 10), rng)
         w, k = smoothed(log)
+        if not k <= HEAVY:
+            said = f"k-hat of the weights is {k:.2f}, above {HEAVY}: they do not correct the draws"
+            warnings.warn(said, stacklevel=3)
         places = (np.arange(n) + rng.uniform()) / n  # evenly: a weight of k / n comes k times
-        return rng.permutation(z[np.searchsorted(np.cumsum(w) / w.sum(), places)]), k
+        return rng.permutation(z[np.searchsorted(np.cumsum(w) / w.sum(), places)])
 
     def log_lik(self, n: int, seed: np.random.Generator | int = 0) -> np.ndarray:
         """The log-likelihood of every data point at n draws, (n, N): what LOO and WAIC need."""
@@ -131,7 +132,7 @@ class Found:
             raise ValueError("to_arviz needs ArviZ: pip install 'cvlib-vi[arviz]'") from error
         chain = lambda arrays: {name: np.asarray(x)[None] for name, x in arrays.items()}
         model, rng = self.model, np.random.default_rng(seed)
-        z = self._points(n, rng, corrected)[0]
+        z = self._points(n, rng, corrected)
         stats = {"lp": Density(model).value(z)}
         if not corrected:
             stats["log_q"] = self.q.log_q(self.w, z)

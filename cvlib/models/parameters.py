@@ -125,8 +125,6 @@ def _not_interval(x, low, high):
 class Named(dict):
     """Arrays by name: p.beta is p["beta"]."""
 
-    k_hat: float  # of weights that these were drawn by, if any
-
     def __getattr__(self, name: str) -> Any:
         try:
             return self[name]
