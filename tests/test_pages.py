@@ -222,12 +222,6 @@ def test_a_formula_broken_for_phones_is_joined_if_it_is_one_and_fits(broken, who
     assert made == r"\begin{aligned}" + (whole or broken) + r"\end{aligned}"
 
 
-def test_a_number_and_its_error_stay_in_one_line_of_a_table():
-    context = {"body": "<p>1 ± 2</p><td>0.08 ± 0.01</td><td><b>x</b></td>"}
-    typeset.keep_errors(None, "", "", context, None)
-    assert context["body"] == "<p>1 ± 2</p><td>0.08\u00a0±\u00a00.01</td><td><b>x</b></td>"
-
-
 def test_on_paper_a_section_says_once_which_code_is_left_out():
     fold = '<div class="cell"><details class="above-input">code</details><p>out</p></div>'
     page = f"<section>{fold}<section>{fold}<div class='cell'>x</div>{fold}</section></section>"

@@ -131,17 +131,8 @@ def widen(app, page, template, context, doctree):
     context["body"] = BROKEN.sub(both, context.get("body", ""))
 
 
-def keep_errors(app, page, template, context, doctree):
-    """A number in a table and its error, a ± b, stay in one line."""
-    context["body"] = re.sub(
-        r"<td[^>]*>[^<]*</td>", lambda cell: cell[0].replace(" ± ", "\u00a0±\u00a0"),
-        context.get("body", ""),
-    )  # fmt: skip
-
-
 def setup(app):
     app.add_transform(Captions)
     app.connect("doctree-resolved", number_references)
     app.connect("html-page-context", widen, priority=900)
-    app.connect("html-page-context", keep_errors, priority=900)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
