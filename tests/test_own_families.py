@@ -102,7 +102,7 @@ def package_families(cv):
     f = cv.families
     return [
         f.Gaussian(3), f.DiagonalGaussian(3), f.Gamma(2), f.Beta(2), f.Bernoulli(3),
-        f.Categorical(2, 3),
+        f.Categorical(2, 3), f.Bent(3),
     ]  # fmt: skip
 
 
@@ -139,6 +139,7 @@ def test_hand_written_forms_are_the_base_s(cv):
         assert_allclose(q.z1(draw), Base.z1(q, draw), rtol=1e-10)
         assert_allclose(q.score(draw), Base.score(q, draw), rtol=1e-8, atol=1e-10)
         assert_allclose(q.log_q(draw.w, draw.z), Base.log_q(q, draw.w, draw.z), rtol=1e-10)
+        assert_allclose(q.log_q1(draw), Base.log_q(q, draw.w, draw.z), rtol=1e-9)
         if q.smooth == "z":
             u = np.random.default_rng(2).standard_normal(draw.z.shape)
             base = lambda draw, u, out=None: Base.pull1(q, draw, u, out)

@@ -214,6 +214,10 @@ class Family:
         """log q_w(z) for w (..., D) and z (..., M, d), as (..., M)."""
         return self.log_density(self.check(w)[..., None, :], z)
 
+    def log_q1(self, draw: Draw) -> Array:
+        """log q_w at a draw's own z1, (..., M)."""
+        return self.log_q(draw.w, draw.at("z1"))
+
     def entropy(self, w: ArrayLike) -> Array:
         """-E_q log q_w, (...)."""
         cross, w = self._crossed(), self.check(w)

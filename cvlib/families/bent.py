@@ -18,6 +18,7 @@ from collections.abc import Sequence
 import autograd.numpy as anp
 import numpy as np
 
+from ..draws import Draw
 from ..special import LOG_2PI
 from .base import Array, ArrayLike, Family
 from .gaussian import Gaussian
@@ -114,7 +115,13 @@ class Bent(Family):
         return anp.linalg.solve(L, u[..., None])[..., 0]
 
     def log_density(self, w: Array, z: Array) -> Array:
-        eps = self.straightened(w, z)
+        return self._height(w, self.straightened(w, z))
+
+    def log_q1(self, draw: Draw) -> Array:
+        return self._height(draw.w, draw.eps)
+
+    def _height(self, w, eps):
+        """log q_w where the base sample is eps."""
         return -0.5 * anp.sum(eps**2 + LOG_2PI, -1) - self.mapped(w, eps)[1]
 
     def mean(self, w: ArrayLike) -> Array:

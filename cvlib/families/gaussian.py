@@ -62,7 +62,13 @@ class _GaussianFamily(Family, base=True):
 
     def log_q(self, w: ArrayLike, z: Array) -> Array:
         mu, factor = self.unpack(self.check(w))
-        eps = self.solve(factor, z - mu[..., None, :])
+        return self._height(w, self.solve(factor, z - mu[..., None, :]))
+
+    def log_q1(self, draw: Draw) -> Array:
+        return self._height(draw.w, draw.eps)
+
+    def _height(self, w, eps):
+        """log q_w where the base sample is eps."""
         return 0.5 * (self.dim - (eps**2).sum(-1)) - self.entropy(w)[..., None]
 
     def transform(self, w: Array, eps: Array) -> Array:

@@ -14,6 +14,7 @@ from autograd import make_vjp
 
 from ..ascent.even import evened
 from ..ascent.search import climb
+from ..draws import Draw
 from ..families import Gaussian
 from ..families.bent import Bent
 from ..models import Model
@@ -134,8 +135,8 @@ def _climbed(model, q, v, n, stop, late, seed):
 
 def _logs(model, q, w, e):
     """log p(x, z) - log q_w(z) at the draws of q_w that e makes."""
-    z = q.transform(w[None], e)
-    return Density(model).value(z) - q.log_q(w, z)
+    draw = Draw(model, q, w, e, None)
+    return Density(model).value(draw.z) - draw.of("log_q1")
 
 
 def _told(names, q, v):

@@ -147,7 +147,7 @@ def fit(
     the best ELBO. A Gaussian q (full up to 500 unknowns, diagonal above) then takes natural steps
     on the regression of the slopes of all data on the draws, gradients alone and no rate; a full
     one of up to 100 unknowns climbs once to the top of the ELBO on fixed even draws. With more, a
-    model of JAX steps inside JAX, on rotated draws: full up to 2,000 unknowns, on a GPU 5,000. A
+    model of JAX steps inside JAX, on rotated draws: full up to 2,000 unknowns, on a GPU 10,000. A
     small generalised linear model has its exact optimum. Other families take Adam's steps.
 
     Looks at the ELBO after 10, 20 ... steps (JAX: 4, 8 ..., Adam: 200 ...), on common draws. Stops

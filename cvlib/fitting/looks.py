@@ -32,10 +32,10 @@ def weighed(model: Model, q: Family, w: np.ndarray, seed: int, n: int | None = N
     """
     n = n or _draws(model, 64, LAST)
     eps = q.noise(np.random.default_rng([seed, n]), w, n)
-    z = Draw(model, q, w, eps, None).z
-    log_p = _in_time(Density(model), z)
-    z = z[: len(log_p)]
-    return Weights(z, log_p - q.log_q(w, z))
+    draw = Draw(model, q, w, eps, None)
+    log_p = _in_time(Density(model), draw.z)
+    some = slice(len(log_p))
+    return Weights(draw.z[some], log_p - draw.of("log_q1")[some])
 
 
 def big(found: Weights) -> bool:

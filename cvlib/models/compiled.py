@@ -18,7 +18,7 @@ from .parameters import Named, Parameters, labels
 STEP = 1e-5  # of differences of slopes, for a unit vector
 BLOCKS = (256, 192), (10, 2), (1, 1)  # points that are computed at once, from how many left on
 MADE = 2**23  # numbers that a block may make, in its largest array
-MOST = 2000, 5000  # unknowns of a full q, on a CPU and on a GPU
+MOST = 2000, 10_000  # unknowns of a full q, on a CPU and on a GPU
 WORK = 2**36  # and on a CPU numbers of the data times unknowns
 
 
