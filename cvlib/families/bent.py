@@ -118,7 +118,7 @@ class Bent(Family):
         return self._height(w, self.straightened(w, z))
 
     def log_q1(self, draw: Draw) -> Array:
-        return self._height(draw.w, draw.eps)
+        return self._height(draw.w[..., None, :], draw.eps)
 
     def _height(self, w, eps):
         """log q_w where the base sample is eps."""
@@ -137,7 +137,9 @@ class Bent(Family):
 
 
 def _times(matrix, v):
-    """matrix v for each row of v, (..., M, d)."""
-    if matrix.ndim == 2:  # one for all rows
-        return anp.matmul(v, matrix.T)
+    """matrix v for each row of v, (..., M, d); matrix (d, d), or (..., 1 or M, d, d)."""
+    if matrix.ndim > 2 and matrix.shape[-3] == 1:
+        matrix = matrix[..., 0, :, :]
+    if matrix.ndim < v.ndim + 1:  # one for all rows
+        return anp.matmul(v, anp.swapaxes(matrix, -1, -2))
     return anp.matmul(v[..., None, :], anp.swapaxes(matrix, -1, -2))[..., 0, :]
