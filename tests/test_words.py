@@ -10,9 +10,6 @@ GLOSSARY = (notebooks.BOOK / "glossary.md").read_text("utf-8")
 # The chapters that have not been gone through for words yet.
 LATER = (
     "zoo",
-    "quadratics",
-    "lean",
-    "choosing",
     "pay",
     "own-model",
     "shape",
