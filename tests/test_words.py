@@ -9,10 +9,6 @@ import pytest
 GLOSSARY = (notebooks.BOOK / "glossary.md").read_text("utf-8")
 # The chapters that have not been gone through for words yet.
 LATER = (
-    "less-noise",
-    "quadratics",
-    "lean",
-    "choosing",
     "pay",
     "own-model",
     "shape",
@@ -45,7 +41,10 @@ BANNED = {
 
 @pytest.mark.parametrize("md", CHAPTERS, ids=stem)
 def test_no_word_has_a_second_meaning(md):
+    """The price is at home in chapter 15, whose theorem defines it."""
     text = prose(md)
+    if "less-noise" in md.stem:
+        text = re.sub(r"\bprices?\b", "", text)
     for wrong, right in BANNED.items():
         found = re.search(wrong, text)
         assert not found, f"{text[found.start() - 40 : found.end() + 20]!r}: write {right}"
@@ -58,7 +57,7 @@ FIELD = {  # our word: the field's, which stands beside it, before it or on the 
     r"\bSF\b": "[Ss]core function|REINFORCE", r"\bRP1\b": "[Rr]eparameteri|pathwise",
     r"\bPR\b": "Price|Bonnet", r"\bQD\b": "[Qq]uadrature", r"\bLOO\b": "[Ll]eave-one-out|RLOO",
     r"at (a|each|every) look\b": "checkpoint", r"[Oo]pposite pairs": "[Aa]ntithetic",
-    r"[Rr]otated draws": "spherical-radial",
+    r"[Rr]otated draws": "spherical-radial", r"\bprices?\b(?!')": "stationary loss",
 }  # fmt: skip
 
 
