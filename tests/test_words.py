@@ -14,8 +14,6 @@ LATER = (
     "quadratics",
     "lean",
     "choosing",
-    "pay",
-    "own-model",
     "shape",
     "framework",
 )
