@@ -14,8 +14,6 @@ LATER = (
     "quadratics",
     "lean",
     "choosing",
-    "shape",
-    "framework",
 )
 CHAPTERS = [
     md for md in sorted(notebooks.BOOK.glob("[0-9]*.md")) if not any(x in md.stem for x in LATER)
