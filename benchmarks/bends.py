@@ -276,7 +276,7 @@ HELD = {"clinics": clinics, "lines": growth, "studies": studies}
 
 RIVALS = "regression in groups", "eight schools", "Neal's funnel"
 GUIDES = "AutoMultivariateNormal", "AutoIAFNormal", "AutoBNAFNormal"
-RATES = 0.003, 0.01, 0.03
+RATES = 0.0003, 0.001, 0.003, 0.01, 0.03
 PARTS = {"rows": MODELS, "held": HELD, "rivals": RIVALS, "covered": ("regression in groups",)}
 
 
