@@ -6,7 +6,7 @@ from .choosing import choose, elbo, report
 from .combining import combine
 from .combining.stein import Answer
 from .draws import Sampling
-from .families.chains import expect, quantile
+from .families.found import expect, quantile
 from .fitting.front import Distrust, Fit, fit
 from .models import passes
 from .models.parameters import interval, ordered, pick, positive, real, simplex

@@ -392,12 +392,6 @@ BAD = {
                                 "CC must"),
     "not second moments": (lambda h, C: combine.best_weights([[1.0, 2.0], [2.0, 1.0]], [1.0, 1.0]),
                            "negative eigenvalue"),
-    "blocks with a gap": (lambda h, C: combine.by_block(h, C, (slice(0, 1), slice(2, 4))),
-                          r"blocks must cut 0\.\.4 into consecutive slices"),
-    "blocks that overlap": (lambda h, C: combine.by_block(h, C, (slice(0, 3), slice(2, 4))),
-                            "into consecutive slices"),
-    "blocks of another D": (lambda h, C: combine.by_block(h, C, (slice(0, 3),)),
-                            "into consecutive slices"),
     "too many folds": (lambda h, C: weights.ridge_weights(h, C, folds=7), "samples, 6; got 7"),
 }  # fmt: skip
 

@@ -8,6 +8,7 @@ order 1 / n and gives its error. Draws of a chain are left out in blocks.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -62,46 +63,34 @@ def _shown(x, se):
     return f"{x:.{digits}f} ± {se:.{digits}f}"
 
 
-def expect(
-    f: Callable | np.ndarray, z: np.ndarray, score: np.ndarray, weights: np.ndarray | None = None,
-    *, order: int | None = None, block: int | None = None,
-) -> Answer:  # fmt: skip
-    """E_p f(z) as an `Answer`, from draws z (n, d) and scores grad log p(z) (n, d) there.
-
-    f takes z to (n, ...), or is that array. weights (n,): p / q up to a factor, for draws of
-    another law q. order: 0, 1 or 2; if not given, the one that foretells best what it has not seen.
-    block: so many neighbours of a chain are left out together; if not given, two autocorrelation
-    times, found from the draws. Several chains are z (chains, n, d), scores and values likewise.
-    """
-    at = drawn(f, z, score, weights, block)
-    e, U = standardised(at.z, at.score, at.w)
-    made, orders = lambda order: stein(e, U, order), _orders(order)
-    return answer(at.F.reshape(len(at.F), -1), made, at, orders, at.F.shape[1:])[0]
+def expect(at: "Drawn", order: int | None = None) -> Answer:
+    """E_p f. Variates of this order, or of the one that foretells best what it has not seen."""
+    Y = at.F.reshape(len(at.F), -1)
+    return answer(Y, _variates(at), at, _orders(order), at.F.shape[1:])[0]
 
 
-def quantile(
-    f: Callable | np.ndarray, z: np.ndarray, score: np.ndarray, weights: np.ndarray | None = None,
-    *, probs: Any = (0.05, 0.5, 0.95), order: int | None = None, block: int | None = None,
-) -> Answer:  # fmt: skip
-    """Quantiles of f(z) under p, (len(probs), ...), with errors; all else as in `expect`.
+def quantile(at: "Drawn", order: int | None = None, *, probs: Any) -> Answer:
+    """Quantiles of f under p, (len(probs), ...).
 
     The distribution function of f is a mean, and meets the variates like any other. The error of a
     quantile is half the way between those one standard error of the mean above and below.
     """
     probs = np.atleast_1d(numbers("probs", probs, 0, 1, True))
-    at = drawn(f, z, score, weights, block)
-    e, U = standardised(at.z, at.score, at.w)
     F = at.F.reshape(len(at.F), -1)  # (n, k)
     inverse = lambda share, p: np.stack([_inverse(x, share, u) for x, u in zip(F.T, p.T)], 1)
     wanted = np.repeat(probs[:, None], F.shape[1], 1)  # (probs, k)
     first = inverse(at.w / at.w.sum(), wanted)  # by the weights alone
     below = (F[:, None] <= first).reshape(len(F), -1) * 1.0
-    made, orders = lambda order: stein(e, U, order), _orders(order)
     shape = (len(probs), *at.F.shape[1:])
-    found, share = answer(below, made, at, orders, shape)
+    found, share = answer(below, _variates(at), at, _orders(order), shape)
     se = found.se.reshape(first.shape)
     value, high, low = (inverse(share, wanted + sign * se) for sign in (0, 1, -1))
     return replace(found, estimate=value.reshape(shape), se=(high - low).reshape(shape) / 2)
+
+
+def _variates(at):
+    """Their order -> the variates at these draws."""
+    return partial(stein, *standardised(at.z, at.score, at.w))
 
 
 def _inverse(x, share, p):
