@@ -17,9 +17,8 @@ from .draws import Sampling
 from .families.base import Family
 from .models.own import Model
 from .pilots import CHUNK, Pilot, Set, cost_of, given, planned, singles, subsets, timed
-from .recipe.approximations import Snapshot
 from .recipe.atoms import terms
-from .recipe.drawing import draw
+from .recipe.drawing import Snapshot, draw
 from .recipe.estimators import Estimator
 from .zoo import candidates, checked
 

@@ -18,8 +18,7 @@ from .combining import combine
 from .draws import Draw
 from .families.base import Family, check_fit
 from .models.own import Model
-from .recipe.approximations import Snapshot
-from .recipe.drawing import draw
+from .recipe.drawing import Snapshot, draw
 from .recipe.estimators import evaluate
 from .recipe.integrands import Wants, wanted
 from .special import scipy

@@ -23,7 +23,7 @@ import cvlib as cv
 from cvlib.choosing import Choice, Report
 from cvlib.draws import Draw
 from cvlib.families.found import Found
-from cvlib.recipe.approximations import Snapshot
+from cvlib.recipe.drawing import Snapshot
 from cvlib.recipe.estimators import Estimator
 
 pytestmark = pytest.mark.filterwarnings("ignore::cvlib.Distrust")

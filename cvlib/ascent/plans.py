@@ -16,9 +16,8 @@ from ..combining import combine
 from ..draws import Draw, Sampling
 from ..families.base import Family
 from ..models.own import Model
-from ..recipe.approximations import Snapshot, snapshot
 from ..recipe.atoms import terms
-from ..recipe.drawing import draw
+from ..recipe.drawing import Snapshot, draw, snapshot
 from ..recipe.estimators import Estimator, check_gradient, check_variate, evaluate
 from ..recipe.integrands import Wants, wanted
 from . import exact, rules

@@ -1,15 +1,84 @@
-"""Making a draw: random, or of base samples and data points that are given, and checked."""
+"""What estimators look at: draws, random or of samples that are given, and snapshots of older q."""
 
-from typing import Any
+from copy import deepcopy
+from itertools import islice
+from math import isclose
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..arguments import whole
+from ..arguments import unmasked, whole
 from ..draws import Draw, Sampling, rotations, sobol
 from ..families.base import Family, check_fit
 from ..models.own import Model
-from .approximations import Snapshot
+
+
+class Snapshot(NamedTuple):
+    """log p(x | z) about mu: value + slope.(z - mu) + (z - mu)^T hessian (z - mu) / 2.
+
+    The same for its quadratic lower bound and for the parabola of means, if the snapshot knows the
+    factor of q at the time.
+    """
+
+    mu: np.ndarray  # (..., d)
+    # {"taylor_z", "bound" and "parabola", where known: value (...), slope (..., d) and Hessian}
+    parabolas: dict[str, list]  # (..., d, d); None where it is of order 1
+    factor: np.ndarray | None = None  # (..., d, d), or (..., d) of a diagonal q
+    checksum: int = 0  # of the model's data
+    mark: float = 0.0  # of its log-likelihood
+
+    @property
+    def value(self) -> np.ndarray:
+        return self.parabolas["taylor_z"][0]
+
+    @property
+    def slope(self) -> np.ndarray:
+        return self.parabolas["taylor_z"][1]
+
+    @property
+    def hessian(self) -> np.ndarray | None:
+        return self.parabolas["taylor_z"][2]
+
+    def of_run(self, k: int | tuple[int, ...]) -> "Snapshot":
+        """That of run k alone."""
+        own: Any = lambda x: None if x is None else np.asarray(x)[k]
+        parabolas = {kind: [*map(own, sums)] for kind, sums in self.parabolas.items()}
+        return self._replace(mu=own(self.mu), parabolas=parabolas, factor=own(self.factor))
+
+    def check(self, model: Model) -> None:
+        """A ValueError if it is another model's: variates from it would not have mean zero."""
+        if self.checksum != model.checksum or not isclose(self.mark, model.mark, rel_tol=1e-7):
+            raise ValueError(
+                f"this snapshot is not one of the data of {model!r}, or has another likelihood: "
+                "take cvlib.snapshot(model, mu)"
+            )
+
+
+def snapshot(
+    model: Model, mu: np.ndarray, order: int = 2, factor: np.ndarray | None = None,
+    mean: bool = False,
+) -> Snapshot:  # fmt: skip
+    """The `Snapshot` of a model at mu (..., d): one pass over the data, part by part.
+
+    With order=1 without the Hessian. With the factor of a Gaussian q, L or sigma, also of the
+    likelihood's quadratic bound; with mean=True also of the parabola of means.
+    """
+    mu, factor = np.array(unmasked("mu", mu), float), deepcopy(factor)  # our own: theirs may move
+    if mu.shape[-1:] != (model.dim,) or not np.isfinite(mu).all():
+        raise ValueError(f"mu must be finite numbers (..., {model.dim}); got {mu.shape}")
+    if order not in (1, 2):
+        raise ValueError(f"order={order!r}: a snapshot has order 1 or 2")
+    bounded = getattr(model.likelihood, "bound", None) is not None
+    if factor is not None and not (bounded or mean):
+        raise ValueError(f"factor= is for a quadratic bound, and {model!r} has none: leave it out")
+    if mean and (factor is None or model.likelihood is None):
+        raise ValueError("mean=True needs a generalised linear model, and the factor of q")
+    found = iter(model.totals(mu, order, factor, mean))
+    parabolas = {"taylor_z": [*islice(found, order + 1), *[None] * (2 - order)]}
+    for kind in [*["bound"] * (bounded and factor is not None), *["parabola"] * mean]:
+        parabolas[kind] = [*islice(found, 3)]
+    return Snapshot(mu, parabolas, factor, model.checksum, model.mark)
 
 
 def draw(
