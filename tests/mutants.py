@@ -138,9 +138,10 @@ MUTANTS["parameters"] = [
      "whole = lambda p: log_prior(anp.concatenate([p['beta'], p['t']], -1))\n"
      "return rows, partial(_named_prior, whole, self.parameters)",
      "test_names_are_taken_in_any_way"),
-    ("draws without their constraints", "Found.draws", "self.model.named(z)",
+    ("draws without their constraints", "Found.draws",
+     "self.model.named(self._points(n, seed, corrected))",
      "self.model.parameters.__class__({k: c.inner for k, c in self.model.parameters.each.items()})"
-     ".named(z)", "test_draws_come_in_their_constraints"),
+     ".named(self._points(n, seed, corrected))", "test_draws_come_in_their_constraints"),
 ]
 MUTANTS["optimize"] = [
     ("momentum without 1 - beta", "momentum.step", "(1 - self.beta) * g", "g",
