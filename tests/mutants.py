@@ -225,7 +225,7 @@ MUTANTS["parabola"] = [
 ]
 MUTANTS["combine"] = [
     ("sign of the weights", "best_weights", "-scale * np.matvec(U, y)", "scale * np.matvec(U, y)",
-     "test_known_moments"),
+     "test_empirical_rule_is_least_squares"),
     ("moments divided by M D, not M", "moments", "np.vecdot(C, h) / M", "np.vecdot(C, h) / (M * D)",
      "test_nearly_equal_variates_are_told_apart"),
     ("regulariser twice as large", "bayes_weights", "D * v0[..., None, None]",
@@ -233,7 +233,7 @@ MUTANTS["combine"] = [
     ("prior of h and c forgotten", "posterior_moments", "T_hc + M * Ch", "M * Ch",
      "test_general_rule_is_least_squares_with_imagined_samples"),
     ("new samples count gamma B", "follow", "state.M, new.M", "state.M, gamma * new.M",
-     "test_moving_moments_of_constant_draws"),
+     "test_moving_moments_by_brute_force"),
     ("start with one sample seen", "combine.start",
      "Moments(np.zeros((*runs, L, L)), np.zeros((*runs, L)), 0.0)",
      "Moments(np.zeros((*runs, L, L)), np.ones((*runs, L)), 1.0)",
@@ -274,7 +274,7 @@ MUTANTS["regression"] = [
     ("match forgets the old q", "match", "np.eye(d) + lam * _covariance(e)", "lam * _covariance(e)",
      "test_match_rests_at_a_gaussian_posterior_and_finds_it_at_once"),
     ("match with the means at full weight", "match", "k * gbar", "lam * gbar",
-     "test_match_tends_to_the_geometric_mean"),
+     "test_match_solves_its_equation_in_any_coordinates"),
     ("match with unbiased covariances", "_covariance", "x.shape[-2]", "max(x.shape[-2] - 1, 1)",
      "test_match_solves_its_equation_in_any_coordinates"),
 ]
@@ -468,7 +468,8 @@ MUTANTS["answers"] = [
     ("the law of the draws about the centre forgotten", "_at", "np.logaddexp(more, shift)",
      "np.logaddexp(more, more)", "test_a_rare_event_is_looked_for"),
     ("heavy tails believed", "_doubts", "k > HEAVY", "k > 2 * HEAVY", "test_doubts_of_the_weights"),
-    ("weights not smoothed", "smoothed", "k_hat >= 1 / 3", "k_hat >= 9", "test_smoothed_weights"),
+    ("weights not smoothed", "smoothed", "k_hat >= 1 / 3", "k_hat >= 9",
+     "test_smoothing_is_that_of_arviz"),
     ("all draws of Student's t", "drawn",
      "e[::2] *= np.sqrt(NU / rng.chisquare(NU, len(e[::2])))[:, None]",
      "e *= np.sqrt(NU / rng.chisquare(NU, len(e)))[:, None]", "test_the_law_of_the_draws"),

@@ -15,6 +15,7 @@ from autograd import grad
 from autograd.scipy.special import gammaln
 from numpy.testing import assert_allclose
 from scipy import special, stats
+from test_families import families_of
 
 import cvlib
 
@@ -98,14 +99,6 @@ def draws(cv, q, seed=0, M=3):
     return cv.draw(own_model(cv, q.dim), q, w, M=M, rng=rng, subsample=False)
 
 
-def package_families(cv):
-    f = cv.families
-    return [
-        f.Gaussian(3), f.DiagonalGaussian(3), f.Gamma(2), f.Beta(2), f.Bernoulli(3),
-        f.Categorical(2, 3),
-    ]  # fmt: skip
-
-
 def pulled(pull, draw, u):
     """What a pull makes of slopes: it is linear, and the same with an array to write into."""
     rows = pull(draw, u)
@@ -134,7 +127,7 @@ def test_base_is_autograd_sample_by_sample(cv):
 def test_hand_written_forms_are_the_base_s(cv):
     """Every family that writes its own score, pull or sample, against what the base would give."""
     Base = cv.families.Family
-    for q in package_families(cv):
+    for q in families_of(cv):
         draw = draws(cv, q)
         assert_allclose(q.z1(draw), Base.z1(q, draw), rtol=1e-10)
         assert_allclose(q.score(draw), Base.score(q, draw), rtol=1e-8, atol=1e-10)
@@ -238,7 +231,7 @@ def test_closed_forms_are_given_or_refused(cv):
             return -0.5 * anp.sum((w - v) ** 2 + 1 + np.log(2 * np.pi), -1)
 
     assert [kind(2).closed_entropy for kind in (Mixed, Student, Known, Crossed)] == [0, 0, 1, 1]
-    assert all(q.closed_entropy for q in package_families(cv))
+    assert all(q.closed_entropy for q in families_of(cv))
     for kind in (Mixed, Student):
         q = kind(2)
         draw = draws(cv, q)
@@ -299,7 +292,7 @@ def test_weights(cv):
         with pytest.raises(ValueError, match=r"m, r must be \(..., 2\); got"):
             q.pack(*wrong)
     assert_allclose(q.check([1e5, -1e5, 0, 0]), [1e5, -1e5, 0, 0])
-    assert all(one.far == 300 for one in package_families(cv)[2:])
+    assert all(one.far == 300 for one in families_of(cv)[2:])
 
 
 def test_families_are_told_apart_by_all_arguments(cv):
