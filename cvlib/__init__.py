@@ -5,7 +5,7 @@ from .ascent import exact, optimize, rules
 from .choosing import choose, elbo, report
 from .combining import combine
 from .combining.stein import Answer
-from .draws import Sampling
+from .draws import Sampling, draw, snapshot
 from .families.found import expect, quantile
 from .fitting.front import Distrust, Fit, fit
 from .models import passes
@@ -21,7 +21,6 @@ from .recipe.approximations import (
     taylor_z,
 )
 from .recipe.atoms import one, terms
-from .recipe.drawing import draw, snapshot
 from .recipe.ensemble import AQ, LB, RPS, all_quadratics, linear_baseline, remembered
 from .recipe.estimators import CF, GR, LOO, PR, QD, RB, RP1, RP2, SF, DisARM, evaluate
 from .zoo import candidates

@@ -6,11 +6,11 @@ from itertools import combinations
 
 import numpy as np
 
+from cvlib.draws import draw
 from cvlib.families.base import Family
 from cvlib.models.own import Model
 from cvlib.recipe.approximations import TaylorX, bound, relax, taylor_x, taylor_x_slope, taylor_z
 from cvlib.recipe.atoms import one, terms
-from cvlib.recipe.drawing import draw
 from cvlib.recipe.estimators import CF, GR, PR, QD, RB, RP1, RP2, SF, Estimator, evaluate
 from cvlib.recipe.integrands import Atom
 from cvlib.zoo import PUBLISHED, published, written

@@ -21,9 +21,8 @@ import pytest
 
 import cvlib as cv
 from cvlib.choosing import Choice, Report
-from cvlib.draws import Draw
+from cvlib.draws import Draw, Snapshot
 from cvlib.families.found import Found
-from cvlib.recipe.drawing import Snapshot
 from cvlib.recipe.estimators import Estimator
 
 pytestmark = pytest.mark.filterwarnings("ignore::cvlib.Distrust")
