@@ -188,29 +188,13 @@ def pairs(lines):
     return found
 
 
-@configurations
-def test_variates_have_mean_zero(cv, name, family, subsampled):
-    """Every difference of two legal lines that is a variate: its mean is exactly zero.
-
-    Lines are linear in their parts (`test_lines_are_sums`): the means of the parts are integrated
-    once.
-    """
-    p, model, q, w, lines = setting(cv, name, family)
-    variates = list(pairs(lines).values())
-    parts, A = part(cv, "experiments.catalogue").spanned(variates)
-    draw, weight = grid_draw(cv, p, model, q, w, subsampled, nodes=14)
-    per_sample = np.repeat(weight, p.N) / p.N if subsampled else weight
-    means = np.einsum("m,rnmd->rnd", per_sample, cv.evaluate(parts, draw))
-    worst = np.abs(A @ means).max((0, 2))
-    for c in np.flatnonzero(worst > 1e-8 * (1 + np.abs(w).max()) * p.N):
-        raise AssertionError(f"{variates[c]!r} has the mean {worst[c]:.2e}")
-    assert len(variates) > 60
-
-
 @pytest.mark.parametrize("name, family", dict.fromkeys(c[:2] for c in CONFIGURATIONS))
 def test_lines_are_sums(cv, name, family):
     """Sample by sample every difference is what its coefficients make of its parts, whatever words
-    it mixes; with one data point a sample, a batch for all, one for each, and all data."""
+    it mixes; with one data point a sample, a batch for all, one for each, and all data.
+
+    So every variate has mean zero: its two lines have the same mean (`test_exact_means`).
+    """
     p, model, q, w, lines = setting(cv, name, family)
     variates = list(pairs(lines).values())
     mixed = [2 * a - b / 3 for a, b in zip(variates, variates[len(variates) // 2 :])]

@@ -1,4 +1,4 @@
-"""Snapshots of every kind and age, the rules that renew them, and passes in parts."""
+"""What a snapshot lacks is said; passes in parts, from files and on a cluster."""
 
 import numpy as np
 import oracles
@@ -38,9 +38,6 @@ def test_what_a_snapshot_lacks_is_said():
     assert repr(CF(B)) == "CF(bound(data, at='snapshot'))"
     assert repr(taylor_z(prior, order=1)) == "taylor_z(prior, order=1)"
     assert taylor_z(cv.one, order=1).parts.keys() == cv.one.parts.keys()
-
-
-# When to renew --------------------------------------------------------------------------------
 
 
 # Passes ---------------------------------------------------------------------------------------
