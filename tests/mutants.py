@@ -214,14 +214,15 @@ MUTANTS["snapshots"] = [
 MUTANTS["parabola"] = [
     ("no expectation of the value", "Parabola.height",
      "quadrature.value(self.model.likelihood, m, v, y)", "self.model.likelihood.phi(m, y)",
-     "test_lines"),
-    ("a value that loses 1/2", "TaylorEta.psi", "0.5 * d2 * away", "d2 * away", "test_lines"),
+     "test_lines[offset-Gaussian-one each]"),
+    ("a value that loses 1/2", "TaylorEta.psi", "0.5 * d2 * away", "d2 * away",
+     "test_lines[offset-Gaussian-one each]"),
     ("the bound's sums for the mean's", "TaylorZ.stored",
      "draw.snapshot.parabolas.get(self.word, (None, None, None))",
      "draw.snapshot.parabolas['bound' if self.word == 'parabola' else self.word]",
      "test_renewed_in_the_loop"),
     ("values of the middle node", "quadrature.value", "likelihood.phi(eta, y) @ weights",
-     "likelihood.phi(m, y[..., 0])", "test_sums_of_a_snapshot"),
+     "likelihood.phi(m, y[..., 0])", "test_sums[offset-Gaussian]"),
 ]
 MUTANTS["combine"] = [
     ("sign of the weights", "best_weights", "-scale * np.matvec(U, y)", "scale * np.matvec(U, y)",
