@@ -289,6 +289,7 @@ def test_discrete_by_enumeration(cv):
         assert_allclose(np.exp(q.log_q(w, z)), p, rtol=1e-10, atol=1e-300)
         terms = (p[p > 0] * np.log(p[p > 0])).sum()
         assert_allclose(q.entropy(w), -terms, rtol=1e-9)
+        assert_allclose(q.cross(w, w[::-1] / 2), p @ q.log_q(w[::-1] / 2, z), rtol=1e-9)
         values = {
             "data": sum(np.array([model.log_lik(s, (y,)) for s in z]) for y in model.data[0]),
             "prior": model.log_prior(z),
