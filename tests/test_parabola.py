@@ -84,11 +84,6 @@ def test_closed_form_is_the_quadrature(cv, names=NAMES):
             assert_allclose(closed, right, atol=2e-8 * scale, err_msg=f"{name}, {family}, {at}")
             assert_allclose(closed, quadrature, atol=1e-12 * scale)
             assert_allclose(mean, np.tile(right.mean(0), (p.N, 1)), atol=2e-8 * scale)
-        draw = lambda: cv.draw(model, q, w, **rows, snapshot=kept(cv, model, q, old))
-        together = draw()
-        for at in "mu", "snapshot":  # side by side they do not mix
-            line = cv.CF(cv.parabola(data, at=at))
-            assert_allclose(line(together), line(draw()), rtol=1e-12)
 
 
 def test_renewed_in_the_loop(cv):

@@ -218,6 +218,17 @@ def test_mean_zero(cv, name, family):
         assert legal >= 5
 
 
+def test_expansions_of_one_draw_do_not_mix(cv):
+    """All of them together, and each on a draw of its own, from one snapshot that has all."""
+    _, model, q, w, _ = setting(cv, "logistic", "Gaussian", runs=())
+    every = [*expansions(cv, cv.terms(model, q)[0]).values()]
+    lines = [word(f) for T in every for f in (T, T.over_all_data()) for word in (cv.RP1, cv.CF)]
+    draw = lambda: cv.draw(model, q, w, M=2, rng=np.random.default_rng(1), snapshot=old)
+    old = kept(cv, model, q, w + 0.1, "parabola")
+    for line, together in zip(lines, cv.evaluate(lines, draw()), strict=True):
+        assert_allclose(line(draw()), together, rtol=1e-12, err_msg=repr(line))
+
+
 # When to renew --------------------------------------------------------------------------------
 
 
