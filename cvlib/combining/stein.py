@@ -279,14 +279,14 @@ def answer(
     order = min(sound, key=lambda k: np.log(found[k].missed + 1e-300).sum())
     best, w = found[order], at.w / at.w.sum()
     away = np.sqrt(w @ (Y - w @ Y) ** 2)  # standard deviations under p
-    apart, left = behind(Y, at.w), float(1 / (w**2).sum())
+    (many, apart), left = behind(Y, at.w), float(1 / (w**2).sum())
     before, after = ((away / x.se) ** 2 for x in (plain, best))
-    lots = best.moved - best.moved.mean(0), apart.away
+    lots = best.moved - best.moved.mean(0), apart
     tails = [[k_hat(np.log(np.abs(x))) for x in lot.T] for lot in lots]
     k_f = np.where(best.se < 1e-9 * (away + np.abs(best.value)), np.nan, np.min(tails, 0))
     unseen = ((Y == 0) | (Y == 1)).all(0) & (np.ptp(Y, 0) == 0)
     se = np.where(unseen, 1.5 / left, best.se)
-    seen = apart.many * (np.minimum(1, before / n) if at.chains else 1)
+    seen = many * (np.minimum(1, before / n) if at.chains else 1)
     says = *_doubts(at, left, best), *_rare(seen, k_f, unseen, left)
     to = lambda x: np.reshape(x, shape)[()]
     value, se, k_f, before, after = map(to, (best.value, se, k_f, before, after))
@@ -298,20 +298,17 @@ def _many(d, order):
     return (0, d, d * (d + 3) // 2)[order]
 
 
-class Behind(NamedTuple):
-    """The effective number of draws whose value is not that of most, (k,), and by how much."""
+def behind(Y: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """How many of the values Y (n, k) with weights w (n,) decide their means, beside the median.
 
-    many: np.ndarray
-    away: np.ndarray  # (n, k) times the weights
-
-
-def behind(Y: np.ndarray, w: np.ndarray) -> Behind:
-    """How many of the values Y (n, k) with weights w (n,) decide their means, beside the median."""
+    The effective number of those that are not the median's, (k,), and how far off they are times
+    their weights, (n, k).
+    """
     rank = np.argsort(Y, 0)
     half = (np.cumsum(w[rank], 0) >= 0.5 * w.sum()).argmax(0)
     median = np.take_along_axis(Y, np.take_along_axis(rank, half[None], 0), 0)
     away = w[:, None] * np.abs(Y - median)
-    return Behind(away.sum(0) ** 2 / np.maximum((away**2).sum(0), 1e-300), away)
+    return away.sum(0) ** 2 / np.maximum((away**2).sum(0), 1e-300), away
 
 
 def _doubts(at, left, found):

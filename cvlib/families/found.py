@@ -312,8 +312,8 @@ def _decided(at, F):
     if F.shape != at.log.shape or not np.isfinite(F[at.log > -np.inf]).all():
         return None
     F, w = np.where(at.log > -np.inf, F, 0.0) * 1.0, np.exp(at.log - at.log.max())
-    few = stein.behind(F[:, None], w)
-    return few.away[:, 0] @ at.e / few.away.sum() if 0 < few.many[0] < len(F) / 20 else None
+    many, away = stein.behind(F[:, None], w)
+    return away[:, 0] @ at.e / away.sum() if 0 < many[0] < len(F) / 20 else None
 
 
 def _at(fit, e, centre=None):
