@@ -10,14 +10,11 @@ from types import SimpleNamespace
 import autograd.numpy as anp
 import numpy as np
 import oracles
-import pytest
 import test_passes
 from autograd import grad
 from autograd.scipy.stats import norm as normal
 from numpy.testing import assert_allclose
 from test_passes import SHARE, T
-
-import cvlib
 
 NAMES = "logistic", "offset", "poisson", "probit"
 FAMILIES = oracles.FAMILIES
@@ -110,53 +107,3 @@ def test_renewed_in_the_loop(cv):
     }  # fmt: skip
     assert_allclose(found[1], exact, atol=1e-9)
     assert 1e-9 < np.abs(found[12] - exact).max() < 1e-2
-
-
-# What is refused ------------------------------------------------------------------------------
-
-
-def test_what_has_no_parabola_of_means():
-    cv = cvlib
-    own = test_passes.setting(cv, "curved", "Gaussian")
-    with pytest.raises(ValueError, match=r"of z only eta = x.z.*'data' is none: try taylor_z"):
-        cv.parabola(cv.terms(own[1], own[2])[0])
-    with pytest.raises(ValueError, match="mean=True needs a generalised linear model"):
-        cv.snapshot(own[1], np.zeros(2), factor=np.eye(2), mean=True)
-    _, model, q, w, rng = test_passes.setting(cv, "logistic", "Gaussian")
-    data, prior, _ = cv.terms(model, q)
-    with pytest.raises(ValueError, match='"mu" or at "snapshot"'):
-        cv.parabola(data, at="start")
-    with pytest.raises(TypeError, match="parabola takes an integrand"):
-        cv.parabola(cv.CF(prior))
-    with pytest.raises(ValueError, match="and the factor of q"):
-        cv.snapshot(model, q.mean(w), mean=True)
-    f = cv.parabola(data, at="snapshot")
-    draw = lambda s: cv.draw(model, q, w, M=2, rng=rng, snapshot=s)
-    for kept_, lines in (
-        (cv.snapshot(model, q.mean(w)), [cv.CF(f), cv.CF(f.over_all_data())]),
-        (cv.snapshot(model, *q.moments(w)[:1], factor=q.moments(w)[1]), [cv.CF(f.over_all_data())]),
-    ):
-        for line in lines:
-            with pytest.raises(ValueError, match="needs more than this snapshot has: take"):
-                line(draw(kept_))
-    with pytest.raises(ValueError, match="snapshot"):
-        cv.CF(f)(cv.draw(model, q, w, M=2, rng=rng))
-
-
-def test_what_is_a_parabola_stays_and_names_are_as_written():
-    cv = cvlib
-    _, linear, q, *_ = test_passes.setting(cv, "linear", "Gaussian")
-    data, prior, _ = cv.terms(linear, q)
-    assert cv.parabola(data + prior).parts.keys() == (data + prior).parts.keys()
-    model = test_passes.setting(cv, "logistic", "Gaussian")[1]
-    data, prior, _ = cv.terms(model, q)
-    assert repr(cv.parabola(data + prior)) == "parabola(data) + prior"
-    both = cv.parabola(data, at="snapshot").over_all_data()
-    assert repr(cv.CF(both)) == "CF(parabola(data, at='snapshot').over_all_data())"
-
-
-def test_a_draw_refuses_the_snapshot_of_other_data():
-    p, model, q, w, old, rng = problem(cvlib, "logistic", "Gaussian", runs=())
-    other = cvlib.models.logistic_regression(2 * p.X, p.y)
-    with pytest.raises(ValueError, match="is not one of the data"):
-        cvlib.draw(model, q, w, M=2, rng=rng, snapshot=kept(cvlib, other, q, old))
