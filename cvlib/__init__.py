@@ -5,19 +5,24 @@ from .ascent import exact, optimize, rules
 from .choosing import choose, elbo, report
 from .combining import combine
 from .combining.stein import Answer
-from .draws import Sampling
-from .families.chains import expect, quantile
+from .draws import Sampling, draw, snapshot
+from .families.found import expect, quantile
 from .fitting.front import Distrust, Fit, fit
 from .models import passes
 from .models.parameters import interval, ordered, pick, positive, real, simplex
 from .recipe import definitions
-from .recipe.approximations import bound, parabola, snapshot, taylor_z
+from .recipe.approximations import (
+    bound,
+    parabola,
+    relax,
+    surrogate,
+    taylor_x,
+    taylor_x_slope,
+    taylor_z,
+)
 from .recipe.atoms import one, terms
-from .recipe.drawing import draw
 from .recipe.ensemble import AQ, LB, RPS, all_quadratics, linear_baseline, remembered
 from .recipe.estimators import CF, GR, LOO, PR, QD, RB, RP1, RP2, SF, DisARM, evaluate
-from .recipe.in_data import taylor_x, taylor_x_slope
-from .recipe.relaxations import relax, surrogate
 from .zoo import candidates
 
 __version__ = "0.12.0"

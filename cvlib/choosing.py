@@ -13,13 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .arguments import whole
-from .draws import Sampling
+from .draws import Sampling, Snapshot, draw
 from .families.base import Family
 from .models.own import Model
 from .pilots import CHUNK, Pilot, Set, cost_of, given, planned, singles, subsets, timed
-from .recipe.approximations import Snapshot
 from .recipe.atoms import terms
-from .recipe.drawing import draw
 from .recipe.estimators import Estimator
 from .zoo import candidates, checked
 

@@ -15,11 +15,9 @@ from .arguments import number, whole
 from .ascent.optimize import init, step
 from .ascent.plans import Noisy, taken
 from .combining import combine
-from .draws import Draw
+from .draws import Draw, Snapshot, draw
 from .families.base import Family, check_fit
 from .models.own import Model
-from .recipe.approximations import Snapshot
-from .recipe.drawing import draw
 from .recipe.estimators import evaluate
 from .recipe.integrands import Wants, wanted
 from .special import scipy

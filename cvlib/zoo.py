@@ -10,27 +10,12 @@ from typing import Any, TypeVar
 
 from .families.base import Family
 from .models.own import Model
-from .recipe.approximations import bound, taylor_z
+from .recipe import estimators
+from .recipe.approximations import bound, relax, taylor_x, taylor_x_slope, taylor_z
 from .recipe.atoms import one, terms
 from .recipe.ensemble import AQ, LB
-from .recipe.estimators import (
-    CF,
-    GR,
-    LOO,
-    PR,
-    QD,
-    RB,
-    RP1,
-    RP2,
-    SF,
-    Estimator,
-    Method,
-    check_gradient,
-    check_variate,
-)
-from .recipe.in_data import taylor_x, taylor_x_slope
+from .recipe.estimators import CF, GR, LOO, PR, QD, RB, RP1, RP2, SF, Estimator, Method
 from .recipe.integrands import Illegal, Integrand
-from .recipe.relaxations import relax
 
 DENSE = 200  # dimensions up to which a Hessian of an own model, d gradients, is not too dear
 FEW = 4  # samples below which a regression on the others has too little to go by
@@ -175,7 +160,7 @@ def checked(table: Table) -> Table:
     for name, pair in table.items():
         if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[1], dict)):
             raise TypeError(f"{name!r}: {pair!r} is no pair of h and variates by name: {right}")
-        check_gradient(pair[0])
+        estimators.check_gradient(pair[0])
         for c in pair[1].values():
-            check_variate(c)
+            estimators.check_variate(c)
     return table

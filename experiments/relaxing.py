@@ -7,8 +7,8 @@ import numpy as np
 from autograd import elementwise_grad, grad
 
 from cvlib.draws import Draw
+from cvlib.recipe.approximations import Surrogate
 from cvlib.recipe.estimators import Estimator
-from cvlib.recipe.relaxations import Surrogate
 
 
 def network(dim: int, hidden: int, rng: np.random.Generator) -> tuple[Callable, np.ndarray]:

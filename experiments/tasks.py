@@ -12,9 +12,8 @@ import numpy as np
 from cvlib import bound, datasets, families, models, parabola, taylor_x_slope, taylor_z, zoo
 from cvlib.ascent import exact, optimize, rules
 from cvlib.combining import combine
-from cvlib.draws import Draw
+from cvlib.draws import Draw, draw
 from cvlib.recipe.atoms import terms
-from cvlib.recipe.drawing import draw
 from cvlib.recipe.estimators import CF, PR, QD, RB, RP1, evaluate
 from cvlib.recipe.integrands import Integrand, OnData, Wants
 

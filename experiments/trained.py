@@ -17,9 +17,8 @@ from cvlib.arguments import number, whole
 from cvlib.ascent.optimize import Hook, State
 from cvlib.draws import Draw
 from cvlib.families import Family
-from cvlib.recipe.approximations import Quadratic
 from cvlib.recipe.estimators import Estimator
-from cvlib.recipe.integrands import Illegal, Integrand
+from cvlib.recipe.integrands import Illegal, Integrand, Quadratic
 
 SLOW = 16  # dimensions beyond which U learns more slowly
 

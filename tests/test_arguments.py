@@ -21,9 +21,8 @@ import pytest
 
 import cvlib as cv
 from cvlib.choosing import Choice, Report
-from cvlib.draws import Draw
+from cvlib.draws import Draw, Snapshot
 from cvlib.families.found import Found
-from cvlib.recipe.approximations import Snapshot
 from cvlib.recipe.estimators import Estimator
 
 pytestmark = pytest.mark.filterwarnings("ignore::cvlib.Distrust")
@@ -526,16 +525,11 @@ CASES = [
       for name, more, other in [
           ("moments", {}, {}), ("combine", {"a": np.ones((3, 1))}, {"a": np.zeros((3, 1))}),
           ("mean", {"a": np.ones((3, 1))}, {"a": np.zeros((3, 1))}),
-          ("by_block", {"blocks": [slice(0, 2), slice(2, 4)]}, {"blocks": [slice(0, 4)]}),
           ("update", {"state": cv.combine.start(1, (3,)), "gamma": 0.1},
            {"state": MOMENTS, "gamma": 0.2})]],
     Case("combine.best_weights", {"CC": [[2.0]], "Ch": [1.0]}, {"CC": [[3.0]], "Ch": [2.0]}),
     Case("combine.bayes_weights", {"moments": MOMENTS, "v0": 0.1, "D": 4},
          {"moments": cv.combine.moments(G, 2 * C), "v0": 0.2, "D": 5}),
-    Case("combine.block_weights", {"moments": cv.combine.by_block(G, C, [slice(0, 2), slice(2, 4)]),
-                                   "v0": 0.1, "blocks": [slice(0, 2), slice(2, 4)]},
-         {"moments": cv.combine.by_block(G, 2 * C, [slice(0, 2), slice(2, 4)]), "v0": 0.2,
-          "blocks": [slice(0, 1), slice(1, 4)]}),
     Case("combine.follow", {"state": MOMENTS, "new": cv.combine.moments(2 * G, C), "gamma": 0.1},
          {"state": cv.combine.moments(G, 2 * C), "new": MOMENTS, "gamma": 0.2}),
     Case("combine.replicates", {"x": G[:, :4], "group": 1}, {"x": G[:, 1:], "group": 2}),

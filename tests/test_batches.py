@@ -84,18 +84,3 @@ def test_a_snapshot_on_all_data_needs_no_pass(monkeypatch):
         draw = cv.draw(model, q, w, M=3, rng=rng, subsample=subsample, snapshot=old)
         cv.evaluate([CF(T.over_all_data()), RP1(T.over_all_data()), SF(T.over_all_data())], draw)
     cv.evaluate([CF(T) - RP1(T)], cv.draw(model, q, w, M=3, rng=rng, subsample=False, snapshot=old))
-
-
-def test_what_is_wrong_with_a_snapshot_is_said():
-    _, model, q, w, rng = setting("logistic", "Gaussian")
-    data, *_ = cv.terms(model, q)
-    T = cv.taylor_z(data, at="snapshot")
-    for line in (CF(T), CF(T.over_all_data()), SF(T.over_all_data()), RP1(T)):
-        with pytest.raises(ValueError, match="needs a draw that has one"):
-            line(cv.draw(model, q, w, M=2, rng=rng))
-
-    with pytest.raises(ValueError, match="mu must be finite numbers"):
-        cv.snapshot(model, np.zeros(3))
-    assert repr(CF(T) - CF(T.over_all_data())) == (
-        "CF(taylor_z(data, at='snapshot')) - CF(taylor_z(data, at='snapshot').over_all_data())"
-    )

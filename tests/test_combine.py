@@ -46,21 +46,6 @@ def test_moments_are_means_of_products(cv):
         assert M == 5
 
 
-def test_known_moments(cv):
-    """x = (h, c1, c2) uniform on the corners of a cube, mixed: the best a by Cramer's rule."""
-    cb = with_other_rules(cv)
-    corners = np.array(list(itertools.product([-1.0, 1.0], repeat=3)))
-    h, c1, c2 = (corners @ np.array([[2, 1, 0], [0, 1, 1], [0, 0, 3]])).T
-    CC = np.array([[np.mean(c1 * c1), np.mean(c1 * c2)], [np.mean(c1 * c2), np.mean(c2 * c2)]])
-    Ch = np.array([np.mean(c1 * h), np.mean(c2 * h)])
-    det = CC[0, 0] * CC[1, 1] - CC[0, 1] ** 2
-    right = [
-        -(CC[1, 1] * Ch[0] - CC[0, 1] * Ch[1]) / det,
-        -(CC[0, 0] * Ch[1] - CC[0, 1] * Ch[0]) / det,
-    ]
-    assert_allclose(cb.best_weights(CC, Ch), right)
-
-
 def test_empirical_rule_is_least_squares(cv):
     cb = with_other_rules(cv)
     h, C = sample()
@@ -101,11 +86,9 @@ def test_posterior_moments_pool_imagined_and_real_samples(cv):
 
 
 def test_scaling(cv):
+    """Variates in other units have other weights, and that is all."""
     cb = with_other_rules(cv)
     h, C = sample()
-    a = cb.bayes_weights(cb.moments(h, C), 0.5, 4)
-    assert_allclose(cb.bayes_weights(cb.moments(-3 * h, C), 0.5, 4), -3 * a)
-    assert_allclose(cb.bayes_weights(cb.moments(3 * h, 3 * C), 9 * 0.5, 4), a)
     units = np.array([1e-8, -1.0, 1e8])
     a = cb.empirical_weights(cb.moments(h, C))
     scaled = cb.moments(h, units[:, None, None] * C)
@@ -130,18 +113,6 @@ def test_bad_scales_with_a_regulariser(cv):
     C = np.array([c1, c2], float)[:, :, None]
     a = cb.bayes_weights(cb.moments(np.array(h, float)[:, None], C), 3e-17, D=1)
     assert_allclose(a, np.array(right, float), rtol=1e-9)
-
-
-def test_a_copy_of_h_removes_it(cv):
-    cb = with_other_rules(cv)
-    h, C = sample(L=2)
-    C = np.concatenate([C, h[None]])
-    left = []
-    for v0 in 1.0, 1e-3, 1e-6, 0.0:
-        g = cb.combine(h, C, cb.bayes_weights(cb.moments(h, C), v0, 4))
-        left.append((g**2).mean())
-    assert left == sorted(left, reverse=True)
-    assert left[-1] < 1e-20 < left[-2] < 1e-8
 
 
 def test_singular_sets(cv):
@@ -180,35 +151,18 @@ def test_more_variates_than_numbers(cv):
 def test_moving_moments_by_brute_force(cv):
     """Discounted sums over all past samples, written out, and the paper's M_eff."""
     cb = with_other_rules(cv)
-    gamma, B = 0.3, 2
+    B = 2
     steps = [sample(L=2, M=B, D=3, seed=s) for s in range(5)]
-    state = cb.start(2)
-    for t, (h, C) in enumerate(steps, start=1):
-        state = cb.update(state, h, C, gamma)
-        count = [(1 - gamma) ** (t - s) for s in range(1, t + 1)]  # by age now
-        CC = sum(n * np.einsum("lmd,kmd->lk", C, C) for n, (_, C) in zip(count, steps))
-        Ch = sum(n * np.einsum("lmd,md->l", C, h) for n, (h, C) in zip(count, steps))
-        assert_allclose(state.CC, CC / (B * sum(count)))
-        assert_allclose(state.Ch, Ch / (B * sum(count)))
-        assert_allclose(state.M, B * sum((1 - gamma) ** k for k in range(1, t + 1)))
-
-
-def test_moving_moments_of_constant_draws(cv):
-    """No pull towards zero, at the first step or later; gamma = 0 is the plain pooled mean."""
-    cb = with_other_rules(cv)
-    h, C = sample()
-    for gamma in 0.0, 0.02, 0.9:
-        state = cb.start(3)
-        for _ in range(3):
+    for gamma in 0.0, 0.3, 0.9:  # the first is the plain pooled mean
+        state = cb.start(2)
+        for t, (h, C) in enumerate(steps, start=1):
             state = cb.update(state, h, C, gamma)
-            assert_allclose(state.CC, cb.moments(h, C).CC)
-    parts = [sample(seed=1), sample(seed=2)]
-    state = cb.start(3)
-    for h, C in parts:
-        state = cb.update(state, h, C, 0.0)
-    whole = cb.moments(*(np.concatenate(x, axis=-2) for x in zip(*parts)))
-    for a, b in zip(state, whole):
-        assert_allclose(a, b)
+            count = [(1 - gamma) ** (t - s) for s in range(1, t + 1)]  # by age now
+            CC = sum(n * np.einsum("lmd,kmd->lk", C, C) for n, (_, C) in zip(count, steps))
+            Ch = sum(n * np.einsum("lmd,md->l", C, h) for n, (h, C) in zip(count, steps))
+            assert_allclose(state.CC, CC / (B * sum(count)))
+            assert_allclose(state.Ch, Ch / (B * sum(count)))
+            assert_allclose(state.M, B * sum((1 - gamma) ** k for k in range(1, t + 1)))
 
 
 def test_zero_weights_before_the_first_step(cv):
@@ -392,12 +346,6 @@ BAD = {
                                 "CC must"),
     "not second moments": (lambda h, C: combine.best_weights([[1.0, 2.0], [2.0, 1.0]], [1.0, 1.0]),
                            "negative eigenvalue"),
-    "blocks with a gap": (lambda h, C: combine.by_block(h, C, (slice(0, 1), slice(2, 4))),
-                          r"blocks must cut 0\.\.4 into consecutive slices"),
-    "blocks that overlap": (lambda h, C: combine.by_block(h, C, (slice(0, 3), slice(2, 4))),
-                            "into consecutive slices"),
-    "blocks of another D": (lambda h, C: combine.by_block(h, C, (slice(0, 3),)),
-                            "into consecutive slices"),
     "too many folds": (lambda h, C: weights.ridge_weights(h, C, folds=7), "samples, 6; got 7"),
 }  # fmt: skip
 

@@ -18,8 +18,7 @@ from numpy.testing import assert_allclose
 from test_lines import CONFIGURATIONS
 
 import cvlib as cv
-from cvlib import CF, RP1, RP2, SF, bound, one, taylor_x, taylor_x_slope, taylor_z
-from cvlib.recipe import estimators
+from cvlib import CF, RP1, RP2, SF, bound, one, taylor_x, taylor_z
 
 few = settings(deadline=None, derandomize=True, max_examples=6, database=None)
 shapes = {
@@ -188,27 +187,6 @@ def test_approximations_that_do_not_exist(logistic):
     ]:
         with pytest.raises(ValueError, match=message):
             write()
-
-
-def test_differences_of_two_different_terms_are_refused_where_they_are_used(logistic):
-    data, prior, variational, model, q, w = logistic
-    h = RP1(data) + RP1(prior) - CF(variational)
-    for line, left_over in [
-        (RP1(prior) - RP2(data), "it estimates {'prior': 1, 'data': -1}"),
-        (CF(taylor_z(data)) - SF(data), "'data': -1"),
-        (RP1(taylor_x(data)) - RP1(data.over_all_data()), "'data': -1"),
-        (CF(bound(data)) - CF(taylor_z(data)), r"'taylor_z(data)': -1"),
-        (RP1(data) - (1 + 1e-9) * RP2(data), "'data': -1"),
-        (RP1(data) - (1 - 1e-13) * RP2(data), "'data': "),
-        (RP1(taylor_x_slope(data)) - RP2(taylor_x_slope(data)), "RP2(taylor_x_slope(data))"),
-        (SF(one) - RP1(prior), "'prior': -1"),
-    ]:
-        with pytest.raises(ValueError, match=re.escape(left_over)):
-            estimators.check_variate(line)
-        with pytest.raises(ValueError, match="is no control variate"):
-            cv.optimize.sgd(model, q, h, [line], lr=0.1, steps=1, M=2, rng=np.random.default_rng(0))
-        with pytest.raises(ValueError, match="must estimate data"):
-            estimators.check_gradient(h + line)
 
 
 @settings(few, max_examples=60)

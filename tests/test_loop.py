@@ -280,33 +280,6 @@ def sample(runs=(), L=3, M=5, D=7, seed=0):
     return rng.standard_normal((*runs, M, D)) - 0.7 * C.sum(-3), C
 
 
-def test_block_weights_are_least_squares_in_each_block(cv):
-    cb, blocks = cv.combine, (slice(0, 2), slice(2, 7))
-    for v0 in 0.0, 0.3:
-        h, C = sample((4,))
-        m = cb.by_block(h, C, blocks)
-        assert m.CC.shape == (4, 2, 3, 3) and m.Ch.shape == (4, 2, 3) and m.M == 5
-        a = cb.block_weights(m, v0, blocks)
-        assert a.shape == (4, 3, 7)
-        for run in range(4):
-            for block in blocks:
-                right = weights_by_least_squares(h[run][:, block], C[run][:, :, block], v0)
-                assert_allclose(a[run][:, block], np.tile(right[:, None], block.stop - block.start))
-    many = cb.block_weights(m, np.array([0.0, 0.1, 0.2, 0.3]), blocks)  # v0 may belong to a run
-    assert_allclose(many[3], a[3])
-    assert not np.allclose(many[0], a[0])
-
-
-def test_one_block_is_the_whole_and_many_are_coordinates(cv):
-    cb, (h, C) = cv.combine, sample((2,))
-    whole = (slice(0, 7),)
-    a = cb.block_weights(cb.by_block(h, C, whole), 0.2, whole)
-    assert_allclose(a, np.repeat(cb.bayes_weights(cb.moments(h, C), 0.2, 7)[..., None], 7, -1))
-    each = tuple(slice(k, k + 1) for k in range(7))
-    a = cb.block_weights(cb.by_block(h, C, each), 0.2, each)
-    assert_allclose(a, part(cv, "experiments.weights").coordinate_weights(h, C, 0.2))
-
-
 def test_coordinates_of_a_run_share_its_v0(cv):
     """Also where there are as many runs as coordinates."""
     weights, v0 = part(cv, "experiments.weights"), np.linspace(0.1, 3, 7)
@@ -354,10 +327,13 @@ def blocks(cv):
             return cb.start(L, (*runs, len(q.blocks)))
 
         def weights(self, memory, q, N):
-            return cb.block_weights(memory, self.v0 * N**2, q.blocks)
+            lengths = np.array([k.stop - k.start for k in q.blocks])
+            a = cb.bayes_weights(memory, self.v0 * N**2 * lengths, D=1)
+            return np.repeat(a.mT, lengths, -1)
 
         def update(self, memory, h, C, q):
-            new = cb.by_block(h, C, q.blocks)
+            CC, Ch, M = zip(*(cb.moments(h[..., k], C[..., k]) for k in q.blocks))
+            new = cb.Moments(np.stack(CC, -3), np.stack(Ch, -2), M[0])
             return cb.follow(cb.Moments(*memory), new, self.gamma)
 
     return Blocks

@@ -20,8 +20,9 @@ from planting import planted
 
 AREAS = {  # for each list the files whose tests must see its bugs: "lines" is test_lines.py
     "core": "lines prices", "models": "own_models", "parameters": "parameters",
-    "optimize": "loop", "natural": "natural_steps", "snapshots": "passes", "parabola": "parabola",
-    "combine": "combine", "regression": "regression", "ensemble": "ensemble definitions",
+    "optimize": "loop", "natural": "natural_steps", "snapshots": "passes",
+    "parabola": "parabola passes", "combine": "combine", "regression": "regression",
+    "ensemble": "ensemble definitions",
     "sampling": "batches coupled", "coupled": "coupled", "choose": "choose",
     "families": "families nongaussian relaxations", "outside_families": "own_families families",
     "relaxations": "relaxations nongaussian", "zoo": "zoo", "fit": "fitting", "answers": "answers",

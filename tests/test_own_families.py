@@ -15,6 +15,7 @@ from autograd import grad
 from autograd.scipy.special import gammaln
 from numpy.testing import assert_allclose
 from scipy import special, stats
+from test_families import families_of
 
 import cvlib
 
@@ -98,14 +99,6 @@ def draws(cv, q, seed=0, M=3):
     return cv.draw(own_model(cv, q.dim), q, w, M=M, rng=rng, subsample=False)
 
 
-def package_families(cv):
-    f = cv.families
-    return [
-        f.Gaussian(3), f.DiagonalGaussian(3), f.Gamma(2), f.Beta(2), f.Bernoulli(3),
-        f.Categorical(2, 3),
-    ]  # fmt: skip
-
-
 def pulled(pull, draw, u):
     """What a pull makes of slopes: it is linear, and the same with an array to write into."""
     rows = pull(draw, u)
@@ -134,7 +127,7 @@ def test_base_is_autograd_sample_by_sample(cv):
 def test_hand_written_forms_are_the_base_s(cv):
     """Every family that writes its own score, pull or sample, against what the base would give."""
     Base = cv.families.Family
-    for q in (*package_families(cv), cv.families.Bent(3)):
+    for q in (*families_of(cv), cv.families.Bent(3)):
         draw = draws(cv, q)
         assert_allclose(q.z1(draw), Base.z1(q, draw), rtol=1e-10)
         assert_allclose(q.score(draw), Base.score(q, draw), rtol=1e-8, atol=1e-10)
@@ -159,44 +152,24 @@ def test_hand_written_forms_are_the_base_s(cv):
     assert_allclose(q.cross_grad(draw.w, draw.w), -q.entropy_grad(draw.w), rtol=1e-12)
 
 
-def test_discrete_forms(cv):
-    """What autograd cannot see in the package, against formulas written anew."""
+def test_the_variable_behind_a_discrete_z(cv):
+    """zeta and its pull, against formulas written anew; the rest is in test_nongaussian.py."""
 
-    def probabilities(q, w):
-        if hasattr(q, "classes"):
-            rows = anp.exp(anp.reshape(w, (-1, q.classes)))
-            return anp.reshape(rows / anp.sum(rows, -1, keepdims=True), (-1,))
-        return 1 / (1 + anp.exp(-w))
+    def logits(q, w):
+        """w itself, or for one-hot variables the logarithms of their probabilities."""
+        rows = anp.reshape(w, (-1, getattr(q, "classes", 1)))
+        total = anp.log(anp.sum(anp.exp(rows), -1, keepdims=True))
+        return anp.reshape(rows - total, (-1,)) if hasattr(q, "classes") else w
 
     for q in (cv.families.Bernoulli(3), cv.families.Categorical(2, 3)):
         draw = draws(cv, q)
         u = np.random.default_rng(3).standard_normal(draw.z.shape)
         back = pulled(q.pull_zeta, draw, u)
-        one_hot = hasattr(q, "classes")
         for r, m in np.ndindex(2, 3):
             w, eps = draw.w[r], draw.eps[r, m, : q.dim]
-            zeta = lambda w: (anp.log(probabilities(q, w)) if one_hot else w) + eps
-            assert_allclose(q.zeta(draw)[r, m], zeta(w), rtol=1e-10)
-            path = grad(lambda w: anp.sum(u[r, m] * zeta(w)))(w)
+            assert_allclose(q.zeta(draw)[r, m], logits(q, w) + eps, rtol=1e-10)
+            path = grad(lambda w: anp.sum(u[r, m] * (logits(q, w) + eps)))(w)
             assert_allclose(back[r, m], path, rtol=1e-9, atol=1e-12)
-        w, v = draw.w[0], draw.w[1]
-
-        def cross(w):
-            p, log_p = probabilities(q, w), np.log(probabilities(q, v))
-            rest = 0 if one_hot else (1 - p) * np.log1p(-probabilities(q, v))
-            return anp.sum(p * log_p + rest)
-
-        assert_allclose(q.cross(w, v), cross(w), rtol=1e-10)
-        assert_allclose(q.cross_grad(w, v), grad(cross)(w), rtol=1e-9, atol=1e-12)
-    q = cv.families.Bernoulli(3)
-    draw = draws(cv, q)
-    sd = lambda w: anp.sqrt(probabilities(q, w) * (1 - probabilities(q, w)))
-    for r in range(2):
-        each = [
-            grad(lambda w: anp.sum(f(w)))(draw.w[r]) for f in (lambda w: probabilities(q, w), sd)
-        ]
-        for got, want in zip(q.moments_grad(draw), each):
-            assert_allclose(got[r, 0], want, rtol=1e-9)
 
 
 def test_means_by_quadrature(cv):
@@ -239,7 +212,7 @@ def test_closed_forms_are_given_or_refused(cv):
             return -0.5 * anp.sum((w - v) ** 2 + 1 + np.log(2 * np.pi), -1)
 
     assert [kind(2).closed_entropy for kind in (Mixed, Student, Known, Crossed)] == [0, 0, 1, 1]
-    assert all(q.closed_entropy for q in package_families(cv))
+    assert all(q.closed_entropy for q in families_of(cv))
     for kind in (Mixed, Student):
         q = kind(2)
         draw = draws(cv, q)
@@ -300,7 +273,7 @@ def test_weights(cv):
         with pytest.raises(ValueError, match=r"m, r must be \(..., 2\); got"):
             q.pack(*wrong)
     assert_allclose(q.check([1e5, -1e5, 0, 0]), [1e5, -1e5, 0, 0])
-    assert all(one.far == 300 for one in package_families(cv)[2:])
+    assert all(one.far == 300 for one in families_of(cv)[2:])
 
 
 def test_families_are_told_apart_by_all_arguments(cv):

@@ -1,7 +1,7 @@
-"""The parabola of means: its slope is the regression of phi' on eta under q, written afresh here.
+"""The parabola of means: its closed form is that of quadrature; what has none is refused.
 
-A data point's parabola is found by weighted least squares on a fine grid in eta, and differentiated
-by autograd; the package takes means by its own rule of quadrature.
+Means are taken on a fine grid in eta and differentiated by autograd; the package has its own rule
+of quadrature. Its lines, sample by sample, are in test_passes.py, with those of other expansions.
 """
 
 import itertools
@@ -10,20 +10,14 @@ from types import SimpleNamespace
 import autograd.numpy as anp
 import numpy as np
 import oracles
-import pytest
 import test_passes
-from autograd import elementwise_grad, grad
+from autograd import grad
 from autograd.scipy.stats import norm as normal
 from numpy.testing import assert_allclose
-from scipy.stats import norm
-from test_passes import SHAPES, by_autograd
-
-import cvlib
+from test_passes import SHARE, T
 
 NAMES = "logistic", "offset", "poisson", "probit"
 FAMILIES = oracles.FAMILIES
-T = np.linspace(-11, 11, 801)  # standard deviations; the trapezoidal rule is exact to many digits
-SHARE = norm.pdf(T) / norm.pdf(T).sum()
 
 
 def problem(cv, name, family, runs=(2,), N=4, d=2):
@@ -53,28 +47,6 @@ def predictor(p, family, w):
     return anp.dot(p.X, mu) + p.offset, anp.sum(anp.dot(p.X, L) ** 2, -1)
 
 
-def parabolas(p, family, w):
-    """z (d,) -> the parabola of every data point, (N,): the regression of phi' on eta under q_w.
-
-    The height is such that the parabola has the mean of phi.
-    """
-    m, v = predictor(p, family, w)
-    eta, y = m[:, None] + np.sqrt(v)[:, None] * T, p.y[:, None]
-    slope = elementwise_grad(p.likelihood)(eta, y + 0 * eta)  # (N, T)
-    root = np.sqrt(SHARE)
-    b, c = np.empty(p.N), np.empty(p.N)
-    for i in range(p.N):
-        design = np.stack([root, root * (eta[i] - m[i])], -1)
-        b[i], c[i] = np.linalg.lstsq(design, root * slope[i], rcond=None)[0]
-    mean = p.likelihood(eta, y) @ SHARE
-
-    def f(z):
-        away = anp.dot(p.X, z) + p.offset - m
-        return mean + b * away + 0.5 * c * (away**2 - v)
-
-    return f
-
-
 def mean_gradients(p, family, w):
     """grad_w E_q phi of every data point, (N, D), by autograd through the grid."""
 
@@ -86,47 +58,10 @@ def mean_gradients(p, family, w):
 
 
 def kept(cv, model, q, w):
-    mu, factor = q.moments(w)
-    return cv.snapshot(model, mu, factor=factor, mean=True)
-
-
-def lines_of(cv, f):
-    return [cv.SF(f), cv.RP1(f), cv.PR(f), cv.CF(f)]
+    return test_passes.kept(cv, model, q, w, "parabola")
 
 
 # The checks take the package, so that they can be run on copies with a bug (tests/harness.py).
-
-
-def test_lines(cv, names=("offset", "poisson"), families=FAMILIES):
-    """SF, RP1, PR, CF at mu and at a snapshot, for data seen in every way, against autograd."""
-    for name, family, at in itertools.product(names, families, ("mu", "snapshot")):
-        p, model, q, w, old, rng = problem(cv, name, family)
-        eps, M = rng.standard_normal((2, 2, p.d)), 2
-        f = cv.parabola(cv.terms(model, q)[0], at=at)
-        rights = [parabolas(p, family, (w if at == "mu" else old)[run]) for run in range(2)]
-        for shape in SHAPES:
-            options = dict(SHAPES[shape])
-            if options.pop("index", False):
-                options["index"] = rng.integers(p.N, size=(2, M))
-            given = {"snapshot": kept(cv, model, q, old)} if at == "snapshot" else {}
-            draw = cv.draw(model, q, w, eps=eps, rng=rng, **given, **options)
-            for whole, line in ((False, f), (True, f.over_all_data())):
-                got = cv.evaluate(lines_of(cv, line), draw)
-                for run, m in itertools.product(range(2), range(M)):
-                    total = seen(rights[run], p, draw, run, m, whole)
-                    right = by_autograd(q, family, total, w[run], eps[run, m])
-                    what = f"{name}, {family}, {at}, {shape}, whole={whole}"
-                    scale = 1 + np.abs(right).max()
-                    assert_allclose(got[run, :, m], right, atol=2e-8 * scale, err_msg=what)
-
-
-def seen(each, p, draw, run, m, whole):
-    """The function of z that sample m of a run stands for."""
-    if whole or draw.index is None:
-        return lambda z: anp.sum(each(z))
-    index = draw.index[run].reshape(-1, 3 if draw.batched else 1)
-    index = index[m if len(index) > 1 else 0]
-    return lambda z: p.N * anp.mean(each(z)[index])
 
 
 def test_closed_form_is_the_quadrature(cv, names=NAMES):
@@ -146,52 +81,6 @@ def test_closed_form_is_the_quadrature(cv, names=NAMES):
             assert_allclose(closed, right, atol=2e-8 * scale, err_msg=f"{name}, {family}, {at}")
             assert_allclose(closed, quadrature, atol=1e-12 * scale)
             assert_allclose(mean, np.tile(right.mean(0), (p.N, 1)), atol=2e-8 * scale)
-        draw = lambda: cv.draw(model, q, w, **rows, snapshot=kept(cv, model, q, old))
-        together = draw()
-        for at in "mu", "snapshot":  # side by side they do not mix
-            line = cv.CF(cv.parabola(data, at=at))
-            assert_allclose(line(together), line(draw()), rtol=1e-12)
-
-
-def test_mean_zero(cv, names=NAMES):
-    """Over every data point and a quadrature in z that is exact for parabolas; stale snapshots."""
-    t, share = np.polynomial.hermite_e.hermegauss(4)
-    grid = np.stack(np.meshgrid(t, t, indexing="ij"), -1).reshape(-1, 2)
-    share = np.outer(share, share).ravel() / share.sum() ** 2
-    for name, family, at in itertools.product(names, FAMILIES, ("mu", "snapshot")):
-        p, model, q, w, old, _ = problem(cv, name, family, runs=())
-        eps, index = np.repeat(grid, p.N, 0), np.tile(np.arange(p.N), len(grid))
-        given = {"snapshot": kept(cv, model, q, old)} if at == "snapshot" else {}
-        draw = cv.draw(model, q, w, eps=eps, index=index, **given)
-        f = cv.parabola(cv.terms(model, q)[0], at=at)
-        for word in (cv.SF, cv.RP1, cv.RP2, cv.RB, cv.PR, cv.QD, cv.CF):
-            if word is cv.RP2 and family == "DiagonalGaussian":
-                continue
-            line = word(f) - cv.CF(f.over_all_data())
-            cv.recipe.estimators.check_variate(line)
-            C = line(draw)
-            mean = np.repeat(share, p.N) / p.N @ C
-            assert_allclose(mean, 0, atol=1e-9 * (1 + np.abs(C).max()), err_msg=repr(line))
-
-
-def test_sums_of_a_snapshot(cv):
-    """Value, slope and Hessian over all data, in one part and in several, for several runs."""
-    whole = cv.passes.CHUNK
-    for name, family in itertools.product(NAMES, FAMILIES):
-        p, model, q, w, _, _ = problem(cv, name, family, runs=(3,), N=7)
-        for chunk in (2**20, 1500):
-            try:
-                cv.passes.CHUNK = chunk
-                found = kept(cv, model, q, w)
-            finally:
-                cv.passes.CHUNK = whole
-            for k in range(3):
-                f, mu = parabolas(p, family, w[k]), q.mean(w[k])
-                total = lambda z: anp.sum(f(z))
-                H = [grad(total)(mu + e) - grad(total)(mu) for e in np.eye(p.d)]
-                rights = total(mu), grad(total)(mu), np.stack(H)
-                for got, right in zip(found.parabolas["parabola"], rights, strict=True):
-                    assert_allclose(got[k], right, rtol=1e-7, atol=1e-8)
 
 
 def test_renewed_in_the_loop(cv):
@@ -218,53 +107,3 @@ def test_renewed_in_the_loop(cv):
     }  # fmt: skip
     assert_allclose(found[1], exact, atol=1e-9)
     assert 1e-9 < np.abs(found[12] - exact).max() < 1e-2
-
-
-# What is refused ------------------------------------------------------------------------------
-
-
-def test_what_has_no_parabola_of_means():
-    cv = cvlib
-    own = test_passes.setting(cv, "curved", "Gaussian")
-    with pytest.raises(ValueError, match=r"of z only eta = x.z.*'data' is none: try taylor_z"):
-        cv.parabola(cv.terms(own[1], own[2])[0])
-    with pytest.raises(ValueError, match="mean=True needs a generalised linear model"):
-        cv.snapshot(own[1], np.zeros(2), factor=np.eye(2), mean=True)
-    _, model, q, w, rng = test_passes.setting(cv, "logistic", "Gaussian")
-    data, prior, _ = cv.terms(model, q)
-    with pytest.raises(ValueError, match='"mu" or at "snapshot"'):
-        cv.parabola(data, at="start")
-    with pytest.raises(TypeError, match="parabola takes an integrand"):
-        cv.parabola(cv.CF(prior))
-    with pytest.raises(ValueError, match="and the factor of q"):
-        cv.snapshot(model, q.mean(w), mean=True)
-    f = cv.parabola(data, at="snapshot")
-    draw = lambda s: cv.draw(model, q, w, M=2, rng=rng, snapshot=s)
-    for kept_, lines in (
-        (cv.snapshot(model, q.mean(w)), [cv.CF(f), cv.CF(f.over_all_data())]),
-        (cv.snapshot(model, *q.moments(w)[:1], factor=q.moments(w)[1]), [cv.CF(f.over_all_data())]),
-    ):
-        for line in lines:
-            with pytest.raises(ValueError, match="needs more than this snapshot has: take"):
-                line(draw(kept_))
-    with pytest.raises(ValueError, match="snapshot"):
-        cv.CF(f)(cv.draw(model, q, w, M=2, rng=rng))
-
-
-def test_what_is_a_parabola_stays_and_names_are_as_written():
-    cv = cvlib
-    _, linear, q, *_ = test_passes.setting(cv, "linear", "Gaussian")
-    data, prior, _ = cv.terms(linear, q)
-    assert cv.parabola(data + prior).parts.keys() == (data + prior).parts.keys()
-    model = test_passes.setting(cv, "logistic", "Gaussian")[1]
-    data, prior, _ = cv.terms(model, q)
-    assert repr(cv.parabola(data + prior)) == "parabola(data) + prior"
-    both = cv.parabola(data, at="snapshot").over_all_data()
-    assert repr(cv.CF(both)) == "CF(parabola(data, at='snapshot').over_all_data())"
-
-
-def test_a_draw_refuses_the_snapshot_of_other_data():
-    p, model, q, w, old, rng = problem(cvlib, "logistic", "Gaussian", runs=())
-    other = cvlib.models.logistic_regression(2 * p.X, p.y)
-    with pytest.raises(ValueError, match="is not one of the data"):
-        cvlib.draw(model, q, w, M=2, rng=rng, snapshot=kept(cvlib, other, q, old))

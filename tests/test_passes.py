@@ -1,7 +1,8 @@
 """What must hold of snapshots, of the rules that renew them and of passes in parts, whatever cv is.
 
-An expansion about older weights is written afresh here, with autograd or from the inequality of
-Jaakkola and Jordan, and differentiated by autograd.
+An expansion about older weights is written afresh here, with autograd, from the inequality of
+Jaakkola and Jordan, or as the regression of phi' on eta on a fine grid, and differentiated by
+autograd.
 """
 
 import itertools
@@ -15,9 +16,10 @@ import autograd.numpy as anp
 import numpy as np
 import oracles
 import pytest
-from autograd import grad, hessian
+from autograd import elementwise_grad, grad, hessian
 from harness import part
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import norm
 from test_batches import problems
 
 SHAPES = {  # how a draw may see data
@@ -26,7 +28,9 @@ SHAPES = {  # how a draw may see data
     "a batch for each": {"batch": 3, "each": True},
     "all": {"subsample": False},
 }
-KINDS = 1, 2, "bound"
+AT_MU = "parabola at mu"  # all other kinds are about a snapshot
+T = np.linspace(-11, 11, 801)  # standard deviations; the trapezoidal rule is exact to many digits
+SHARE = norm.pdf(T) / norm.pdf(T).sum()
 
 
 def setting(cv, name, family, runs=(3,), d=2, N=7):
@@ -37,38 +41,50 @@ def setting(cv, name, family, runs=(3,), d=2, N=7):
 
 
 def expansions(cv, data):
-    """The expansions about a snapshot that this data term has, by kind."""
+    """The expansions that this data term has, by kind: orders in z, the bound, parabolas."""
     found = {order: cv.taylor_z(data, at="snapshot", order=order) for order in (1, 2)}
-    try:
-        found["bound"] = cv.bound(data, at="snapshot")
-    except ValueError:
-        pass
+    for kind, write in {
+        "bound": lambda: cv.bound(data, at="snapshot"),
+        "parabola": lambda: cv.parabola(data, at="snapshot"),
+        AT_MU: lambda: cv.parabola(data),
+    }.items():
+        try:
+            found[kind] = write()
+        except ValueError:
+            pass
     return found
 
 
 def kept(cv, model, q, w, kind):
     """A snapshot at weights w, with what this kind of expansion needs."""
     mu, factor = q.moments(w)
-    extra = {"factor": factor} if kind == "bound" else {"order": kind}
+    extra = {"order": kind} if kind in (1, 2) else {"factor": factor, "mean": kind != "bound"}
     return cv.snapshot(model, mu, **extra)
 
 
 def functions(p, q, w0, kind):
     """z (d,) -> the expansion of each data point about the weights w0, (N,): written afresh."""
     mu, factor = q.moments(w0)
-    if kind == "bound":
-        X, offset = p.X, getattr(p, "offset", None)
-        offset = np.zeros(p.N) if offset is None else offset
+    if kind not in (1, 2):
         cov = factor @ factor.T if factor.ndim == 2 else np.diag(factor**2)
-        m, v = X @ mu + offset, np.einsum("nd,de,ne->n", X, cov, X)
+        m, v = p.X @ mu + p.offset, np.einsum("nd,de,ne->n", p.X, cov, p.X)
+        eta_of = lambda z: anp.dot(p.X, z) + p.offset
+    if kind == "bound":
         xi = np.sqrt(m**2 + v)
         lam = np.tanh(xi / 2) / (4 * xi)
 
         def f(z):
-            t = p.y * (anp.dot(X, z) + offset)
+            t = p.y * eta_of(z)
             return -np.log1p(np.exp(-xi)) + (t - xi) / 2 - lam * (t**2 - xi**2)
 
         return f
+    if kind in ("parabola", AT_MU):  # the height is such that it has the mean of phi
+        phi = oracles.PHI["logistic" if p.name == "offset" else p.name]
+        y, away = p.y[:, None], np.sqrt(v)[:, None] * T  # (N, T)
+        slope = elementwise_grad(phi)(m[:, None] + away, y + 0 * away)
+        b, c = slope @ SHARE, (slope * away) @ SHARE / v
+        mean = phi(m[:, None] + away, y) @ SHARE
+        return lambda z: mean + b * (eta_of(z) - m) + 0.5 * c * ((eta_of(z) - m) ** 2 - v)
     each = [lambda z, i=i: p.rows(z)[i] for i in range(p.N)]
     a = np.array([f(mu) for f in each])
     b = np.array([grad(f)(mu) for f in each])
@@ -112,7 +128,7 @@ def test_sums(cv, name, family):
     """Value, slope and Hessian over all data, against autograd; in one part and in several."""
     p, model, q, w, _ = setting(cv, name, family)
     whole = cv.passes.CHUNK
-    for kind in set(KINDS) & set(expansions(cv, cv.terms(model, q)[0])):
+    for kind in {*expansions(cv, cv.terms(model, q)[0])} - {AT_MU}:
         for chunk in (2**20, 9 * p.d):
             try:
                 cv.passes.CHUNK = chunk
@@ -123,10 +139,11 @@ def test_sums(cv, name, family):
             for k in range(3):
                 f = functions(p, q, w[k], kind)
                 mu, total = q.mean(w[k]), lambda z: anp.sum(f(z))
-                sums = found.parabolas["bound" if kind == "bound" else "taylor_z"]
+                sums = found.parabolas["taylor_z" if kind in (1, 2) else kind]
+                close = 1e-8 if kind == "parabola" else 1e-10
                 for got, right in zip(sums, (total, grad(total), hessian(total)), strict=True):
                     if got is not None:
-                        assert_allclose(got[k], right(mu), atol=1e-10)
+                        assert_allclose(got[k], right(mu), atol=close)
         if kind == "bound":  # the same without the Hessian of the data term itself
             first = cv.snapshot(model, found.mu, order=1, factor=found.factor)
             for got, right in zip(first.parabolas["bound"], found.parabolas["bound"], strict=True):
@@ -160,7 +177,7 @@ def test_lines(cv, name, family, shape):
         for whole, f in ((False, T), (True, T.over_all_data())):
             got = cv.evaluate([cv.SF(f), cv.RP1(f), cv.PR(f), cv.CF(f)], draw)
             for run, m in itertools.product(range(2), range(M)):
-                each = functions(p, q, w0[run], kind)
+                each = functions(p, q, (w if kind == AT_MU else w0)[run], kind)
                 if whole or draw.index is None:
                     total = lambda z: anp.sum(each(z))
                 else:
@@ -170,7 +187,8 @@ def test_lines(cv, name, family, shape):
                 right = by_autograd(q, family, total, w[run], eps[run, m])
                 scale = 1 + max(np.abs(r).max() for r in right)
                 what = f"{shape}, {kind}, whole={whole}"
-                assert_allclose(got[run, :, m], right, atol=1e-9 * scale, err_msg=what)
+                close = 2e-8 if "parabola" in str(kind) else 1e-9
+                assert_allclose(got[run, :, m], right, atol=close * scale, err_msg=what)
 
 
 @problems
@@ -198,6 +216,17 @@ def test_mean_zero(cv, name, family):
             assert_allclose(share @ C, 0, atol=1e-9 * (1 + np.abs(C).max()), err_msg=repr(line))
             legal += 1
         assert legal >= 5
+
+
+def test_expansions_of_one_draw_do_not_mix(cv):
+    """All of them together, and each on a draw of its own, from one snapshot that has all."""
+    _, model, q, w, _ = setting(cv, "logistic", "Gaussian", runs=())
+    every = [*expansions(cv, cv.terms(model, q)[0]).values()]
+    lines = [word(f) for T in every for f in (T, T.over_all_data()) for word in (cv.RP1, cv.CF)]
+    draw = lambda: cv.draw(model, q, w, M=2, rng=np.random.default_rng(1), snapshot=old)
+    old = kept(cv, model, q, w + 0.1, "parabola")
+    for line, together in zip(lines, cv.evaluate(lines, draw()), strict=True):
+        assert_allclose(line(draw()), together, rtol=1e-12, err_msg=repr(line))
 
 
 # When to renew --------------------------------------------------------------------------------

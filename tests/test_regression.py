@@ -404,17 +404,6 @@ def test_match_rests_at_a_gaussian_posterior_and_finds_it_at_once(cv):
     assert_allclose(new @ new.T, np.linalg.inv(P), atol=1e-5)
 
 
-def test_match_tends_to_the_geometric_mean(cv):
-    """lam -> infinity: A # B = A^1/2 (A^-1/2 B A^-1/2)^1/2 A^1/2 of Cov e and (Cov G)^-1."""
-    rg, rng = module(cv), np.random.default_rng(17)
-    _, _, e, G = problem(rng, 12)
-    C, inverse = np.cov(e.T, bias=True), np.linalg.inv(np.cov(G.T, bias=True))
-    root = linalg.sqrtm(C)
-    back = np.linalg.inv(root)
-    K = rg.match(e, G, 1e10).K
-    assert_allclose(K @ K.T, root @ linalg.sqrtm(back @ inverse @ back) @ root, atol=1e-5)
-
-
 def test_match_stays_positive_definite(cv):
     """With scores of any size and one draw."""
     rg, rng = module(cv), np.random.default_rng(18)

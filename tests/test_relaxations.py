@@ -258,54 +258,23 @@ def test_extreme_logits_are_finite(cv):
 
 def training_cases(cv):
     """(model, q, w, base line h, how a variate is made of a function)."""
-    model, q = belief_network(cv)
-    data = cv.terms(model, q)[0]
-    h = cv.SF(data)
-    yield (
-        model,
-        q,
-        np.array([0.5, -1.0, 0.3]),
-        h,
-        lambda s: cv.GR(cv.surrogate(data, s)) - cv.RP1(cv.surrogate(data, s)),
-    )
-    yield (  # the same pair the other way round, twice
-        model,
-        q,
-        np.array([0.5, -1.0, 0.3]),
-        h,
-        lambda s: 2 * cv.RP1(cv.surrogate(data, s)) - 2 * cv.GR(cv.surrogate(data, s)),
-    )
-    model, q = categorical(cv)
-    data2 = cv.terms(model, q)[0]
-    yield (
-        model,
-        q,
-        np.array([0.5, -1.0, 0.2]),
-        cv.SF(data2),
-        lambda s: cv.GR(cv.surrogate(data2, s)) - cv.RP1(cv.surrogate(data2, s)),
-    )
+
+    def case(model, q, w, base, first, second, scale=1):
+        data = cv.terms(model, q)[0]
+        made = lambda s: scale * (first(cv.surrogate(data, s)) - second(cv.surrogate(data, s)))
+        return model, q, np.array(w), base(data), made
+
+    SF, RP1, GR = cv.SF, cv.RP1, cv.GR
+    yield case(*belief_network(cv), [0.5, -1.0, 0.3], SF, GR, RP1)
+    yield case(*belief_network(cv), [0.5, -1.0, 0.3], SF, GR, RP1, -2)  # the other way, twice
+    yield case(*categorical(cv), [0.5, -1.0, 0.2], SF, GR, RP1)
     X = np.random.default_rng(0).standard_normal((4, 2))
     model = cv.models.logistic_regression(X, np.array([1.0, -1.0, 1.0, 1.0]))
     for family in ("Gaussian", "DiagonalGaussian"):
         q = getattr(cv.families, family)(2)
-        data3 = cv.terms(model, q)[0]
-        for second in (cv.RP1, cv.RP2):
-            yield (
-                model,
-                q,
-                q.start() + 0.1,
-                cv.RP1(data3),
-                lambda s: cv.SF(cv.surrogate(data3, s)) - second(cv.surrogate(data3, s)),
-            )
-    q = cv.families.Gamma(2)
-    data4 = cv.terms(model, q)[0]
-    yield (
-        model,
-        q,
-        np.array([0.2, 0.5, 0.1, -0.3]),
-        cv.GR(data4),
-        lambda s: cv.SF(cv.surrogate(data4, s)) - cv.GR(cv.surrogate(data4, s)),
-    )
+        for second in (RP1, cv.RP2):
+            yield case(model, q, q.start() + 0.1, RP1, SF, second)
+    yield case(model, cv.families.Gamma(2), [0.2, 0.5, 0.1, -0.3], GR, SF, GR)
 
 
 def test_variance_gradient(cv):

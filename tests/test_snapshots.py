@@ -1,4 +1,6 @@
-"""Snapshots of every kind and age, the rules that renew them, and passes in parts."""
+"""What a snapshot lacks is said; passes in parts, from files and on a cluster."""
+
+import itertools
 
 import numpy as np
 import oracles
@@ -8,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from test_experiments_faults import PATIENCE, cluster  # noqa: F401 (a fixture)
 
 import cvlib as cv
-from cvlib import CF, PR, RP1, bound, taylor_z
+from cvlib import CF, PR, RP1, SF, bound, taylor_z
 
 setting = lambda *args, **kwargs: test_passes.setting(cv, *args, **kwargs)
 joint = lambda: test_passes.joint(cv)
@@ -18,29 +20,67 @@ files = test_passes.files
 
 def test_what_a_snapshot_lacks_is_said():
     _, model, q, w, rng = setting("logistic", "Gaussian")
+    data, (mu, factor) = cv.terms(model, q)[0], q.moments(w)
+    T, B, P = (write(data, at="snapshot") for write in (taylor_z, bound, cv.parabola))
+    all_T, all_B, all_P = (f.over_all_data() for f in (T, B, P))
+    for old, lacking in (
+        (None, (T, all_T, B, P)),
+        (cv.snapshot(model, mu, order=1), (all_T, B, all_B)),
+        (cv.snapshot(model, mu), (P, all_P)),
+        (cv.snapshot(model, mu, factor=factor), (all_P,)),
+    ):
+        said = "needs more than this snapshot has: take" if old else "needs a draw that has one"
+        draw = cv.draw(model, q, w, M=2, rng=rng, snapshot=old)
+        for word, f in itertools.product((CF, SF, RP1), lacking):
+            with pytest.raises(ValueError, match=said):
+                word(f)(draw)
+
+
+def test_snapshots_that_cannot_be_taken_and_expansions_that_cannot_be_written():
+    _, model, q, w, _ = setting("logistic", "Gaussian")
+    own, own_q = setting("curved", "Gaussian")[1:3]
+    poisson, data = setting("poisson", "Gaussian")[1], cv.terms(model, q)[0]
+    for write, said in [
+        (lambda: cv.snapshot(model, np.zeros(3)), "mu must be finite numbers"),
+        (lambda: cv.snapshot(model, q.mean(w), mean=True), "and the factor of q"),
+        (lambda: cv.snapshot(poisson, np.zeros(2), factor=np.eye(2)), "for a quadratic bound"),
+        (lambda: cv.snapshot(own, np.zeros(2), factor=np.eye(2), mean=True), "mean=True needs a"),
+        (lambda: taylor_z(data, order=3), "order=3: an expansion in z has order 1 or 2"),
+        (lambda: taylor_z(data, at="start"), '"mu" or at "snapshot"'),
+        (lambda: bound(data, at="start"), '"mu" or at "snapshot"'),
+        (lambda: cv.parabola(data, at="start"), '"mu" or at "snapshot"'),
+        (
+            lambda: cv.parabola(cv.terms(own, own_q)[0]),
+            "only eta = x.z.*'data' is none: try taylor_z",
+        ),
+    ]:
+        with pytest.raises(ValueError, match=said):
+            write()
+    with pytest.raises(TypeError, match="parabola takes an integrand"):
+        cv.parabola(CF(taylor_z(data)))
+    p = setting("logistic", "Gaussian")[0]
+    other = cv.models.logistic_regression(2 * p.X, p.y)
+    with pytest.raises(ValueError, match="is not one of the data"):
+        cv.draw(
+            model, q, w, M=2, rng=np.random.default_rng(0), snapshot=cv.snapshot(other, q.mean(w))
+        )
+
+
+def test_expansions_are_called_as_they_are_written():
+    _, model, q, *_ = setting("logistic", "Gaussian")
     data, prior, _ = cv.terms(model, q)
-    draw = lambda s: cv.draw(model, q, w, M=2, rng=rng, snapshot=s)
-    first = cv.snapshot(model, q.mean(w), order=1)
-    B, T = bound(data, at="snapshot"), taylor_z(data, at="snapshot")
-    for line in (CF(T.over_all_data()), CF(B), CF(B.over_all_data())):
-        with pytest.raises(ValueError, match="needs more than this snapshot has: take"):
-            line(draw(first))
-    with pytest.raises(ValueError, match="order=3: an expansion in z has order 1 or 2"):
-        taylor_z(data, order=3)
-    with pytest.raises(ValueError, match='"mu" or at "snapshot"'):
-        bound(data, at="start")
-    poisson = setting("poisson", "Gaussian")[1]
-    with pytest.raises(ValueError, match="factor= is for a quadratic bound"):
-        cv.snapshot(poisson, np.zeros(2), factor=np.eye(2))
-    assert repr(taylor_z(data, at="snapshot", order=1).over_all_data()) == (
-        "taylor_z(data, at='snapshot', order=1).over_all_data()"
-    )
-    assert repr(CF(B)) == "CF(bound(data, at='snapshot'))"
-    assert repr(taylor_z(prior, order=1)) == "taylor_z(prior, order=1)"
+    names = {"data": data, "prior": prior, "CF": CF, "taylor_z": taylor_z, "bound": bound,
+             "parabola": cv.parabola}  # fmt: skip
+    for text in (
+        "taylor_z(data, at='snapshot', order=1).over_all_data()", "taylor_z(prior, order=1)",
+        "CF(bound(data, at='snapshot'))", "CF(parabola(data, at='snapshot').over_all_data())",
+        "CF(taylor_z(data, at='snapshot')) - CF(taylor_z(data, at='snapshot').over_all_data())",
+    ):  # fmt: skip
+        assert repr(eval(text, names)) == text
+    assert repr(cv.parabola(data + prior)) == "parabola(data) + prior"
     assert taylor_z(cv.one, order=1).parts.keys() == cv.one.parts.keys()
-
-
-# When to renew --------------------------------------------------------------------------------
+    linear = cv.terms(setting("linear", "Gaussian")[1], q)[0]  # what is a parabola stays
+    assert cv.parabola(linear).parts.keys() == linear.parts.keys()
 
 
 # Passes ---------------------------------------------------------------------------------------

@@ -13,12 +13,10 @@ import numpy as np
 
 from ..arguments import numbers, whole
 from ..combining import combine
-from ..draws import Draw, Sampling
+from ..draws import Draw, Sampling, Snapshot, draw, snapshot
 from ..families.base import Family
 from ..models.own import Model
-from ..recipe.approximations import Snapshot, snapshot
 from ..recipe.atoms import terms
-from ..recipe.drawing import draw
 from ..recipe.estimators import Estimator, check_gradient, check_variate, evaluate
 from ..recipe.integrands import Wants, wanted
 from . import exact, rules

@@ -4,7 +4,6 @@ Shapes throughout: base gradients h (..., M, D), variates C (..., L, M, D), weig
 leading axes are independent runs. As mathematics, one sample is h_m in R^D and C_m in R^{D x L}.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -88,25 +87,6 @@ def bayes_weights(moments: Moments, v0: ArrayLike, D: int) -> np.ndarray:
     CC, Ch, M = moments
     ridge = D * v0[..., None, None] * np.eye(CC.shape[-1])
     return best_weights(ridge + M * CC, M * Ch)  # times M: no division when M = 0
-
-
-def by_block(h: ArrayLike, C: ArrayLike, blocks: Sequence[slice]) -> Moments:
-    """`moments` of each of K blocks of coordinates, consecutive slices: (..., K, L, L)."""
-    h, C = _checked(h, C)
-    ends = [0, *(block.stop for block in blocks)]
-    if [block.start for block in blocks] != ends[:-1] or ends[-1] != h.shape[-1]:
-        raise ValueError(f"blocks must cut 0..{h.shape[-1]} into consecutive slices; got {blocks}")
-    each = [moments(h[..., block], C[..., block]) for block in blocks]
-    CC, Ch = np.stack([m.CC for m in each], -3), np.stack([m.Ch for m in each], -2)
-    return Moments(CC, Ch, each[0].M)
-
-
-def block_weights(moments: Moments, v0: ArrayLike, blocks: Sequence[slice]) -> np.ndarray:
-    """The Bayesian rule in each block, from `by_block`: (..., L, D), constant within a block."""
-    lengths = np.array([block.stop - block.start for block in blocks])
-    ridges = np.asarray(v0, float)[..., None] * lengths  # (..., K)
-    a = bayes_weights(moments, ridges, D=1)  # (..., K, L)
-    return np.repeat(a.mT, lengths, axis=-1)
 
 
 # Averages over iterations --------------------------------------------------------------------

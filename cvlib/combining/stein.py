@@ -8,6 +8,7 @@ order 1 / n and gives its error. Draws of a chain are left out in blocks.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -62,46 +63,34 @@ def _shown(x, se):
     return f"{x:.{digits}f} ± {se:.{digits}f}"
 
 
-def expect(
-    f: Callable | np.ndarray, z: np.ndarray, score: np.ndarray, weights: np.ndarray | None = None,
-    *, order: int | None = None, block: int | None = None,
-) -> Answer:  # fmt: skip
-    """E_p f(z) as an `Answer`, from draws z (n, d) and scores grad log p(z) (n, d) there.
-
-    f takes z to (n, ...), or is that array. weights (n,): p / q up to a factor, for draws of
-    another law q. order: 0, 1 or 2; if not given, the one that foretells best what it has not seen.
-    block: so many neighbours of a chain are left out together; if not given, two autocorrelation
-    times, found from the draws. Several chains are z (chains, n, d), scores and values likewise.
-    """
-    at = drawn(f, z, score, weights, block)
-    e, U = standardised(at.z, at.score, at.w)
-    made, orders = lambda order: stein(e, U, order), _orders(order)
-    return answer(at.F.reshape(len(at.F), -1), made, at, orders, at.F.shape[1:])[0]
+def expect(at: "Drawn", order: int | None = None) -> Answer:
+    """E_p f. Variates of this order, or of the one that foretells best what it has not seen."""
+    Y = at.F.reshape(len(at.F), -1)
+    return answer(Y, _variates(at), at, _orders(order), at.F.shape[1:])[0]
 
 
-def quantile(
-    f: Callable | np.ndarray, z: np.ndarray, score: np.ndarray, weights: np.ndarray | None = None,
-    *, probs: Any = (0.05, 0.5, 0.95), order: int | None = None, block: int | None = None,
-) -> Answer:  # fmt: skip
-    """Quantiles of f(z) under p, (len(probs), ...), with errors; all else as in `expect`.
+def quantile(at: "Drawn", order: int | None = None, *, probs: Any) -> Answer:
+    """Quantiles of f under p, (len(probs), ...).
 
     The distribution function of f is a mean, and meets the variates like any other. The error of a
     quantile is half the way between those one standard error of the mean above and below.
     """
     probs = np.atleast_1d(numbers("probs", probs, 0, 1, True))
-    at = drawn(f, z, score, weights, block)
-    e, U = standardised(at.z, at.score, at.w)
     F = at.F.reshape(len(at.F), -1)  # (n, k)
     inverse = lambda share, p: np.stack([_inverse(x, share, u) for x, u in zip(F.T, p.T)], 1)
     wanted = np.repeat(probs[:, None], F.shape[1], 1)  # (probs, k)
     first = inverse(at.w / at.w.sum(), wanted)  # by the weights alone
     below = (F[:, None] <= first).reshape(len(F), -1) * 1.0
-    made, orders = lambda order: stein(e, U, order), _orders(order)
     shape = (len(probs), *at.F.shape[1:])
-    found, share = answer(below, made, at, orders, shape)
+    found, share = answer(below, _variates(at), at, _orders(order), shape)
     se = found.se.reshape(first.shape)
     value, high, low = (inverse(share, wanted + sign * se) for sign in (0, 1, -1))
     return replace(found, estimate=value.reshape(shape), se=(high - low).reshape(shape) / 2)
+
+
+def _variates(at):
+    """Their order -> the variates at these draws."""
+    return partial(stein, *standardised(at.z, at.score, at.w))
 
 
 def _inverse(x, share, p):
@@ -290,14 +279,14 @@ def answer(
     order = min(sound, key=lambda k: np.log(found[k].missed + 1e-300).sum())
     best, w = found[order], at.w / at.w.sum()
     away = np.sqrt(w @ (Y - w @ Y) ** 2)  # standard deviations under p
-    apart, left = behind(Y, at.w), float(1 / (w**2).sum())
+    (many, apart), left = behind(Y, at.w), float(1 / (w**2).sum())
     before, after = ((away / x.se) ** 2 for x in (plain, best))
-    lots = best.moved - best.moved.mean(0), apart.away
+    lots = best.moved - best.moved.mean(0), apart
     tails = [[k_hat(np.log(np.abs(x))) for x in lot.T] for lot in lots]
     k_f = np.where(best.se < 1e-9 * (away + np.abs(best.value)), np.nan, np.min(tails, 0))
     unseen = ((Y == 0) | (Y == 1)).all(0) & (np.ptp(Y, 0) == 0)
     se = np.where(unseen, 1.5 / left, best.se)
-    seen = apart.many * (np.minimum(1, before / n) if at.chains else 1)
+    seen = many * (np.minimum(1, before / n) if at.chains else 1)
     says = *_doubts(at, left, best), *_rare(seen, k_f, unseen, left)
     to = lambda x: np.reshape(x, shape)[()]
     value, se, k_f, before, after = map(to, (best.value, se, k_f, before, after))
@@ -309,20 +298,17 @@ def _many(d, order):
     return (0, d, d * (d + 3) // 2)[order]
 
 
-class Behind(NamedTuple):
-    """The effective number of draws whose value is not that of most, (k,), and by how much."""
+def behind(Y: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """How many of the values Y (n, k) with weights w (n,) decide their means, beside the median.
 
-    many: np.ndarray
-    away: np.ndarray  # (n, k) times the weights
-
-
-def behind(Y: np.ndarray, w: np.ndarray) -> Behind:
-    """How many of the values Y (n, k) with weights w (n,) decide their means, beside the median."""
+    The effective number of those that are not the median's, (k,), and how far off they are times
+    their weights, (n, k).
+    """
     rank = np.argsort(Y, 0)
     half = (np.cumsum(w[rank], 0) >= 0.5 * w.sum()).argmax(0)
     median = np.take_along_axis(Y, np.take_along_axis(rank, half[None], 0), 0)
     away = w[:, None] * np.abs(Y - median)
-    return Behind(away.sum(0) ** 2 / np.maximum((away**2).sum(0), 1e-300), away)
+    return away.sum(0) ** 2 / np.maximum((away**2).sum(0), 1e-300), away
 
 
 def _doubts(at, left, found):

@@ -134,6 +134,10 @@ class Family:
         """The words that are legal for a plain integrand of z."""
         return (*self.routes["z"], *self.by_hand)
 
+    def check_model(self, model: Model) -> None:
+        """An error unless this is a law of the model's z."""
+        check_fit(model, self)
+
     # Weights
 
     @cached_property

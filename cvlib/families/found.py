@@ -2,12 +2,13 @@
 
 Half of the draws have q's mean and covariance with the heavier tail of Student's t, so that no
 importance weight explodes where the posterior has more mass than q far out (a defensive mixture).
+Below them are answers from draws that others made, of a chain say.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -15,7 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..arguments import whole
-from ..combining.stein import Answer, Drawn, answer, behind, expect, hermite, quantile
+from ..combining import stein
+from ..combining.stein import Answer
 from ..combining.tails import HEAVY, smoothed
 from ..models import Model
 from ..models.checks import data_arrays
@@ -157,14 +159,14 @@ class Found:
         posterior ends within the reach of q. Where few draws decide a single number, a rare event
         say, n more are taken from about these. What is to distrust in the fit is said here too.
         """
-        return self._asked(f, n, seed, expect)
+        return self._asked(f, n, seed, stein.expect)
 
     def quantile(
         self, f: Callable, probs: Any = (0.05, 0.5, 0.95), n: int = 1000,
         seed: np.random.Generator | int = 0,
     ) -> Answer:  # fmt: skip
         """Quantiles of f under the posterior, (len(probs), ...), with errors, as `expect` works."""
-        return self._asked(f, n, seed, partial(quantile, probs=probs))
+        return self._asked(f, n, seed, partial(stein.quantile, probs=probs))
 
     def _asked(self, f, n, seed, ask):
         if not callable(f):
@@ -172,10 +174,10 @@ class Found:
                 f"f={f!r} is no function of the draws: write fit.expect(lambda p: p.sigma)"
             )
         order, of_z = None if self.q.smooth == "z" else 0, lambda z: f(self.model.given(z))
-        z, score, log = self._weighed(n, seed, of_z if ask is expect else None)
+        z, score, log = self._weighed(n, seed, of_z if ask is stein.expect else None)
         out = np.isneginf(log).sum()
         weights = np.exp(log - log.max())
-        found = ask(of_z, z, score, weights, order=0 if out else order, block=1)
+        found = ask(stein.drawn(of_z, z, score, weights, block=1), 0 if out else order)
         edge = [EDGE.format(out, len(log))] if out and order is None else []
         return replace(found, warnings=(*self.warnings, *edge, *found.warnings))
 
@@ -201,9 +203,9 @@ class Found:
         at = drawn(self, n, seed)
         w, k = smoothed(at.log)  # in units of the largest
         share = at.share[:, None]
-        known = lambda order: np.column_stack([share - 1, share * hermite(at.e, order)])
-        lot = Drawn(w, at.z, at.score, np.ones(len(w)), k)
-        found = answer(w[:, None], known, lot, (2, 1, 0))[0]
+        known = lambda order: np.column_stack([share - 1, share * stein.hermite(at.e, order)])
+        lot = stein.Drawn(w, at.z, at.score, np.ones(len(w)), k)
+        found = stein.answer(w[:, None], known, lot, (2, 1, 0))[0]
         log = at.log.max() + np.log(found.estimate)
         says = (*self.warnings, *found.warnings)
         return replace(found, estimate=log, se=found.se / found.estimate, warnings=says)
@@ -273,7 +275,7 @@ class Found:
         return axes
 
 
-# Draws ------------------------------------------------------------------------------------------
+# Draws of the fit itself ------------------------------------------------------------------------
 
 
 class Draws(NamedTuple):
@@ -310,8 +312,8 @@ def _decided(at, F):
     if F.shape != at.log.shape or not np.isfinite(F[at.log > -np.inf]).all():
         return None
     F, w = np.where(at.log > -np.inf, F, 0.0) * 1.0, np.exp(at.log - at.log.max())
-    few = behind(F[:, None], w)
-    return few.away[:, 0] @ at.e / few.away.sum() if 0 < few.many[0] < len(F) / 20 else None
+    many, away = stein.behind(F[:, None], w)
+    return away[:, 0] @ at.e / away.sum() if 0 < many[0] < len(F) / 20 else None
 
 
 def _at(fit, e, centre=None):
@@ -342,3 +344,62 @@ def student(e: np.ndarray) -> np.ndarray:
     gammaln = scipy.special.gammaln
     front = gammaln((NU + d) / 2) - gammaln(NU / 2) - d / 2 * np.log(NU / 2)
     return front - (NU + d) / 2 * np.log1p(square / NU) + square / 2
+
+
+# Draws that others made -------------------------------------------------------------------------
+
+
+def expect(
+    f: Callable | np.ndarray, z: Any, score: Any, weights: np.ndarray | None = None, *,
+    order: int | None = None, block: int | None = None,
+) -> Answer:  # fmt: skip
+    """E_p f(z) as an `Answer`, from draws z (n, d) and scores grad log p(z) (n, d) there.
+
+    In place of the score a model: then z may be an `InferenceData` or `DataTree` of ArviZ, or draws
+    by name, {name: (n, *shape)} or (chains, n, *shape), and f takes what the model's functions
+    take. Without one f takes z to (n, ...), or is that array. Several chains are z (chains, n, d),
+    scores and values likewise. weights (n,): p / q up to a factor, for draws of another law q.
+    order: 0, 1 or 2; if not given, the one that foretells best what it has not seen. block: so many
+    neighbours of a chain are left out together; if not given, two autocorrelation times.
+    """
+    return stein.expect(_given(f, z, score, weights, block), order)
+
+
+def quantile(
+    f: Callable | np.ndarray, z: Any, score: Any, weights: np.ndarray | None = None, *,
+    probs: Any = (0.05, 0.5, 0.95), order: int | None = None, block: int | None = None,
+) -> Answer:  # fmt: skip
+    """Quantiles of f under p, (len(probs), ...), with errors; all else as in `expect`."""
+    return stein.quantile(_given(f, z, score, weights, block), order, probs=probs)
+
+
+def _given(f, z, score, weights, block):
+    """What is given, checked; with a model in place of the score, from f and z in its terms."""
+    if isinstance(model := score, Model):
+        draws = getattr(z, "posterior", z)
+        z = _back(draws, model) if hasattr(draws, "keys") else np.asarray(draws, float)
+        if z.shape[-1:] != (model.dim,):
+            raise ValueError(f"draws z of shape {z.shape}: {model!r} needs (n, {model.dim})")
+        score = Density(model).slope(z.reshape(-1, model.dim))[1].reshape(z.shape)
+        of_p = f
+        f = (lambda z: of_p(model.given(z))) if callable(of_p) else of_p
+    return stein.drawn(f, z, score, weights, block)
+
+
+def _back(draws: Mapping, model: Model) -> np.ndarray:
+    """Draws by name, in their constraints, as z (n, d) or (chains, n, d)."""
+    if missing := [name for name in model.inner if name not in draws]:
+        raise ValueError(
+            f"the draws have no {missing[0]!r}, and {model!r} needs {', '.join(model.inner)}"
+        )
+    arrays = {name: np.asarray(draws[name], float) for name in model.inner}
+    shapes = {k: np.shape(x)[1:] for k, x in model.named(np.zeros((1, model.dim))).items()}
+    leads = {x.shape[: x.ndim - len(shapes[name])] for name, x in arrays.items()}
+    lead = leads.pop()
+    if leads or len(lead) not in (1, 2):
+        raise ValueError(
+            f"draws of {', '.join(arrays)} must be (n, *shape) or (chains, n, *shape) each, all "
+            f"with one n; got {', '.join(str(x.shape) for x in arrays.values())}"
+        )
+    z = model.back({name: x.reshape(-1, *shapes[name]) for name, x in arrays.items()})
+    return z.reshape(*lead, model.dim)

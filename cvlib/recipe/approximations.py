@@ -1,23 +1,21 @@
-"""Approximations of integrands that are quadratic in z: the expectation over q is then known.
+"""Approximations of integrands: parabolas in z, whose mean under q is known, and others.
 
-They are about the mean of q, or about an older one: a `Snapshot` has them summed over all data.
+Parabolas are about the mean of q, or about an older one: a snapshot has them summed over all data.
+Polynomials in the data x have a known mean over the data. A discrete z has a continuous variable
+zeta behind it (see `families.discrete`), and an integrand of zeta has SF, RP1 and GR: differences
+of these are the plain relaxation, REBAR (GR - RP1) and, with a trained function, RELAX.
 """
 
-from collections.abc import Sequence
-from copy import deepcopy
-from itertools import islice
-from math import isclose
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
-from ..arguments import unmasked
 from ..draws import Draw, kept
-from ..families.base import Family
 from ..models import quadrature
-from ..models.own import Model
-from .atoms import OfEta
-from .integrands import Atom, Illegal, Integrand, OnData, Wants, integrand
+from ..models.glm import GLM
+from .atoms import OfEta, Own, look_up
+from .integrands import Atom, Fixed, Illegal, Integrand, OnData, Wants, integrand
 
 
 def taylor_z(f: Integrand, at: str = "mu", order: int = 2) -> Integrand:
@@ -246,47 +244,6 @@ class Bound(TaylorEta):
         return a + (b + 0.5 * c * m) * m
 
 
-class Quadratic(Atom):
-    """A parabola of one's own in place of an integrand; no two are equal.
-
-    CF(f~) - RP1(f~) has mean zero for every f~ that does not depend on the draw. A subclass says
-    its value, grad and `along`.
-    """
-
-    closed_form = quadratic = True
-
-    def __init__(self, name: str, model: Model, q: Family) -> None:
-        super().__init__(name, model, q)
-        self.key = (*self.key, object())
-
-    def bend(self, draw: Draw, where: str) -> np.ndarray:
-        times = lambda V: self.along(draw, where, V)[..., None, :, :]
-        return self.q.bend(times, draw.factor)
-
-
-class Fixed(Quadratic):
-    """height + slope.v + v^T H v / 2 with v = z - centre, (..., d); H, or its diagonal (..., d)."""
-
-    def __init__(
-        self, name: str, model: Model, q: Family, centre: np.ndarray, slope: np.ndarray,
-        H: np.ndarray, height: np.ndarray | float = 0.0,
-    ) -> None:  # fmt: skip
-        super().__init__(name, model, q)
-        self.centre, self.b, self.H, self.height = centre, slope, H, height
-
-    def value(self, draw: Draw, where: str) -> np.ndarray:
-        v = draw.at(where) - self.centre[..., None, :]
-        half = self.b[..., None, :] + 0.5 * self.along(draw, where, v)
-        return np.asarray(self.height)[..., None] + np.vecdot(v, half)
-
-    def grad(self, draw: Draw, where: str) -> np.ndarray:
-        v = draw.at(where) - self.centre[..., None, :]
-        return self.b[..., None, :] + self.along(draw, where, v)
-
-    def along(self, draw: Draw, where: str, v: np.ndarray) -> np.ndarray:
-        return v @ self.H if self.H.ndim > self.b.ndim else v * self.H[..., None, :]
-
-
 def _lacking(atom):
     return (
         f"{atom.name} needs more than this snapshot has: take cvlib.snapshot(model, mu), of order "
@@ -294,71 +251,182 @@ def _lacking(atom):
     )
 
 
-# Snapshots ------------------------------------------------------------------------------------
+# In the data: the mean over all data needs moments of x alone -----------------------------------
 
 
-class Snapshot(NamedTuple):
-    """log p(x | z) about mu: value + slope.(z - mu) + (z - mu)^T hessian (z - mu) / 2.
+def taylor_x(f: Integrand) -> Integrand:
+    """Second-order Taylor expansion of the data term in x about the mean of each class.
 
-    The same for its quadratic lower bound and for the parabola of means, if the snapshot knows the
-    factor of q at the time.
+    `.over_all_data()` averages through moments that are computed once. Regression data form one
+    class.
     """
+    return _in_x(f, "taylor_x", TaylorX)
 
-    mu: np.ndarray  # (..., d)
-    # {"taylor_z", "bound" and "parabola", where known: value (...), slope (..., d) and Hessian}
-    parabolas: dict[str, list]  # (..., d, d); None where it is of order 1
-    factor: np.ndarray | None = None  # (..., d, d), or (..., d) of a diagonal q
-    checksum: int = 0  # of the model's data
-    mark: float = 0.0  # of its log-likelihood
 
-    @property
-    def value(self) -> np.ndarray:
-        return self.parabolas["taylor_z"][0]
+def taylor_x_slope(f: Integrand) -> Integrand:
+    """First-order Taylor expansion, in x, of the factor phi' of the data term's slope phi' x.
 
-    @property
-    def slope(self) -> np.ndarray:
-        return self.parabolas["taylor_z"][1]
+    Wang et al. 2013 expand the slope and not the function: the third derivative is left out. The
+    result is no gradient of any function, so it has RP1 and RP2, each with a mean of its own.
+    """
+    return _in_x(f, "taylor_x_slope", TaylorXSlope)
 
-    @property
-    def hessian(self) -> np.ndarray | None:
-        return self.parabolas["taylor_z"][2]
 
-    def of_run(self, k: int | tuple[int, ...]) -> "Snapshot":
-        """That of run k alone."""
-        own: Any = lambda x: None if x is None else np.asarray(x)[k]
-        parabolas = {kind: [*map(own, sums)] for kind, sums in self.parabolas.items()}
-        return self._replace(mu=own(self.mu), parabolas=parabolas, factor=own(self.factor))
-
-    def check(self, model: Model) -> None:
-        """A ValueError if it is another model's: variates from it would not have mean zero."""
-        if self.checksum != model.checksum or not isclose(self.mark, model.mark, rel_tol=1e-7):
-            raise ValueError(
-                f"this snapshot is not one of the data of {model!r}, or has another likelihood: "
-                "take cvlib.snapshot(model, mu)"
+def _in_x(f, who, kind):
+    for atom in integrand(f, who).parts:
+        if not is_data(atom):
+            raise Illegal(f"{who} expands in the data; '{atom.name}' has none: try {who}(data)")
+        likelihood = atom.model.likelihood
+        if likelihood is None or not (likelihood.classes or likelihood.kappa is not None):
+            raise Illegal(
+                f"{who} needs a generalised linear model whose labels are classes or enter "
+                f"linearly; {atom.model!r} is none: try taylor_z(data)"
             )
+        if atom.model.offset is not None:
+            raise Illegal(
+                f"{who} expands about the means of x, and the offsets of {atom.model!r} move eta "
+                "as well: try taylor_z(data)"
+            )
+    return f.map(kind)
 
 
-def snapshot(
-    model: Model, mu: np.ndarray, order: int = 2, factor: np.ndarray | None = None,
-    mean: bool = False,
-) -> Snapshot:  # fmt: skip
-    """The `Snapshot` of a model at mu (..., d): one pass over the data, part by part.
+class TaylorX(Expansion):
+    """phi + phi' e + phi'' e^2 / 2 at xbar.z, with e = (x - xbar).z, xbar the mean of x's class.
 
-    With order=1 without the Hessian. With the factor of a Gaussian q, L or sigma, also of the
-    likelihood's quadratic bound; with mean=True also of the parabola of means.
+    Over all data the mean of e vanishes and that of e^2 is z^T Cov(x) z. Where y varies within a
+    group, phi' moves by kappa (y - ybar), which brings in Cov(x, y).
     """
-    mu, factor = np.array(unmasked("mu", mu), float), deepcopy(factor)  # our own: theirs may move
-    if mu.shape[-1:] != (model.dim,) or not np.isfinite(mu).all():
-        raise ValueError(f"mu must be finite numbers (..., {model.dim}); got {mu.shape}")
-    if order not in (1, 2):
-        raise ValueError(f"order={order!r}: a snapshot has order 1 or 2")
-    bounded = getattr(model.likelihood, "bound", None) is not None
-    if factor is not None and not (bounded or mean):
-        raise ValueError(f"factor= is for a quadratic bound, and {model!r} has none: leave it out")
-    if mean and (factor is None or model.likelihood is None):
-        raise ValueError("mean=True needs a generalised linear model, and the factor of q")
-    found = iter(model.totals(mu, order, factor, mean))
-    parabolas = {"taylor_z": [*islice(found, order + 1), *[None] * (2 - order)]}
-    for kind in [*["bound"] * (bounded and factor is not None), *["parabola"] * mean]:
-        parabolas[kind] = [*islice(found, 3)]
-    return Snapshot(mu, parabolas, factor, model.checksum, model.mark)
+
+    closed_form = quadratic = False  # in z
+    advice = "CF(taylor_z(data))"
+    word, third = "taylor_x", 1.0  # the share of the third derivative in the slope
+
+    def value(self, draw: Draw, where: str) -> np.ndarray:
+        G, z, phi = self.model.groups, draw.at(where), self.model.likelihood.phi
+        d1, d2, _ = at_means(self.model, draw, where)
+        m = z @ G.x.T  # (..., M, K)
+        if self.sees_all(draw):
+            each = phi(m, G.y) + G.constant + self._kappa() * (z @ G.xy.T)
+            return (each + 0.5 * d2 * np.vecdot(self._spread(draw, where), z[..., None, :])) @ G.n
+        r, own, dy, _ = _group_drawn(self.model, draw)
+        m, y = m.take(own), r.y - dy  # the group's mean label: phi need not be linear in y
+        e = r.eta(draw, where) - m
+        phi_m = phi(m, y) + self._kappa() * dy * m + phi(0 * dy, r.y) - phi(0 * dy, y)
+        d1 = d1.take(own) + self._kappa() * dy
+        return r.total(phi_m + d1 * e + 0.5 * d2.take(own) * e**2)
+
+    def grad(self, draw: Draw, where: str) -> np.ndarray:
+        G, z = self.model.groups, draw.at(where)
+        d1, d2, d3 = at_means(self.model, draw, where)
+        half = 0.5 * self.third
+        if self.sees_all(draw):
+            spread = self._spread(draw, where)  # Cov z, (..., M, K, d)
+            e2 = np.vecdot(spread, z[..., None, :])  # mean of e^2, (..., M, K)
+            along_mean = (G.n * (d1 + half * d3 * e2)) @ G.x
+            return along_mean + np.vecmat(G.n * d2, spread) + self._kappa() * G.n_xy
+        r, own, dy, mean = _group_drawn(self.model, draw)
+        e = r.eta(draw, where) - (z @ G.x.T).take(own)
+        slope = r.back(d1.take(own) + self._kappa() * dy + d2.take(own) * e)
+        return slope + r.back(half * d3.take(own) * e**2, mean)
+
+    def _kappa(self):
+        return 0.0 if self.model.likelihood.classes else self.model.likelihood.kappa
+
+    def _spread(self, draw, where):
+        """S z for the covariance S of each group, (..., M, K, d)."""
+        z, G = draw.at(where), self.model.groups
+        return (z @ G.xx_beside).reshape(*z.shape[:-1], *G.x.shape)
+
+
+@kept
+def at_means(model: GLM, draw: Draw, where: str) -> Sequence[np.ndarray]:
+    """phi', phi'', phi''' at xbar.z for each group of the data, each (..., M, K)."""
+    G = model.groups
+    return model.likelihood.derivatives(draw.at(where) @ G.x.T, G.y, 3)
+
+
+@kept
+def _group_drawn(model, draw):
+    """The cases drawn, the place of their group in an (..., M, K) array, y - ybar and xbar."""
+    G, r = model.groups, look_up(model, draw, False)
+    k = G.of_labels(r.y)  # (..., M), or (..., M or 1, B)
+    samples = np.arange(draw.eps[..., 0].size).reshape(draw.eps.shape[:-1])  # (..., M)
+    samples = samples[..., None] if draw.batched else samples
+    return r, samples * len(G.n) + k, r.y - G.y[k], G.x[k]
+
+
+class TaylorXSlope(TaylorX):
+    """(phi' + phi'' e) x in place of phi' x: a field of slopes, not the gradient of a function."""
+
+    word, third = "taylor_x_slope", 0.0
+    conservative = False
+    value: Any = None
+
+
+# Of another variable: no closed form, two estimators ---------------------------------------------
+
+
+def relax(f: Integrand, tau: float = 0.5, coupled: bool = True) -> Integrand:
+    """f at the concrete relaxation of z with temperature tau (Maddison et al., Jang et al. 2017).
+
+    Write GR(relax(f)) - RP1(relax(f)) for REBAR (Tucker et al. 2017). With coupled=False the
+    conditional draw has a base sample of its own.
+    """
+    if not tau > 0:
+        raise ValueError(f"tau={tau}: the temperature must be positive")
+    for atom in integrand(f, "relax").parts:
+        if atom.q is not None and atom.q.smooth == "z":
+            raise Illegal(f"relax is for a discrete q; {atom.q!r} is continuous: use RP1 or GR")
+        if atom.function is None or atom.space != "z":
+            raise Illegal(f"relax takes terms such as data + prior; '{atom.name}' is none")
+    return f.map(lambda atom: Relaxed(atom, tau, coupled))
+
+
+def surrogate(f: Integrand, function: Callable, coupled: bool = True) -> Integrand:
+    """Any function (..., d) -> (...) that autograd can differentiate, standing in for the term f.
+
+    Of zeta for a discrete q, of z for a continuous one. RELAX (Grathwohl et al. 2018) is
+    GR(surrogate(f, s)) - RP1(surrogate(f, s)) with s trained along the way (chapter 6).
+    """
+    if all(atom.q is None for atom in integrand(f, "surrogate").parts):
+        raise Illegal(f"surrogate needs a term of a model, and {f!r} belongs to none")
+    return Integrand({Surrogate(f, function, coupled): 1})
+
+
+class Relaxed(Own):
+    """f(squash(zeta)) for f the atom's function, on the data that the atom sees."""
+
+    def __init__(self, f: Atom, tau: float, coupled: bool) -> None:
+        how = f", {float(tau)}" + ", coupled=False" * (not coupled)
+        name, target = f"relax({f.name}{how})", f"relax({f.target}{how})"
+        super().__init__(name, f.model, f.q, target)
+        self.f, self.tau, self.coupled = f, tau, coupled
+        self.space = _space(f.q, coupled)
+
+    def over_all_data(self) -> Atom:
+        return Relaxed(self.f.over_all_data(), self.tau, self.coupled)
+
+    def function(self, draw: Draw, extra: int) -> Callable:
+        f = self.f.function(draw, extra)
+        return lambda zeta: f(draw.q.squash(zeta, self.tau))
+
+
+class Surrogate(Own):
+    """s(zeta), or s(z): it sees no data."""
+
+    def __init__(self, f: Integrand, function: Callable, coupled: bool) -> None:
+        like = next(atom for atom in f.parts if atom.q is not None)
+        how = getattr(function, "__name__", "function") + ", coupled=False" * (not coupled)
+        name = f"surrogate({f!r}, {how})"
+        # Two functions may share a name. In the key the function stays alive: its id is its own.
+        super().__init__(name, like.model, like.q, f"{name} at {id(function):#x}")
+        self.key = (*self.key, function)
+        self.s, self.space = function, _space(like.q, coupled)
+
+    def function(self, draw: Draw, extra: int) -> Callable:
+        return self.s
+
+
+def _space(q, coupled):
+    """Where a function that w can move lives: z itself, or the zeta behind a discrete z."""
+    return q.smooth if coupled or q.smooth == "z" else f"{q.smooth}, fresh"

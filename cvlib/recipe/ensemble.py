@@ -13,9 +13,8 @@ import numpy as np
 from ..arguments import number
 from ..combining import regression
 from ..draws import Draw
-from .approximations import Fixed
 from .estimators import GAUSSIAN, Method
-from .integrands import Illegal, Integrand, integrand
+from .integrands import Fixed, Illegal, Integrand, integrand
 
 
 @dataclass(frozen=True)
