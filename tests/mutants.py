@@ -78,7 +78,7 @@ MUTANTS["core"] = [
     ("v without Sigma: |x|^2", "Cases.variance", "self.x_factor(draw)",
      "np.broadcast_to(self.x, self.x_factor(draw).shape)",
      "test_exact_means[poisson-DiagonalGaussian-False]"),
-    ("QD: nodes for the narrowest data point", "_nodes", "max(sd.max(), 1e-300)",
+    ("QD: nodes for the narrowest data point", "Likelihood._nodes", "max(sd.max(), 1e-300)",
      "max(sd.min(), 1e-300)", "test_quadrature[1e-09]"),
     ("QD: the strip ignored", "rule", "min(0.8 * strip, np.sqrt(2 * digits))",
      "np.sqrt(2 * digits)", "test_quadrature[1e-09]"),
@@ -120,8 +120,8 @@ MUTANTS["models"] = [
      "c @ X2[..., 0, :, :] if X.shape[-3] == 1 else np.vecmat(c, X2)",
      "np.diagonal((c[..., None] * X).mT @ X, axis1=-2, axis2=-1)",
      "test_diagonal_builds_no_matrix"),
-    ("L-BFGS begins where natural steps broke", "exact.optimum", "_by_lbfgs(model, q, start, late)",
-     "_by_lbfgs(model, q, w, late)", "test_natural_steps_that_break"),
+    ("L-BFGS begins where natural steps broke", "exact.optimum", "_by_lbfgs(model, q, start)",
+     "_by_lbfgs(model, q, w)", "test_natural_steps_that_break"),
 ]
 MUTANTS["parameters"] = [
     ("the log-Jacobian forgotten", "_named_prior", "log_prior(p) + stretch", "log_prior(p)",
@@ -216,15 +216,15 @@ MUTANTS["snapshots"] = [
 ]
 MUTANTS["parabola"] = [
     ("no expectation of the value", "Parabola.height",
-     "quadrature.value(self.model.likelihood, m, v, y)", "self.model.likelihood.phi(m, y)",
+     "self.model.likelihood.mean(m, v, y)", "self.model.likelihood.phi(m, y)",
      "test_lines"),
     ("a value that loses 1/2", "TaylorEta.psi", "0.5 * d2 * away", "d2 * away", "test_lines"),
     ("the bound's sums for the mean's", "TaylorZ.stored",
      "draw.snapshot.parabolas.get(self.word, (None, None, None))",
      "draw.snapshot.parabolas['bound' if self.word == 'parabola' else self.word]",
      "test_renewed_in_the_loop"),
-    ("values of the middle node", "quadrature.value", "likelihood.phi(eta, y) @ weights",
-     "likelihood.phi(m, y[..., 0])", "test_sums_of_a_snapshot"),
+    ("values of the middle node", "Likelihood.mean", "self.phi(eta, y) @ weights",
+     "self.phi(m, y[..., 0])", "test_sums_of_a_snapshot"),
 ]
 MUTANTS["combine"] = [
     ("sign of the weights", "best_weights", "-scale * np.matvec(U, y)", "scale * np.matvec(U, y)",
@@ -503,11 +503,11 @@ MUTANTS["fit"] = [
     ("some rows not scaled to all", "Density._up_to", "self.scale * x", "x", "test_slopes"),
     ("too few rows for the unknowns", "enough", "max(ROWS, EACH * model.dim)", "ROWS // 10",
      "test_many_rows"),
-    ("the search does not end where it is level", "search.climb",
-     "late() or not here.slope @ way / 2 > enough", "late()", "test_the_best_start"),
+    ("the search does not end where it is level", "starts.climb",
+     "not here.slope @ way / 2 > enough", "False", "test_the_best_start"),
     ("turns with the wrong sign", "Curvature.see", "old.slope - new.slope",
      "new.slope - old.slope", "test_the_search"),
-    ("even draws that are not", "even.evened", "np.linalg.cholesky(e.T @ e / len(e))",
+    ("even draws that are not", "starts.evened", "np.linalg.cholesky(e.T @ e / len(e))",
      "np.linalg.cholesky(e.T @ e)", "test_even_draws"),
     ("pairs from the first draw", "Scored.gradient", "self.q.full and state.t >= self.paired",
      "self.q.full", "test_pairs"),

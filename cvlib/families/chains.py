@@ -7,8 +7,7 @@ import numpy as np
 
 from ..combining import stein
 from ..combining.stein import Answer
-from ..models import Model
-from ..models.density import Density
+from ..models.own import Density, Model
 
 
 def expect(
