@@ -16,6 +16,7 @@ from ..draws import Sampling
 from ..families.base import Family, check_fit
 from ..models.own import Model
 from ..recipe.estimators import Estimator
+from ..special import bar
 from . import rules
 from .plans import Noisy, Plan, State
 from .rotated import Rotated
@@ -207,7 +208,7 @@ def _ascend(state, plan, steps, every, hooks, progress=False):
     safe = state, generator()  # under one name: an interrupt finds two that belong together
     todo = range(state.t + 1, steps + 1)
     try:
-        for t in _with_bar(todo) if progress else todo:
+        for t in bar(todo) if progress else todo:
             state = step(state, plan)
             try:
                 for k, hook in hooks.items():
@@ -240,12 +241,6 @@ def _path(state, kept):
     at, record, end = *map(np.array, zip(*kept)), state._replace(G=None)
     average = state.mean if state.count else None
     return Path(state.w, at, record, state.a, state.diverged, average, end)
-
-
-def _with_bar(steps):
-    from tqdm import tqdm  # takes a third of the time of import cvlib
-
-    return tqdm(steps, leave=False)
 
 
 def _answer(answer, state, plan):

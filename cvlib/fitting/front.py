@@ -23,6 +23,7 @@ from ..families.base import check_fit
 from ..families.found import Found
 from ..models.own import Density, Model
 from ..models.passes import until
+from ..special import bar
 from . import starts
 from .run import (
     BIG,
@@ -83,7 +84,7 @@ class Fit(Found):
                 raise KeyboardInterrupt  # pressed while it was judged: the run has to know
             return tell(so_far)
 
-        with until(clock.closed):
+        with until(partial(clock.over, 1.15, 1.0)):  # the last look has more time than the run
             run.go(clock, bar, callback and partial(told, callback), why).bend(clock)
             found = cls(run)
         for sentence in found.warnings:
@@ -97,7 +98,7 @@ class Fit(Found):
         """The fit after more steps: up to step `steps`, or for so many seconds more."""
         clock = Clock(seconds, steps, self.steps)
         run = replace(self.run, state=deepcopy(self.run.state), bent=None)  # this fit stays
-        with _bar(progress) as shown:
+        with bar(desc="fit", unit=" steps", disable=not progress) as shown:
             return Fit.after(run, clock, shown, callback)
 
     def save(self, path: str | Path) -> None:
@@ -142,13 +143,6 @@ class Fit(Found):
     def report(self) -> str:
         """What was done and found, in words."""
         return "\n".join([*self._head(), *(f"- {w}" for w in self.words), *self._warned()])
-
-
-def _bar(progress):
-    """A bar that counts steps, if one is wanted."""
-    from tqdm import tqdm  # takes a third of the time of import cvlib
-
-    return tqdm(leave=False, desc="fit", unit=" steps", disable=not progress)
 
 
 def _seen(fit, z):
@@ -196,7 +190,7 @@ def fit(
     restarts = None if restarts is None else whole("restarts", restarts, 0)
     _check(q, start, restarts, bend, callback)
     given = None if start is None else _given(start, model, q, seed)
-    with _bar(progress) as shown:
+    with bar(desc="fit", unit=" steps", disable=not progress) as shown:
         shown.set_postfix_str("looking for the mode")
         begin, w = _begun(model, q, kind := way(model, q, M), given, restarts, clock, seed)
         shown.set_postfix_str("")
@@ -222,9 +216,10 @@ def _begun(model, q, kind, given, restarts, clock, seed):
     """Where the run begins, and its w there."""
     if not q.gaussian:
         return Start(np.empty(0), None, f"the usual start of {q!r}"), q.start()
-    with until(clock.chosen):
+    search, choice = (partial(clock.over, share) for share in (1 / 3, 1 / 2))
+    with until(choice):
         full = q.full and kind != "rotated"  # whose first step needs widths alone
-        begin = starts.start(model, full, given, restarts, clock.late, seed)
+        begin = starts.start(model, full, given, restarts, search, seed)
     S = np.diag(begin.S) if q.full and begin.S.ndim == 1 else begin.S
     return begin, q.joined(begin.mu, S)
 

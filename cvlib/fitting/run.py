@@ -23,13 +23,8 @@ from ..zoo import whole_gradient
 from . import bends, starts
 
 SECONDS = 60.0  # the budget where none is given
-FIRST = {
-    "rotated": 4,
-    "full": 10,
-    "diagonal": 20,
-    "passes": 2,
-    "adam": 200,
-}  # steps to a look; then twice ...
+# steps to a look; then twice as many, and so on
+FIRST = {"rotated": 4, "full": 10, "diagonal": 20, "passes": 2, "adam": 200}
 EVEN = 5  # steps of a full q before the search on even draws; from then on draws come in pairs
 CLIMB = 100  # unknowns up to which it pays: with more it is dear, and overfits its draws
 DIAGONAL, REACH = 0.1, 2.0  # the largest rho of a diagonal q, and step in standard deviations
@@ -101,18 +96,6 @@ class Clock:
     def over(self, share: float = 1.0, more: float = 0.0) -> bool:
         """Has this share of the time passed, and so many seconds more?"""
         return self.passed > share * self.seconds + more
-
-    def late(self) -> bool:
-        """Has the search for the mode had its third of the time?"""
-        return self.over(1 / 3)
-
-    def chosen(self) -> bool:
-        """Has the choice of a start had half of it?"""
-        return self.over(1 / 2)
-
-    def closed(self) -> bool:
-        """Has the last look at what was found had its time, beyond that of the run?"""
-        return self.over(1.15, 1.0)
 
     def out(self, steps: int = 1) -> bool:
         """Is there no time for so many steps and the last looks? A tenth, before one was seen."""
