@@ -42,8 +42,6 @@ class turning(Ascent):
     step is taken again from where it began, at half of its rho.
     """
 
-    in_units_of_q = True
-
     def start(self, q: Family, w: np.ndarray) -> tuple:
         mu, L = q.unpack(w)
         return Memory(np.ones(()), np.array(-np.inf), np.zeros(q.dim), np.zeros_like(L), mu, L)

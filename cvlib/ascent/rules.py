@@ -29,7 +29,6 @@ class Ascent:
     """
 
     on_scores: bool = False
-    in_units_of_q: bool = False  # does it measure gradients by Fisher's matrix?
 
     def start(self, q: Family, w: np.ndarray) -> tuple:
         """The memory before the first step, at w (..., D)."""
@@ -116,7 +115,6 @@ class natural(Ascent):
 
     positive: bool = True
     reach: float = 3.0
-    in_units_of_q = True
 
     def __post_init__(self):
         number("reach", self.reach, 0, above=True)
@@ -216,7 +214,6 @@ class quadratics(Ascent):
     reach: float = 3.0
     diagonal: float = 0.5
     on_scores = True
-    in_units_of_q = True
 
     def __post_init__(self):
         number("near", self.near, 0, above=True)
@@ -236,18 +233,14 @@ class quadratics(Ascent):
         if far.any():
             moved = _moved(q, w, _matched(draw, scores, np.maximum(moves, 1)))
         if not far.all():
-            found = self._found(draw, scores, ridge, q)
+            regress = regression.regress if q.full else regression.diagonal(regression.regress)
+            found = regress(draw.eps, scores + draw.eps, ridge, group=draw.group)
             s = s + (~far & at_rest(seen, found, s))
             rho = np.minimum(rate if np.ndim(rate) == 0 else rate[..., 0], 1.0) / np.maximum(s, 1)
             rho = rho if q.full else np.minimum(rho, self.diagonal)
             near = newton(q, w, found.c, found.A, rho[..., None], self.reach)[0]
             moved = np.where(far[..., None], moved, near)
         return moved, (moves, s, regression.shrinkage(seen, q.dim if q.full else 1))
-
-    def _found(self, draw, scores, ridge, q):
-        """The gradient of a natural step, in q's own coordinates."""
-        regress = regression.regress if q.full else regression.diagonal(regression.regress)
-        return regress(draw.eps, scores + draw.eps, ridge, group=draw.group)
 
 
 def at_rest(seen: Gauge, found: Quadratic, s: np.ndarray) -> np.ndarray:

@@ -228,16 +228,13 @@ class Model:
             says = f"{error}{checks.captured(error, self.log_lik, self.N)}{holds}"
             raise ValueError(says) from error.__cause__
         if self.declared and not isinstance(self.log_prior, GaussianPrior):
-            self._check_names(self.log_lik.args[0], self.log_prior.args[0])
-
-    def _check_names(self, log_lik, log_prior):
-        """Every parameter is taken by one of the reader's functions."""
-        one = self.take(np.zeros(1, int))
-        if left := self.parameters.left_out(lambda p: log_lik(p, one), log_prior):
-            raise ValueError(
-                f"neither log_lik nor log_prior takes p.{left[0]}: nothing is known of it. Write "
-                "its prior, or leave it out of the parameters"
-            )
+            one, log_lik = self.take(np.zeros(1, int)), self.log_lik.args[0]
+            left = self.parameters.left_out(lambda p: log_lik(p, one), self.log_prior.args[0])
+            if left:
+                raise ValueError(
+                    f"neither log_lik nor log_prior takes p.{left[0]}: nothing is known of it. "
+                    "Write its prior, or leave it out of the parameters"
+                )
 
 
 class _Watched(Node):
