@@ -510,8 +510,6 @@ def test_messages():
         found(model, w, q)
     with pytest.raises(ValueError, match="w must be"):
         found(model, q, w[1:])
-    with pytest.raises(ValueError, match="full Gaussian q, not DiagonalGaussian"):
-        part(cvlib, "starts").top(model, cvlib.families.DiagonalGaussian(2), np.ones(4))
 
 
 def test_what_an_answer_prints():

@@ -505,7 +505,6 @@ def test_what_cannot_be_answered_is_said():
         (lambda: cv.fit(log_lik), TypeError, "no model such as"),
         (lambda: cv.Fit.load("nowhere", Q), TypeError, "is no model"),
         (lambda: starts.top(LINE, D, D.start()), ValueError, "full Gaussian"),
-        (lambda: starts.climb(lambda z: z, np.zeros(2), 0.1), TypeError, "a number and its slope"),
         (lambda: cv.exact.elbo(LINE, Q, Q.start()), ValueError, "generalised linear model"),
         (lambda: cv.exact.elbo(COUNTS, G, G.start()), ValueError, "Gaussian family"),
     ]:

@@ -1,4 +1,4 @@
-"""A fit on its way: its steps, until the ELBO has settled or a budget is spent."""
+"""A fit on its way: its steps, and looks at it, until the ELBO has settled or a budget is spent."""
 
 import time
 from collections.abc import Callable

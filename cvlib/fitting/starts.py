@@ -1,4 +1,7 @@
-"""Where to begin: the mode by the model's gradient, and the best of a few widths about it."""
+"""Where to begin: the mode by the model's gradient, and the best of a few widths about it.
+
+What climbs to the mode, L-BFGS, climbs to the top of the ELBO on fixed even draws as well.
+"""
 
 from collections.abc import Callable
 from contextlib import suppress
