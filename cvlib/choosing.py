@@ -16,7 +16,7 @@ from .arguments import whole
 from .draws import Sampling, Snapshot, draw
 from .families.base import Family
 from .models.own import Model
-from .pilots import CHUNK, Pilot, Set, cost_of, given, planned, singles, subsets, timed
+from .pilots import CHUNK, Pilot, Set, cost_of, planned, singles, subsets, timed
 from .recipe.atoms import terms
 from .recipe.estimators import Estimator
 from .zoo import candidates, checked
@@ -56,21 +56,17 @@ class Report:
         text = lambda x: f"{x if abs(x) > TINY else 0:.2g}"
         for k, r in enumerate(self.rows):
             error = lambda x, e: text(x) + (f" ± {e:.1g}" if k and x > TINY else "")
+            many = len(r.set.cvs) > 1 and len(str(r.set)) > 50
+            name = f"{r.set.base} with {len(r.set.cvs)} variates" if many else str(r.set)
             shares = map(text, r.shares) if r.shares else [""] * 3
-            score = error(r.score, r.score_error)
             chosen = "" if r.chosen is None else f"{100 * r.chosen:.0f} %"
-            left = error(r.left, r.error)
-            table.append([_short(r.set), left, *shares, text(r.cost), score, chosen])
+            costs = text(r.cost), error(r.score, r.score_error)
+            table.append([name, error(r.left, r.error), *shares, *costs, chosen])
         columns = [c for c in zip(*table) if any(c[1:])]
         widths = [max(map(len, column)) for column in columns]
         pads = [str.ljust, *[str.rjust] * len(columns)]
         rows = [[pad(x, n) for pad, x, n in zip(pads, row, widths)] for row in zip(*columns)]
         return "\n".join([self.about, *("  ".join(row).rstrip() for row in rows), *self.refused])
-
-
-def _short(s):
-    many = len(s.cvs) > 1 and len(str(s)) > 50
-    return f"{s.base} with {len(s.cvs)} variates" if many else str(s)
 
 
 def _reported(sets, pilot, costs, slope2, chosen=None):
@@ -118,7 +114,7 @@ def report(
     sampling: as in `draw`; or its fields: subsample, batch, each, noise.
     """
     seen = Sampling.of(sampling, **keywords)
-    plan, w = planned(model, q, w, M=M, sampling=seen, renew=renew)
+    plan, w = planned(model, q, w, costs, M=M, sampling=seen, renew=renew)
     if not (isinstance(lines, dict) and all(isinstance(c, Estimator) for c in lines.values())):
         raise TypeError(f'{lines!r} are no lines by name: write {{"h": h, "c7": c7}}')
     cvs = {name: line for name, line in lines.items() if line.is_control_variate}
@@ -126,7 +122,6 @@ def report(
     bases = bases or {name: h for name, (h, _) in [*candidates(model, q).items()][:1]}
     full = Set(next(iter(bases)), tuple(cvs))
     table = checked({name: (h, cvs if name == full.base else {}) for name, h in bases.items()})
-    costs = given(costs)
     found = Pilot(table, plan, w, pilot, rng, snapshot=snapshot, shares=True, natural=natural)
     sets = [*map(Set, bases), *singles(full), *[full] * (len(cvs) > 1)]
     if costs is None:
@@ -155,8 +150,7 @@ class Choice:
     @property
     def line(self) -> dict:
         """What `optimize.sgd` needs: sgd(model, q, **choice.line, lr=...)."""
-        usual = self.sampling == Sampling()
-        how = {} if usual else {"sampling": self.sampling}
+        how = {} if self.sampling == Sampling() else {"sampling": self.sampling}
         return {"h": self.base, "cvs": self.cvs, "renew": self.renew} | how
 
     def __repr__(self):
@@ -195,81 +189,62 @@ def choose(
     """
     began = clock()
     seen = Sampling.of(sampling, **keywords)
-    plan, w = planned(model, q, w, M=M, sampling=seen, renew=renew)
+    plan, w = planned(model, q, w, costs, M=M, sampling=seen, renew=renew)
     table = candidates(model, q, seen.subsample, M) if among is None else checked(among)
     same = seen.shared or not seen.subsample  # do partners see the same data?
     free = sampling is None and "noise" not in keywords
     pairs = free and same and M % 2 == 0 and q.mirror is not None
-    known = given(costs)
     found = Pilot(table, plan, w, pilot, rng, snapshot=snapshot, natural=natural, pairs=pairs)
-
-    def time(sets, share):
-        return timed(sets, table, plan, w, seconds=share * seconds, clock=clock)
-
-    fine = {base: cvs for base, (_, cvs) in table.items() if base not in found.astray()}
-    contest = _Contest(fine, found, known, time)
-    last, rivals = contest.finals()
-    best = min(last, key=contest.score)
-    again = contest.resampled(rivals, resamples, rng)  # (resamples, T)
-    own = rivals.index(best)
-    wins = np.bincount(again.argmin(-1), minlength=len(rivals)) / resamples
-    chosen = dict(zip(rivals, wins.tolist()))
+    time = lambda sets, share: timed(sets, table, plan, w, seconds=share * seconds, clock=clock)
+    costs, slope2, last, close = _finals(found, costs, time)
+    best = min(last, key=lambda s: _score(cost_of(s, costs), slope2 + found.noise(s)))
+    halves = found.resampled(resamples, rng)
+    scores = [_score(cost_of(s, costs), slope2 + found.noise(s, halves)) for s in close]
+    again = np.stack(scores, -1)  # (resamples, T)
+    wins = np.bincount(again.argmin(-1), minlength=len(close)) / resamples
+    chosen = dict(zip(close, wins.tolist()))
     h, cvs = table[best.base]
     lines = [cvs[name] for name in best.cvs]
     return Choice(
         best, h, lines, renew if any(line.wants for line in (h, *lines)) else None,
-        found.ways[best.pairs],
-        _reported(last, found, contest.costs, contest.slope2, chosen),
-        sure=chosen[best], regret=float((again[:, own] / again.min(-1)).mean() - 1),
-        product=float(contest.score(best)), seconds=clock() - began,
+        found.ways[best.pairs], _reported(last, found, costs, slope2, chosen), chosen[best],
+        regret=float((again[:, close.index(best)] / again.min(-1)).mean() - 1),
+        product=float(_score(cost_of(best, costs), slope2 + found.noise(best))),
+        seconds=clock() - began,
     )  # fmt: skip
 
 
-class _Contest:
-    """All sets of a table, by seconds x E||g||^2 of a step; time(sets, share) where costs lack."""
+def _finals(pilot, costs, time):
+    """Costs, ||E g||^2, the sets whose costs are known for sure, and all that come close to them.
 
-    def __init__(self, table, pilot, costs, time):
-        self.pilot, self.time, self.known = pilot, time, costs is not None
-        self.bases = [Set(name) for name in table]
-        plain = [s for name, cvs in table.items() for s in subsets(Set(name, tuple(cvs)))]
-        alone = [s for s in plain if len(s.cvs) < 2]
-        self.costs = time(alone, 0.6) if costs is None else costs
-        tried = [s._replace(pairs=k > 0) for k in range(len(pilot.ways)) for s in plain]
-        self.noise = {s: pilot.noise(s) for s in tried}
-        self.slope2 = pilot.slope2(min(tried, key=self.noise.__getitem__))
-
-    def score(self, s):
-        return _to_nine_digits(cost_of(s, self.costs) * (self.slope2 + self.noise[s]))
-
-    def resampled(self, sets, times, rng):
-        """The scores of sets in `times` resampled pilots, (times, T)."""
-        halves = self.pilot.resampled(times, rng)
-        square = lambda s: self.slope2 + self.pilot.noise(s, halves)
-        return _to_nine_digits(np.stack([cost_of(s, self.costs) * square(s) for s in sets], -1))
-
-    def finals(self):
-        """The sets whose costs are known for sure, best first, and all that come close."""
-        last: list[Set] = []
-        order = sorted(self.noise, key=self.score)
-        for _ in range(TRIES):  # a set that was predicted too cheap is found out and makes room
-            last = _once([*self.bases, *last, *order[:FINALISTS]])
-            if not self.known:
-                self.costs |= self.time(_once(s._replace(pairs=False) for s in last), 0.4)
-            order = sorted(self.noise, key=self.score)
-            if order[0] in last:
-                break
-        last = _once([self.bases[0], *sorted(last, key=order.index)])
-        return last, _once(last + order[:RIVALS])
+    The first base leads, then the best. Where costs lack, time(sets, share) finds them.
+    """
+    astray = pilot.astray()
+    bases = [Set(name) for name in pilot.table if name not in astray]
+    plain = [s for b in bases for s in subsets(Set(b.base, tuple(pilot.table[b.base])[1:]))]
+    tried = [s._replace(pairs=k > 0) for k in range(len(pilot.ways)) for s in plain]
+    noise = {s: pilot.noise(s) for s in tried}
+    slope2, known = pilot.slope2(min(tried, key=lambda s: noise[s])), costs is not None
+    costs = costs if known else time([s for s in plain if len(s.cvs) < 2], 0.6)
+    ranked = lambda: sorted(tried, key=lambda s: _score(cost_of(s, costs), slope2 + noise[s]))
+    once = lambda sets: list(dict.fromkeys(sets))
+    last: list[Set] = []
+    order = ranked()
+    for _ in range(TRIES):  # a set that was predicted too cheap is found out and makes room
+        last = once([*bases, *last, *order[:FINALISTS]])
+        if not known:
+            costs |= time(once(s._replace(pairs=False) for s in last), 0.4)
+        order = ranked()
+        if order[0] in last:
+            break
+    last = once([bases[0], *sorted(last, key=order.index)])
+    return costs, slope2, last, once(last + order[:RIVALS])
 
 
-def _to_nine_digits(x):
-    """So that of sets that differ in rounding alone the first is the best, on any processor."""
-    unit = 10.0 ** np.floor(np.log10(np.maximum(x, 1e-300)) - 8)
-    return np.round(x / unit) * unit
-
-
-def _once(sets):
-    return list(dict.fromkeys(sets))
+def _score(cost, square):
+    """cost x E||g||^2, to nine digits: of sets that differ in rounding alone the first is best."""
+    unit = 10.0 ** np.floor(np.log10(np.maximum(cost * square, 1e-300)) - 8)
+    return np.round(cost * square / unit) * unit
 
 
 # The ELBO ----------------------------------------------------------------------------------------

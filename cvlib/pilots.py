@@ -57,17 +57,17 @@ def subsets(full: Set) -> list[Set]:
 
 
 class Look(NamedTuple):
-    """What n steps of a pilot saw of a base and its variates: P lines, the base first.
+    """What n steps of each half of a pilot saw of a base and its variates: P lines, base first.
 
     The mean of K over steps is the covariance of a step's gradients; `of_q` and `of_data` are what
     of it is due to q alone and to the data alone.
     """
 
-    K: np.ndarray  # (n, P, P) products of the lines' distances from their means
-    of_q: np.ndarray  # (n, P, P)
+    K: np.ndarray  # (2, n, P, P) products of the lines' distances from their means
+    of_q: np.ndarray  # (2, n, P, P)
     of_data: np.ndarray
-    along: np.ndarray  # (n,) the base's gradients along the width of q
-    mean: np.ndarray  # (parts, P, D) the lines' means
+    along: np.ndarray  # (2, n) the base's gradients along the width of q
+    mean: np.ndarray  # (2, parts, P, D) the lines' means
 
 
 class Pilot:
@@ -95,64 +95,58 @@ class Pilot:
             snapshot = taken(plan.model, plan.q, w, wants)
         numbers = len(self.ways) * len(self.lines) * plan.M * plan.q.D  # of a step
         R = max(3, min(math.ceil(steps / 2), CHUNK // numbers))
-        parts = 2 * math.ceil(steps / (2 * R))  # of R steps each
-        self.half = np.arange(2)[:, None] == np.repeat(np.arange(parts) % 2, R)  # (2, n)
-        looks = [self._look(rng, R, snapshot) for _ in range(parts)]
-        join = lambda key: Look(*map(np.concatenate, zip(*(look[key] for look in looks))))
-        self.looks = {key: join(key) for key in looks[0]}  # {(base, pairs): Look}
-        self.halves = self._covariances(self.half)
-        self.least = ROUNDING * max(look.K[:, 0, 0].mean() for look in self.looks.values())
+        looks = [self._look(rng, R, snapshot) for _ in range(2 * math.ceil(steps / (2 * R)))]
+        half = lambda key, k: map(np.concatenate, zip(*(look[key] for look in looks[k::2])))
+        both = lambda key: map(np.stack, zip(half(key, 0), half(key, 1)))
+        self.looks = {key: Look(*both(key)) for key in looks[0]}  # {(base, pairs): Look}
+        self.n = R * len(looks)
+        self.halves = {key: look.K.mean(1) for key, look in self.looks.items()}  # (2, P, P)
+        self.least = ROUNDING * max(K[:, 0, 0].mean() for K in self.halves.values())
 
     def _look(self, rng, R, snapshot):
-        """R steps side by side, {(base, pairs): Look}."""
-        plan, found = self.plan, {}
-        w = np.broadcast_to(self.w, (R, plan.q.D))
+        """R steps side by side, {(base, pairs): Look}, without the axis of halves."""
+        q, M, found = self.plan.q, self.plan.M, {}
+        w = np.broadcast_to(self.w, (R, q.D))
         for pairs, seen in zip((False, True), self.ways):
-            d = draw(plan.model, plan.q, w, plan.M, rng, snapshot=snapshot, sampling=seen)
+            d = draw(self.plan.model, q, w, M, rng, snapshot=snapshot, sampling=seen)
             draws = [d]
             if self.shares and d.index is not None:  # else all noise counts as that of q
                 # with the data of the step before: then r shares eps, r - 1 shares data
                 index = np.roll(d.index, 1, 0)
-                draws.append(Draw(d.model, d.q, d.w, d.eps, index, d.snapshot, d.group, d.weight))
+                draws.append(Draw(d.model, q, d.w, d.eps, index, d.snapshot, d.group, d.weight))
             G = [evaluate(self.lines, d) for d in draws]  # (R, all lines, M, D) each
             for base, own in self.places.items():
-                found[base, pairs] = self._seen([g[:, own] for g in G], self._leaning(base, seen))
+                # a word with rows or a pull of its own may look at all samples, as LOO does
+                words = {word for line in self.table[base].values() for word, _ in line.parts}
+                together = seen.shared or any(word.rows or word.pull for word in words)
+                size = M if together else seen.group(q, M)  # samples that lean on each other
+                found[base, pairs] = self._seen([g[:, own] for g in G], size)
         return found
-
-    def _leaning(self, base, seen):
-        """How many samples of a step lean on each other: one, a pair, or all."""
-        # a word with rows or a pull of its own may look at all samples together, as LOO does
-        words = {word for line in self.table[base].values() for word, _ in line.parts}
-        together = seen.shared or any(word.rows or word.pull for word in words)
-        return self.plan.M if together else seen.group(self.plan.q, self.plan.M)
 
     def _seen(self, G, size):
         """The `Look` at gradients (R, P, M, D) and, for the shares, at those with other data."""
-        q, w = self.plan.q, self.w
-        along = G[0][:, 0].mean(1) @ np.where(np.arange(q.D) < q.dim, 0.0, w)
-        units = lambda g: in_units(q, w, _units(g, size)) if self.natural else _units(g, size)
-        X, *others = map(units, G)
-        mean, n = X.mean((0, 1)), X.shape[0] * X.shape[1]
+        q, w, (R, P, _, D) = self.plan.q, self.w, G[0].shape
+        along = G[0][:, 0].mean(1) @ np.where(np.arange(D) < q.dim, 0.0, w)
+        # means of samples that lean on each other, (R, M', P, D); partners are M / 2 apart
+        units = (np.moveaxis(g.reshape(R, P, size, -1, D).mean(2), 2, 1) for g in G)
+        X, *others = (in_units(q, w, x) if self.natural else x for x in units)
+        mean, n = X.mean((0, 1)), R * X.shape[1]
+        product = lambda X, Y: (X @ Y.mT).sum(1) / X.shape[1] ** 2  # of means of steps, (R, P, P)
         X = X - mean
-        K = _products(X, X) * (n / (n - 1))
+        K = product(X, X) * (n / (n - 1))
         of_q, of_data = K, 0 * K
         for Y in others:
             Y = Y - Y.mean((0, 1))
-            two = np.stack([_products(X, Y), _products(X, np.roll(Y, -1, 0))])
+            two = np.stack([product(X, Y), product(X, np.roll(Y, -1, 0))])
             of_q, of_data = two + two.sum(0) / (n - 2)  # unbiased, means taken off
         return Look(K, of_q, of_data, along, mean[None])
 
-    def _covariances(self, counts):
-        """{(base, pairs): mean K on each half, (..., 2, P, P)}, steps counted (..., 2, n) times."""
-        share = counts / counts.sum(-1, keepdims=True)
-        return {key: np.tensordot(share, look.K, 1) for key, look in self.looks.items()}
-
     def resampled(self, times: int, rng: np.random.Generator) -> dict:
         """Covariances on the halves of `times` resampled pilots, as `noise` takes them."""
-        counts = np.zeros((times, *self.half.shape))
-        for k, own in enumerate(self.half):
-            counts[:, k, own] = rng.multinomial(own.sum(), own[own] / own.sum(), times)
-        return self._covariances(counts)
+        n = self.n // 2
+        counts = [rng.multinomial(n, np.full(n, 1 / n), times) / n for _ in range(2)]
+        mean = lambda K: np.stack([np.tensordot(c, k, 1) for c, k in zip(counts, K)], 1)
+        return {key: mean(look.K) for key, look in self.looks.items()}  # (times, 2, P, P)
 
     def _own(self, s, K):
         """Of products K (..., P, P) those of a set's lines, the base first."""
@@ -169,17 +163,17 @@ class Pilot:
         return np.maximum(_square(_weights(K), K).mean(-1), self.least)
 
     def each(self, s: Set, what: str = "K") -> np.ndarray:
-        """The same, step by step, (n,); or what is due to q alone or to the data alone."""
-        v = _weights(self._own(s, self.halves[s.base, s.pairs]))[self.half[1].astype(int)]
-        return _square(v, self._own(s, getattr(self.looks[s.base, s.pairs], what)))
+        """The same, step by step; or what is due to q alone or to the data alone."""
+        v = _weights(self._own(s, self.halves[s.base, s.pairs]))[:, None]
+        return _square(v, self._own(s, getattr(self.looks[s.base, s.pairs], what))).ravel()
 
     def slope2(self, quiet: Set) -> float:
         """||E g||^2, from a set with little noise."""
         v = _weights(self._own(quiet, self.halves[quiet.base, quiet.pairs])).mean(0)
-        mean = self.looks[quiet.base, quiet.pairs].mean.mean(0)
+        mean = self.looks[quiet.base, quiet.pairs].mean.mean((0, 1))
         lines = dict(zip(self.table[quiet.base], mean))
         g = v @ [lines[name] for name in ("", *quiet.cvs)]
-        return max(0.0, g @ g - self.noise(quiet) / self.half.shape[1])
+        return max(0.0, g @ g - self.noise(quiet) / self.n)
 
     def astray(self) -> dict[str, float]:
         """{base: by how many standard errors its mean along the width of q is not the first's}.
@@ -187,20 +181,19 @@ class Pilot:
         There PR has the curvature at a sample, which says nothing of a kink.
         """
         along = {base: self.looks[base, False].along for base in self.table}
-        n, first, found = self.half.shape[1], next(iter(along.values())), {}
+        first, found = next(iter(along.values())), {}
         rounding = 1e-9 * max(np.abs(x).max() for x in along.values()) + 1e-300
         for base, own in along.items():
-            error = (own - first).std(ddof=1) / math.sqrt(n)
+            error = (own - first).std(ddof=1) / math.sqrt(self.n)
             off = abs((own - first).mean())
-            if off > scipy.special.stdtrit(n - 1, 1 - DOUBT / 2) * error + rounding:
+            if off > scipy.special.stdtrit(self.n - 1, 1 - DOUBT / 2) * error + rounding:
                 found[base] = float(off / max(error, rounding))
         return found
 
 
 def _serves(old, wants):
     """Does a snapshot have what is wanted of it?"""
-    order, mean = 1 + (old.hessian is not None), "parabola" in old.parabolas
-    has = Wants(order, old.factor is not None, mean)
+    has = Wants(1 + (old.hessian is not None), old.factor is not None, "parabola" in old.parabolas)
     return all(have >= want for have, want in zip(has, wants))
 
 
@@ -211,17 +204,6 @@ def in_units(q: Family, w: np.ndarray, g: np.ndarray) -> np.ndarray:
     factors = np.broadcast_to(factor, (*g.shape[:-1], *factor.shape))
     curvature = q.curvature(factors, g[..., q.dim :]).reshape(*g.shape[:-1], -1)
     return np.concatenate([slope, curvature / math.sqrt(2)], -1)
-
-
-def _units(G, size):
-    """The means of every `size` samples that lean on each other, (R, P, M, D) -> (R, M', P, D)."""
-    R, P, M, D = G.shape
-    return np.moveaxis(G.reshape(R, P, size, M // size, D).mean(2), 2, 1)  # partners: M / 2 apart
-
-
-def _products(X, Y):
-    """Products of lines in the mean of each step, (R, P, P), for units X, Y (R, units, P, D)."""
-    return (X @ np.swapaxes(Y, -1, -2)).sum(1) / X.shape[1] ** 2
 
 
 def _weights(K):
@@ -237,13 +219,6 @@ def _square(v, K):
 
 
 # Cost --------------------------------------------------------------------------------------------
-
-
-def given(costs: dict[str, float] | None) -> dict[str, float] | None:
-    """Costs that a reader gives, {set, as it prints: a positive number}; None: none are given."""
-    if not isinstance(costs, dict | None):
-        raise TypeError(f'costs={costs!r}: write {{"RP1": 1.0, "RP1 with c7": 1.5}}')
-    return costs and {s: number(f"costs[{s!r}]", c, 0, above=True) for s, c in costs.items()}
 
 
 def cost_of(s: Set, costs: dict[str, float]) -> float:
@@ -293,16 +268,21 @@ def timed(
             ways[past] = partial(own.refreshed, state)
             state = own.refreshed(state)
         own = replace(own, renew=None)
-        state = step(state, own)  # the next ones write over its arrays
-        ways[str(s)] = partial(step, state, own)
+        ways[str(s)] = partial(step, step(state, own), own)  # it writes over the first's arrays
     found = in_turns(ways, seconds, clock)
     share = found.pop(past, 0.0) / (plan.renew or 1)
     return {name: t + share * (name in extra) for name, t in found.items()}
 
 
-def planned(model: Model, q: Family, w: np.ndarray, **how: Any) -> tuple[Noisy, np.ndarray]:
-    """The plan of a step without lines, whose rate does not matter, and w (D,), checked."""
+def planned(
+    model: Model, q: Family, w: np.ndarray, costs: dict[str, float] | None = None, **how: Any
+) -> tuple[Noisy, np.ndarray]:
+    """The plan of a step without lines, whose rate does not matter, and w (D,), all checked."""
     check_fit(model, q)
     if np.ndim(w) != 1:
         raise ValueError(f"w has shape {np.shape(w)}: give one w, ({q.D},)")
+    if not isinstance(costs, dict | None):
+        raise TypeError(f'costs={costs!r}: write {{"RP1": 1.0, "RP1 with c7": 1.5}}')
+    for s, cost in (costs or {}).items():
+        number(f"costs[{s!r}]", cost, 0, above=True)
     return Noisy(model, q, whole_gradient(model, q), lr=1e-3, **how), q.check(w)

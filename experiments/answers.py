@@ -11,7 +11,7 @@ import cvlib as cv
 from cvlib.combining import stein
 from cvlib.combining.tails import WIDE, smoothed
 from cvlib.families.found import drawn
-from cvlib.models.density import Density
+from cvlib.models.own import Density
 
 from . import posteriors
 

@@ -558,8 +558,7 @@ CASES = [
     Case("exact.term_gradients", {"model": ONE, "q": FULL, "w": W},
          {"model": TWO, "q": DIAGONAL, "w": V}),
     Case("exact.optimum", {"model": ONE, "q": FULL, "w": None},
-         {"model": TWO, "q": DIAGONAL, "late": lambda: True, "w": np.full(5, np.nan)}),
-    Case("exact.optimum", {"model": ONE, "q": FULL, "w": W, "late": lambda: True}, {"w": V}),
+         {"model": TWO, "q": DIAGONAL, "w": np.full(5, np.nan)}),
     # the loop
     Case("optimize.init", {"plan": cv.optimize.Noisy(ONE, FULL, H, lr=0.1, M=2), "rng": Seed(0)},
          {"plan": cv.optimize.Noisy(ONE, DIAGONAL, cv.candidates(ONE, DIAGONAL)["RP1"][0], lr=0.1,

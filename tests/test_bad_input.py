@@ -15,8 +15,8 @@ from scipy import stats
 
 import cvlib as cv
 from cvlib import CF, RP1, RP2, SF, bound, passes, taylor_x, taylor_z
-from cvlib.ascent.search import climb
 from cvlib.combining import regression
+from cvlib.fitting.starts import climb
 from experiments import trained
 
 pytestmark = pytest.mark.filterwarnings("error", "ignore::ResourceWarning")  # others leave those

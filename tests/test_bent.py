@@ -11,8 +11,8 @@ from scipy import stats
 
 import cvlib as cv
 from cvlib.families.bent import Bent
-from cvlib.fitting import bends, doubts, run
-from cvlib.models.density import Density
+from cvlib.fitting import bends, front, run
+from cvlib.models.own import Density
 from cvlib.models.passes import Late
 from experiments import load
 
@@ -206,7 +206,7 @@ def test_many_data_are_not_bent_by_themselves(monkeypatch):
 def test_warnings_that_a_bend_leaves(monkeypatch):
     """A judge whom no share pleases; a banana for which no bend is good enough, or has time."""
     with monkeypatch.context() as patch:
-        patch.setattr(doubts, "FAIR", 1.1)
+        patch.setattr(front, "FAIR", 1.1)
         assert "the shape of q, though it bends, above" in quick(skewed).warnings[-1]
     monkeypatch.setattr(bends, "LEAST", np.inf)
     fit = quick(banana, 2)

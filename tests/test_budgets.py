@@ -12,9 +12,10 @@ import pytest
 from numpy.testing import assert_allclose
 
 import cvlib as cv
-from cvlib.ascent import even, mode, search
-from cvlib.fitting import looks, run, starts
-from cvlib.models import density, passes
+from cvlib.fitting import run, starts
+from cvlib.models import own as own_models
+from cvlib.models import passes
+from cvlib.models.own import Density
 from cvlib.special import hess_times
 
 RNG = np.random.default_rng(0)
@@ -100,10 +101,10 @@ def test_a_fit_is_back_in_time(work, kind, pass_of_one, seconds, monkeypatch):
     make, q = KINDS[kind]
     model = make(work)
     if kind == "passes":
-        monkeypatch.setattr(density, "ROWS", 10)
-        monkeypatch.setattr(density, "EACH", 1)
+        monkeypatch.setattr(own_models, "ROWS", 10)
+        monkeypatch.setattr(own_models, "EACH", 1)
     if kind == "compiled":  # which is called with so many points at once
-        monkeypatch.setattr(looks, "BLOCK", 2)
+        monkeypatch.setattr(run, "BLOCK", 2)
         monkeypatch.setattr("cvlib.models.compiled.BLOCKS", ((2, 2), (1, 1)))
     numbers = 60 * (10 if kind == "exact" else 1)  # rows, or nodes
     work.cost, work.now = pass_of_one / numbers, 0.0
@@ -120,8 +121,8 @@ def test_a_fit_is_back_in_time(work, kind, pass_of_one, seconds, monkeypatch):
 def test_a_step_that_was_cut_off_has_not_begun(work, monkeypatch):
     """Out of time in the middle of a step, the run goes on as if nothing had been."""
     model = own(work)
-    monkeypatch.setattr(looks, "LOOKS", (40, 80, 160))
-    monkeypatch.setattr(looks, "LAST", 40)
+    monkeypatch.setattr(run, "LOOKS", (40, 80, 160))
+    monkeypatch.setattr(run, "LAST", 40)
     whole, two = (cv.fit(model, steps=n, progress=False) for n in (9, 2))
     one_step = (2 * 3 + 20) * 60  # numbers
     for steps in (0.5, 1.5, 2.7):
@@ -162,10 +163,10 @@ def late_after(work, seconds):
 def test_searches_end_inside_a_pass(work):
     """The mode, and the top on even draws: over by no more than a part of a pass."""
     model, q = own(work, bends=0.1), cv.families.Gaussian(3)
-    whole = mode.searched(density.Density(model), np.zeros(3))
+    whole = starts.searched(Density(model), np.zeros(3))
     climbs = {
-        "mode": lambda late: mode.searched(density.Density(model), np.zeros(3), late),
-        "even": lambda late: even.top(model, q, q.start(), late),
+        "mode": lambda late: starts.searched(Density(model), np.zeros(3)),
+        "even": lambda late: starts.top(model, q, q.start()),
         "start": lambda late: starts.start(model, True, None, 3, late),
     }
     for name, climb in climbs.items():
@@ -186,7 +187,7 @@ def test_searches_end_inside_a_pass(work):
 def test_a_search_that_is_late_has_its_highest_point(work):
     f = lambda z: (-float(z @ z), -2 * z)
     far = np.full(2, 3.0)
-    top, _ = search.climb(f, far, 1e-9)
+    top, _ = starts.climb(f, far, 1e-9)
     assert_allclose(top.z, 0, atol=1e-6)
     calls = []
 
@@ -195,10 +196,12 @@ def test_a_search_that_is_late_has_its_highest_point(work):
         passes.look_at_clock()
         return f(z)
 
-    first, _ = search.climb(slow, far, 1e-9, late=lambda: True)
+    with passes.until(lambda: True):
+        first, _ = starts.climb(slow, far, 1e-9)
     assert (first.z == far).all() and first.value == -np.inf
     calls.clear()
-    some, _ = search.climb(slow, far, 1e-9, late=lambda: len(calls) > 2)
+    with passes.until(lambda: len(calls) > 2):
+        some, _ = starts.climb(slow, far, 1e-9)
     assert top.value > some.value > f(far)[0] and len(calls) == 3
 
 
@@ -213,7 +216,8 @@ def test_exact_ends_inside_a_gradient(work, steps, monkeypatch):
     heights = [cv.exact.elbo(model, q, q.start())]
     for share in (0.1, 0.5, 0.9):
         work.now, work.most = 0.0, 0.0
-        w = cv.exact.optimum(model, q, q.start(), late=late_after(work, share * takes))
+        with passes.until(late_after(work, share * takes)):
+            w = cv.exact.optimum(model, q, q.start())
         end = share * takes  # a part asks for phi a few times, at more nodes each
         assert end <= work.now <= end + 3 * work.most and work.most < takes / 20
         heights.append(cv.exact.elbo(model, q, w))
@@ -226,15 +230,15 @@ def test_even_draws_know_the_clock(work, monkeypatch):
     """A search without end is told to stop while a few of its looks still fit."""
     ended = []
 
-    def endless(model, q, w, late):
-        while not late():
+    def endless(model, q, w):
+        while not passes._late.get()():
             work.now += 0.01
         ended.append(work.now)
         return w
 
     model = own(work)
     work.cost = 1e-5
-    monkeypatch.setattr(even, "top", endless)
+    monkeypatch.setattr(starts, "top", endless)
     cv.fit(model, seconds=5.0, progress=False)
     assert len(ended) == 1 and ended[0] < 5
 
@@ -387,7 +391,7 @@ def test_a_look_has_three_sizes_whatever_the_data():
     for n, right in ((10, [250, 1000, 4000]), (400_000, [83, 250, 1000]), (10**7, [62, 250, 1000])):
         model, *_ = wide(1, 5)
         model.data = (np.broadcast_to(0.0, n),)
-        assert looks.sizes(model) == right
+        assert run.sizes(model) == right
 
 
 def test_the_rows_of_pointwise_come_in_parts_that_many_draws_make_smaller(monkeypatch):

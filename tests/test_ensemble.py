@@ -12,7 +12,6 @@ from types import SimpleNamespace
 from unittest import mock
 
 import numpy as np
-from harness import part
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import integrate, linalg
 from scipy.special import betaln, digamma, expit, gammaln, softmax
@@ -494,7 +493,7 @@ def test_the_ridge_is_that_of_the_step_before(cv):
     nodes, p = plane()
     table = tables(RNG(0), *nodes.shape) - 3  # slopes G + e at the nodes
     which, e, prob = outcomes(nodes, p, 3)
-    q, rule, ensemble = cv.families.Gaussian(2), cv.rules.quadratics(), part(cv, "ascent.ensemble")
+    q, rule, ensemble = cv.families.Gaussian(2), cv.rules.quadratics(), cv.rules
     w, found = q.start((len(e),)), []
 
     def newton(q, w, c, A, rho, reach):

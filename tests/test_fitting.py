@@ -88,7 +88,7 @@ def test_likelihoods(cv):
         assert_allclose(likelihood.phi(eta, np.full(7, y)), right, rtol=1e-10)
         likelihood.check(np.array([y]))
         mean, v = np.array([0.4]), np.array([4.0])
-        found = part(cv, "quadrature").slopes(likelihood, mean, v, np.array([y]), 1e-9)
+        found = likelihood.mean_slopes(mean, v, np.array([y]), 1e-9)
         slope = elementwise_grad(likelihood.phi)
         bend = elementwise_grad(lambda e, y: slope(e, y))
         for got, f in zip(found, (slope, bend)):
@@ -123,7 +123,7 @@ def gaussian_case(cv):
 
 def test_slopes(cv):
     """log p and its slope in parts, and of rows that stand for all: autograd of the whole sum."""
-    density = part(cv, "density")
+    density = part(cv, "models.own")
     model, mean, cov, _ = gaussian_case(cv)
     whole = lambda z: anp.sum(model.log_lik(z, model.data)) + model.log_prior(z)
     z = mean + np.random.default_rng(0).standard_normal((4, 3)) * np.sqrt(np.diag(cov))
@@ -147,7 +147,7 @@ def test_a_singular_point(cv):
         return -0.5 * z[..., 0] ** 2 + 0 * b[0]
 
     model = cv.models.Model(lik, lambda z: 0 * z[..., 0], np.zeros(1), 1)
-    value, slope = part(cv, "density").Density(model).slope(np.array([[1.0], [9.0], [2.0]]))
+    value, slope = part(cv, "models.own").Density(model).slope(np.array([[1.0], [9.0], [2.0]]))
     assert_allclose(value, [-0.5, np.nan, -2.0])
     assert_allclose(slope, [[-1.0], [np.nan], [-2.0]])
 
@@ -172,18 +172,18 @@ def test_the_mode(cv):
 
 def test_the_search(cv):
     """On scipy's Rosenbrock function, a kink and a wall; its curvature is that of dense BFGS."""
-    climb = part(cv, "search").climb
+    climb = part(cv, "starts").climb
     rosen = lambda z: (-optimize.rosen(z), -optimize.rosen_der(z))
     top, _ = climb(rosen, np.array([-1.2, 1.0, 0.5, -0.7]), 1e-12, most=50)
     assert_allclose(top.z, np.ones(4), atol=1e-5)
     assert top.value == -optimize.rosen(top.z)
-    search, rng = part(cv, "search"), np.random.default_rng(0)
+    starts, rng = part(cv, "starts"), np.random.default_rng(0)
     A = rng.standard_normal((6, 6))
     A = A @ A.T + np.eye(6)
-    seen, H = search.Curvature(9), np.eye(6)
+    seen, H = starts.Curvature(9), np.eye(6)
     steps = rng.standard_normal((5, 6))
     for step in steps:
-        seen.see(*(search.Point(z, 0.0, -A @ z) for z in (np.zeros(6), step)))
+        seen.see(*(starts.Point(z, 0.0, -A @ z) for z in (np.zeros(6), step)))
     last = A @ steps[-1]
     H = H * (steps[-1] @ last) / (last @ last)
     for s, y in zip(steps, steps @ A):  # the textbook's matrix
@@ -191,7 +191,7 @@ def test_the_search(cv):
         H = V.T @ H @ V + np.outer(s, s) / (s @ y)
     assert_allclose(seen.times(np.eye(6)), H, atol=1e-10)
     assert_allclose(seen.times(last), steps[-1])
-    seen.see(*(search.Point(z, 0.0, A @ z) for z in (np.zeros(6), steps[0])))  # it curves up
+    seen.see(*(starts.Point(z, 0.0, A @ z) for z in (np.zeros(6), steps[0])))  # it curves up
     assert len(seen.seen) == 5
     few = climb(rosen, np.zeros(4), 1e-12, steps=3, most=2)[1]
     assert len(few.seen) == 2
@@ -200,7 +200,8 @@ def test_the_search(cv):
     wall = lambda z: (np.log(z[0]) - z[0], 1 / z - 1) if z[0] > 0 else (-np.inf, z)
     assert abs(climb(wall, np.array([0.01]), 1e-12)[0].z[0] - 1) < 1e-4
     calls = []
-    assert climb(rosen, np.zeros(4), 1e-12, late=lambda: calls.append(1) or len(calls) > 4)
+    with cv.passes.until(lambda: calls.append(1) or len(calls) > 4):
+        assert climb(rosen, np.zeros(4), 1e-12)
     assert len(calls) == 5
     beyond = lambda z: wall(z) if z[0] > 0 else (-np.inf, 0 * z + 1)
     assert climb(beyond, -np.ones(1), 1e-3)[0].z == -1  # no number where it begins
@@ -209,19 +210,19 @@ def test_the_search(cv):
 def test_even_draws(cv):
     """They have the moments of the normal; on a Gaussian posterior their top is the posterior,
     and elsewhere that of scipy's search on the same draws."""
-    even, rng = part(cv, "even"), np.random.default_rng(0)
-    e = even.evened(rng.standard_normal((9, 4)))
+    starts, rng = part(cv, "starts"), np.random.default_rng(0)
+    e = starts.evened(rng.standard_normal((9, 4)))
     assert_allclose([e.mean(0), *(e.T @ e / 18 - np.eye(4))], np.zeros((5, 4)), atol=1e-12)
     model, mean, cov, _ = gaussian_case(cv)
     q = cv.families.Gaussian(3)
-    with mock.patch.object(even, "ENOUGH", 1e-12):
-        mu, L = q.unpack(even.top(model, q, q.pack(mean + 1, 2 * np.linalg.cholesky(cov))))
+    with mock.patch.object(starts, "ENOUGH_EVEN", 1e-12):
+        mu, L = q.unpack(starts.top(model, q, q.pack(mean + 1, 2 * np.linalg.cholesky(cov))))
         assert_allclose(mu, mean, rtol=1e-4)
         assert_allclose(L @ L.T, cov, rtol=1e-3, atol=1e-4)
         glm = cv.models.logistic_regression(*cv.datasets.toy())
-        q, n = cv.families.Gaussian(2), max(even.EACH * 2, even.FEW)
-        found = even.top(glm, q, q.start(), seed=3)
-    e = even.evened(np.random.default_rng([3, n]).standard_normal((n // 2, 2)))
+        q, n = cv.families.Gaussian(2), max(starts.EACH * 2, starts.LEAST_EVEN)
+        found = starts.top(glm, q, q.start(), seed=3)
+    e = starts.evened(np.random.default_rng([3, n]).standard_normal((n // 2, 2)))
 
     def minus(w):
         mu, L = q.unpack(w)
@@ -262,13 +263,13 @@ def test_a_valley(cv):
     model = cv.models.Model(lik, prior, (y, x, group), 8)
     ends = {}
     for how in ("with", "without"):
-        still = mock.patch.object(part(cv, "even"), "top", lambda model, q, w, *_: w)
+        still = mock.patch.object(part(cv, "starts"), "top", lambda model, q, w: w)
         with still if how == "without" else nullcontext():
             ends[how] = cv.fit(model, steps=20, progress=False).elbo
     assert ends["with"] > ends["without"] + 0.1, ends
     few = mock.patch.object(part(cv, "fitting.run"), "CLIMB", 7)
-    even = part(cv, "even")
-    with few, mock.patch.object(even, "top", mock.Mock(wraps=even.top)) as top:
+    starts = part(cv, "starts")
+    with few, mock.patch.object(starts, "top", mock.Mock(wraps=starts.top)) as top:
         cv.fit(model, steps=6, progress=False)
     assert not top.called  # seven unknowns count as many here
 
@@ -282,7 +283,7 @@ def test_the_best_start(cv):
     assert_allclose(begin.S @ begin.S.T, cov, rtol=2e-3, atol=1e-3)
     found = [starts.Start(mean, k * L, str(k)) for k in (0.2, 1.5, 0.9, 3.0)]
     found.append(starts.Start(mean + 2 * L[:, 0], L, "off"))
-    best = starts._best(part(cv, "density").Density(model), found, np.random.default_rng(0))
+    best = starts._best(part(cv, "models.own").Density(model), found, np.random.default_rng(0))
     assert best.says == "0.9"  # KL 3 (k^2 - 1 - log k^2) / 2: 3.4, .66, .031, 8.7, and 2
     fit = cv.fit(model, steps=1, start=(mean, cov), progress=False)
     assert abs(fit.looks[-1, 1] - evidence) < 0.01
@@ -300,7 +301,9 @@ def test_a_diagonal_start(cv):
     sd = rng.uniform(0.1, 3, 8)
     prior = cv.models.GaussianPrior(sd)
     model = cv.models.Model(lambda z, b: 0 * z[..., 0] + 0 * b[0], prior, np.zeros(1), 8)
-    seen = part(cv, "starts")._widths(part(cv, "density").Density(model), np.zeros(8), pairs=4000)
+    seen = part(cv, "starts")._widths(
+        part(cv, "models.own").Density(model), np.zeros(8), pairs=4000
+    )
     assert_allclose(seen, sd, rtol=0.1)
 
 
@@ -319,7 +322,7 @@ def test_no_mode(cv):
     saddle = make(lambda z: z[..., 0] ** 2 - z[..., 0] ** 4 / 8 - 2 * z[..., 1] ** 2)
     begin = starts.start(saddle)  # zero has no slope; the modes are at z[0] = ±2
     assert not begin.trouble and starts.start(make(lambda z: normal(z, 2.0))).trouble == ""
-    mode = starts.searched(part(cv, "density").Density(saddle), np.zeros(2))
+    mode = starts.searched(part(cv, "models.own").Density(saddle), np.zeros(2))
     assert not mode.trouble and abs(abs(mode.z[0]) - 2) < 1e-3 and abs(mode.z[1]) < 1e-3
 
 
@@ -374,11 +377,11 @@ def test_coordinates_that_are_leaning(cv):
 
 def test_a_curvature_that_is_too_steep(cv):
     """Half a hundredth of a nat below the mode, a tenth off, is not flat: far out it falls."""
-    mode, lik = part(cv, "ascent.mode"), lambda z, b: 0 * z[..., 0] + 0 * b[0]
+    mode, lik = part(cv, "starts"), lambda z, b: 0 * z[..., 0] + 0 * b[0]
     model = cv.models.Model(lik, cv.models.GaussianPrior(), np.zeros(1), 2)
     steep = mode.Mode(np.zeros(2), model.log_prior(np.zeros(2)), 1e-4 * np.eye(2), np.zeros(2))
     with mock.patch.object(mode, "climbed", return_value=steep):
-        assert not mode.searched(part(cv, "density").Density(model), np.zeros(2)).trouble
+        assert not mode.searched(part(cv, "models.own").Density(model), np.zeros(2)).trouble
 
 
 def test_a_start_on_the_way(cv):
@@ -396,7 +399,10 @@ def test_a_start_on_the_way(cv):
     assert prior(offered["the mode and its curvature in pairs"]) > -1e-3
     low = {start.handicap for start in best.call_args[0][1] if "z = 0" in start.says}
     assert low == {2 * d}  # far more than d nats below
-    density, first = part(cv, "density").Density(model), starts.Start(np.ones(d), scale**-0.5, "a")
+    density, first = (
+        part(cv, "models.own").Density(model),
+        starts.Start(np.ones(d), scale**-0.5, "a"),
+    )
     wide = first._replace(S=1.2 * first.S, says="b")  # worse by 40 (.44 / 2 - log 1.2) = 1.5 nats
     for handicap, right in ((1.0, "a"), (2.0, "b")):
         pair = [first._replace(handicap=handicap), wide]
@@ -544,7 +550,7 @@ def test_many_rows(cv):
     y = np.sign(X @ [1.0, -1, 0.5, 0] + rng.logistic(size=3000))
     glm, density, ways = (
         cv.models.logistic_regression(X, y),
-        part(cv, "density"),
+        part(cv, "models.own"),
         part(cv, "fitting.run"),
     )
     with mock.patch.multiple(density, ROWS=300, EACH=5), mock.patch.object(ways, "EXACT", (0, 0)):
@@ -611,7 +617,7 @@ def test_a_look(cv):
     worse = q.pack(mean + 0.2 * L[:, 0], L)  # by 0.02 nats, which is not beyond doubt
     run.best, run.looks, run.state = near, ((20, 0.0, 0.0),), run.state._replace(w=worse, t=40)
     assert "it stopped" in run._look() and (run.best == near).all()
-    looks, counts = part(cv, "looks"), []
+    looks, counts = part(cv, "fitting.run"), []
     weighed = lambda *args: counts.append(args[-1]) or looks.Weights(*args[2])
     z, noise = np.zeros((4000, 3)), np.random.default_rng(0).standard_normal(4000)
     for gain, taken in ((0.0, looks.LOOKS[:1]), (9.0, looks.LOOKS[:1]), (0.05, looks.LOOKS)):
@@ -654,7 +660,7 @@ def test_far_out_in_the_prior(cv):
     for sd in (0.01, 1.0, 100.0):
         prior = cv.models.GaussianPrior(np.array([1.0, sd, 1.0]), np.array([0.0, 3.0, 0.0]))
         model = cv.models.Model(lambda z, b: 0 * z[..., 0] + b[0], prior, np.zeros(4), 3)
-        said = lambda z: list(part(cv, "doubts").conflicts(model, np.array(z)))
+        said = lambda z: list(part(cv, "front").conflicts(model, np.array(z)))
         for out in (0.5, 5.5):
             assert said([1.0, 3 - out * sd, 0.0]) == []
         sentences = said([1.0, 3 - 8 * sd, 0.0])
@@ -667,13 +673,13 @@ def test_far_out_in_the_prior(cv):
         (lambda z: -2 * anp.sum(anp.log(1 + z**2 / 3), -1), 9.0, False),  # a heavy tail
     ]:
         model = cv.models.Model(lambda z, b: 0 * z[..., 0] + b[0], prior, np.zeros(4), 1)
-        assert bool(list(part(cv, "doubts").conflicts(model, np.array([z])))) == out
+        assert bool(list(part(cv, "front").conflicts(model, np.array([z])))) == out
 
 
 def test_the_worst_coordinate(cv):
     """By its mean or by its sd, whichever importance weights move more; none from a few draws."""
     names = ["z[0]", "z[1]", "z[2]"]
-    q, rng, doubts = cv.families.DiagonalGaussian(3), np.random.default_rng(0), part(cv, "doubts")
+    q, rng, doubts = cv.families.DiagonalGaussian(3), np.random.default_rng(0), part(cv, "front")
     w = q.joined(np.array([1.0, 0.0, -2.0]), np.array([1.0, 2.0, 0.5]))
     z = q.sample(w, 100_000, rng)
     mean, sd = q.mean(w), q.sd(w)
@@ -689,7 +695,7 @@ def test_the_worst_coordinate(cv):
 
 def test_the_chance_to_stop_too_early(cv):
     """A gain of just TOLERANCE is taken for less as often as stated, at each look and size."""
-    fit = part(cv, "looks")
+    fit = part(cv, "fitting.run")
     rng, n, tries = np.random.default_rng(0), 100, 4000
     gains = fit.TOLERANCE + 0.3 * rng.standard_normal((3, tries, n))
     for look in (1, 2, 3):
@@ -702,7 +708,7 @@ def test_the_chance_to_stop_too_early(cv):
 def test_importance_weights(cv):
     """log p - log q has the ELBO as its mean; weights keep everything where q is the posterior."""
     model, mean, cov, evidence = gaussian_case(cv)
-    q, weighed = cv.families.Gaussian(3), part(cv, "looks").weighed
+    q, weighed = cv.families.Gaussian(3), part(cv, "fitting.run").weighed
     right = q.pack(mean, np.linalg.cholesky(cov))
     assert_allclose(weighed(model, q, right, 0).log, evidence, rtol=1e-6)
     wide = q.pack(mean, 2 * np.linalg.cholesky(cov))
@@ -713,7 +719,7 @@ def test_importance_weights(cv):
     share = np.sqrt(2 * 4 - 1) ** 3 / 4**3  # (ex-own-share)
     assert_allclose(found.effective, share, rtol=0.1)
     assert_allclose(found.log, weighed(model, q, wide, 0).log, rtol=0)
-    lost = part(cv, "looks").Weights(found.z, np.where(np.arange(4000) < 400, np.nan, 0.0))
+    lost = part(cv, "fitting.run").Weights(found.z, np.where(np.arange(4000) < 400, np.nan, 0.0))
     assert_allclose([lost.effective, lost.share.sum(), lost.elbo[0]], [0.9, 1.0, 0.0])
 
 
@@ -738,7 +744,7 @@ def test_tails(cv):
 def test_what_a_quadratic_explains(cv):
     """All of a Gaussian's slope; of z^4, what regression on a fine grid explains."""
     model, mean, cov, _ = gaussian_case(cv)
-    q, explained = cv.families.Gaussian(3), part(cv, "looks").explained
+    q, explained = cv.families.Gaussian(3), part(cv, "fitting.run").explained
     assert_allclose(
         explained(model, q, q.pack(mean, np.linalg.cholesky(cov)), 0), [1, 0], atol=1e-6
     )

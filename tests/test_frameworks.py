@@ -14,7 +14,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import cvlib as cv
-from cvlib.ascent.ascents import newton
+from cvlib.ascent.rules import newton
 from cvlib.combining import combine, regression
 
 PAGE = notebooks.BOOK / "24-in-your-framework.md"

@@ -15,7 +15,7 @@ from scipy import integrate, stats
 import cvlib as cv
 from cvlib.combining.tails import Weights, smoothed
 from cvlib.families.found import Found
-from cvlib.fitting import doubts, starts
+from cvlib.fitting import front, starts
 from cvlib.fitting.run import LATE
 
 quiet = pytest.mark.filterwarnings("ignore::cvlib.Distrust")
@@ -146,7 +146,7 @@ def test_a_prior_that_is_written_for_many_points_has_a_report():
 def test_no_diagnostic_can_lose_a_fit(name, what, error):
     """The means of the posterior are there, whatever fails after the last step."""
     model = normal()
-    with mock.patch.object(doubts, name, side_effect=error):
+    with mock.patch.object(front, name, side_effect=error):
         with pytest.warns(cv.Distrust, match=f"{what} could not be checked: "):
             fit = cv.fit(model, progress=False)
     y = model.data[0]
@@ -161,10 +161,10 @@ def test_ctrl_c_while_a_fit_is_judged_for_the_callback_stops_the_run():
     rng = np.random.default_rng(0)
     flat = lambda z, b: -0.5 * (b[0] - z[..., 0]) ** 4
     model = cv.models.Model(flat, NORMAL, rng.normal(size=9), 1)
-    seen, right = [], doubts.doubts
+    seen, right = [], front.doubts
     once = [KeyboardInterrupt]
     press = lambda *args: (_ for _ in ()).throw(once.pop()) if once else right(*args)
-    with mock.patch.object(doubts, "doubts", side_effect=press):
+    with mock.patch.object(front, "doubts", side_effect=press):
         fit = cv.fit(model, steps=40, progress=False, callback=seen.append)
     assert "stopped from the keyboard after step 10" in fit.report and fit.steps == 10
     assert seen == [] and not once
@@ -218,7 +218,7 @@ def test_a_heavy_tail_is_warned_of_unless_all_weights_are_alike():
 def test_the_gauge_of_big_weights():
     for largest, big in ((1.4, False), (1.7, True)):
         log = np.log(np.append(np.ones(9999), largest))
-        assert doubts.big(Weights(np.zeros((10_000, 1)), log)) == big
+        assert front.big(Weights(np.zeros((10_000, 1)), log)) == big
 
 
 # Far out in a prior ------------------------------------------------------------------------------
@@ -235,11 +235,11 @@ def test_far_out_in_the_prior_only_where_it_has_one_of_its_own():
     z = np.append(-4.8, np.full(20, 0.15))  # v is 1.6 sds out; x is e^4.8 0.15 = 18 if v were held
     for prior in (funnel, alone):
         model = cv.models.Model(lambda z, b: 0 * z[..., 0] + b[0], prior, np.zeros(4), 21)
-        assert [*doubts.conflicts(model, z)] == []
+        assert [*front.conflicts(model, z)] == []
     for k in (0, 20):
         out = z.copy()
         out[k] = 30.0
-        (said,) = doubts.conflicts(model, out)
+        (said,) = front.conflicts(model, out)
         assert said.startswith(f"z[{k}] = 30 lies 10 standard deviations out")
 
 

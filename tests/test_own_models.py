@@ -367,7 +367,7 @@ def test_natural_steps_that_break(cv):
         def step(self, memory, w, *rest):
             return w + np.nan, memory
 
-    def by_lbfgs(model, q, w, late):
+    def by_lbfgs(model, q, w):
         began.append(w)
 
     with mock.patch.multiple(cv.exact, natural=Breaks, _by_lbfgs=by_lbfgs):

@@ -166,7 +166,7 @@ def test_draws_come_in_their_constraints(cv):
 
 def test_warnings_speak_of_parameters(cv):
     """The clause on the worst coordinate, and a parameter far out in its prior."""
-    doubts = part(cv, "doubts")
+    doubts = part(cv, "front")
     real = {"a": cv.real, "b": 2}
     prior = cv.models.GaussianPrior(1.0)
     model = cv.models.Model(lambda p, b: -((b[0] - p.a) ** 2) * 50 - 0 * p.b[..., 1],

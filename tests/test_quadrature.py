@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 from scipy.special import erfcx
 
 import cvlib as cv
-from cvlib.models import LOGISTIC, Likelihood, quadrature
+from cvlib.models import LOGISTIC, Likelihood
 
 # g, E g for a standard normal x, and the size of g in the strip |Im x| <= b
 EXAMPLES = {
@@ -70,7 +70,7 @@ def test_a_likelihood_of_one_s_own_says_how_wide_its_strip_is():
         error = {}
         for strip in (2.0, 12.0):
             student = Likelihood("student", phi, lambda y: None, fast, strip=strip)
-            got = quadrature.slopes(student, m, v, y, tolerance=1e-9)
+            got = student.mean_slopes(m, v, y, tolerance=1e-9)
             error[strip] = np.abs(np.array(got) - right).max()
         assert error[2.0] < 5e-9
         assert sd < 1 or error[12.0] > 1e-6
@@ -83,13 +83,13 @@ def test_a_likelihood_of_one_s_own_says_how_wide_its_strip_is():
 def test_values_and_degenerate_widths():
     m, y = np.array([-20.0, -1.0, 0.0, 4.0]), np.array([1.0, -1.0, 1.0, 1.0])
     for sd in (0.01, 1.0, 30.0):
-        got = quadrature.value(LOGISTIC, m, np.full(4, sd**2), y)
+        got = LOGISTIC.mean(m, np.full(4, sd**2), y)
         phi = lambda t, y: -np.logaddexp(0, -y * t)
         right = [test_lines.adaptive_mean(lambda t: phi(t, b), a, sd, b) for a, b in zip(m, y)]
         assert_allclose(got, right, rtol=1e-11, atol=1e-12)
     at_m = LOGISTIC.derivatives(m, y, 2)
-    assert_allclose(quadrature.slopes(LOGISTIC, m, 0 * m, y), at_m, rtol=1e-13)
-    mixed = quadrature.slopes(LOGISTIC, m, np.array([0.0, 1.0, 0.0, 4.0]), y)
+    assert_allclose(LOGISTIC.mean_slopes(m, 0 * m, y), at_m, rtol=1e-13)
+    mixed = LOGISTIC.mean_slopes(m, np.array([0.0, 1.0, 0.0, 4.0]), y)
     assert_allclose(np.array(mixed)[:, [0, 2]], np.array(at_m)[:, [0, 2]], rtol=1e-12)
 
 
@@ -97,8 +97,8 @@ def test_likelihoods_that_know_their_means_are_asked():
     m, v, y = np.array([0.3, 2.0]), np.array([100.0, 0.5]), np.array([1.0, 3.0])
     for likelihood in (cv.models.POISSON, cv.models.gaussian_likelihood(0.7)):
         value, *slopes = likelihood.expected(m, v, y)
-        assert_allclose(quadrature.value(likelihood, m, v, y), value)
-        assert_allclose(quadrature.slopes(likelihood, m, v, y), slopes)
+        assert_allclose(likelihood.mean(m, v, y), value)
+        assert_allclose(likelihood.mean_slopes(m, v, y), slopes)
 
 
 @pytest.mark.parametrize("family", ["Gaussian", "DiagonalGaussian"])

@@ -12,8 +12,8 @@ from benchmarks.race import __main__ as race
 from benchmarks.race import moves, peers, rules, yardstick
 from benchmarks.race.models import PROBLEMS, Problem, even_draws
 from benchmarks.race_read import Race
-from cvlib.ascent.ascents import newton
-from cvlib.models.density import Density
+from cvlib.ascent.rules import newton
+from cvlib.models.own import Density
 
 NUMPY = [r for r in race.RUNNERS if not r.needs]
 AXES = {r.name: r.axes for r in race.RUNNERS}

@@ -15,11 +15,10 @@ import pytest
 from scipy import stats
 
 import cvlib as cv
-from cvlib.ascent import even, mode, search
 from cvlib.combining.tails import k_hat
-from cvlib.fitting import looks, run, starts
-from cvlib.models import density, passes
-from cvlib.models.density import Density
+from cvlib.fitting import run, starts
+from cvlib.models import own, passes
+from cvlib.models.own import Density
 
 pytestmark = pytest.mark.filterwarnings("ignore::cvlib.Distrust")
 
@@ -372,8 +371,8 @@ def test_the_way_of_a_fit_at_its_limits():
     assert run.way(model(40_000, 2, False), Q) == "full"
     assert run.way(model(40_001, 2, False), Q) == "passes"
     assert run.way(model(40_001, 2, False), D) == "diagonal"
-    assert density.enough(model(40_000)) == 40_000 and density.enough(model(40_001)) == 10_000
-    assert density.enough(model(10**6, 300)) == 15_000
+    assert own.enough(model(40_000)) == 40_000 and own.enough(model(40_001)) == 10_000
+    assert own.enough(model(10**6, 300)) == 15_000
 
 
 # Starts and clocks --------------------------------------------------------------------------------
@@ -407,8 +406,8 @@ def test_random_points_come_from_the_seed(monkeypatch):
 
 def test_no_restart_begins_when_it_is_late(monkeypatch):
     points = []
-    monkeypatch.setattr(starts, "searched", lambda density, z, late: points.append(z) or found)
-    found = mode.Mode(np.zeros(2), 0.0, np.eye(2), np.zeros(2))
+    monkeypatch.setattr(starts, "searched", lambda density, z: points.append(z) or found)
+    found = starts.Mode(np.zeros(2), 0.0, np.eye(2), np.zeros(2))
     starts.start(LINE, restarts=5, late=lambda: len(points) > 2)
     assert len(points) == 3
 
@@ -420,23 +419,25 @@ def test_a_fit_hands_its_clock_to_every_search(monkeypatch):
         f = getattr(where, name)
 
         def noted(*args, **more):
-            clocks[name] = [x for x in (*args, *more.values()) if callable(x)]
+            clocks[name] = passes._late.get()
             return f(*args, **more)
 
         monkeypatch.setattr(where, name, noted)
 
     for where, name in (
-        (starts, "searched"), (starts, "climbed"), (even, "top"), (cv.exact, "optimum")
+        (starts, "searched"), (starts, "climbed"), (starts, "top"), (cv.exact, "optimum")
     ):  # fmt: skip
         note(where, name)
     quick(steps=6, seconds=500)
     quick(q=D, steps=1, seconds=500)
     quick(GLM, seconds=500)
     assert sorted(clocks) == ["climbed", "optimum", "searched", "top"]
-    late = {name: found[0] for name, found in clocks.items()}
-    assert not any(f() for f in late.values())
-    monkeypatch.setattr(time, "perf_counter", lambda: now() + 1000)
-    assert all(f() for f in late.values())
+    assert not any(late() for late in clocks.values())
+    for passed, over in (200, ["climbed", "searched"]), (520, [*clocks]):  # the fit's own: 576
+        monkeypatch.setattr(time, "perf_counter", lambda passed=passed: now() + passed)
+        assert [name for name, late in clocks.items() if late()] == sorted(
+            over, key=[*clocks].index
+        )
 
 
 def test_a_start_that_is_given_is_where_it_begins():
@@ -503,8 +504,7 @@ def test_what_cannot_be_answered_is_said():
         (lambda: quick(seed=None), TypeError, "seed=None must be a whole number"),
         (lambda: cv.fit(log_lik), TypeError, "no model such as"),
         (lambda: cv.Fit.load("nowhere", Q), TypeError, "is no model"),
-        (lambda: even.top(LINE, D, D.start()), ValueError, "full Gaussian"),
-        (lambda: search.climb(lambda z: z, np.zeros(2), 0.1), TypeError, "a number and its slope"),
+        (lambda: starts.top(LINE, D, D.start()), ValueError, "full Gaussian"),
         (lambda: cv.exact.elbo(LINE, Q, Q.start()), ValueError, "generalised linear model"),
         (lambda: cv.exact.elbo(COUNTS, G, G.start()), ValueError, "Gaussian family"),
     ]:
@@ -593,7 +593,7 @@ def test_a_long_answer_prints_its_first_rows():
 
 
 def test_looks_are_on_common_draws():
-    first, again, other = (looks.weighed(GLM, Q, Q.start(), k, 300) for k in (0, 0, 1))
+    first, again, other = (run.weighed(GLM, Q, Q.start(), k, 300) for k in (0, 0, 1))
     assert np.array_equal(first.z, again.z) and len(first.z) == 300
     assert not np.array_equal(first.z, other.z)
 

@@ -1,19 +1,17 @@
 """Exact references for generalised linear models: the ELBO and its gradient by quadrature.
 
 Under a Gaussian q each eta_i = x_i.z + offset_i is a one-dimensional Gaussian, so the data term is
-N one-dimensional integrals, whatever the dimension of z; `quadrature` does them.
+N one-dimensional integrals, whatever the dimension of z; the likelihood does them.
 """
-
-from collections.abc import Callable
 
 import numpy as np
 
 from ..families.base import Family, check_fit
-from ..models import Model, passes, quadrature
+from ..models import Model, passes
+from ..models.glm import TOLERANCE
 from ..special import scipy
 from .rules import natural
 
-TOLERANCE = quadrature.TOLERANCE
 STEPS, SETTLED = 60, 1e-10  # natural steps to try, and the gradient of ELBO / N to stop at
 WIDE = 6.0  # sd of an eta under q.start(), from which on natural steps may overflow: e^(6^2 / 2)
 
@@ -46,22 +44,20 @@ def term_gradients(model: Model, q: Family, w: np.ndarray) -> dict[str, np.ndarr
     }
 
 
-def optimum(
-    model: Model, q: Family, w: np.ndarray | None = None, late: Callable = lambda: False
-) -> np.ndarray:
+def optimum(model: Model, q: Family, w: np.ndarray | None = None) -> np.ndarray:
     """The w of the best ELBO in the family: natural steps on the exact gradient (chapter 15).
 
-    Where they do not settle, L-BFGS on the exact ELBO and gradient takes over. Once late() is true,
-    in the middle of a gradient too, the search ends where it is. It begins at w, or at q.start(),
-    narrowed where columns are wide.
+    Where they do not settle, L-BFGS on the exact ELBO and gradient takes over. Once it is late
+    (`passes.until`), the search ends where it is. It begins at w, or at q.start(), narrowed where
+    columns are wide.
     """
     start = _narrow(model, q) if w is None else q.check(w)
     w, rule = start, natural()
-    memory, clocked = rule.start(q, w), passes.until(late)(gradient)
+    memory = rule.start(q, w)
     with np.errstate(all="ignore"):  # a step that overflows is one that did not settle
         for t in range(STEPS):
             try:
-                g = clocked(model, q, w) / model.N
+                g = gradient(model, q, w) / model.N
             except passes.Late:
                 return w
             if t == 0 and not np.isfinite(g).all():
@@ -69,12 +65,12 @@ def optimum(
                     "the ELBO is not finite at w, or not its gradient: q is too wide there for "
                     "this model. Leave w out, or take one near the mode or from cv.fit"
                 )
-            if np.abs(g).max() < SETTLED or late():
+            if np.abs(g).max() < SETTLED:
                 return w
             w, memory = rule.step(memory, w, g, 1.0, q, model.N)
             if not np.isfinite(w).all():
                 break
-    return _by_lbfgs(model, q, start, late)
+    return _by_lbfgs(model, q, start)
 
 
 def _narrow(model, q):
@@ -86,7 +82,7 @@ def _narrow(model, q):
     return q.joined(mu, factor / sd) if sd > WIDE else w
 
 
-def _by_lbfgs(model, q, w, late=lambda: False):
+def _by_lbfgs(model, q, w):
     last = w
 
     def after(w):
@@ -94,12 +90,11 @@ def _by_lbfgs(model, q, w, late=lambda: False):
         last = w.copy()
 
     try:
-        with passes.until(late):
-            found = scipy.optimize.minimize(
-                lambda w: -elbo(model, q, w) / model.N, w, method="L-BFGS-B", callback=after,
-                jac=lambda w: -gradient(model, q, w) / model.N,
-                options={"maxiter": 5000, "maxfun": 10000, "ftol": 1e-15, "gtol": 1e-9},
-            )  # fmt: skip
+        found = scipy.optimize.minimize(
+            lambda w: -elbo(model, q, w) / model.N, w, method="L-BFGS-B", callback=after,
+            jac=lambda w: -gradient(model, q, w) / model.N,
+            options={"maxiter": 5000, "maxfun": 10000, "ftol": 1e-15, "gtol": 1e-9},
+        )  # fmt: skip
     except passes.Late:
         return last
     if np.abs(found.jac).max() > 1e-5:
@@ -128,14 +123,14 @@ def _over_data(part, model, q, w, *args):
 def _value(rows, likelihood, q, w, tolerance):
     """E phi, run by run: a wide q needs more nodes than the others."""
     m, v = (a.reshape(-1, a.shape[-1]) for a in _marginals(rows, q, w))
-    each = [quadrature.value(likelihood, *run, rows[1], tolerance).sum() for run in zip(m, v)]
+    each = [likelihood.mean(*run, rows[1], tolerance).sum() for run in zip(m, v)]
     return (np.reshape(each, w.shape[:-1]),)
 
 
 def _slopes(rows, likelihood, q, w):
     """E phi' x and E phi'' x x^T L."""
     X, y, *_ = rows
-    d1, d2 = quadrature.slopes(likelihood, *_marginals(rows, q, w), y)
+    d1, d2 = likelihood.mean_slopes(*_marginals(rows, q, w), y)
     return d1 @ X, q.gram(d2[..., None, :], X[None], q.unpack(w)[1])[..., 0, :]
 
 

@@ -16,6 +16,7 @@ from ..draws import Sampling
 from ..families.base import Family, check_fit
 from ..models.own import Model
 from ..recipe.estimators import Estimator
+from ..special import bar
 from . import rules
 from .plans import Noisy, Plan, State
 from .rotated import Rotated
@@ -170,9 +171,15 @@ def _options(who, kind, given):
     """What a plan of this kind takes, from the keywords of `who`: short forms in their places."""
     takes = [field.name for field in fields(kind) if field.kw_only]
     noisy = "sampling" in takes
-    _refuse_unknown(
-        who, given, [*takes, "momentum", *(("v0", "gamma", *SAMPLING) if noisy else ())]
-    )
+    known = [*takes, "momentum", *(("v0", "gamma", *SAMPLING) if noisy else ())]
+    for name in given:
+        if name not in known:
+            from difflib import get_close_matches  # seldom needed
+            from inspect import signature
+
+            near = get_close_matches(name, [*known, *signature(who).parameters], 1, 0.5)
+            hint = f"did you mean {near[0]!r}?" if near else f"a plan takes {', '.join(known)}"
+            raise TypeError(f"{who.__name__} has no argument {name!r}: {hint}")
     fill = lambda name, x: name in takes and (x is not None or name in ("lr", "M"))
     options = {name: x for name, x in given.items() if fill(name, x)}  # None: the default
     short = lambda *names: {name: given[name] for name in names if name in given}
@@ -186,20 +193,12 @@ def _options(who, kind, given):
     return options
 
 
-def _refuse_unknown(who, given, known):
-    for name in given:
-        if name not in known:
-            from difflib import get_close_matches  # seldom needed
-            from inspect import signature
-
-            near = get_close_matches(name, [*known, *signature(who).parameters], 1, 0.5)
-            hint = f"did you mean {near[0]!r}?" if near else f"a plan takes {', '.join(known)}"
-            raise TypeError(f"{who.__name__} has no argument {name!r}: {hint}")
-
-
 def _ascend(state, plan, steps, every, hooks, progress=False):
     """Steps up to number `steps`, and a record of the way."""
-    steps, hooks = whole("steps", steps), _checked_hooks(hooks)
+    steps, hooks = whole("steps", steps), {} if hooks is None else hooks
+    if not isinstance(hooks, dict) or not all(map(callable, hooks.values())):
+        raise TypeError(f"hooks={hooks!r}: write for example {{50: function}}, every fifty steps")
+    hooks = {whole("a hook's number of steps", k): hook for k, hook in hooks.items()}
     state, before = _fitted(state, plan, steps), state.diverged
     every = thinning(steps, state.w.nbytes) if every is None else whole("every", every)
     kept = [(state.t, state.w)]
@@ -207,7 +206,7 @@ def _ascend(state, plan, steps, every, hooks, progress=False):
     safe = state, generator()  # under one name: an interrupt finds two that belong together
     todo = range(state.t + 1, steps + 1)
     try:
-        for t in _with_bar(todo) if progress else todo:
+        for t in bar(todo) if progress else todo:
             state = step(state, plan)
             try:
                 for k, hook in hooks.items():
@@ -242,12 +241,6 @@ def _path(state, kept):
     return Path(state.w, at, record, state.a, state.diverged, average, end)
 
 
-def _with_bar(steps):
-    from tqdm import tqdm  # takes a third of the time of import cvlib
-
-    return tqdm(steps, leave=False)
-
-
 def _answer(answer, state, plan):
     """What a hook wants to go on with, or the same as before."""
     if answer is None:
@@ -275,10 +268,3 @@ def _fitted(state, plan, steps=math.inf):
     if [*map(shapes, has)] != [*map(shapes, wants)]:
         raise ValueError("the state is of other rules or variates than the plan: begin with init")
     return state
-
-
-def _checked_hooks(hooks):
-    hooks = {} if hooks is None else hooks
-    if not isinstance(hooks, dict) or not all(map(callable, hooks.values())):
-        raise TypeError(f"hooks={hooks!r}: write for example {{50: function}}, every fifty steps")
-    return {whole("a hook's number of steps", k): hook for k, hook in hooks.items()}

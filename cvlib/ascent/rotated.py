@@ -13,8 +13,8 @@ import numpy as np
 from ..families.base import Family
 from ..models import passes
 from ..models.compiled import double, made, memory, package
-from .ascents import Ascent
 from .plans import Plan, State
+from .rules import Ascent
 
 SHARE = 64  # of the device's memory that the longest array of a block may have: one in so many
 REACH = 3.0  # standard deviations of q that the mean may move, the root mean square of them
@@ -41,8 +41,6 @@ class turning(Ascent):
     one. Where the ELBO has fallen by a nat more than a step promised to gain, or is no number, the
     step is taken again from where it began, at half of its rho.
     """
-
-    in_units_of_q = True
 
     def start(self, q: Family, w: np.ndarray) -> tuple:
         mu, L = q.unpack(w)
@@ -173,7 +171,7 @@ def _moved(mu, L, seen, old):
 
 
 def natural_step(mu: Any, L: Any, c: Any, A: Any, rho: Any) -> tuple:
-    """`ascents.newton`, with S = I - rho A wherever that is positive definite.
+    """`rules.newton`, with S = I - rho A wherever that is positive definite.
 
     It is (I + (I - rho A)^2) / 2 else. The first is exact in one step from every q, if the
     posterior is Gaussian; the second takes many from one that is far too wide or too narrow.

@@ -19,9 +19,8 @@ from ..arguments import whole
 from ..combining import stein
 from ..combining.stein import Answer
 from ..combining.tails import HEAVY, smoothed
-from ..models import Model
 from ..models.checks import data_arrays
-from ..models.density import Density
+from ..models.own import Density, Model
 from ..models.parameters import labels
 from ..models.passes import wide
 from ..special import LOG_2PI, scipy

@@ -12,13 +12,12 @@ import autograd.numpy as anp
 import numpy as np
 from autograd import make_vjp
 
-from ..ascent.even import evened
-from ..ascent.search import climb
 from ..draws import Draw
 from ..families import Gaussian
 from ..families.bent import Bent
-from ..models import Model
-from ..models.density import Density
+from ..models.own import Density, Model
+from ..models.passes import until
+from .starts import climb, evened
 
 ALL, MOST = 20, 60  # unknowns up to which all pairs bend, and up to which some do
 SURE = 5.0  # standard errors from zero, of a third moment, that ask for a pair
@@ -128,9 +127,9 @@ def _climbed(model, q, v, n, stop, late, seed):
         return height if np.isfinite(back).all() else -np.inf, back
 
     x = np.concatenate([straight.start(), v[g:]])
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), until(late):
         enough, steps = stop
-        return weights(climb(elbo, x, enough, steps, TURNS, late)[0].z)
+        return weights(climb(elbo, x, enough, steps, TURNS)[0].z)
 
 
 def _logs(model, q, w, e):

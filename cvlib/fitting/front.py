@@ -5,7 +5,7 @@ ELBO has settled, and says in words what it did and what to distrust.
 """
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
@@ -13,20 +13,43 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from autograd import elementwise_grad
 
 from ..arguments import numbers, unmasked, whole
 from ..ascent import optimize
-from ..ascent.mode import FAR
+from ..combining.tails import HEAVY, Weights
 from ..families import DiagonalGaussian, Family, Gaussian
 from ..families.base import check_fit
 from ..families.found import Found
-from ..models import Model
-from ..models.density import Density
+from ..models.own import Density, Model
 from ..models.passes import until
+from ..special import bar
 from . import starts
-from .doubts import judged
-from .run import KEYBOARD, Clock, Run, planned, way
+from .run import (
+    BIG,
+    FAIR,
+    KEYBOARD,
+    LATE,
+    LOOKS,
+    VAIN,
+    Clock,
+    Run,
+    big,
+    explained,
+    planned,
+    way,
+    weighed,
+)
 from .starts import Start
+
+FEW = 50  # draws left, from which nothing is said of single coordinates
+FAR = 6.0  # standard deviations of its prior that a coordinate may lie out
+STEPS = {  # by the kind of a run
+    "exact": "natural steps on the exact ELBO, by quadrature",
+    "rotated": "natural steps, {plan.M} slopes at rotated draws in each, all data, inside JAX",
+    "adam": "Adam's steps with {plan.M} draws, all data, on {plan.h!r}",
+}
+REGRESSED = "natural steps, {plan.M} slopes regressed on their draws in each, all data"
 
 
 class Distrust(UserWarning):
@@ -61,7 +84,7 @@ class Fit(Found):
                 raise KeyboardInterrupt  # pressed while it was judged: the run has to know
             return tell(so_far)
 
-        with until(clock.closed):
+        with until(partial(clock.over, 1.15, 1.0)):  # the last look has more time than the run
             run.go(clock, bar, callback and partial(told, callback), why).bend(clock)
             found = cls(run)
         for sentence in found.warnings:
@@ -75,7 +98,7 @@ class Fit(Found):
         """The fit after more steps: up to step `steps`, or for so many seconds more."""
         clock = Clock(seconds, steps, self.steps)
         run = replace(self.run, state=deepcopy(self.run.state), bent=None)  # this fit stays
-        with _bar(progress) as shown:
+        with bar(desc="fit", unit=" steps", disable=not progress) as shown:
             return Fit.after(run, clock, shown, callback)
 
     def save(self, path: str | Path) -> None:
@@ -120,13 +143,6 @@ class Fit(Found):
     def report(self) -> str:
         """What was done and found, in words."""
         return "\n".join([*self._head(), *(f"- {w}" for w in self.words), *self._warned()])
-
-
-def _bar(progress):
-    """A bar that counts steps, if one is wanted."""
-    from tqdm import tqdm  # takes a third of the time of import cvlib
-
-    return tqdm(leave=False, desc="fit", unit=" steps", disable=not progress)
 
 
 def _seen(fit, z):
@@ -174,7 +190,7 @@ def fit(
     restarts = None if restarts is None else whole("restarts", restarts, 0)
     _check(q, start, restarts, bend, callback)
     given = None if start is None else _given(start, model, q, seed)
-    with _bar(progress) as shown:
+    with bar(desc="fit", unit=" steps", disable=not progress) as shown:
         shown.set_postfix_str("looking for the mode")
         begin, w = _begun(model, q, kind := way(model, q, M), given, restarts, clock, seed)
         shown.set_postfix_str("")
@@ -200,9 +216,10 @@ def _begun(model, q, kind, given, restarts, clock, seed):
     """Where the run begins, and its w there."""
     if not q.gaussian:
         return Start(np.empty(0), None, f"the usual start of {q!r}"), q.start()
-    with until(clock.chosen):
+    search, choice = (partial(clock.over, share) for share in (1 / 3, 1 / 2))
+    with until(choice):
         full = q.full and kind != "rotated"  # whose first step needs widths alone
-        begin = starts.start(model, full, given, restarts, clock.late, seed)
+        begin = starts.start(model, full, given, restarts, search, seed)
     S = np.diag(begin.S) if q.full and begin.S.ndim == 1 else begin.S
     return begin, q.joined(begin.mu, S)
 
@@ -222,7 +239,7 @@ def _given(start, model, q, seed):
         cov = np.diag(spread**2) if spread.ndim == 1 else spread
         S = np.linalg.cholesky(cov) if q.full else np.sqrt(np.diag(cov))
         q.check(q.pack(mean, S))
-        numbers("start", np.abs(mean), 0, FAR / 100)
+        numbers("start", np.abs(mean), 0, starts.FAR / 100)
     except (TypeError, ValueError, np.linalg.LinAlgError) as error:
         raise ValueError(
             f"start={start!r}: give {model.dim} finite numbers below 1e6, a pair of them and "
@@ -230,3 +247,120 @@ def _given(start, model, q, seed):
         ) from error
     says = "the start that was given" if pair else "the point that was given"
     return Start(mean, S if pair else None, says)
+
+
+# What is said of a q that was found ---------------------------------------------------------------
+
+
+def judged(run: Run) -> tuple[Weights, tuple[str, ...], tuple[str, ...]]:
+    """A last look at a run, what was done, and what to distrust.
+
+    Whatever fails in that, or is cut off, is a sentence: no fit is lost. Nothing is said of the
+    shape of q before the ELBO has settled.
+    """
+    failed = []
+
+    def safely(what, look, otherwise):
+        try:
+            with np.errstate(all="ignore"):
+                return look()
+        except KeyboardInterrupt:
+            failed.append(f"{what} could not be checked: {KEYBOARD}")
+        except Exception as error:  # functions of the reader's fail in many ways
+            failed.append(f"{what} could not be checked: {type(error).__name__}: {error}")
+        return otherwise
+
+    q, w = run.law
+    look = lambda: weighed(run.model, q, w, run.state.t + 1)
+    last = safely("the ELBO", look, Weights(np.empty((0, q.dim)), np.empty(0)))
+    done = STEPS.get(run.kind, REGRESSED).format(plan=run.plan)
+    shape = run.settled and len(last.log) > 0
+    words = safely("the shape of q", lambda: [*said(run, last)] if shape else [], [])
+    found = safely("what to distrust", lambda: doubts(run, last), [])
+    prior = lambda: [*conflicts(run.model, run.q.mean(run.best))] if run.q.gaussian else []
+    far = safely("the prior", prior, [])
+    return last, (*run.words, done, *words), (*found, *far, *failed)
+
+
+def said(run: Run, last: Weights) -> Iterator[str]:
+    """Three numbers on the shape of q, with what each means."""
+    if run.law[0].gaussian:
+        share, left = explained(run.model, run.q, run.best, run.state.t + 1)
+        yield (
+            f"a quadratic explains {share:.0%} of the slope of log p at the draws, and a better "
+            f"Gaussian would remove {max(left, 0.0) + 0.0:.2g} a coordinate"
+        )
+    yield f"{last.kept}, their relative effective sample size"
+    tail = "above 0.7 the tail of the weights is too heavy to believe that share"
+    if last.k_hat > HEAVY and not big(last):
+        tail = f"a tail that does not matter, for no weight is {BIG} times the mean"
+    yield f"k-hat is {last.k_hat:.2f}: {tail}"
+
+
+def doubts(run: Run, last: Weights) -> list[str]:
+    """Sentences that begin with what is wrong and end with what to do."""
+    left, tail, diverged = last.effective, last.k_hat, int(run.state.diverged)
+    end = last if diverged < 0 else weighed(run.model, run.q, run.state.w, 0, LOOKS[0])
+    n, shape = max(len(end.log), 1), run.settled and len(last.log) > 0
+    outside = end.outside.sum() / n
+    lost = (~end.fine).sum() / n - outside
+    late = "it ran out of time, and " * (LATE in "".join(run.words[-1:]))
+    bent = "" if run.bent is None else ", though it bends"
+    bent = ", nor of one that bends" if VAIN in run.words else bent
+    more = "let q bend (bend=True), " * (run.can_bend and not bent)
+    cases = [
+        (run.trouble, f"{run.trouble}. A prior may be missing, or a log-Jacobian have the wrong "
+         "sign; if neither is, compare with draws of another method"),
+        (run.rivals, run.rivals),
+        (diverged >= 0, f"the run diverged at step {diverged}: try more draws M, scale the "
+         "data, or put a prior on what they do not tell"),
+        (lost > 0, f"log p(x, z) is no number at {lost:.1%} of the draws of q, which were left "
+         "out: something overflows there, or a matrix is singular"),
+        (outside > 0, f"log p(x, z) is minus infinity at {outside:.1%} of the draws of q: the "
+         "posterior ends within its reach. The ELBO is that of q cut off there; parameters "
+         "declared with their limits, cv.interval(0, 1) say, have no such edge"),
+        (not run.settled and lost + outside < 0.1 and diverged < 0, f"{late}the ELBO had not "
+         "settled: give more seconds or steps, fit.go_on(seconds=60)"),
+        (shape and left >= FAIR and tail > HEAVY and big(last), f"{last.kept}, but k-hat is "
+         f"{tail:.2f}: the posterior's tail is heavier than that of q, and the share too hopeful"),
+        (shape and not left >= FAIR, f"{last.kept}, with k-hat {tail:.2f}: the posterior does not "
+         f"have the shape of q{bent}, {worst(*run.law, last, run.model.names)}. No variate will "
+         f"help: {more}write it in other coordinates, take another q, or compare with draws of "
+         "another method"),
+    ]  # fmt: skip
+    return [sentence for true, sentence in cases if true]
+
+
+def worst(q: Family, w: np.ndarray, found: Weights, names: list[str]) -> str:
+    """A clause on the coordinate whose mean or sd importance weights move most."""
+    if found.effective * len(found.log) < FEW:
+        return "so few that they do not tell where"
+    mean, sd, share, z = q.mean(w), q.sd(w), found.share, found.z
+    moved = (share @ z - mean) / sd
+    ratio = np.sqrt(share @ (z - share @ z) ** 2) / sd
+    k = int(np.argmax(np.maximum(np.abs(moved), np.abs(np.log(np.maximum(ratio, 1e-3))))))
+    return f"above all along {names[k]} (mean {moved[k]:+.1f} sd, sd times {ratio[k]:.1f})"
+
+
+def conflicts(model: Model, z: np.ndarray) -> Iterator[str]:
+    """A sentence where z (d,) lies far out in its prior: data may be in other units.
+
+    Where log p(z) can rise by x along a coordinate, z lies sqrt(2 x) sds of a normal prior out. It
+    must rise as much wherever the others are: else it is a law given these, not its own prior.
+    """
+    prior = lambda z: model.log_prior(z) + 0 * z[..., 0]
+    slope = elementwise_grad(prior)(z[None])[0]
+    for k in np.argsort(-np.abs(slope * z))[:4]:
+        steps = np.append(0.0, np.sign(slope[k]) * np.geomspace(1e-4, 1e6, 400))
+        line, moved = (np.repeat(x[None], len(steps), 0) for x in (z, z + 0.1 * (1 + np.abs(z))))
+        line[:, k] = moved[:, k] = z[k] + steps
+        height, other = (np.nan_to_num(h - h[0], nan=-np.inf) for h in map(prior, (line, moved)))
+        top = int(np.argmax(height[:-1]))
+        out = np.sqrt(2 * max(height[top], 0.0))
+        alone = np.isclose(height[top], other[top], rtol=1e-6)
+        if alone and out > FAR and -np.inf < height[top + 1] <= height[top]:  # or rises for ever
+            yield (
+                f"{model.names[k]} = {z[k]:.3g} lies {out:.0f} standard deviations out in its "
+                "prior: are the data in the units that the prior was written for?"
+            )
+            return

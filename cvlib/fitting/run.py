@@ -1,4 +1,4 @@
-"""A fit on its way: its steps, until the ELBO has settled or a budget is spent."""
+"""A fit on its way: its steps, and looks at it, until the ELBO has settled or a budget is spent."""
 
 import time
 from collections.abc import Callable
@@ -10,28 +10,21 @@ from typing import Any
 import numpy as np
 
 from ..arguments import number, whole
-from ..ascent import even, exact, optimize, rules
-from ..ascent.plans import Noisy, Plan, State
+from ..ascent import exact, optimize, rules
+from ..ascent.plans import Noisy, Plan, Scored, State, scored
 from ..ascent.rotated import Rotated
-from ..ascent.slopes import Scored
-from ..combining.tails import Weights
-from ..draws import Sampling
+from ..combining import regression
+from ..combining.tails import HEAVY, Weights
+from ..draws import Draw, Sampling
 from ..families.base import Family
-from ..models import Model
-from ..models.density import enough
+from ..models.own import Density, Model, enough
 from ..models.passes import Late, until
 from ..zoo import whole_gradient
-from . import bends, looks
-from .looks import TOLERANCE
+from . import bends, starts
 
 SECONDS = 60.0  # the budget where none is given
-FIRST = {
-    "rotated": 4,
-    "full": 10,
-    "diagonal": 20,
-    "passes": 2,
-    "adam": 200,
-}  # steps to a look; then twice ...
+# steps to a look; then twice as many, and so on
+FIRST = {"rotated": 4, "full": 10, "diagonal": 20, "passes": 2, "adam": 200}
 EVEN = 5  # steps of a full q before the search on even draws; from then on draws come in pairs
 CLIMB = 100  # unknowns up to which it pays: with more it is dear, and overfits its draws
 DIAGONAL, REACH = 0.1, 2.0  # the largest rho of a diagonal q, and step in standard deviations
@@ -39,6 +32,11 @@ EXACT = 2**23, 2**28  # numbers that quadrature may make of the data: nodes, and
 RATE, AFTER = 0.1, 100  # Adam's: this rate, and from this step on it falls like t^-1/2
 KEYBOARD, LATE = "stopped from the keyboard", "out of time"
 VAIN = "tried to bend, and nothing was gained beyond doubt"
+LOOKS, LAST = (250, 1000, 4000), 4000  # draws for a look at the ELBO, few or many; the last one
+FEW, BLOCK = 2, 256  # draws that any look has; at most so many at a time of a compiled model
+TOLERANCE, CHANCE = 0.05, 0.05  # nats that may be left to gain, and the chance to be wrong there
+FAIR = 0.5  # share of draws that weights should leave
+BIG = 1.5  # times the mean weight: k-hat has no scale, and no tail matters where none is larger
 
 
 def way(model: Model, q: Family, M: int | None = None) -> str:
@@ -99,18 +97,6 @@ class Clock:
         """Has this share of the time passed, and so many seconds more?"""
         return self.passed > share * self.seconds + more
 
-    def late(self) -> bool:
-        """Has the search for the mode had its third of the time?"""
-        return self.over(1 / 3)
-
-    def chosen(self) -> bool:
-        """Has the choice of a start had half of it?"""
-        return self.over(1 / 2)
-
-    def closed(self) -> bool:
-        """Has the last look at what was found had its time, beyond that of the run?"""
-        return self.over(1.15, 1.0)
-
     def out(self, steps: int = 1) -> bool:
         """Is there no time for so many steps and the last looks? A tenth, before one was seen."""
         left = self.seconds - self.passed - steps * self.step
@@ -157,8 +143,8 @@ class Run:
         begun, late, why = clock.passed, lambda: clock.over(0.8), ""  # the rest is for the judge
         try:
             with until(clock.over), np.errstate(all="ignore"):
-                seen = looks.weighed(self.model, self.q, self.best, self.state.t + 1)
-                if self.bends or looks.poor(seen) and bends.cheap(self.model):
+                seen = weighed(self.model, self.q, self.best, self.state.t + 1)
+                if self.bends or poor(seen) and bends.cheap(self.model):
                     self.bent = bends.bend(self.model, self.best, late, seed)
                     why = VAIN if self.bent is None else str(self.bent)
         except Late:
@@ -192,13 +178,14 @@ class Run:
     def _optimum(self, clock, bar):
         """Natural steps on the exact ELBO; draws, where they do not arrive."""
         try:
-            self.best = exact.optimum(self.model, self.q, self.best, late=clock.out)
+            with until(clock.out):
+                self.best = exact.optimum(self.model, self.q, self.best)
         except RuntimeError:
             self.kind = "full" if self.q.full else "diagonal"
             return self._block(clock, bar)
         self.settled = not clock.out()
         with until(clock.over):
-            self._seen(looks.weighed(self.model, self.q, self.best, 0))
+            self._seen(weighed(self.model, self.q, self.best, 0))
         return "the optimum of the exact ELBO: nothing is left to gain" if self.settled else LATE
 
     def _block(self, clock, bar):
@@ -227,10 +214,11 @@ class Run:
     def _steps(self, end, clock, bar):
         """Steps up to this one, if there is time and none diverges."""
         while self.state.t < end and not clock.out() and self.state.diverged < 0:
-            late = lambda: clock.out(2 * even.EACH)  # a few of its looks at the slope
+            late = lambda: clock.out(2 * starts.EACH)  # a few of its looks at the slope
             climbs = self.kind == "full" and self.q.dim <= CLIMB
             if climbs and self.state.t == EVEN and not late():
-                w = even.top(self.model, self.q, self.state.w, late)
+                with until(late):
+                    w = starts.top(self.model, self.q, self.state.w)
                 self.state = self.state._replace(w=w)
             clock.step = _timed(self._step)[1]
             bar.update()
@@ -252,18 +240,18 @@ class Run:
         t = self.state.t
         w = self.state.mean if self.state.count else self.state.w
         gain = np.empty(0)
-        for n in looks.sizes(self.model):
+        for n in sizes(self.model):
             pair = []
             for x in (self.best, w):
-                pair.append(looks.weighed(self.model, self.q, x, t, n))
-                if len(pair[-1].log) <= looks.FEW:
+                pair.append(weighed(self.model, self.q, x, t, n))
+                if len(pair[-1].log) <= FEW:
                     raise Late
             both = min(len(x.log) for x in pair)
             if both < len(gain):
                 break  # there was no time for more draws than before
             old, new = (Weights(x.z[:both], x.log[:both]) for x in pair)
             gain = (new.log - old.log)[new.fine & old.fine]
-            most = looks.at_most(gain, len(self.looks) + 1)
+            most = at_most(gain, len(self.looks) + 1)
             told = abs(gain.mean() - TOLERANCE) > most - gain.mean()  # on which side it is
             if told or both < n:
                 break
@@ -273,7 +261,7 @@ class Run:
             self.best = w
         doubled = bool(self.looks) and t == 2 * self.looks[-1][0]
         self._seen(new)
-        if doubled and not worse and most < TOLERANCE and both >= looks.sizes(self.model)[0]:
+        if doubled and not worse and most < TOLERANCE and both >= sizes(self.model)[0]:
             self.settled = True
             more = round(gain.mean(), 2) + 0.0  # no minus zero
             return f"the ELBO settled (twice the steps gained {more:.2f} nats): it stopped"
@@ -282,7 +270,7 @@ class Run:
     def _left(self):
         """One more pass: what a better Gaussian would gain, which for many rows is soon nothing."""
         self.best = self.state.w
-        left = looks.explained(self.model, self.q, self.best, self.state.t)[1]
+        left = explained(self.model, self.q, self.best, self.state.t)[1]
         gain = left * self.q.dim / 2
         self.settled = bool(gain < TOLERANCE)
         return f"a better Gaussian would gain {gain:.2f} nats: it stopped" if self.settled else ""
@@ -300,3 +288,83 @@ def _timed(f):
     """What f() says, and the seconds that it took."""
     begun = time.perf_counter()
     return f(), time.perf_counter() - begun
+
+
+# Looks at the ELBO, and at the shape of q ---------------------------------------------------------
+
+
+def sizes(model: Model) -> list[int]:
+    """Draws for a look at the ELBO, few or many: fewer where data are many, but three numbers."""
+    return [_draws(model, n // 4, n) for n in LOOKS]
+
+
+def weighed(model: Model, q: Family, w: np.ndarray, seed: int, n: int | None = None) -> Weights:
+    """n draws of q_w, as many of them as there is time for; the last look's if n is not given.
+
+    The same seed gives the same base sample.
+    """
+    n = n or _draws(model, 64, LAST)
+    eps = q.noise(np.random.default_rng([seed, n]), w, n)
+    draw = Draw(model, q, w, eps, None)
+    log_p = _in_time(Density(model), draw.z)
+    some = slice(len(log_p))
+    return Weights(draw.z[some], log_p - draw.of("log_q1")[some])
+
+
+def big(found: Weights) -> bool:
+    """Is there a weight that is larger than most?"""
+    return bool(found.share.max() * len(found.log) > BIG)
+
+
+def poor(found: Weights) -> bool:
+    """Do weights leave too few draws, or have too heavy a tail?"""
+    return not found.effective >= FAIR or bool(found.k_hat > HEAVY and big(found))
+
+
+def _draws(model, least, most):
+    return int(np.clip(2**25 // Density(model).size, least, most))
+
+
+def _in_time(density, z):
+    """log p at the first of the points z (n, d), as many as there is time for."""
+    found, most = [], len(z) if density.model.rows else BLOCK
+    block = int(np.clip(2**25 // density.size, FEW, most))
+    with suppress(Late):
+        for first in range(0, len(z), block):
+            found.append(density.value(z[first : first + block]))
+    if not found:
+        with until(None):
+            found = [density.value(z[:FEW])]
+    return np.concatenate(found)
+
+
+def at_most(gain: np.ndarray, look: int) -> float:
+    """What the mean of gain (n,) is at most, wrong with a chance of CHANCE in all.
+
+    A look has CHANCE / 2^look of it, and each of the sizes that it may try an equal share of that.
+    """
+    from statistics import NormalDist  # seldom needed, and slow to load
+
+    sds = -NormalDist().inv_cdf(CHANCE / 2**look / len(LOOKS))
+    return gain.mean() + sds * gain.std(ddof=1) / np.sqrt(len(gain))
+
+
+def explained(model: Model, q: Family, w: np.ndarray, seed: int) -> tuple[float, float]:
+    """How much of the slope of log p a quadratic explains, and what a better Gaussian would remove.
+
+    The second is `regression.gauge`'s removable / d: the best ELBO lies about removable / 2 higher.
+    Neither is a number where there is no time for it.
+    """
+    least = q.dim + 20 if q.full else 20
+    M = int(np.clip(2**23 // Density(model).size, least, max(least, 200)))
+    try:
+        draw, _, G = scored(model, q, w, np.random.default_rng([seed, M, 1]), M)
+    except Late:
+        return np.nan, np.nan
+    fine = np.isfinite(G).all(-1)
+    if fine.sum() < M / 2:
+        return np.nan, np.nan
+    e, G = draw.eps[fine], G[fine]
+    seen = regression.gauge(e, G, diagonal=not q.full)
+    share = np.clip(1 - seen.residual / (G**2).sum(-1).mean(), 0, 1)  # without bias it may lie out
+    return float(share), float(seen.removable / q.dim)

@@ -1,20 +1,249 @@
-"""Where to begin: the mode by the model's gradient, and the best of a few widths about it."""
+"""Where to begin: the mode by the model's gradient, and the best of a few widths about it.
+
+What climbs to the mode, L-BFGS, climbs to the top of the ELBO on fixed even draws as well.
+"""
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..ascent.mode import Mode, climbed, searched
-from ..models import Model
-from ..models.density import Density
-from ..models.passes import Late
+from ..families.base import Family
+from ..models.own import Density, Model
+from ..models.passes import Late, look_at_clock, until
 from ..special import hess_times
 
+RISE, FLATTER = 1e-4, 0.9  # Wolfe's: shares of the rise that a slope promises, and of the slope
+TRIES = 40  # on one line
+DENSE, FEW = 200, 20  # up to so many unknowns the search remembers all turns of the slope; else few
+STEPS, ENOUGH = 300, 1e-6  # of one search, and nats that a step must promise to be taken
+AXES = 500  # unknowns up to which the axes of the curvature are looked along
+FAR = 1e8  # beyond it nothing is looked for
+LEAST = 0.1  # distance from a mode at which to look
+FALL = 0.01  # of log p, one standard deviation off the mode: less may be flat
+FARTHER = 100.0  # if it is no more at this distance
+EACH, LEAST_EVEN = 4, 40  # fixed draws for each unknown, and in all at least
+ENOUGH_EVEN, TURNS = 1e-2, 30  # nats that a step on them must promise; turns remembered
 FULL = 500  # unknowns up to which q has a full covariance
 HANDICAP = 2  # nats for each unknown, of a low place
 EQUAL, DIP = 3.0, 1.0  # nats between modes of about equal height, and of a dip that parts them
 WIDTHS = (1.0, 0.3, 0.1, 0.03, 0.01)  # to try beside a curvature
+
+
+# Climbing ----------------------------------------------------------------------------------------
+
+
+class Point(NamedTuple):
+    """A place, the value there, and the slope."""
+
+    z: np.ndarray  # (d,)
+    value: float
+    slope: np.ndarray  # (d,)
+
+
+class Curvature:
+    """(-Hessian)^-1 as steps and the turns of the slope along them tell it, the last `most`."""
+
+    def __init__(self, most: int):
+        self.most = most
+        self.seen: list[tuple] = []  # (step, turn, step.turn)
+
+    def see(self, old: Point, new: Point) -> None:
+        step, turn = new.z - old.z, old.slope - new.slope
+        if step @ turn > 0:
+            self.seen = [*self.seen, (step, turn, step @ turn)][-self.most :]
+
+    def times(self, x: np.ndarray) -> np.ndarray:
+        """(-Hessian)^-1 x for x (..., d): the two loops of L-BFGS."""
+        shares = []
+        for step, turn, both in reversed(self.seen):
+            shares.append((x @ step)[..., None] / both)
+            x = x - shares[-1] * turn
+        if self.seen:
+            _, turn, both = self.seen[-1]
+            x = x * (both / (turn @ turn))
+        for (step, turn, both), share in zip(self.seen, reversed(shares)):
+            x = x + (share - (x @ turn)[..., None] / both) * step
+        return x
+
+
+def climb(
+    f: Callable, z: np.ndarray, enough: float, steps: int = STEPS, most: int = FEW
+) -> tuple[Point, Curvature]:
+    """The highest point that L-BFGS finds from z (d,), and the curvature that it saw on the way.
+
+    f(z) gives value and slope; where they are no numbers nothing is looked for. Ends when a step
+    promises to gain less than `enough`, after `steps`, or when it is late (`passes.until`). The
+    line search doubles and halves until Wolfe's weak conditions hold, which serves functions with
+    kinks as well (Lewis and Overton 2013).
+    """
+    here, curvature = Point(z, -np.inf, np.zeros_like(z)), Curvature(most)
+    with suppress(Late):
+        first = f(z)
+        if [*map(np.shape, first if isinstance(first, tuple) else ())] != [(), np.shape(z)]:
+            raise TypeError(
+                f"climb: f(z) must give a number and its slope, as long as z; got {first}"
+            )
+        here = Point(z, *first)
+        for _ in range(steps if np.isfinite(here.value) else 0):
+            look_at_clock()
+            way = curvature.times(here.slope)
+            if not curvature.seen:
+                way = way / max(np.linalg.norm(way), 1.0)
+            if not here.slope @ way / 2 > enough:
+                break
+            new = _along(f, here, way)
+            if new.value > here.value:
+                curvature.see(here, new)
+                here = new
+            elif curvature.seen:
+                curvature = Curvature(most)  # it misled
+            else:
+                break
+    return here, curvature
+
+
+def _along(f, here, way):
+    """The point on the line that Wolfe's conditions ask for, or the best one seen."""
+    promised, best = here.slope @ way, here
+    near, far, length = 0.0, np.inf, 1.0
+    for _ in range(TRIES):
+        z = here.z + length * way
+        new = Point(z, *f(z))
+        if new.value > best.value:
+            best = new
+        if not new.value >= here.value + RISE * length * promised:
+            far = length
+        elif new.slope @ way > FLATTER * promised:
+            near = length
+        else:
+            return new
+        length = 2 * near if far == np.inf else (near + far) / 2
+    return best
+
+
+# The mode -----------------------------------------------------------------------------------------
+
+
+class Mode(NamedTuple):
+    """The highest point that a search found."""
+
+    z: np.ndarray  # (d,)
+    value: float
+    inverse: np.ndarray  # (d, d) of minus the Hessian, as the search saw it
+    began: np.ndarray  # (d,)
+    trouble: str = ""
+
+
+def searched(density: Density, z: np.ndarray) -> Mode:
+    """The mode, and what is wrong with it: a saddle, flat, no end.
+
+    One standard deviation off a mode log p is lower, in every direction. Where it is higher the
+    search goes on: that was a saddle, or the search gave up. Where it stays, far out too, there is
+    no mode. Once it is late the highest point so far is taken as it is.
+    """
+    mode = climbed(density, z)
+    fallen = lambda steps: mode.value - np.nan_to_num(density.value(mode.z + steps), nan=-np.inf)
+    with suppress(Late):
+        look_at_clock()
+        if not np.isfinite(mode.value):
+            says = "log p(x, z) or its slope is no number where the search began"
+            return mode._replace(trouble=says)
+        for _ in range(3):
+            off = _axes(mode.inverse)[: max(8, 2**24 // density.size)]
+            off = np.concatenate([off, -off])
+            fall = fallen(off)
+            off = off[np.argsort(fall)[: (fall <= FALL).sum()]]  # the highest first
+            rises = fall.min() < -FALL
+            again = climbed(density, mode.z + off[0]) if rises else mode
+            if not again.value > mode.value or np.abs(again.z).max() > FAR / 100:
+                break
+            mode = again
+        if not rises and len(off):
+            far = np.maximum(FARTHER / np.linalg.norm(off, axis=1), 1.0)[:, None]
+            off = off[fallen(far * off) <= FALL]
+        if len(off):
+            # along what it went farthest, for one that runs away drags others
+            k = int(np.argmax(np.abs(mode.z - z if rises else off[0])))
+            how = f"{'rises' if rises else 'stays flat'} along {density.model.names[k]}"
+            says = f"no mode was found: log p(x, z) {how}, {mode.z[k]:.3g} where it ended"
+            return mode._replace(trouble=says)
+    return mode
+
+
+def climbed(density: Density, z: np.ndarray, goal: float = np.inf) -> Mode:
+    """Where a search gets from z, at most to the goal.
+
+    In many dimensions it remembers the last turns of the slope alone.
+    """
+    best, gone = -np.inf, False
+
+    def log_p(z):
+        nonlocal best, gone
+        (value,), (slope,) = density.slope(z[None])
+        far = np.abs(z).max()
+        if not (np.isfinite(slope).all() and far < FAR):
+            return -np.inf, slope
+        if value > best:
+            best, gone = value, far > FAR / 100  # it rises for ever, or nearly so
+        return value, slope
+
+    with until(lambda: gone or best >= goal):
+        top, curvature = climb(log_p, z, ENOUGH, most=STEPS if len(z) <= DENSE else FEW)
+    return Mode(top.z, top.value, curvature.times(np.eye(len(z))), z)
+
+
+def _axes(C):
+    """Rows one standard deviation along the axes of C, or of its diagonal, the widest first."""
+    if len(C) > AXES or not np.isfinite(C).all():
+        l, axes = np.nan_to_num(np.diag(C), posinf=1.0), np.eye(len(C))
+    else:
+        l, axes = np.linalg.eigh((C + C.T) / 2)
+    order = np.argsort(-l)
+    return axes.T[order] * np.maximum(np.sqrt(np.maximum(l, 0)), LEAST)[order, None]  # kinks: 0
+
+
+# Fixed even draws ---------------------------------------------------------------------------------
+
+
+def evened(e: np.ndarray) -> np.ndarray:
+    """e (n, d) made to have covariance I, and their opposites, (2 n, d)."""
+    e = e @ np.linalg.inv(np.linalg.cholesky(e.T @ e / len(e))).T
+    return np.concatenate([e, -e])
+
+
+def top(model: Model, q: Family, w: np.ndarray, seed: int = 0) -> np.ndarray:
+    """w (D,) of the highest ELBO on even draws that is found from w, for a full q.
+
+    On such draws every quadratic has its exact mean, as with the ensemble of all quadratics, and
+    the ELBO is a smooth function of w without noise (fixed draws: Giordano, Ingram and Broderick
+    2024). A search learns how its slope turns, and follows a valley that bends, where natural steps
+    creep. The top belongs to these draws: natural steps have to follow.
+    """
+    if not q.full:
+        raise ValueError(f"even draws are for a full Gaussian q, not {q!r}")
+    density, (mu, factor) = Density(model), q.unpack(w)
+    n = max(EACH * q.dim, LEAST_EVEN)
+    e = evened(np.random.default_rng([seed, n]).standard_normal((n // 2, q.dim)))
+
+    def elbo(v):
+        """At v, a w in the coordinates of the q where the search began."""
+        m, C = q.unpack(v)
+        if not np.diag(C).min() > 0:
+            return -np.inf, v
+        value, slope = density.slope(mu + q.times(factor, m + q.times(C, e)))
+        G = q.times_t(factor, slope)
+        slope = q.joined(G.mean(0), G.T @ e / len(e)) + q.entropy_grad(v)
+        height = value.mean() + np.log(np.diag(C)).sum()
+        return height if np.isfinite(slope).all() else -np.inf, slope
+
+    v = climb(elbo, q.start(), ENOUGH_EVEN, most=TURNS)[0].z
+    m, C = q.unpack(v)
+    return q.joined(mu + q.times(factor, m[None])[0], q.compose(factor, C))
+
+
+# A start ------------------------------------------------------------------------------------------
 
 
 class Start(NamedTuple):
@@ -48,12 +277,13 @@ def start(
     few, first = Density.of_some(model, rng), given or Start(np.zeros(model.dim), None, "z = 0")
     near = _about(first.mu, full, first.says) if first.S is None else [first]
     try:
-        modes = [searched(few, first.mu, late)]
-        if restarts is None:
-            still = (modes[0].z == first.mu).any()  # as all weights of a network at z = 0
-            restarts = int(given is None and bool(modes[0].trouble or still))
-        for z in rng.standard_normal((restarts, model.dim)) / 2:
-            modes += [] if late() else [searched(few, z, late)]
+        with until(late):
+            modes = [searched(few, first.mu)]
+            if restarts is None:
+                still = (modes[0].z == first.mu).any()  # as all weights of a network at z = 0
+                restarts = int(given is None and bool(modes[0].trouble or still))
+            for z in rng.standard_normal((restarts, model.dim)) / 2:
+                modes += [] if late() else [searched(few, z)]
         fine = [mode for mode in modes if not mode.trouble]
         low = max((mode.value for mode in fine), default=-np.inf) - model.dim
         if first.S is None and few.value(first.mu[None])[0] < low:
@@ -107,7 +337,8 @@ def _about_mode(density, mode, full, late):
     about = _about(mode.z, full, "the mode")
     if full:
         return [Start(mode.z, _factor(mode.inverse), "the mode and BFGS's curvature"), *about]
-    way = climbed(density, mode.began, late, mode.value - len(mode.z)).z
+    with until(late):
+        way = climbed(density, mode.began, mode.value - len(mode.z)).z
     places = {"the mode": mode.z, "a point on the way to the mode": way}
     says = "{} and its curvature in pairs"
     return [Start(z, _widths(density, z), says.format(x)) for x, z in places.items()] + about

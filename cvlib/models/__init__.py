@@ -1,16 +1,20 @@
 """What p may be: one's own models, generalised linear ones, compiled ones; passes over data."""
 
 from .compiled import Compiled, from_jax, from_numpyro, from_pymc
-from .glm import GLM, Groups, linear_regression, logistic_regression, poisson_regression
-from .likelihoods import (
+from .glm import (
+    GLM,
     LOGISTIC,
     POISSON,
     PROBIT,
+    Groups,
     Likelihood,
     anything,
     counts,
     gaussian_likelihood,
+    linear_regression,
+    logistic_regression,
     negative_binomial_likelihood,
+    poisson_regression,
     signs,
     student_t_likelihood,
 )

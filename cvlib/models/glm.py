@@ -1,16 +1,230 @@
-"""Generalised linear models: a likelihood of eta = x.z + offset, a normal prior, and data."""
+"""Generalised linear models: a likelihood of eta = x.z + offset, a normal prior, and data.
 
+A likelihood is one scalar function, phi(eta, y). Where it does not know its means under a Gaussian
+eta, `rule` finds them.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
 import autograd.numpy as anp
 import numpy as np
+from autograd import elementwise_grad
 from numpy.typing import ArrayLike
 
-from . import checks, passes, quadrature
-from .likelihoods import LOGISTIC, POISSON, Likelihood, gaussian_likelihood
+from ..arguments import number
+from ..special import LOG_2PI, gammaln, log_ndtr, scipy
+from . import checks, passes
 from .own import GaussianPrior, Model
+
+TOLERANCE = 1e-13  # of exact references, relative to the size of g
+MOST = 1000  # nodes a side: enough for sd up to 30 strips at 1e-9, 19 at 1e-13; then runs are lost
+
+
+# Likelihoods --------------------------------------------------------------------------------------
+#
+# Ready answers to `Likelihood.accepts`: None, or a sentence that says which labels are right.
+
+
+def anything(y: np.ndarray) -> None:
+    """Every number is a label."""
+
+
+def signs(y: np.ndarray) -> str | None:
+    """Labels are -1 and +1."""
+    if not np.all(np.abs(y) == 1):
+        found = np.unique(y)[:5]
+        return f"must be -1 or +1, found {found.tolist()}: write y = np.where(label, 1.0, -1.0)"
+    return None
+
+
+def counts(y: np.ndarray) -> str | None:
+    """Labels are 0, 1, 2, ..."""
+    if np.any(y < 0) or np.any(y != np.round(y)):
+        return f"must be whole numbers from 0, found {y[(y < 0) | (y != np.round(y))][:5].tolist()}"
+    return None
+
+
+@dataclass(frozen=True)
+class Likelihood:
+    """phi(eta, y), the log-likelihood of one data point as a function of eta = x.z + offset.
+
+    Autograd supplies the derivatives in eta. The other fields are promises, and are believed.
+    """
+
+    name: str
+    phi: Callable  # eta, y of any one shape -> the same shape, entry by entry
+    accepts: Callable = anything  # y (N,) -> None, or a sentence that says which labels are right
+    fast: Callable | None = None  # (eta, y, order) -> [phi', phi'', phi'''][:order]
+    expected: Callable | None = None  # (m, v, y) -> E[phi], E[phi'], E[phi''], eta ~ N(m, v)
+    bound: Callable | None = None  # (xi, y) -> a, b, c: a + b eta + c eta^2 / 2 <= phi, = at +-xi
+    kappa: float | None = None  # d^2 phi / d eta d y where it is constant (canonical links)
+    strip: float = 1.0  # phi' and phi'' are analytic in eta for |Im eta| < strip (for QD)
+    quadratic: bool = False  # phi is quadratic in eta
+    classes: bool = False  # labels are classes: taylor_x expands about each class mean
+
+    def derivatives(self, eta: np.ndarray, y: np.ndarray, order: int) -> Sequence[np.ndarray]:
+        """[phi', phi'', ...] up to `order` (at most 3), each of the shape of eta."""
+        return (self.fast or self.autograd_derivatives)(eta, y, order)
+
+    def autograd_derivatives(self, eta: np.ndarray, y: np.ndarray, order: int) -> list[np.ndarray]:
+        eta, y = np.broadcast_arrays(eta, y)
+        f, out = self.phi, []
+        for _ in range(order):
+            f = _slope(f)
+            out.append(f(eta, y))
+        return out
+
+    def mean(
+        self, m: np.ndarray, v: np.ndarray, y: np.ndarray, tolerance: float = TOLERANCE
+    ) -> np.ndarray:
+        """E phi for eta ~ N(m, v), arrays m, v, y that broadcast together; by `rule` if need be."""
+        if self.expected is not None:  # E exp(eta) of a wide q lies outside of any fixed nodes
+            return self.expected(m, v, y)[0]
+        eta, y, weights = self._nodes(m, v, y, tolerance)
+        return self.phi(eta, y) @ weights
+
+    def mean_slopes(
+        self, m: np.ndarray, v: np.ndarray, y: np.ndarray, tolerance: float = TOLERANCE
+    ) -> Sequence[np.ndarray]:
+        """E phi' and E phi''."""
+        if self.expected is not None:
+            return self.expected(m, v, y)[1:]
+        eta, y, weights = self._nodes(m, v, y, tolerance)
+        return [g @ weights for g in self.derivatives(eta, y, 2)]
+
+    def _nodes(self, m, v, y, tolerance):
+        sd = np.sqrt(v)
+        x, weights = rule(self.strip / max(sd.max(), 1e-300), tolerance)
+        return m[..., None] + sd[..., None] * x, y[..., None], weights
+
+    def check(self, y: np.ndarray) -> None:
+        """A ValueError unless y (N,) are labels for phi, and phi is a function that can be used."""
+        for complaint in passes.each(lambda rows: self.accepts(rows[0]), (y,)):
+            if complaint:
+                raise ValueError(f"labels of a {self.name} likelihood {complaint}")
+        labels = np.array([y.min(), y[len(y) // 2], y.max()], float)
+        checks.phi(f"phi of the {self.name} likelihood", self.phi, labels)
+
+
+def _slope(f):
+    """df / d eta. + 0 eta: autograd warns of a result that does not depend on eta."""
+    return lambda eta, y: elementwise_grad(f)(eta, y) + 0 * eta
+
+
+def rule(strip: float, tolerance: float) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes and weights of the standard normal for a g analytic in |Im x| < strip.
+
+    The trapezoidal rule with step h over |x| <= T. For a g that is analytic and of size B in the
+    strip |Im x| <= b its error is at most (Trefethen and Weideman 2014, theorem 5.1)
+    2 B exp(b^2 / 2) / (exp(2 pi b / h) - 1) from the step, B exp(-T^2 / 2) from the cut. b may be
+    anything below strip / sd: a wide q needs more nodes.
+    """
+    digits = np.log(8 / tolerance)
+    b = min(0.8 * strip, np.sqrt(2 * digits))  # the second is best where nothing limits b
+    h = 2 * np.pi * b / (b**2 / 2 + digits)
+    K = int(np.ceil(np.sqrt(2 * digits) / h))
+    if K > MOST:
+        h, K = h * K / MOST, MOST
+    x = h * np.arange(-K, K + 1)
+    weights = np.exp(-(x**2) / 2)
+    return x, weights / weights.sum()
+
+
+def _logistic_phi(eta, y):
+    return -anp.logaddexp(0.0, -y * eta)
+
+
+def _logistic_fast(eta, y, order):
+    s = scipy.special.expit(-y * eta)
+    first, second = y * s, s * (s - 1) if order > 1 else None
+    return [first, second, y * second * (2 * s - 1) if order > 2 else None][:order]
+
+
+def _logistic_bound(xi, y):
+    """Jaakkola and Jordan: log sigmoid(t) >= log sigmoid(xi) + (t - xi)/2 - lam (t^2 - xi^2)."""
+    small = np.abs(xi) < 1e-4
+    safe = np.where(small, 1.0, xi)
+    lam = np.where(small, 0.125 - xi**2 / 96, np.tanh(safe / 2) / (4 * safe))
+    return -np.logaddexp(0.0, -xi) - xi / 2 + lam * xi**2, y / 2, -2 * lam
+
+
+def _poisson_phi(eta, y):
+    return y * eta - anp.exp(eta) - gammaln(y + 1)
+
+
+def _poisson_fast(eta, y, order):
+    rate = np.exp(eta)
+    return [y - rate, -rate, -rate][:order]
+
+
+def _poisson_expected(m, v, y):
+    rate = np.exp(m + v / 2)  # E exp(eta): the moment generating function of a Gaussian
+    return y * m - rate - gammaln(y + 1), y - rate, -rate
+
+
+def _normal_phi(eta, y, sd):
+    return -0.5 * ((y - eta) / sd) ** 2 - 0.5 * LOG_2PI - np.log(sd)
+
+
+def _normal_fast(eta, y, order, sd):
+    one = np.ones(np.broadcast(eta, y).shape)
+    return [(y - eta) / sd**2, -one / sd**2, 0 * one][:order]
+
+
+def _normal_expected(m, v, y, sd):
+    return _normal_phi(m, y, sd) - 0.5 * v / sd**2, (y - m) / sd**2, -1 / sd**2 + 0 * m
+
+
+def gaussian_likelihood(noise_sd: float) -> Likelihood:
+    """phi(eta, y) = log N(y | eta, noise_sd^2)."""
+    sd = number("noise_sd", noise_sd, 0, above=True)
+    each = (partial(f, sd=sd) for f in (_normal_phi, _normal_fast, _normal_expected))
+    phi, fast, expected = each
+    return Likelihood("linear", phi, anything, fast, expected, kappa=1 / sd**2, quadratic=True)
+
+
+def _student_phi(eta, y, df, scale):
+    half = (df + 1) / 2
+    size = gammaln(half) - gammaln(df / 2) - 0.5 * np.log(df * np.pi) - np.log(scale)
+    return size - half * anp.log1p(((y - eta) / scale) ** 2 / df)
+
+
+def student_t_likelihood(df: float, scale: float = 1.0) -> Likelihood:
+    """phi(eta, y) = log t(y | df, eta, scale): a linear regression that forgives far points."""
+    df, scale = number("df", df, 0, above=True), number("scale", scale, 0, above=True)
+    phi = partial(_student_phi, df=df, scale=scale)
+    return Likelihood("Student-t", phi, strip=scale * np.sqrt(df))  # poles of phi'
+
+
+def _negative_binomial_phi(eta, y, r):
+    ways = gammaln(y + r) - gammaln(r) - gammaln(y + 1)
+    return ways + y * (eta - np.log(r)) - (y + r) * anp.logaddexp(0.0, eta - np.log(r))
+
+
+def negative_binomial_likelihood(shape: float) -> Likelihood:
+    """Counts of mean exp(eta) that scatter more than Poisson's: variance mean + mean^2 / shape."""
+    phi = partial(_negative_binomial_phi, r=number("shape", shape, 0, above=True))
+    return Likelihood("negative binomial", phi, counts, strip=np.pi)
+
+
+def _probit_phi(eta, y):
+    return log_ndtr(y * eta)
+
+
+# kappa of the logistic likelihood: of use with classes=False, one mean of x for both classes.
+LOGISTIC = Likelihood(
+    "logistic", _logistic_phi, signs, _logistic_fast, bound=_logistic_bound, kappa=0.5,
+    strip=np.pi, classes=True,
+)  # fmt: skip
+POISSON = Likelihood("poisson", _poisson_phi, counts, _poisson_fast, _poisson_expected, kappa=1.0)
+# The normal distribution function has no zero with an imaginary part below 2.8.
+PROBIT = Likelihood("probit", _probit_phi, signs, strip=2.8)
+
+
+# Models -------------------------------------------------------------------------------------------
 
 
 class GLM(Model):
@@ -168,8 +382,8 @@ def _totals(rows, z, likelihood, order, factor=None, mean=False):
         a, b, c = likelihood.bound(np.sqrt(eta**2 + v), y)
         found += _sums(X, a + b * eta + 0.5 * c * eta**2, b + c * eta, c)
     if mean:
-        d1, d2 = quadrature.slopes(likelihood, eta, v, y)
-        at_mean = quadrature.value(likelihood, eta, v, y) - 0.5 * d2 * v
+        d1, d2 = likelihood.mean_slopes(eta, v, y)
+        at_mean = likelihood.mean(eta, v, y) - 0.5 * d2 * v
         found += _sums(X, at_mean, d1, d2)
     return found
 

@@ -1,6 +1,7 @@
 """Models of the reader's own: two functions that autograd can differentiate, and data."""
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -15,6 +16,8 @@ from ..arguments import numbers, whole
 from ..special import LOG_2PI, hess_times
 from . import checks, passes
 from .parameters import Named, Parameters
+
+ROWS, EACH = 10_000, 50  # rows that may stand for all, at least; and for every unknown
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -225,16 +228,13 @@ class Model:
             says = f"{error}{checks.captured(error, self.log_lik, self.N)}{holds}"
             raise ValueError(says) from error.__cause__
         if self.declared and not isinstance(self.log_prior, GaussianPrior):
-            self._check_names(self.log_lik.args[0], self.log_prior.args[0])
-
-    def _check_names(self, log_lik, log_prior):
-        """Every parameter is taken by one of the reader's functions."""
-        one = self.take(np.zeros(1, int))
-        if left := self.parameters.left_out(lambda p: log_lik(p, one), log_prior):
-            raise ValueError(
-                f"neither log_lik nor log_prior takes p.{left[0]}: nothing is known of it. Write "
-                "its prior, or leave it out of the parameters"
-            )
+            one, log_lik = self.take(np.zeros(1, int)), self.log_lik.args[0]
+            left = self.parameters.left_out(lambda p: log_lik(p, one), self.log_prior.args[0])
+            if left:
+                raise ValueError(
+                    f"neither log_lik nor log_prior takes p.{left[0]}: nothing is known of it. "
+                    "Write its prior, or leave it out of the parameters"
+                )
 
 
 class _Watched(Node):
@@ -248,6 +248,57 @@ class _Watched(Node):
 
     def initialize_root(self):
         self.sizes = []
+
+
+class Density:
+    """log p(x, z) of a model at points z (B, d), part by part of the data.
+
+    With `rows` these alone stand for all data, their likelihood scaled by N / n. Where a matrix of
+    the model is singular, log p and its slope are not numbers.
+    """
+
+    def __init__(self, model: Model, rows: np.ndarray | None = None):
+        self.model, self.scale = model, 1.0
+        if rows is not None:
+            self.model, self.scale = copy(model), model.N / len(rows)
+            self.model.data = model.take(rows)
+
+    @classmethod
+    def of_some(cls, model: Model, rng: np.random.Generator) -> "Density":
+        """Of a few random rows, where the model has many times as many; else of all."""
+        n = enough(model)
+        return cls(model, np.sort(rng.choice(model.N, n, False)) if n < model.N else None)
+
+    def value(self, z: np.ndarray) -> np.ndarray:
+        """log p(x, z), (B,)."""
+        return self._up_to(0, z)[0]
+
+    def slope(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """log p(x, z) and its slope, (B,) and (B, d)."""
+        return self._up_to(1, z)
+
+    @np.errstate(all="ignore")
+    def _up_to(self, order, z):
+        """Value and slope; point by point where one of them fails."""
+        prior = lambda z, rows: self.model.log_prior(z) + 0 * z[..., 0]  # one row, of no data
+        try:
+            both = zip(self.model.totals(z, order), _totals((), z, prior, order))
+            return tuple(self.scale * x + y for x, y in both)
+        except np.linalg.LinAlgError:
+            if len(z) == 1:
+                return np.full(1, np.nan), np.full(z.shape, np.nan)
+            return tuple(map(np.concatenate, zip(*(self._up_to(order, one[None]) for one in z))))
+
+    @property
+    def size(self) -> int:
+        """Numbers that one point makes of the data."""
+        return len(self.model.data[0]) * max(self.model.dim, self.model.row_size)
+
+
+def enough(model: Model) -> int:
+    """How many rows may stand for all in the search for the mode: all, unless they are many."""
+    n = max(ROWS, EACH * model.dim)
+    return n if model.N > 4 * n else model.N
 
 
 def _named_rows(log_lik, parameters, z, batch):

@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 import autograd.numpy as anp
 import numpy as np
 
+from ..special import bar
+
 CHUNK = 2**20  # numbers that one part of a pass may make of its rows
 AHEAD = 2  # parts that wait for each thread of a cluster, beside the one that it works on
 PATIENCE = "20s"  # for a Dask scheduler to answer
@@ -148,10 +150,8 @@ def _shown(results, count):
     """The results, with a bar in a terminal where they take more than a moment."""
     if count == 1:
         return results
-    from tqdm import tqdm  # takes a third of the time of import cvlib
-
     quiet = not sys.stderr.isatty()  # a page or a log would keep every state of it
-    return tqdm(results, "pass over the data", count, leave=False, delay=QUIET, disable=quiet)
+    return bar(results, "pass over the data", count, delay=QUIET, disable=quiet)
 
 
 # Mapped arrays ------------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from ..draws import Draw, kept
-from ..models import quadrature
 from ..models.glm import GLM
 from .atoms import OfEta, Own, look_up
 from .integrands import Atom, Fixed, Illegal, Integrand, OnData, Wants, integrand
@@ -216,11 +215,11 @@ class Parabola(TaylorEta):
     @kept
     def slopes(self, draw: Draw) -> Sequence[np.ndarray]:
         """E psi' and E psi'', as exact as a snapshot's: variates have mean zero."""
-        return quadrature.slopes(self.model.likelihood, *self.law(draw))
+        return self.model.likelihood.mean_slopes(*self.law(draw))
 
     def height(self, draw: Draw) -> np.ndarray:
         m, v, y = self.law(draw)
-        return quadrature.value(self.model.likelihood, m, v, y) - 0.5 * self.slopes(draw)[1] * v
+        return self.model.likelihood.mean(m, v, y) - 0.5 * self.slopes(draw)[1] * v
 
 
 class Bound(TaylorEta):

@@ -10,7 +10,7 @@ from autograd import elementwise_grad
 from ..draws import Draw, kept
 from ..families import Family, FamilyPrior
 from ..families.base import check_fit
-from ..models import GaussianPrior, Model, passes, quadrature
+from ..models import GaussianPrior, Model, passes
 from ..models.glm import GLM
 from ..special import hess_times
 from .integrands import Atom, Integrand, OnData
@@ -256,7 +256,7 @@ class GLMData(OfEta):
     def integrate(self, draw: Draw) -> Sequence[np.ndarray]:
         cases = self.cases(draw)
         m, v = cases.eta(draw, "mu"), cases.variance(draw)
-        return quadrature.slopes(self.model.likelihood, m, v, cases.y, tolerance=1e-9)
+        return self.model.likelihood.mean_slopes(m, v, cases.y, tolerance=1e-9)
 
 
 # Models of one's own, and other families --------------------------------------------------------
