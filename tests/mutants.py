@@ -471,6 +471,8 @@ MUTANTS["answers"] = [
     ("the law of the draws about the centre forgotten", "_at", "np.logaddexp(more, shift)",
      "np.logaddexp(more, more)", "test_a_rare_event_is_looked_for"),
     ("heavy tails believed", "_doubts", "k > HEAVY", "k > 2 * HEAVY", "test_doubts_of_the_weights"),
+    ("an f without a variance believed", "_rare", "k_f > WIDE", "k_f > 0.7",
+     "test_rare_events_are_never_certain"),
     ("weights not smoothed", "smoothed", "k_hat >= 1 / 3", "k_hat >= 9", "test_smoothed_weights"),
     ("all draws of Student's t", "drawn",
      "e[::2] *= np.sqrt(NU / rng.chisquare(NU, len(e[::2])))[:, None]",
