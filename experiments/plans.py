@@ -10,7 +10,7 @@ import numpy as np
 
 from . import climbs, posteriors
 from .cells import cell
-from .covered import HARD
+from .covered import HARD, HELD_OUT
 from .judged import LOGISTIC, PROBLEMS
 
 LR = {"ionosphere": 0.4, "australian": 0.4, "sonar": 0.2}  # Table 1's learning rates
@@ -575,7 +575,7 @@ PLANS["quadratics"] = quadratics
 
 
 def answers(size):
-    """Posterior means after a fit, way by way: errors against draws, and what intervals cover."""
+    """Posterior means after a fit, way by way: errors against truths by quadrature."""
     cells = {
         name: cell("answers", posterior=name, n=size.samples, runs=4 * size.runs)
         for name in posteriors.names[-1 - size.halves :]
@@ -598,8 +598,10 @@ PLANS["answers"] = answers
 
 def covered(size):
     """Intervals where answers are known: which hold, and which are warned of."""
-    hard = [(case, bend) for case in HARD for bend in (False, True)]
-    cases = [*((name, False) for name in posteriors.names), *hard, ("chain", False)]
+    twice = lambda cases: [(case, bend) for case in cases for bend in (False, True)]
+    held_out = [*twice(HELD_OUT), ("chain95", False)]
+    cases = [*((name, False) for name in posteriors.names), *twice(HARD), ("chain", False)]
+    cases += held_out
     some = cases if size.halves > 1 else cases[-3:]
     cells = [
         cell("covered", case=case, bend=bend, n=size.samples, runs=4 * size.runs)
@@ -608,7 +610,9 @@ def covered(size):
 
     def gather(results):
         rows = [
-            {"case": case, "bend": bend, "fit_warned": bool(results[one.name]["fit"])} | row
+            {"case": case, "bend": bend, "held_out": (case, bend) in held_out}
+            | {"fit_warned": bool(results[one.name]["fit"])}
+            | row
             for (case, bend), one in zip(some, cells)
             for row in results[one.name]["rows"]
         ]

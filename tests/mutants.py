@@ -471,6 +471,8 @@ MUTANTS["answers"] = [
     ("heavy tails believed", "_doubts", "k > HEAVY", "k > 2 * HEAVY", "test_doubts_of_the_weights"),
     ("weights not smoothed", "smoothed", "k_hat >= 1 / 3", "k_hat >= 9",
      "test_smoothing_is_that_of_arviz"),
+    ("an f without a variance believed", "_rare", "k_f > WIDE", "k_f > 0.7",
+     "test_rare_events_are_never_certain"),
     ("all draws of Student's t", "drawn",
      "e[::2] *= np.sqrt(NU / rng.chisquare(NU, len(e[::2])))[:, None]",
      "e *= np.sqrt(NU / rng.chisquare(NU, len(e)))[:, None]", "test_the_law_of_the_draws"),

@@ -229,6 +229,8 @@ def test_rare_events_are_never_certain(cv):
     assert cv.expect(3.0 + 0 * z, z, -z).warnings == ()  # a constant is no event
     heavy = cv.expect(1 / np.abs(z), z, -z)  # has no mean
     assert heavy.k_f > 0.7 and "k-hat of weight times f" in heavy.warnings[-1]
+    wide = cv.expect(np.abs(z) ** -0.6, z, -z)  # has a mean and no variance: its exponent is 0.6
+    assert 0.5 < wide.k_f < 0.7 and "k-hat of weight times f" in " ".join(wide.warnings)
     assert cv.expect(z**2, z, -z).warnings == ()
 
 

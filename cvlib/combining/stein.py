@@ -353,8 +353,8 @@ def _rare(seen, k_f, unseen, left):
             f"{seen[few].min():.1f} draws differ from the rest{which(few)}: too few for an error "
             "bar. Take more draws"
         )
-    if (bad := k_f > HEAVY).any():
+    if (bad := k_f > WIDE).any():
         yield (
-            f"k-hat of weight times f is {np.nanmax(k_f):.2f}{which(bad)}: single draws decide "
-            "the answer, and the error is too small. Compare with four times the draws"
+            f"k-hat of weight times f is {np.nanmax(k_f):.2f}{which(bad)}: few draws decide the "
+            "answer, and the error is too small. Compare with four times the draws"
         )
