@@ -25,7 +25,7 @@ from .recipe.ensemble import AQ, LB, RPS, all_quadratics, linear_baseline, remem
 from .recipe.estimators import CF, GR, LOO, PR, QD, RB, RP1, RP2, SF, DisARM, evaluate
 from .zoo import candidates
 
-__version__ = "0.12.0"
+__version__ = "0.13.0"
 
 __all__ = [
     "AQ", "Answer", "CF", "DisARM", "Distrust", "Fit", "GR", "LB", "LOO", "PR", "QD", "RB", "RP1",
