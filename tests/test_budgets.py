@@ -142,13 +142,14 @@ def test_a_callback_at_every_look_with_its_seconds(work, kind):
     model, seen = make(work), []
     work.cost = 1e-5
     see = lambda fit: seen.append((fit.steps, fit.seconds, fit.settled))
-    fit = cv.fit(model, q, steps=200, progress=False, callback=see)
+    how = {"steps": 200, "bend": False, "progress": False}
+    fit = cv.fit(model, q, **how, callback=see)
     assert [step for step, *_ in seen] == [*fit.looks[:, 0]]
     seconds = [x for _, x, _ in seen]
     assert 0 < seconds[0] and seconds == sorted(seconds) and seconds[-1] <= fit.seconds
     assert fit.settled and [x for *_, x in seen] == [False] * (len(seen) - 1) + [True]
     seen.clear()
-    stopped = cv.fit(model, q, steps=200, progress=False, callback=lambda fit: not see(fit))
+    stopped = cv.fit(model, q, **how, callback=lambda fit: not see(fit))
     assert len(seen) == 1 and (kind == "exact" or "the callback" in stopped.run.ended)
 
 
