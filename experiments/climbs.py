@@ -9,7 +9,7 @@ natural step follows; "batch and match" has a step of its own.
 from functools import cache
 
 import numpy as np
-from scipy import optimize
+import scipy
 
 from cvlib import datasets, exact, families, models
 from cvlib.combining import regression
@@ -62,7 +62,7 @@ class Target:
         still, I = np.zeros((1, self.d)), np.eye(self.d)
         f = lambda z: (-self.value(z[None], I[None], still[None])[0, 0],
                        -self.slope(z[None], I[None], still[None])[0, 0])  # fmt: skip
-        found = optimize.minimize(f, np.zeros(self.d), jac=True, method="BFGS", tol=0.1)
+        found = scipy.optimize.minimize(f, np.zeros(self.d), jac=True, method="BFGS", tol=0.1)
         near = self.slope(found.x[None], I[None], 1e-4 * I[None])[0]
         H = sym((near + found.jac) / 1e-4)  # rows: how the slope turns along each axis
         return found.x, np.linalg.cholesky(np.linalg.inv(-H)), found.nfev + self.d

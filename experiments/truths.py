@@ -8,9 +8,8 @@ a grid of those, and at each of its points importance sampling of the field.
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.polynomial.hermite_e import hermegauss
-from scipy import stats
-from scipy.optimize import minimize
 
 from cvlib.models.own import Density
 
@@ -71,7 +70,9 @@ def _tensor(known, nodes):
     """Gauss and Hermite's rule of so many nodes for each unknown, about the mode."""
     density, d = Density(known.model), known.model.dim
     minus = lambda z: tuple(-x[0] for x in density.slope(z[None]))
-    mode = minimize(minus, np.zeros(d), jac=True, method="BFGS", options={"gtol": 1e-6}).x
+    mode = scipy.optimize.minimize(
+        minus, np.zeros(d), jac=True, method="BFGS", options={"gtol": 1e-6}
+    ).x
     h = 1e-4 * np.eye(d)
     bend = np.array([minus(mode + e)[1] - minus(mode - e)[1] for e in h]) / 2e-4
     L = np.linalg.cholesky(np.linalg.inv((bend + bend.T) / 2))
@@ -98,7 +99,7 @@ def _field(k):
     grid = np.stack(np.meshgrid(*sides), -1).reshape(-1, 2)
     found = []
     for seed in range(LOTS):
-        e = stats.norm.ppf(stats.qmc.Sobol(len(k), rng=seed).random(POINTS))
+        e = scipy.stats.norm.ppf(scipy.stats.qmc.Sobol(len(k), rng=seed).random(POINTS))
         each = [_given(k, *log, e) for log in grid]
         log, f = np.array([one[0] for one in each]), np.array([one[1] for one in each])
         p = np.exp(log - log.max())
@@ -114,7 +115,7 @@ def _given(k, log_rho, log_alpha, e):
     minus = lambda t: np.exp(C @ t).sum() - k @ C @ t + t @ t / 2
     slope = lambda t: C.T @ (np.exp(C @ t) - k) + t
     bend = lambda t: np.eye(len(k)) + (C.T * np.exp(C @ t)) @ C
-    mode = minimize(minus, 0 * k, jac=slope, hess=bend, method="trust-exact").x
+    mode = scipy.optimize.minimize(minus, 0 * k, jac=slope, hess=bend, method="trust-exact").x
     L = np.linalg.inv(np.linalg.cholesky(bend(mode))).T
     t = mode + e @ L.T
     f = t @ C.T
