@@ -416,37 +416,6 @@ def _reached(result, optimum):
 PLANS["natural"] = natural
 
 
-def snapshots(size):
-    """Natural steps on QD of ten data points with a snapshot: Taylor's parabola, SVRG, of means.
-
-    Twenty runs of 50 steps at constant rho; rows as those of `natural`.
-    """
-    runs, steps = min(size.runs, 20), min(size.steps, 50)
-    cells = {
-        (data, cvs, rho): cell(
-            "natural", data=data, base="QD", cvs=cvs, whole=False, rho=rho, after=0, M=LOOP["M"],
-            steps=steps, runs=runs, decimals=6,
-        )
-        for data in size.sets
-        for cvs in ("snapshot", "gradient", "means")
-        for rho in (0.2, 0.4, 1.0)[-size.halves :]
-    }  # fmt: skip
-    best = {data: cell("optimum", data=data, decimals=6) for data in size.sets}
-
-    def gather(results):
-        optimum = {data: results[c.name]["elbo"] for data, c in best.items()}
-        rows = [
-            dict(zip(("data", "cvs", "rho"), key)) | _reached(results[c.name], optimum[key[0]])
-            for key, c in cells.items()
-        ]
-        return {"steps": steps, "rows": rows}
-
-    return [*cells.values(), *best.values()], gather
-
-
-PLANS["snapshots"] = snapshots
-
-
 # Both noises ---------------------------------------------------------------------------------
 
 RENEW = (1, 5, 20, 50, 200, "worn")  # steps from one snapshot to the next

@@ -405,8 +405,7 @@ def natural_line(data, base, cvs):
     The base is a word for the data term, prior and entropy are in closed form; "landing" takes the
     same word for all three. "parabola" is the expansion about mu, at weight -1. "snapshot" takes
     the place of the sum over all data, at weight -1; "joint" does so by the base's own word, and
-    removes the noise of z as well. "means" and "gradient" are those of `both`. "pairs" draws eps
-    and -eps.
+    removes the noise of z as well. "pairs" draws eps and -eps.
     """
     model, q, z = problem(data)
     f, prior, variational = terms(model, q)
@@ -420,8 +419,6 @@ def natural_line(data, base, cvs):
         near = word(taylor_z(f)) - CF(taylor_z(f))
         return {"h": h, "cvs": [near], "weights": SURE}
     renewed = {"weights": SURE, "renew": RENEW}
-    if cvs in ("means", "gradient"):
-        return {"h": h, "cvs": [both(data, base, cvs)[1]]} | renewed
     if cvs not in ("snapshot", "joint"):
         return {"h": h, "cvs": variates(z, cvs)}
     far = taylor_z(f, at="snapshot")

@@ -40,15 +40,12 @@ def test_a_cell_is_the_loop_with_that_seed(cv):
     c7 = cv.CF(taylor_z(f)) - cv.RP1(taylor_z(f))
     all_data = cv.CF(old.over_all_data())
     near, sure = taylor_z(f), {"weights": rules.fixed(-1.0)}
-    means = cv.parabola(f, at="snapshot")
-    of_means = cv.CF(means) - cv.CF(means.over_all_data())
     lines = {
         ("PR", "none", True, 0): (cv.PR(f) + rest, [], {}),
         ("RP1", "c7", False, 3): (cv.RP1(f) + rest, [c7], {}),
         ("RP1", "snapshot", False, 0): (cv.RP1(f) + rest, [cv.RP1(old) - all_data], snapshot),
         ("PR", "snapshot", False, 0): (cv.PR(f) + rest, [cv.CF(old) - all_data], snapshot),
         ("QD", "snapshot", False, 3): (cv.QD(f) + rest, [cv.CF(old) - all_data], snapshot),
-        ("QD", "means", False, 0): (cv.QD(f) + rest, [of_means], snapshot),
         ("RP1", "landing", True, 3): (cv.RP1(f) + cv.RP1(prior) - cv.RP1(variational), [], {}),
         ("PR", "landing", True, 0): (cv.PR(f) + cv.PR(prior) - cv.PR(variational), [], {}),
         ("PR", "parabola", True, 0): (cv.PR(f) + rest, [cv.PR(near) - cv.CF(near)], sure),
@@ -69,27 +66,6 @@ def test_a_cell_is_the_loop_with_that_seed(cv):
         assert found["steps"] == list(range(8)) and found["diverged"] == [-1, -1, -1]
         assert np.abs(np.array(found["elbo"]) - elbo).max() < 6e-4
         assert found["cut"] == path.state.memory[0].tolist()
-
-
-def test_cells_and_rows_of_snapshots(cv):
-    """Three kinds at three rates of twenty runs, and rows that say which they are."""
-    plans = part(cv, "experiments.plans")
-    cells, gather = plans.snapshots(plans.Size(sets=("toy",)))
-    names = [
-        f"natural data=toy base=QD cvs={cvs} whole=False rho={rho} after=0 M=10 steps=50 runs=20 "
-        "decimals=6"
-        for cvs in ("snapshot", "gradient", "means")
-        for rho in (0.2, 0.4, 1.0)
-    ]
-    assert [c.name for c in cells] == [*names, "optimum data=toy decimals=6"]
-    made = {"steps": [0, 1], "elbo": [[-3.0, -2.05]], "diverged": [-1], "cut": [2]}
-    results = dict.fromkeys(names, made) | {"optimum data=toy decimals=6": {"elbo": -2.0}}
-    found = gather(results)
-    assert found["steps"] == 50 and [r["rho"] for r in found["rows"]] == 3 * [0.2, 0.4, 1.0]
-    assert found["rows"][4] == {
-        "data": "toy", "cvs": "gradient", "rho": 0.4, "gap": [0.05], "to_1": [1], "to_0.1": [1],
-        "diverged": [], "cut": 2,
-    }  # fmt: skip
 
 
 # What is stored ------------------------------------------------------------------------------

@@ -217,7 +217,6 @@ def test_full_size(cv):
         "figure5": 3 * 5 + 3 * (8 + 6 - 1),  # v0 and gamma share the cell of their defaults
         "ladder": 3 * 25 * 5 + 3 + 3,
         "natural": 3 * 17 * (7 + 4) + 3 + 3,
-        "snapshots": 3 * 3 * 3 + 3,
         "joint": 3 * (1 + 4 * 6 + 5 + 8 + 2) * 5 + 3,
         "quadratics": 3 * (11 * 2 + 1),
         "answers": 7,
