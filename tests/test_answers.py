@@ -499,6 +499,14 @@ def test_messages():
         found(model, w, q)
     with pytest.raises(ValueError, match="w must be"):
         found(model, q, w[1:])
+    fit, never = found(model, q, w), lambda z: pytest.fail("f was called")
+    with pytest.raises(TypeError, match="sample has no argument rng: write seed="):
+        fit.sample(10, rng=1)
+    with pytest.raises(TypeError, match="seed='one': give a whole number or a generator"):
+        fit.expect(never, 10, "one")
+    for ask in fit.quantile, lambda f, probs: cvlib.quantile(f, z, -z, probs=probs):
+        with pytest.raises(ValueError, match=r"probs=\[0.5, 1\]: it must lie in \(0, 1\)"):
+            ask(never, probs=[0.5, 1])
 
 
 def test_what_an_answer_prints():

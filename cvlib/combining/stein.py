@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arguments import numbers, unmasked, whole
+from ..arguments import unmasked, whole
 from .tails import HEAVY, WIDE, k_hat, smoothed
 
 LEVERAGE = 0.95  # no draw may decide more of its own fitted value
@@ -69,13 +69,12 @@ def expect(at: "Drawn", order: int | None = None) -> Answer:
     return answer(Y, _variates(at), at, _orders(order), at.F.shape[1:])[0]
 
 
-def quantile(at: "Drawn", order: int | None = None, *, probs: Any) -> Answer:
-    """Quantiles of f under p, (len(probs), ...).
+def quantile(at: "Drawn", order: int | None = None, *, probs: np.ndarray) -> Answer:
+    """Quantiles of f under p, (len(probs), ...), in (0, 1).
 
     The distribution function of f is a mean, and meets the variates like any other. The error of a
     quantile is half the way between those one standard error of the mean above and below.
     """
-    probs = np.atleast_1d(numbers("probs", probs, 0, 1, True))
     F = at.F.reshape(len(at.F), -1)  # (n, k)
     inverse = lambda share, p: np.stack([_inverse(x, share, u) for x, u in zip(F.T, p.T)], 1)
     wanted = np.repeat(probs[:, None], F.shape[1], 1)  # (probs, k)
