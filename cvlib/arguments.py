@@ -1,9 +1,13 @@
 """Numbers that a reader gives: taken, or refused in a sentence that says what would be right."""
 
+from collections.abc import Callable
+from functools import wraps
 from operator import index
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def whole(name: str, value: Any, least: int = 1) -> int:
@@ -17,6 +21,31 @@ def whole(name: str, value: Any, least: int = 1) -> int:
     if value < least:
         raise ValueError(f"{name}={value}: it must be at least {'one' if least == 1 else least}")
     return value
+
+
+def generator(seed: Any) -> np.random.Generator:
+    """The generator that is given, or one from a seed."""
+    if isinstance(seed, np.random.Generator):
+        return seed
+    try:
+        return np.random.default_rng(whole("seed", seed, 0))
+    except TypeError:
+        right = "give a whole number or a generator, seed=np.random.default_rng(0)"
+        raise TypeError(f"seed={seed!r}: {right}") from None
+
+
+def seeded(method: Method) -> Method:
+    """The same method, but who writes rng= is told of seed=."""
+
+    @wraps(method)
+    def checked(*args, **keywords):
+        if "rng" in keywords:
+            raise TypeError(
+                f"{method.__name__} has no argument rng: write seed=, a whole number or a generator"
+            )
+        return method(*args, **keywords)
+
+    return checked  # type: ignore[return-value]
 
 
 def unmasked(name: str, value: Any) -> Any:

@@ -3,6 +3,7 @@
 Each check is a function of the package, so that it can be run on copies with a bug (harness.py).
 """
 
+import re
 import warnings
 
 import autograd.numpy as anp
@@ -93,23 +94,34 @@ def test_a_gaussian_has_no_error(cv):
 # Least squares, one group left out -----------------------------------------------------------
 
 
-def fitted(Y, C, w):
+def fitted(Y, C, w, which=0):
+    """The intercept of weighted least squares; or the slopes."""
     X, root = np.column_stack([np.ones(len(Y)), C]), np.sqrt(w)[:, None]
-    return np.linalg.lstsq(root * X, root * Y)[0][0]
+    return np.linalg.lstsq(root * X, root * Y)[0][which]
 
 
 def test_the_jackknife_is_made_of_refits(cv):
-    rng = np.random.default_rng(1)
+    rng = np.random.default_rng(2)
     n, block = 24, 4
     C, Y, w = rng.standard_normal((n, 2)), rng.standard_normal((n, 3)), rng.exponential(size=n)
+    C[5], w[5] = 10 * C[5], 0.3 * w[5]  # far out and light: it decides the slopes
     Y[:, 0] += C[:, 0] ** 2
+    larger = []
     for block in (1, 4):
         found, G = stein(cv).intercept(Y, C, w, block), n // block
         out = [np.arange(n) // block != g for g in range(G)]
         left = np.array([fitted(Y[k], C[k], w[k]) for k in out])
         whole = fitted(Y, C, w)
         assert_allclose(found.value, G * whole - (G - 1) * left.mean(0))
-        assert_allclose(found.se, np.sqrt((G - 1) / G * ((left - left.mean(0)) ** 2).sum(0)))
+        spread = ((left - left.mean(0)) ** 2).sum(0)
+        slopes = [fitted(Y[k], C[k], w[k], slice(1, None)) for k in out]
+        y = np.concatenate([Y[~k] - C[~k] @ b for k, b in zip(out, slopes)])  # by the others
+        each = (w[:, None] * (y - w @ y / w.sum()) / w.sum()).reshape(G, block, 3).sum(1)
+        split = (each**2).sum(0)
+        larger += [*(split > spread)]
+        bias = found.value - whole
+        assert_allclose(found.se, np.sqrt((G - 1) / G * np.maximum(spread, split) + bias**2))
+    assert 0 < sum(larger) < 6  # either is the larger one
     A = np.sqrt(w)[:, None] * np.column_stack([np.ones(n), C])
     hat = A @ np.linalg.inv(A.T @ A) @ A.T
     assert_allclose(stein(cv).intercept(Y, C, w).leverage, np.diag(hat).max())
@@ -193,6 +205,11 @@ def test_several_chains(cv):
     for found in one, four:
         assert_allclose(found.before, 12_000 / 9, rtol=0.25)
         assert_allclose(found.after, found.before)
+        assert found.warnings == ()
+    for block in (None, 20):  # 450 draws are worth 50
+        few = cv.expect(z[:450] ** 2, z[:450], -z[:450], order=0, block=block)
+        worth = re.search(r"draws are worth (\d+) independent ones", " ".join(few.warnings))
+        assert worth and 30 < int(worth[1]) < 80
     apart = z.reshape(4, 3000, 1) + 0.3 * np.arange(4)[:, None, None]  # chains that disagree
     assert cv.expect(apart, apart, -apart, order=0).before < one.before / 3
     quick = autoregressive(np.random.default_rng(7), 6000, -0.5)
@@ -499,6 +516,14 @@ def test_messages():
         found(model, w, q)
     with pytest.raises(ValueError, match="w must be"):
         found(model, q, w[1:])
+    fit, never = found(model, q, w), lambda z: pytest.fail("f was called")
+    with pytest.raises(TypeError, match="sample has no argument rng: write seed="):
+        fit.sample(10, rng=1)
+    with pytest.raises(TypeError, match="seed='one': give a whole number or a generator"):
+        fit.expect(never, 10, "one")
+    for ask in fit.quantile, lambda f, probs: cvlib.quantile(f, z, -z, probs=probs):
+        with pytest.raises(ValueError, match=r"probs=\[0.5, 1\]: it must lie in \(0, 1\)"):
+            ask(never, probs=[0.5, 1])
 
 
 def test_what_an_answer_prints():

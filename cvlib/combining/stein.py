@@ -3,7 +3,8 @@
 With the score s = grad log p, e = L^-1 (z - m) and U = L^T s, the variates U_i and
 e_i U_j + e_j U_i + 2 [i = j] have mean zero under p (Stein's identity). The answer is the intercept
 of weighted least squares of f on them. The jackknife, every draw left out once, removes its bias of
-order 1 / n and gives its error. Draws of a chain are left out in blocks.
+order 1 / n and gives its error, in which that bias counts as well. Draws of a chain are left out in
+blocks.
 """
 
 from collections.abc import Callable
@@ -13,12 +14,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arguments import numbers, unmasked, whole
+from ..arguments import unmasked, whole
 from .tails import HEAVY, WIDE, k_hat, smoothed
 
 LEVERAGE = 0.95  # no draw may decide more of its own fitted value
 FOLDS = 10  # parts of the draws, each left out once to choose the order
-FEW = 100  # draws below which an error says little
+FEW = 100  # independent draws below which an error says little
 BEHIND = 10  # so many draws must differ from the rest: else the error itself is not known
 MET = 0.4  # share that weights keep, below which a tail was hardly met
 BIG = 3.0  # times the mean weight: no tail of the weights matters where none is larger
@@ -28,6 +29,7 @@ BIG = 3.0  # times the mean weight: no tail of the weights matters where none is
 class Answer:
     """An estimate with its standard error, arrays of one shape, and what to think of them.
 
+    `se` is the root of the variance and of the square of the bias that the jackknife removed.
     `order` of the variates, `n` draws, `k_hat` of the weights' tail (NaN without weights), `k_f`
     that of weight times f, or of what variates leave of it if that is shorter. `before` and `after`
     are effective sample sizes: so many independent draws of p give the error of these draws as they
@@ -69,13 +71,12 @@ def expect(at: "Drawn", order: int | None = None) -> Answer:
     return answer(Y, _variates(at), at, _orders(order), at.F.shape[1:])[0]
 
 
-def quantile(at: "Drawn", order: int | None = None, *, probs: Any) -> Answer:
-    """Quantiles of f under p, (len(probs), ...).
+def quantile(at: "Drawn", order: int | None = None, *, probs: np.ndarray) -> Answer:
+    """Quantiles of f under p, (len(probs), ...), in (0, 1).
 
     The distribution function of f is a mean, and meets the variates like any other. The error of a
     quantile is half the way between those one standard error of the mean above and below.
     """
-    probs = np.atleast_1d(numbers("probs", probs, 0, 1, True))
     F = at.F.reshape(len(at.F), -1)  # (n, k)
     inverse = lambda share, p: np.stack([_inverse(x, share, u) for x, u in zip(F.T, p.T)], 1)
     wanted = np.repeat(probs[:, None], F.shape[1], 1)  # (probs, k)
@@ -117,6 +118,7 @@ class Drawn(NamedTuple):
     quarter: float = np.nan  # and of every fourth of them
     chains: int = 0  # how many there are; none if the draws are independent
     block: int = 1
+    time: float = 1.0  # autocorrelation time of the slowest coordinate of z
 
 
 def drawn(
@@ -159,7 +161,8 @@ def drawn(
     if each < 2 * block:
         raise ValueError(f"{each} draws in blocks of {block}: an error needs two blocks at least")
     kept = (np.arange(n) % each) >= each % block  # those that fill blocks
-    return Drawn(F[kept], z[kept], score[kept], w[kept], k, quarter, chain, block)
+    slow = correlation(z - z.mean(0), chains).max(initial=0.1) if chain or block > 1 else 1.0
+    return Drawn(F[kept], z[kept], score[kept], w[kept], k, quarter, chain, block, float(slow))
 
 
 def _values(found):
@@ -217,6 +220,9 @@ def intercept(
 
     With A = sqrt(w) [1, C] = Q S V^T the intercept is b = v.y, y = sqrt(w) Y. Without group g it is
     b - D_g, D_g = v_g (I - Q_g Q_g^T)^-1 r_g, where r are residuals and Q_g Q_g^T the leverage.
+    Its variance by the jackknife is that of the D_g. By splitting it is that of Y less the variates
+    with the slopes of the other groups: larger where few draws decide the slopes. The squared error
+    is the larger of the two, and the square of the bias that was removed: more of it may be left.
     """
     n, root = len(Y), np.sqrt(w / w.sum())[:, None]
     A = root * np.column_stack([np.ones(n), C])
@@ -232,14 +238,24 @@ def intercept(
     if leverage > 1 - 1e-9:
         nothing = np.full(Y.shape[1], np.inf)
         return Intercept(v @ y, nothing, 1.0, root[:, 0] * v, 0 * y, nothing)
-    T = np.linalg.solve(np.eye(block) - H, groups(v))  # (n / block, block, 1)
-    D = (T * groups(r)).sum(1)  # (n / block, k)
-    less, u = 1 - block / n, T.reshape(n)
-    away = D - D.mean(0)
-    time = np.maximum(correlation(away, chains), 0.1 if block == 1 else 1) if chains else 1.0
-    se = np.sqrt(less * (away**2).sum(0) * time)
+    T = np.linalg.solve(np.eye(block) - H, np.concatenate([groups(v), groups(r)], 2))
+    u, far = T[..., 0].reshape(n), T[..., 1:]  # far (n / block, block, k): y as the others see it
+    D = (groups(v) * far).sum(1)  # (n / block, k)
+    weight = groups(root**2).sum(1)  # (n / block, 1)
+    split = (groups(root) * far).sum(1) - weight * D
+    less, bias = 1 - block / n, (1 - block / n) * D.sum(0)
+    variances = [
+        _variance(x, block, chains) for x in (D - D.mean(0), split - weight * split.sum(0))
+    ]
+    se = np.sqrt(less * np.max(variances, 0) + bias**2)
     share = root[:, 0] * (v + less * (u - Q @ (Q.T @ u)))
-    return Intercept(v @ y + less * D.sum(0), se, leverage, share, D, _missed(Q, y))
+    return Intercept(v @ y + bias, se, leverage, share, D, _missed(Q, y))
+
+
+def _variance(x, block, chains):
+    """Of the sum of x (n / block, k), which has mean zero, (k,): blocks of a chain are alike."""
+    time = np.maximum(correlation(x, chains), 0.1 if block == 1 else 1) if chains else 1.0
+    return (x**2).sum(0) * time
 
 
 def _missed(Q, y):
@@ -333,6 +349,11 @@ def _doubts(at, left, found):
         )
     if n < FEW:
         yield f"{n} draws are few for an error bar: take {FEW} at least"
+    elif (worth := left / at.time) < FEW:
+        yield (
+            f"{n} draws are worth {worth:.0f} independent ones, too few for an error bar: take "
+            f"{np.ceil(FEW / worth):.0f} times as many"
+        )
     if found.leverage > LEVERAGE:
         yield (
             f"one draw decides {found.leverage:.0%} of its own fitted value: the error is not to "

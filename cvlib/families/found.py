@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arguments import whole
+from ..arguments import generator, numbers, seeded, whole
 from ..combining import stein
 from ..combining.stein import Answer
 from ..combining.tails import HEAVY, smoothed
@@ -67,10 +67,12 @@ class Found:
         factor = self.q.unpack(self.w)[1]
         return factor @ factor.T if self.q.full else np.diag(factor**2)
 
+    @seeded
     def sample(self, n: int, seed: np.random.Generator | int = 0) -> np.ndarray:
         """n draws of z ~ q, (n, d), from a seed or from a generator."""
-        return self.q.sample(self.w, whole("n", n), np.random.default_rng(seed))
+        return self.q.sample(self.w, whole("n", n), generator(seed))
 
+    @seeded
     def draws(
         self, n: int, seed: np.random.Generator | int = 0, corrected: bool = False
     ) -> dict[str, np.ndarray]:
@@ -85,19 +87,21 @@ class Found:
         """n draws z of q, or of the posterior by weights."""
         if not corrected:
             return self.sample(n, seed)
-        rng = np.random.default_rng(seed)
+        rng = generator(seed)
         z, _, log = self._weighed(4 * whole("n", n, 10), rng)
         w, k = smoothed(log)
         if not k <= HEAVY:
             said = f"k-hat of the weights is {k:.2f}, above {HEAVY}: they do not correct the draws"
-            warnings.warn(said, stacklevel=3)
+            warnings.warn(said, stacklevel=4)
         places = (np.arange(n) + rng.uniform()) / n  # evenly: a weight of k / n comes k times
         return rng.permutation(z[np.searchsorted(np.cumsum(w) / w.sum(), places)])
 
+    @seeded
     def log_lik(self, n: int, seed: np.random.Generator | int = 0) -> np.ndarray:
         """The log-likelihood of every data point at n draws, (n, N): what LOO and WAIC need."""
         return self.model.pointwise(self.sample(n, seed))
 
+    @seeded
     def predict(
         self, f: Callable, n: int, seed: np.random.Generator | int = 0, data: Any = None
     ) -> np.ndarray:
@@ -105,7 +109,7 @@ class Found:
 
         The batch has all rows of the model's data, or of `data`, and the result n rows.
         """
-        rng = np.random.default_rng(seed)
+        rng = generator(seed)
         return self._predicted(f, self.sample(n, rng), rng, data)
 
     def _predicted(self, f, z, rng, data=None):
@@ -118,6 +122,7 @@ class Found:
             )
         return found
 
+    @seeded
     def to_arviz(
         self, n: int = 1000, seed: int = 0, predict: Callable | None = None, corrected: bool = False
     ) -> Any:
@@ -132,7 +137,7 @@ class Found:
         except ImportError as error:
             raise ValueError("to_arviz needs ArviZ: pip install 'cvlib-vi[arviz]'") from error
         chain = lambda arrays: {name: np.asarray(x)[None] for name, x in arrays.items()}
-        model, rng = self.model, np.random.default_rng(seed)
+        model, rng = self.model, generator(seed)
         z = self._points(n, rng, corrected)
         stats = {"lp": Density(model).value(z)}
         if not corrected:
@@ -149,6 +154,7 @@ class Found:
         made = partial(arviz.from_dict, coords=model.coords, dims=dims)
         return made(**groups) if arviz.__version__.startswith("0.") else made(groups)
 
+    @seeded
     def expect(self, f: Callable, n: int = 1000, seed: np.random.Generator | int = 0) -> Answer:
         """E f under the posterior, not under q, with its standard error.
 
@@ -160,12 +166,13 @@ class Found:
         """
         return self._asked(f, n, seed, stein.expect)
 
+    @seeded
     def quantile(
         self, f: Callable, probs: Any = (0.05, 0.5, 0.95), n: int = 1000,
         seed: np.random.Generator | int = 0,
     ) -> Answer:  # fmt: skip
         """Quantiles of f under the posterior, (len(probs), ...), with errors, as `expect` works."""
-        return self._asked(f, n, seed, partial(stein.quantile, probs=probs))
+        return self._asked(f, n, seed, partial(stein.quantile, probs=_levels(probs)))
 
     def _asked(self, f, n, seed, ask):
         if not callable(f):
@@ -189,6 +196,7 @@ class Found:
         log = value - self.q.log_q(self.w, z)
         return z, np.where(np.isneginf(log)[:, None], 0.0, score), log
 
+    @seeded
     def evidence(self, n: int = 1000, seed: np.random.Generator | int = 0) -> Answer:
         """log p(x) with its standard error; the ELBO is below it by KL(q || p).
 
@@ -296,7 +304,7 @@ def drawn(
     value of of_z, one number a draw, is decided by few of them, n more come from Student's t about
     their mean, and all are weighed by the law of all.
     """
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     e = rng.standard_normal((whole("n", n, 10), fit.q.dim))
     e[::2] *= np.sqrt(NU / rng.chisquare(NU, len(e[::2])))[:, None]
     at = _at(fit, e)
@@ -369,7 +377,13 @@ def quantile(
     probs: Any = (0.05, 0.5, 0.95), order: int | None = None, block: int | None = None,
 ) -> Answer:  # fmt: skip
     """Quantiles of f under p, (len(probs), ...), with errors; all else as in `expect`."""
-    return stein.quantile(_given(f, z, score, weights, block), order, probs=probs)
+    levels = _levels(probs)  # before f is called, which may take long
+    return stein.quantile(_given(f, z, score, weights, block), order, probs=levels)
+
+
+def _levels(probs):
+    """Probabilities, (m,)."""
+    return np.atleast_1d(numbers("probs", probs, 0, 1, True))
 
 
 def _given(f, z, score, weights, block):
