@@ -191,7 +191,7 @@ def test_when_fit_bends():
     fair = lambda z: -(z[..., 0] ** 4)
     assert not isinstance(quick(fair).q, Bent) and isinstance(quick(fair, bend=True).q, Bent)
     straight, bent = quick(skewed, bend=False), quick(skewed)
-    assert straight.effective > 0.5 and straight.k_hat > 0.7 > bent.k_hat
+    assert 0.99 > straight.effective > 0.5 and straight.k_hat > 0.7 and bent.effective > 0.99
     assert isinstance(bent.q, Bent) and not isinstance(quick(skewed, steps=10).q, Bent)
     q = straight.q  # as it was given, if nothing is said
     assert quick(skewed, q=q).q == q and isinstance(quick(skewed, q=q, bend=True).q, Bent)
