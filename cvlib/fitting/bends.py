@@ -91,14 +91,11 @@ def _orders(model, w, seed):
     noise = np.sqrt(((R * u).T ** 2 @ u**2 / len(u) - third**2) / len(u))
     np.fill_diagonal(third, 0)
     order = np.argsort((third**2).sum(1) - (third**2).sum(0), kind="stable")
+    sure = (np.abs(third) > SURE * noise) | (model.dim <= ALL)
+    later, earlier = np.tril_indices(model.dim, -1)
     for way in (order, order[::-1]):
-        pairs = None
-        if model.dim > ALL:
-            sure = (np.abs(third) > SURE * noise) | (np.abs(third) > SURE * noise).T
-            later, earlier = np.tril_indices(model.dim, -1)
-            asked = sure[way[later], way[earlier]]
-            pairs = np.stack([later[asked], earlier[asked]], 1).tolist()
-        yield way.tolist(), pairs
+        asked = (sure | sure.T)[way[later], way[earlier]]
+        yield way.tolist(), np.stack([later[asked], earlier[asked]], 1).tolist()
 
 
 class _Climb:
@@ -112,10 +109,6 @@ class _Climb:
         self.density, self.q, self.x = Density(model), q, q.start()
         self.mu, self.L = q.unpack(q.of_straight(w))[:2]
         self.known = Curvature(TURNS)
-
-    @property
-    def w(self):
-        return self._weights(self.x)
 
     def _weights(self, x):
         q = self.q
@@ -144,7 +137,7 @@ class _Climb:
         steps = int(np.clip(WORK // q.D, LEFT, STEPS))
         with np.errstate(all="ignore"), until(late):
             here, self.known = climb(elbo, self.x, enough, steps, self.known)
-        self.x = here.z
+        self.x, self.w = here.z, self._weights(here.z)
 
 
 def _logs(model, q, w, e):
