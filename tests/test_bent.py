@@ -191,7 +191,7 @@ def test_when_fit_bends():
     fair = lambda z: -(z[..., 0] ** 4)
     assert not isinstance(quick(fair).q, Bent) and isinstance(quick(fair, bend=True).q, Bent)
     straight, bent = quick(skewed, bend=False), quick(skewed)
-    assert straight.effective > 0.5 and straight.k_hat > 0.7 > bent.k_hat
+    assert 0.99 > straight.effective > 0.5 and straight.k_hat > 0.7 and bent.effective > 0.99
     assert isinstance(bent.q, Bent) and not isinstance(quick(skewed, steps=10).q, Bent)
     q = straight.q  # as it was given, if nothing is said
     assert quick(skewed, q=q).q == q and isinstance(quick(skewed, q=q, bend=True).q, Bent)
@@ -266,7 +266,7 @@ def test_a_bend_is_never_worse_and_takes_seconds():
         one, two = (np.array(row[way]).T for way in ("straight", "bent"))
         assert (two[0] - one[0] > -3 * np.hypot(one[1], two[1])).all(), name
         assert np.median(two[0]) > np.median(one[0]) and np.median(two[3]) < np.median(one[3]), name
-        assert np.median(np.diff(row["seconds"])) < 11, name  # the Gaussian process: ten
+        assert np.median(np.diff(row["seconds"])) < 10, name
     for name in "regression in groups", "eight schools", "Neal's funnel", "banana":
         assert np.median(rows[name]["bent"], 0)[2] > 0.6, name
 
@@ -278,4 +278,4 @@ def test_stored_answers_are_right():
     assert len(stored["held"]) == 3
     for name, row in stored["held"].items():
         errors = np.array(row["default"])[:, 1]
-        assert np.median(errors) < 0.05 and errors.max() < 0.07 and row["mcse"] < 0.02, name
+        assert errors.max() < 0.05 and row["mcse"] < 0.02, name

@@ -172,18 +172,18 @@ def test_the_mode(cv):
 
 def test_the_search(cv):
     """On scipy's Rosenbrock function, a kink and a wall; its curvature is that of dense BFGS."""
-    climb = part(cv, "starts").climb
+    starts, rng = part(cv, "starts"), np.random.default_rng(0)
+    climb = starts.climb
     rosen = lambda z: (-optimize.rosen(z), -optimize.rosen_der(z))
-    top, _ = climb(rosen, np.array([-1.2, 1.0, 0.5, -0.7]), 1e-12, most=50)
+    top, _ = climb(rosen, np.array([-1.2, 1.0, 0.5, -0.7]), 1e-12, known=starts.Curvature(50))
     assert_allclose(top.z, np.ones(4), atol=1e-5)
     assert top.value == -optimize.rosen(top.z)
-    starts, rng = part(cv, "starts"), np.random.default_rng(0)
     A = rng.standard_normal((6, 6))
     A = A @ A.T + np.eye(6)
     seen, H = starts.Curvature(9), np.eye(6)
     steps = rng.standard_normal((5, 6))
     for step in steps:
-        seen.see(*(starts.Point(z, 0.0, -A @ z) for z in (np.zeros(6), step)))
+        seen = seen.see(*(starts.Point(z, 0.0, -A @ z) for z in (np.zeros(6), step)))
     last = A @ steps[-1]
     H = H * (steps[-1] @ last) / (last @ last)
     for s, y in zip(steps, steps @ A):  # the textbook's matrix
@@ -191,10 +191,14 @@ def test_the_search(cv):
         H = V.T @ H @ V + np.outer(s, s) / (s @ y)
     assert_allclose(seen.times(np.eye(6)), H, atol=1e-10)
     assert_allclose(seen.times(last), steps[-1])
-    seen.see(*(starts.Point(z, 0.0, A @ z) for z in (np.zeros(6), steps[0])))  # it curves up
-    assert len(seen.seen) == 5
-    few = climb(rosen, np.zeros(4), 1e-12, steps=3, most=2)[1]
+    up = seen.see(*(starts.Point(z, 0.0, A @ z) for z in (np.zeros(6), steps[0])))
+    assert len(up.seen) == 5
+    few = climb(rosen, np.zeros(4), 1e-12, steps=3, known=starts.Curvature(2))[1]
     assert len(few.seen) == 2
+    bowl = lambda z: (-z @ A @ z / 2, -A @ z)
+    knows = climb(bowl, steps[0], 1e-20)[1]
+    known, fresh = (climb(bowl, np.ones(6), 1e-12, 1, x)[0].z for x in (knows, starts.SOME))
+    assert np.abs(known).max() < 0.1 < np.abs(fresh).max()  # one step from the top
     kink = lambda z: (-np.abs(z[0]) - 3 * np.abs(z[1] - 1), -np.sign(z - [0, 1]) * [1, 3])
     assert climb(kink, np.array([2.3, -1.7]), 1e-9)[0].value > -1e-3
     wall = lambda z: (np.log(z[0]) - z[0], 1 / z - 1) if z[0] > 0 else (-np.inf, z)

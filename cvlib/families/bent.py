@@ -14,19 +14,19 @@ is undone one coordinate after the other. With A = B = k = log t = 0 it is N(mu,
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import autograd.numpy as anp
 import numpy as np
 
 from ..draws import Draw
-from ..special import LOG_2PI
-from .base import Array, ArrayLike, Family
-from .gaussian import Gaussian
+from .base import Array, ArrayLike
+from .gaussian import Gaussian, OfNormal, filled
 
 DRAWS = 20_000  # for mean and standard deviation
 
 
-class Bent(Family):
+class Bent(OfNormal):
     """The law above; w = [mu, lower triangle of L, B, A, k, log t], all in the order.
 
     order: the coordinates, those first that others depend on. pairs: (j, i), i < j, places in that
@@ -48,9 +48,9 @@ class Bent(Family):
         if not {*self.pairs} <= {*map(tuple, below)} or len({*self.pairs}) < len(self.pairs):
             raise ValueError(f"pairs={pairs!r}: each (j, i) once, with 0 <= i < j < {d}")
         self.back = np.argsort(self.order)  # where each coordinate of z stands in the order
-        sizes = [self.straight.D, len(self.pairs), len(self.pairs), d, d]
-        self.ends = np.cumsum(sizes).tolist()
-        self.D = self.ends[-1]
+        sizes = [0, d, self.straight.D - d, len(self.pairs), len(self.pairs), d, d]
+        self.blocks = tuple(slice(*both) for both in pairwise(np.cumsum(sizes).tolist()))
+        self.D = sum(sizes)
         self.at = np.full((d, d), len(self.pairs))  # in [entries, 0]: where B and A have them
         self.at[tuple(np.array(self.pairs, int).reshape(-1, 2).T)] = np.arange(len(self.pairs))
 
@@ -71,19 +71,9 @@ class Bent(Family):
 
     def unpack(self, w: ArrayLike) -> tuple:
         """mu (..., d), L, B and A (..., d, d), k and log t (..., d)."""
-        w = self.sized(w)
-        g, b, a, k = self.ends[:-1]
-        zero = np.zeros((*w.shape[:-1], 1))
-        square = lambda entries: anp.concatenate([entries, zero], -1)[..., self.at]
-        straight = w[..., : self.dim], self.straight.own_factor(w[..., :g])
-        return *straight, square(w[..., g:b]), square(w[..., b:a]), w[..., a:k], w[..., k:]
-
-    def noise(self, rng: np.random.Generator, w: Array, M: int) -> Array:
-        """Standard normal, (..., M, d)."""
-        return rng.standard_normal((*w.shape[:-1], M, self.dim))
-
-    def mirror(self, w: Array, eps: Array) -> Array:
-        return -eps
+        mu, L, B, A, k, log_t = super().unpack(w)
+        L, B, A = filled(L, self.straight.at), filled(B, self.at), filled(A, self.at)
+        return mu, L, B, A, k, log_t
 
     def transform(self, w: Array, eps: Array) -> Array:
         return self.mapped(w, eps)[0]
@@ -115,14 +105,11 @@ class Bent(Family):
         return anp.linalg.solve(L, u[..., None])[..., 0]
 
     def log_density(self, w: Array, z: Array) -> Array:
-        return self._height(w, self.straightened(w, z))
+        eps = self.straightened(w, z)
+        return self.height(eps, self.mapped(w, eps)[1])
 
     def log_q1(self, draw: Draw) -> Array:
-        return self._height(draw.w[..., None, :], draw.eps)
-
-    def _height(self, w, eps):
-        """log q_w where the base sample is eps."""
-        return -0.5 * anp.sum(eps**2 + LOG_2PI, -1) - self.mapped(w, eps)[1]
+        return self.height(draw.eps, self.mapped(draw.w[..., None, :], draw.eps)[1])
 
     def mean(self, w: ArrayLike) -> Array:
         """E_q z by draws, (..., d)."""

@@ -16,7 +16,25 @@ from ..special import LOG_2PI, scipy
 from .base import Array, ArrayLike, Family, Pair, Route
 
 
-class _GaussianFamily(Family, base=True):
+class OfNormal(Family, base=True):
+    """What families share whose base is N(0, I), whatever w is."""
+
+    def noise(self, rng: np.random.Generator, w: Array, M: int) -> Array:
+        """Standard normal, (..., M, d)."""
+        return rng.standard_normal((*w.shape[:-1], M, self.dim))
+
+    def mirror(self, w: Array, eps: Array) -> Array:
+        return -eps
+
+    def quantile(self, w: Array, u: Array) -> Array:
+        return scipy.special.ndtri(u)
+
+    def height(self, eps: Array, stretch: Array) -> Array:
+        """log q_w where the base sample is eps and log |det dz / deps| is `stretch`, (..., M)."""
+        return -0.5 * (anp.sum(eps**2, -1) + self.dim * LOG_2PI) - stretch
+
+
+class _GaussianFamily(OfNormal, base=True):
     """What both families share: w = [mu, factor], q_w = N(mu, L L^T), L built from the factor."""
 
     diag: Any  # where the diagonal of L stands in w
@@ -50,8 +68,11 @@ class _GaussianFamily(Family, base=True):
 
     def entropy(self, w: ArrayLike) -> Array:
         """log|det L| + d/2 (1 + log 2 pi), (...)."""
-        scales = np.abs(self.check(w)[..., self.diag])
-        return np.log(scales).sum(-1) + 0.5 * self.dim * (1 + LOG_2PI)
+        return self.stretch(self.check(w)) + 0.5 * self.dim * (1 + LOG_2PI)
+
+    def stretch(self, w: Array) -> Array:
+        """log|det L|, (...)."""
+        return anp.sum(anp.log(anp.abs(w[..., self.diag])), -1)
 
     def entropy_grad(self, w: Array) -> Array:
         """Gradient of the entropy: 1 / L_ii for the diagonal of L, else 0, (..., D)."""
@@ -61,15 +82,12 @@ class _GaussianFamily(Family, base=True):
         return out
 
     def log_q(self, w: ArrayLike, z: Array) -> Array:
-        mu, factor = self.unpack(self.check(w))
-        return self._height(w, self.solve(factor, z - mu[..., None, :]))
+        w = self.check(w)
+        mu, factor = self.unpack(w)
+        return self.height(self.solve(factor, z - mu[..., None, :]), self.stretch(w)[..., None])
 
     def log_q1(self, draw: Draw) -> Array:
-        return self._height(draw.w, draw.eps)
-
-    def _height(self, w, eps):
-        """log q_w where the base sample is eps."""
-        return 0.5 * (self.dim - (eps**2).sum(-1)) - self.entropy(w)[..., None]
+        return self.height(draw.eps, self.stretch(draw.w)[..., None])
 
     def transform(self, w: Array, eps: Array) -> Array:
         moved = self.times(self.own_factor(w), eps[..., None, :])[..., 0, :]
@@ -77,22 +95,11 @@ class _GaussianFamily(Family, base=True):
 
     def mapped(self, w: Array, eps: Array) -> Pair:
         """z = mu + L eps (..., M, d), and log |det L| (..., M or 1)."""
-        return self.transform(w, eps), anp.sum(anp.log(anp.abs(w[..., self.diag])), -1)
+        return self.transform(w, eps), self.stretch(w)
 
     def log_density(self, w: Array, z: Array) -> Array:
         eps = self.solve(self.own_factor(w), (z - w[..., : self.dim])[..., None, :])[..., 0, :]
-        scales = anp.log(anp.abs(w[..., self.diag]))
-        return -anp.sum(0.5 * eps**2 + scales + 0.5 * LOG_2PI, -1)
-
-    def noise(self, rng: np.random.Generator, w: Array, M: int) -> Array:
-        """Standard normal, (..., M, d)."""
-        return rng.standard_normal((*w.shape[:-1], M, self.dim))
-
-    def mirror(self, w: Array, eps: Array) -> Array:
-        return -eps
-
-    def quantile(self, w: Array, u: Array) -> Array:
-        return scipy.special.ndtri(u)
+        return self.height(eps, self.stretch(w))
 
     def moments(self, w: Array) -> Pair:
         """Mean and factor of the covariance."""
@@ -177,8 +184,7 @@ class Gaussian(_GaussianFamily):
 
     def own_factor(self, w: Array) -> Array:
         """L, for autograd."""
-        entries = [w[..., self.dim :], np.zeros((*w.shape[:-1], 1))]
-        return anp.concatenate(entries, -1)[..., self.at]
+        return filled(w[..., self.dim :], self.at)
 
     def sd(self, w: ArrayLike) -> Array:
         return np.sqrt((self.unpack(self.check(w))[1] ** 2).sum(-1))
@@ -278,6 +284,14 @@ class Gaussian(_GaussianFamily):
         K *= draw.of("shares")
         K = U[..., None, :, :] @ (K @ Vt[..., None, :, :])  # (..., M, d, d)
         return np.concatenate([u, self.lower(K)], -1, out=out)
+
+
+def filled(entries: Array, at: Array) -> Array:
+    """Matrices (..., d, d) of `entries` (..., n), where `at` (d, d) says which; of 0, if it is n.
+
+    For autograd.
+    """
+    return anp.concatenate([entries, np.zeros((*entries.shape[:-1], 1))], -1)[..., at]
 
 
 def _cholesky(S: Array) -> Array:

@@ -2,7 +2,8 @@
 
 On fixed even draws the ELBO of a `Bent` q is a smooth function of its weights: its slope is that of
 log p pulled back through the map, and that of the map's log-determinant. A climb begins at the
-Gaussian. Fresh draws judge: what is not better beyond doubt is not taken.
+Gaussian with few draws, and goes on with more. Fresh draws judge: what is not better beyond doubt
+is not taken.
 """
 
 from collections.abc import Callable
@@ -17,14 +18,14 @@ from ..families import Gaussian
 from ..families.bent import Bent
 from ..models.own import Density, Model
 from ..models.passes import until
-from .starts import climb, evened
+from .starts import Curvature, climb, evened
 
 ALL, MOST = 20, 60  # unknowns up to which all pairs bend, and up to which some do
 SURE = 5.0  # standard errors from zero, of a third moment, that ask for a pair
-FEW, MANY, EACH = 1000, 2000, 2  # fixed draws at first; then, and for each weight, at least
-FIRST, LAST = 1e-3, 1e-4  # nats that a step must promise, of both climbs
-STEPS, LEFT, WORK = 100, 40, 5000  # of the first; of the last at least, more where weights are few
-TURNS = 30  # turns of its slope that a climb remembers
+FEW, MANY, EACH = (500, 1000), 2000, 2  # fixed draws at first; then, and for each weight, at least
+FIRST, LAST = 1e-3, 1e-4  # nats that a step must promise, on some of them and on all
+STEPS, LEFT, WORK = 100, 40, 5000  # steps at most and at least: more where weights are few
+TURNS = 100  # turns of its slope that a climb remembers
 RIDGE = 0.002  # on what bends: a half of it times the squares, in nats
 JUDGES, LEAST = 4000, 0.01  # fresh draws, and nats that a bend must gain, beyond doubt
 CHEAP = 2**23  # numbers that fixed draws may make of the data, where nobody asked for a bend
@@ -59,16 +60,15 @@ def bend(model: Model, w: np.ndarray, late: Callable = lambda: False, seed: int 
         gain = np.where(np.isnan(gain), -np.inf, gain)
         return Bend(q, v, gain.mean(), gain.std() / np.sqrt(JUDGES), _told(model.names, q, v))
 
+    climbs = [_Climb(model, Bent(model.dim, *one), w) for one in _orders(model, w, seed)]
     found = []
-    for order, pairs in _orders(model, w, seed):
-        q = Bent(model.dim, order, pairs)
-        found.append(
-            judged(q, _climbed(model, q, q.of_straight(w), FEW, (FIRST, STEPS), late, seed))
-        )
-    q, v = max(found, key=lambda one: one.gain)[:2]
-    n, steps = max(MANY, EACH * q.D), int(np.clip(WORK // q.D, LEFT, STEPS))
-    found.append(judged(q, _climbed(model, q, v, n, (LAST, steps), late, seed + 1)))
-    best = max(found, key=lambda one: one.gain)
+    for one in climbs:
+        for n in FEW:
+            one.on(max(n, one.q.D), FIRST, late, seed)
+        found.append(judged(one.q, one.w))
+    top = climbs[np.argmax([one.gain for one in found])]
+    top.on(max(MANY, EACH * top.q.D), LAST, late, seed)
+    best = max(*found, judged(top.q, top.w), key=lambda one: one.gain)
     return best if best.gain > LEAST + 3 * best.error else None
 
 
@@ -91,45 +91,53 @@ def _orders(model, w, seed):
     noise = np.sqrt(((R * u).T ** 2 @ u**2 / len(u) - third**2) / len(u))
     np.fill_diagonal(third, 0)
     order = np.argsort((third**2).sum(1) - (third**2).sum(0), kind="stable")
+    sure = (np.abs(third) > SURE * noise) | (model.dim <= ALL)
+    later, earlier = np.tril_indices(model.dim, -1)
     for way in (order, order[::-1]):
-        pairs = None
-        if model.dim > ALL:
-            sure = (np.abs(third) > SURE * noise) | (np.abs(third) > SURE * noise).T
-            later, earlier = np.tril_indices(model.dim, -1)
-            asked = sure[way[later], way[earlier]]
-            pairs = np.stack([later[asked], earlier[asked]], 1).tolist()
-        yield way.tolist(), pairs
+        asked = (sure | sure.T)[way[later], way[earlier]]
+        yield way.tolist(), np.stack([later[asked], earlier[asked]], 1).tolist()
 
 
-def _climbed(model, q, v, n, stop, late, seed):
-    """The weights of the highest ELBO on n fixed draws that is found from v."""
-    straight, density, g = q.straight, Density(model), q.straight.D
-    mu, L = straight.unpack(v[:g])
-    e = evened(np.random.default_rng([seed, n]).standard_normal((n // 2, q.dim)))
+class _Climb:
+    """A climb of the weights of a bent q, which goes on with more draws where it has come to.
 
-    def weights(x):
-        """w at x, which is a w in the coordinates of the Gaussian N(mu, L L^T)."""
-        C = anp.reshape(anp.matmul(L, straight.own_factor(x[:g])), -1)[straight.flat]
-        return anp.concatenate([mu + anp.matmul(L, x[: q.dim]), C, x[g:]])
+    Its x is a w in the coordinates of the Gaussian where it began: what it knows of the curvature
+    holds on other draws as well.
+    """
 
-    def mapped(x):
-        z, stretch = q.mapped(weights(x), e)
-        return anp.concatenate([z, stretch[:, None]], 1)
+    def __init__(self, model, q, w):
+        self.density, self.q, self.x = Density(model), q, q.start()
+        self.mu, self.L = q.unpack(q.of_straight(w))[:2]
+        self.known = Curvature(TURNS)
 
-    def elbo(x):
-        if not x[straight.diag].min() > 0:
-            return -np.inf, x
-        pull, both = make_vjp(mapped)(x)
-        value, slope = density.slope(both[:, :-1])
-        height = (value + both[:, -1]).mean() - RIDGE / 2 * (x[g:] ** 2).sum()
-        back = pull(np.column_stack([slope, np.ones(n)]) / n)
-        back[g:] -= RIDGE * x[g:]
-        return height if np.isfinite(back).all() else -np.inf, back
+    def _weights(self, x):
+        q = self.q
+        C = anp.reshape(anp.matmul(self.L, q.unpack(x)[1]), -1)[q.straight.flat]
+        return anp.concatenate([self.mu + anp.matmul(self.L, x[: q.dim]), C, x[q.straight.D :]])
 
-    x = np.concatenate([straight.start(), v[g:]])
-    with np.errstate(all="ignore"), until(late):
-        enough, steps = stop
-        return weights(climb(elbo, x, enough, steps, TURNS)[0].z)
+    def on(self, n, enough, late, seed):
+        """To the highest ELBO that is found on n fixed draws."""
+        q, diag, g = self.q, self.q.straight.diag, self.q.straight.D
+        e = evened(np.random.default_rng([seed, n]).standard_normal((n // 2, q.dim)))
+
+        def mapped(x):
+            z, stretch = q.mapped(self._weights(x), e)
+            return anp.concatenate([z, stretch[:, None]], 1)
+
+        def elbo(x):
+            if not x[diag].min() > 0:
+                return -np.inf, x
+            pull, both = make_vjp(mapped)(x)
+            value, slope = self.density.slope(both[:, :-1])
+            height = (value + both[:, -1]).mean() - RIDGE / 2 * (x[g:] ** 2).sum()
+            back = pull(np.column_stack([slope, np.ones(len(e))]) / len(e))
+            back[g:] -= RIDGE * x[g:]
+            return height if np.isfinite(back).all() else -np.inf, back
+
+        steps = int(np.clip(WORK // q.D, LEFT, STEPS))
+        with np.errstate(all="ignore"), until(late):
+            here, self.known = climb(elbo, self.x, enough, steps, self.known)
+        self.x, self.w = here.z, self._weights(here.z)
 
 
 def _logs(model, q, w, e):

@@ -42,17 +42,17 @@ class Point(NamedTuple):
     slope: np.ndarray  # (d,)
 
 
-class Curvature:
+class Curvature(NamedTuple):
     """(-Hessian)^-1 as steps and the turns of the slope along them tell it, the last `most`."""
 
-    def __init__(self, most: int):
-        self.most = most
-        self.seen: list[tuple] = []  # (step, turn, step.turn)
+    most: int
+    seen: tuple = ()  # (step, turn, step.turn) of each
 
-    def see(self, old: Point, new: Point) -> None:
+    def see(self, old: Point, new: Point) -> "Curvature":
+        """With one more, unless the slope turned the wrong way."""
         step, turn = new.z - old.z, old.slope - new.slope
-        if step @ turn > 0:
-            self.seen = [*self.seen, (step, turn, step @ turn)][-self.most :]
+        more = ((step, turn, step @ turn),) if step @ turn > 0 else ()
+        return self._replace(seen=(*self.seen, *more)[-self.most :])
 
     def times(self, x: np.ndarray) -> np.ndarray:
         """(-Hessian)^-1 x for x (..., d): the two loops of L-BFGS."""
@@ -68,17 +68,21 @@ class Curvature:
         return x
 
 
+SOME = Curvature(FEW)
+
+
 def climb(
-    f: Callable, z: np.ndarray, enough: float, steps: int = STEPS, most: int = FEW
+    f: Callable, z: np.ndarray, enough: float, steps: int = STEPS, known: Curvature = SOME
 ) -> tuple[Point, Curvature]:
     """The highest point that L-BFGS finds from z (d,), and the curvature that it saw on the way.
 
-    f(z) gives value and slope; where they are no numbers nothing is looked for. Ends when a step
-    promises to gain less than `enough`, after `steps`, or when it is late (`passes.until`). The
-    line search doubles and halves until Wolfe's weak conditions hold, which serves functions with
-    kinks as well (Lewis and Overton 2013).
+    f(z) gives value and slope; where they are no numbers nothing is looked for. It begins with the
+    curvature that is known, of nearly the same f, say. Ends when a step promises to gain less than
+    `enough`, after `steps`, or when it is late (`passes.until`). The line search doubles and halves
+    until Wolfe's weak conditions hold, which serves functions with kinks as well (Lewis and Overton
+    2013).
     """
-    here, curvature = Point(z, -np.inf, np.zeros_like(z)), Curvature(most)
+    here, curvature = Point(z, -np.inf, np.zeros_like(z)), known
     with suppress(Late):
         first = f(z)
         if [*map(np.shape, first if isinstance(first, tuple) else ())] != [(), np.shape(z)]:
@@ -95,10 +99,9 @@ def climb(
                 break
             new = _along(f, here, way)
             if new.value > here.value:
-                curvature.see(here, new)
-                here = new
+                here, curvature = new, curvature.see(here, new)
             elif curvature.seen:
-                curvature = Curvature(most)  # it misled
+                curvature = Curvature(known.most)  # it misled
             else:
                 break
     return here, curvature
@@ -190,7 +193,8 @@ def climbed(density: Density, z: np.ndarray, goal: float = np.inf) -> Mode:
         return value, slope
 
     with until(lambda: gone or best >= goal):
-        top, curvature = climb(log_p, z, ENOUGH, most=STEPS if len(z) <= DENSE else FEW)
+        most = Curvature(STEPS if len(z) <= DENSE else FEW)
+        top, curvature = climb(log_p, z, ENOUGH, known=most)
     return Mode(top.z, top.value, curvature.times(np.eye(len(z))), z)
 
 
@@ -238,7 +242,7 @@ def top(model: Model, q: Family, w: np.ndarray, seed: int = 0) -> np.ndarray:
         height = value.mean() + np.log(np.diag(C)).sum()
         return height if np.isfinite(slope).all() else -np.inf, slope
 
-    v = climb(elbo, q.start(), ENOUGH_EVEN, most=TURNS)[0].z
+    v = climb(elbo, q.start(), ENOUGH_EVEN, known=Curvature(TURNS))[0].z
     m, C = q.unpack(v)
     return q.joined(mu + q.times(factor, m[None])[0], q.compose(factor, C))
 
