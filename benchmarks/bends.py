@@ -22,7 +22,7 @@ from benchmarks import stored
 from benchmarks.race.models import density, model_of
 from cvlib.combining.tails import Weights
 from cvlib.fitting import bends
-from cvlib.models.own import Density
+from cvlib.models.density import Density
 
 RESULTS = Path(__file__).with_name("bends.json")
 SEEDS, DRAWS = range(5), 20_000

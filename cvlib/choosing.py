@@ -15,7 +15,7 @@ import numpy as np
 from .arguments import whole
 from .draws import Sampling, Snapshot, draw
 from .families.base import Family
-from .models.own import Model
+from .models.density import Model
 from .pilots import CHUNK, Pilot, Set, cost_of, planned, singles, subsets, timed
 from .recipe.atoms import terms
 from .recipe.estimators import Estimator

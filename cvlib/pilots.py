@@ -17,7 +17,7 @@ from .ascent.plans import Noisy, taken
 from .combining import combine
 from .draws import Draw, Snapshot, draw
 from .families.base import Family, check_fit
-from .models.own import Model
+from .models.density import Model
 from .recipe.estimators import evaluate
 from .recipe.integrands import Wants, wanted
 from .special import scipy

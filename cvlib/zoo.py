@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any, TypeVar
 
 from .families.base import Family
-from .models.own import Model
+from .models.density import Model
 from .recipe import estimators
 from .recipe.approximations import bound, relax, taylor_x, taylor_x_slope, taylor_z
 from .recipe.atoms import one, terms

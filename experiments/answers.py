@@ -8,7 +8,7 @@ import cvlib as cv
 from cvlib.combining import stein
 from cvlib.combining.tails import smoothed
 from cvlib.families.found import drawn
-from cvlib.models.own import Density
+from cvlib.models.density import Density
 
 from . import posteriors
 from .truths import truth

@@ -8,7 +8,7 @@ import numpy as np
 
 from cvlib.draws import draw
 from cvlib.families.base import Family
-from cvlib.models.own import Model
+from cvlib.models.density import Model
 from cvlib.recipe.approximations import TaylorX, bound, relax, taylor_x, taylor_x_slope, taylor_z
 from cvlib.recipe.atoms import one, terms
 from cvlib.recipe.estimators import CF, GR, PR, QD, RB, RP1, RP2, SF, Estimator, evaluate

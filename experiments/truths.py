@@ -11,7 +11,7 @@ import numpy as np
 import scipy
 from numpy.polynomial.hermite_e import hermegauss
 
-from cvlib.models.own import Density
+from cvlib.models.density import Density
 
 from . import posteriors
 

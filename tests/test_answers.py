@@ -15,7 +15,7 @@ from scipy import special, stats
 
 import cvlib
 from cvlib.combining import stein as own
-from cvlib.models.own import Density
+from cvlib.models.density import Density
 
 stein = lambda cv: part(cv, "combining.stein")
 tails = lambda cv: part(cv, "combining.tails")

@@ -12,7 +12,7 @@ from scipy import stats
 import cvlib as cv
 from cvlib.families.bent import Bent
 from cvlib.fitting import bends, front, run
-from cvlib.models.own import Density
+from cvlib.models.density import Density
 from cvlib.models.passes import Late
 from experiments import load
 

@@ -13,9 +13,8 @@ from numpy.testing import assert_allclose
 
 import cvlib as cv
 from cvlib.fitting import run, starts
-from cvlib.models import own as own_models
-from cvlib.models import passes
-from cvlib.models.own import Density
+from cvlib.models import density, passes
+from cvlib.models.density import Density
 from cvlib.special import hess_times
 
 RNG = np.random.default_rng(0)
@@ -101,8 +100,8 @@ def test_a_fit_is_back_in_time(work, kind, pass_of_one, seconds, monkeypatch):
     make, q = KINDS[kind]
     model = make(work)
     if kind == "passes":
-        monkeypatch.setattr(own_models, "ROWS", 10)
-        monkeypatch.setattr(own_models, "EACH", 1)
+        monkeypatch.setattr(density, "ROWS", 10)
+        monkeypatch.setattr(density, "EACH", 1)
     if kind == "compiled":  # which is called with so many points at once
         monkeypatch.setattr(run, "BLOCK", 2)
         monkeypatch.setattr("cvlib.models.compiled.BLOCKS", ((2, 2), (1, 1)))

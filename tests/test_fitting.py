@@ -123,7 +123,7 @@ def gaussian_case(cv):
 
 def test_slopes(cv):
     """log p and its slope in parts, and of rows that stand for all: autograd of the whole sum."""
-    density = part(cv, "models.own")
+    density = part(cv, "models.density")
     model, mean, cov, _ = gaussian_case(cv)
     whole = lambda z: anp.sum(model.log_lik(z, model.data)) + model.log_prior(z)
     z = mean + np.random.default_rng(0).standard_normal((4, 3)) * np.sqrt(np.diag(cov))
@@ -147,7 +147,7 @@ def test_a_singular_point(cv):
         return -0.5 * z[..., 0] ** 2 + 0 * b[0]
 
     model = cv.models.Model(lik, lambda z: 0 * z[..., 0], np.zeros(1), 1)
-    value, slope = part(cv, "models.own").Density(model).slope(np.array([[1.0], [9.0], [2.0]]))
+    value, slope = part(cv, "models.density").Density(model).slope(np.array([[1.0], [9.0], [2.0]]))
     assert_allclose(value, [-0.5, np.nan, -2.0])
     assert_allclose(slope, [[-1.0], [np.nan], [-2.0]])
 
@@ -287,7 +287,7 @@ def test_the_best_start(cv):
     assert_allclose(begin.S @ begin.S.T, cov, rtol=2e-3, atol=1e-3)
     found = [starts.Start(mean, k * L, str(k)) for k in (0.2, 1.5, 0.9, 3.0)]
     found.append(starts.Start(mean + 2 * L[:, 0], L, "off"))
-    best = starts._best(part(cv, "models.own").Density(model), found, np.random.default_rng(0))
+    best = starts._best(part(cv, "models.density").Density(model), found, np.random.default_rng(0))
     assert best.says == "0.9"  # KL 3 (k^2 - 1 - log k^2) / 2: 3.4, .66, .031, 8.7, and 2
     fit = cv.fit(model, steps=1, start=(mean, cov), progress=False)
     assert abs(fit.looks[-1, 1] - evidence) < 0.01
@@ -306,7 +306,7 @@ def test_a_diagonal_start(cv):
     prior = cv.models.GaussianPrior(sd)
     model = cv.models.Model(lambda z, b: 0 * z[..., 0] + 0 * b[0], prior, np.zeros(1), 8)
     seen = part(cv, "starts")._widths(
-        part(cv, "models.own").Density(model), np.zeros(8), pairs=4000
+        part(cv, "models.density").Density(model), np.zeros(8), pairs=4000
     )
     assert_allclose(seen, sd, rtol=0.1)
 
@@ -326,7 +326,7 @@ def test_no_mode(cv):
     saddle = make(lambda z: z[..., 0] ** 2 - z[..., 0] ** 4 / 8 - 2 * z[..., 1] ** 2)
     begin = starts.start(saddle)  # zero has no slope; the modes are at z[0] = ±2
     assert not begin.trouble and starts.start(make(lambda z: normal(z, 2.0))).trouble == ""
-    mode = starts.searched(part(cv, "models.own").Density(saddle), np.zeros(2))
+    mode = starts.searched(part(cv, "models.density").Density(saddle), np.zeros(2))
     assert not mode.trouble and abs(abs(mode.z[0]) - 2) < 1e-3 and abs(mode.z[1]) < 1e-3
 
 
@@ -385,7 +385,7 @@ def test_a_curvature_that_is_too_steep(cv):
     model = cv.models.Model(lik, cv.models.GaussianPrior(), np.zeros(1), 2)
     steep = mode.Mode(np.zeros(2), model.log_prior(np.zeros(2)), 1e-4 * np.eye(2), np.zeros(2))
     with mock.patch.object(mode, "climbed", return_value=steep):
-        assert not mode.searched(part(cv, "models.own").Density(model), np.zeros(2)).trouble
+        assert not mode.searched(part(cv, "models.density").Density(model), np.zeros(2)).trouble
 
 
 def test_a_start_on_the_way(cv):
@@ -404,7 +404,7 @@ def test_a_start_on_the_way(cv):
     low = {start.handicap for start in best.call_args[0][1] if "z = 0" in start.says}
     assert low == {2 * d}  # far more than d nats below
     density, first = (
-        part(cv, "models.own").Density(model),
+        part(cv, "models.density").Density(model),
         starts.Start(np.ones(d), scale**-0.5, "a"),
     )
     wide = first._replace(S=1.2 * first.S, says="b")  # worse by 40 (.44 / 2 - log 1.2) = 1.5 nats
@@ -554,7 +554,7 @@ def test_many_rows(cv):
     y = np.sign(X @ [1.0, -1, 0.5, 0] + rng.logistic(size=3000))
     glm, density, ways = (
         cv.models.logistic_regression(X, y),
-        part(cv, "models.own"),
+        part(cv, "models.density"),
         part(cv, "fitting.run"),
     )
     with mock.patch.multiple(density, ROWS=300, EACH=5), mock.patch.object(ways, "EXACT", (0, 0)):

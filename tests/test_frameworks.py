@@ -307,8 +307,8 @@ CHECKS = {name[6:]: f for name, f in globals().copy().items() if name.startswith
 BUGS = [
     ("landing", "0.5 * (e**2).sum(0)", "0.0 * (e**2).sum(0)"),
     ("landing", "eps @ L.T", "eps @ L"),
-    ("leave_one_out", "(f.shape[0] - 1)", "f.shape[0]"),
-    ("leave_one_out", "f.sum() - f)", "f.sum() + f)"),
+    ("leave_one_out", "(f.shape[-1] - 1)", "f.shape[-1]"),
+    ("leave_one_out", "[..., None] - f)", "[..., None] + f)"),
     ("disarm", "sigmoid(abs(w)) / 2", "sigmoid(abs(w))"),
     ("disarm", "sigmoid(abs(w))", "sigmoid(w)"),
     ("disarm", "b[:half] - b[half:]", "b[::2] - b[1::2]"),

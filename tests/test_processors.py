@@ -18,7 +18,7 @@ JITTER = processors.arithmetics()["jitter"]
 SLOPES = """
 import autograd.numpy as np
 import cvlib as cv
-from cvlib.models.own import Density
+from cvlib.models.density import Density
 from numpy.random import default_rng
 
 X = default_rng(0).standard_normal((20, 3))

@@ -13,7 +13,7 @@ from benchmarks.race import moves, peers, rules, yardstick
 from benchmarks.race.models import PROBLEMS, Problem, even_draws
 from benchmarks.race_read import Race
 from cvlib.ascent.rules import newton
-from cvlib.models.own import Density
+from cvlib.models.density import Density
 
 NUMPY = [r for r in race.RUNNERS if not r.needs]
 AXES = {r.name: r.axes for r in race.RUNNERS}

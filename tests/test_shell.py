@@ -17,8 +17,8 @@ from scipy import stats
 import cvlib as cv
 from cvlib.combining.tails import k_hat
 from cvlib.fitting import run, starts
-from cvlib.models import own, passes
-from cvlib.models.own import Density
+from cvlib.models import density, passes
+from cvlib.models.density import Density
 
 pytestmark = pytest.mark.filterwarnings("ignore::cvlib.Distrust")
 
@@ -371,8 +371,8 @@ def test_the_way_of_a_fit_at_its_limits():
     assert run.way(model(40_000, 2, False), Q) == "full"
     assert run.way(model(40_001, 2, False), Q) == "passes"
     assert run.way(model(40_001, 2, False), D) == "diagonal"
-    assert own.enough(model(40_000)) == 40_000 and own.enough(model(40_001)) == 10_000
-    assert own.enough(model(10**6, 300)) == 15_000
+    assert density.enough(model(40_000)) == 40_000 and density.enough(model(40_001)) == 10_000
+    assert density.enough(model(10**6, 300)) == 15_000
 
 
 # Starts and clocks --------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ links = partial(re.findall, r"\{ref\}`(?:[^`<]*<)?([\w-]+)>?`")
 def answers():
     """{question or case: its text}; questions have their numbers as keys."""
     which, after = PAGE.split("## And then?")
-    items = re.split(r"^(\d+)\. ", which.split("(sec-who-ends-where)=")[0], flags=re.M)[1:]
+    items = re.split(r"^(\d+)\. ", which.split("## Which line?")[1], flags=re.M)[1:]
     cases = re.split(r"^- \*\*", after.split("## When not")[0], flags=re.M)[1:]
     return dict(zip(items[::2], items[1::2])) | {text.split("*")[0]: text for text in cases}
 
@@ -193,6 +193,9 @@ def judge_copied(name, line):
     else:
         right = mean(others if name == "leave_one_out" else (3 * others + 0.3) / 4)
         assert np.isclose(space["loss"], right)
+        groups, more = np.array([rewards, 1 - rewards[::-1] / 2]), [0.3] * (name == "shrunk")
+        alone = [space[name](one, log_pi, *more) for one in groups]
+        assert np.isclose(space[name](groups, np.array([log_pi] * 2), *more), np.mean(alone))
 
 
 def judge_mixture(_, line):

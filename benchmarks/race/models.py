@@ -15,7 +15,7 @@ import autograd.numpy as anp
 import numpy as np
 
 import cvlib as cv
-from cvlib.models.own import Density
+from cvlib.models.density import Density
 from experiments import posteriors
 
 PAPER = "sonar", "ionosphere", "australian"

@@ -14,7 +14,7 @@ from benchmarks.race.rules import ADAM, AFTER, BOTH, OURS, RATES, SEARCH, Runner
 from cvlib import CF, PR, RP1, rules, taylor_z
 from cvlib.ascent.optimize import Noisy, init, step
 from cvlib.fitting.run import planned
-from cvlib.models.own import Density
+from cvlib.models.density import Density
 from cvlib.special import hess_times
 
 M, KL = 10, "KL(q, p)"

@@ -13,7 +13,7 @@ from benchmarks.race.models import even_draws
 from benchmarks.race.ours import began
 from cvlib.ascent.optimize import init, step
 from cvlib.fitting.run import planned
-from cvlib.models.own import Density
+from cvlib.models.density import Density
 
 DRAWS, STEPS, ENOUGH, MOST = 4096, 80, 0.001, 800
 

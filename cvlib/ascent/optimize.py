@@ -14,7 +14,7 @@ import numpy as np
 from ..arguments import whole
 from ..draws import Sampling
 from ..families.base import Family, check_fit
-from ..models.own import Model
+from ..models.density import Model
 from ..recipe.estimators import Estimator
 from ..special import bar
 from . import rules

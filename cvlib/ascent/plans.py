@@ -15,7 +15,7 @@ from ..arguments import numbers, whole
 from ..combining import combine
 from ..draws import Draw, Sampling, Snapshot, draw, snapshot
 from ..families.base import Family
-from ..models.own import Density, Model
+from ..models.density import Density, Model
 from ..recipe.atoms import terms
 from ..recipe.estimators import Estimator, check_gradient, check_variate, evaluate
 from ..recipe.integrands import Wants, wanted

@@ -20,7 +20,7 @@ from ..combining import stein
 from ..combining.stein import Answer
 from ..combining.tails import HEAVY, smoothed
 from ..models.checks import data_arrays
-from ..models.own import Density, Model
+from ..models.density import Density, Model
 from ..models.parameters import labels
 from ..models.passes import wide
 from ..special import LOG_2PI, scipy

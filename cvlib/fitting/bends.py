@@ -16,7 +16,7 @@ from autograd import make_vjp
 from ..draws import Draw
 from ..families import Gaussian
 from ..families.bent import Bent
-from ..models.own import Density, Model
+from ..models.density import Density, Model
 from ..models.passes import until
 from .starts import Curvature, climb, evened
 

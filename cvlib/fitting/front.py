@@ -21,7 +21,7 @@ from ..combining.tails import HEAVY, Weights
 from ..families import DiagonalGaussian, Family, Gaussian
 from ..families.base import check_fit
 from ..families.found import Found
-from ..models.own import Density, Model
+from ..models.density import Density, Model
 from ..models.passes import until
 from ..special import bar
 from . import starts

@@ -17,7 +17,7 @@ from ..combining import regression
 from ..combining.tails import HEAVY, Weights
 from ..draws import Draw, Sampling
 from ..families.base import Family
-from ..models.own import Density, Model, enough
+from ..models.density import Density, Model, enough
 from ..models.passes import Late, until
 from ..zoo import whole_gradient
 from . import bends, starts

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..families.base import Family
-from ..models.own import Density, Model
+from ..models.density import Density, Model
 from ..models.passes import Late, look_at_clock, until
 from ..special import hess_times
 

@@ -1,6 +1,7 @@
 """What p may be: one's own models, generalised linear ones, compiled ones; passes over data."""
 
 from .compiled import Compiled, from_jax, from_numpyro, from_pymc
+from .density import GaussianPrior, Model
 from .glm import (
     GLM,
     LOGISTIC,
@@ -18,7 +19,6 @@ from .glm import (
     signs,
     student_t_likelihood,
 )
-from .own import GaussianPrior, Model
 
 __all__ = [
     "Compiled", "GLM", "GaussianPrior", "Groups", "LOGISTIC", "Likelihood", "Model", "POISSON",

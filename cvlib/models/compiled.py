@@ -12,7 +12,7 @@ from autograd.extend import defvjp, primitive
 
 from ..arguments import whole
 from . import checks, passes
-from .own import Model
+from .density import Model
 from .parameters import Named, Parameters, labels
 
 STEP = 1e-5  # of differences of slopes, for a unit vector

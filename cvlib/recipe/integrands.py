@@ -14,7 +14,7 @@ import numpy as np
 
 from ..draws import Draw, kept
 from ..families.base import Family
-from ..models.own import Model
+from ..models.density import Model
 
 ROUNDING = 32 * float_info.epsilon  # what a sum of coefficients may miss zero by, relative
 

@@ -1,4 +1,4 @@
-"""Models of the reader's own: two functions that autograd can differentiate, and data."""
+"""Models of the reader's own: two functions that autograd can differentiate, data, log density."""
 
 from collections.abc import Callable, Mapping
 from copy import copy
