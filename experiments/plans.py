@@ -367,6 +367,7 @@ def natural(size):
     Twenty runs of 150 steps for every line and schedule of rho; fewer of all at the quick size.
     """
     runs, steps = min(size.runs, 20), min(size.steps, 150)
+    lines = NATURAL if size.halves > 1 else NATURAL[::4]
     rates = [(rho, 0) for rho in RHOS[-1 - size.halves :]] + [*FALLS[-size.halves :]]
     cells = {
         (data, line, rate): cell(
@@ -374,13 +375,13 @@ def natural(size):
             after=rate[1], M=LOOP["M"], steps=steps, runs=runs, **_decimals(line),
         )
         for data in size.sets
-        for line in NATURAL
+        for line in lines
         for rate in rates
     }  # fmt: skip
     best = {
         (data, line): cell("optimum", data=data, **_decimals(line))
         for data in size.sets
-        for line in NATURAL
+        for line in lines
     }
 
     def gather(results):
@@ -659,6 +660,7 @@ def vae(size):
     runs, steps = min(size.runs, PAIRED), min(2 * size.steps, 600)
     whole = steps == 600
     codes = CODES if whole else {"gaussian": {1: ("closed",)}}
+    steep = {code: rates if whole else rates[:2] for code, rates in STEEP.items()}
     keys = [
         (latent, way, K, 0, steps)
         for latent, groups in codes.items()
@@ -672,7 +674,7 @@ def vae(size):
         keys += [("gaussian", way, K, 0, 4 * steps) for way, K in smooth[:2]]
     cells = {
         key: cell(
-            "vae", latent=latent, way=way, K=K, rates="+".join(map(str, STEEP[latent])),
+            "vae", latent=latent, way=way, K=K, rates="+".join(map(str, steep[latent])),
             falling=falling, steps=length, runs=runs,
         )
         for key in keys
@@ -694,7 +696,7 @@ def vae(size):
         rows = [
             dict(zip(("latent", "way", "K", "falling", "steps"), key)) | {"rate": rate} | row
             for key, c in cells.items()
-            for rate, row in zip(STEEP[key[0]], _along(results[c.name]))
+            for rate, row in zip(steep[key[0]], _along(results[c.name]))
         ]
         noises = [
             {"latent": latent, "way": row["way"], "K": row["K"], "step": int(step)}

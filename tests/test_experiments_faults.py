@@ -73,16 +73,15 @@ def unpack(files, folder):
 
 
 def test_kill_9_and_go_on(tmp_path, undisturbed):
-    """Killed twice, at different moments, the same command ends with the same bytes."""
+    """Killed in the middle, the same command ends with the same bytes."""
     out = tmp_path / "out"
-    for cells in (1, 6):
-        process = start(out, "--jobs", "2")
-        wait_for_cells(out, cells, process)
-        process.kill()  # SIGKILL: nothing can be tidied up
-        assert process.wait(timeout=PATIENCE) == -signal.SIGKILL
-        kept = {name: data for name, data in tree(out).items() if name.endswith(".json")}
-        assert cells <= len(kept) <= CELLS
-        assert all(undisturbed[name] == data for name, data in kept.items())
+    process = start(out, "--jobs", "2")
+    wait_for_cells(out, 3, process)
+    process.kill()  # SIGKILL: nothing can be tidied up
+    assert process.wait(timeout=PATIENCE) == -signal.SIGKILL
+    kept = {name: data for name, data in tree(out).items() if name.endswith(".json")}
+    assert 3 <= len(kept) <= CELLS
+    assert all(undisturbed[name] == data for name, data in kept.items())
     finish(start(out, "--jobs", "2"), out)
     assert f"{CELLS} of {CELLS} cells" in words(out)
     left = {name: data for name, data in tree(out).items() if not name.endswith(".part")}
@@ -100,7 +99,7 @@ def test_workers_end_with_their_parent(tmp_path):
         assert time.monotonic() < limit, "the workers did not begin"
         time.sleep(0.1)
         children = psutil.Process(process.pid).children(recursive=True)
-        busy = [c for c in children if c.cpu_times().user > 2.0]
+        busy = [c for c in children if c.cpu_times().user > 1.2]  # an import takes 0.7
     process.kill()
     process.wait(timeout=PATIENCE)
     _, alive = psutil.wait_procs(children, timeout=8)  # idle workers would stay for forty
