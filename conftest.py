@@ -7,10 +7,26 @@ from zlib import crc32
 ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT / "tools"))
 
+import nbval.kernel  # noqa: E402
 import notebooks  # noqa: E402  tools/notebooks.py
 from xdist.scheduler import LoadFileScheduling  # noqa: E402
 
 notebooks.prepare_environment()  # kernels and the tests themselves run under the same settings
+
+
+def once_more(start):
+    """Begin a kernel; if it does not answer (two may have taken one port), another one."""
+
+    def started(*args, **how):
+        try:
+            return start(*args, **how)
+        except RuntimeError:
+            return start(*args, **how)
+
+    return started
+
+
+nbval.kernel.start_new_kernel = once_more(nbval.kernel.start_new_kernel)
 
 
 def pytest_configure(config):

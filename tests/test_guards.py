@@ -9,10 +9,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import jupytext
 import lab  # tools/lab.py
 import nbformat
+import nbval.kernel
 import notebooks  # tools/notebooks.py
 import pytest
 from jupytext.config import load_jupytext_config
@@ -281,6 +283,16 @@ def test_a_text_that_cannot_be_read_is_named(copy, old, new, words):
     assert str(error.value).startswith("08-tiny.md")
     for word in words:
         assert word in str(error.value)
+
+
+def test_a_kernel_that_does_not_answer_is_begun_once_more(monkeypatch):
+    answers, manager = iter([RuntimeError("no answer"), None, *2 * [RuntimeError("dead")]]), Mock()
+    manager.return_value.client.return_value.wait_for_ready.side_effect = answers
+    monkeypatch.setattr(nbval.kernel, "KernelManager", manager)
+    assert nbval.kernel.start_new_kernel()[0] is manager.return_value
+    assert manager.call_count == 2
+    with pytest.raises(RuntimeError, match="dead"):
+        nbval.kernel.start_new_kernel()
 
 
 def test_ctrl_c_ends_the_kernels_with_one_line(copy):
