@@ -151,7 +151,7 @@ class Found:
         groups |= {name: given for name, given in more.items() if given}
         known = {name for group in groups.values() for name in group}
         dims = {k: axes for k, axes in model.dims.items() if k in known}
-        made = partial(arviz.from_dict, coords=model.coords, dims=dims)
+        made: Callable = partial(arviz.from_dict, coords=model.coords, dims=dims)
         return made(**groups) if arviz.__version__.startswith("0.") else made(groups)
 
     @seeded
