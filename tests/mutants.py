@@ -148,7 +148,7 @@ MUTANTS["optimize"] = [
      "test_momentum_takes_the_steps_of_autograds_sgd"),
     ("adam: bias of m left in", "adam.step", "m / (1 - b1_t)", "m",
      "test_adam_takes_the_steps_of_autograds_adam"),
-    ("average divides by one too many", "optimize.step", "(moved - mean) / count",
+    ("average divides by one too many", "Plan.step", "(moved - mean) / count",
      "(moved - mean) / (count + 1)", "test_a_run_that_leaves_stays_where_it_was"),
     ("v0 not in units of ELBO / N", "bayes.weights", "self.v0 * N**2", "self.v0",
      "test_weight_rules_are_their_formulas"),
