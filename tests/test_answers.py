@@ -521,9 +521,14 @@ def test_messages():
         fit.sample(10, rng=1)
     with pytest.raises(TypeError, match="seed='one': give a whole number or a generator"):
         fit.expect(never, 10, "one")
-    for ask in fit.quantile, lambda f, probs: cvlib.quantile(f, z, -z, probs=probs):
-        with pytest.raises(ValueError, match=r"probs=\[0.5, 1\]: it must lie in \(0, 1\)"):
-            ask(never, probs=[0.5, 1])
+    for probs, sentence in (
+        ([0.5, 1], r"probs=\[0.5, 1\]: it must lie in \(0, 1\)"),
+        ([], r"probs=\[\]: give one probability or a list, such as \[0.05, 0.95\]"),
+        ([[0.1, 0.9]], r"probs=\[\[0.1, 0.9\]\]: give one probability or a list"),
+    ):
+        for ask in fit.quantile, lambda f, probs: cvlib.quantile(f, z, -z, probs=probs):
+            with pytest.raises(ValueError, match=sentence):
+                ask(never, probs=probs)
 
 
 def test_what_an_answer_prints():

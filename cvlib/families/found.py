@@ -382,8 +382,11 @@ def quantile(
 
 
 def _levels(probs):
-    """Probabilities, (m,)."""
-    return np.atleast_1d(numbers("probs", probs, 0, 1, True))
+    """Probabilities, (m,), one at least."""
+    levels = np.atleast_1d(numbers("probs", probs, 0, 1, True))
+    if levels.ndim > 1 or not levels.size:
+        raise ValueError(f"probs={probs!r}: give one probability or a list, such as [0.05, 0.95]")
+    return levels
 
 
 def _given(f, z, score, weights, block):
