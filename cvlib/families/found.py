@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arguments import generator, numbers, seeded, whole
+from ..arguments import generator, install, numbers, seeded, whole
 from ..combining import stein
 from ..combining.stein import Answer
 from ..combining.tails import HEAVY, smoothed
@@ -135,7 +135,7 @@ class Found:
         try:
             import arviz
         except ImportError as error:
-            raise ValueError("to_arviz needs ArviZ: pip install 'cvlib-vi[arviz]'") from error
+            raise ValueError(f"to_arviz needs ArviZ: {install('arviz')}") from error
         chain = lambda arrays: {name: np.asarray(x)[None] for name, x in arrays.items()}
         model, rng = self.model, generator(seed)
         z = self._points(n, rng, corrected)
