@@ -4,7 +4,10 @@ Each check is a function of the package, so that it can be run on copies with a 
 """
 
 import re
+import sys
+import tomllib
 import warnings
+from pathlib import Path
 
 import autograd.numpy as anp
 import numpy as np
@@ -521,9 +524,25 @@ def test_messages():
         fit.sample(10, rng=1)
     with pytest.raises(TypeError, match="seed='one': give a whole number or a generator"):
         fit.expect(never, 10, "one")
-    for ask in fit.quantile, lambda f, probs: cvlib.quantile(f, z, -z, probs=probs):
-        with pytest.raises(ValueError, match=r"probs=\[0.5, 1\]: it must lie in \(0, 1\)"):
-            ask(never, probs=[0.5, 1])
+    for probs, sentence in (
+        ([0.5, 1], r"probs=\[0.5, 1\]: it must lie in \(0, 1\)"),
+        ([], r"probs=\[\]: give one probability or a list, such as \[0.05, 0.95\]"),
+        ([[0.1, 0.9]], r"probs=\[\[0.1, 0.9\]\]: give one probability or a list"),
+    ):
+        for ask in fit.quantile, lambda f, probs: cvlib.quantile(f, z, -z, probs=probs):
+            with pytest.raises(ValueError, match=sentence):
+                ask(never, probs=probs)
+
+
+def test_what_to_arviz_lacks_is_said_with_an_extra_that_there_is(monkeypatch):
+    monkeypatch.setitem(sys.modules, "arviz", None)
+    fit = a_fit(cvlib, cvlib.models.logistic_regression(np.eye(2), np.ones(2)), [0, 0], np.eye(2))
+    with pytest.raises(ValueError, match=r"needs ArviZ: pip install '\.\[arviz\]' in the") as said:
+        fit.to_arviz(10)
+    project = Path(__file__).parents[1] / "pyproject.toml"
+    about = tomllib.loads(project.read_text("utf-8"))["project"]
+    named = {*re.findall(r"\[(\w+)\]", str(said.value))}
+    assert named == {"arviz"} and named <= about["optional-dependencies"].keys()
 
 
 def test_what_an_answer_prints():

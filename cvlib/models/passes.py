@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import autograd.numpy as anp
 import numpy as np
 
+from ..arguments import install
 from ..special import bar
 
 CHUNK = 2**20  # numbers that one part of a pass may make of its rows
@@ -77,7 +78,7 @@ def connect(scheduler: str, patience: str | None = None) -> Any:
     try:
         from distributed import Client
     except ImportError as error:
-        raise ValueError("a scheduler needs Dask: pip install 'cvlib-vi[cluster]'") from error
+        raise ValueError(f"a scheduler needs Dask: {install('cluster')}") from error
     try:
         return Client(scheduler, timeout=patience or PATIENCE)
     except (OSError, ValueError) as error:
