@@ -84,14 +84,6 @@ def test_words_on_it_are_unbiased():
     assert_allclose(p @ rows[1], right, atol=1e-3)
 
 
-def test_what_it_refuses():
-    with pytest.raises(ValueError, match="each of the 3 coordinates once"):
-        Bent(3, (0, 1, 1))
-    for pairs in [(0, 1)], [(1, 1)], [(3, 0)], [(1, 0), (1, 0)]:
-        with pytest.raises(ValueError, match="0 <= i < j < 3"):
-            Bent(3, pairs=pairs)
-
-
 def of_prior(log_prior, dim):
     return cv.models.Model(lambda z, b: 0 * z[..., 0] * b[0], log_prior, [0.0], dim)
 
@@ -218,17 +210,6 @@ def test_warnings_that_a_bend_leaves(monkeypatch):
 
 def late(*given):
     raise Late
-
-
-@pytest.mark.parametrize("bend", ("yes", 1, [True]))
-def test_bend_is_true_false_or_none(bend):
-    with pytest.raises(TypeError, match="must be True, False or None"):
-        quick(skewed, bend=bend)
-
-
-def test_only_a_full_gaussian_bends():
-    with pytest.raises(ValueError, match=r"for a full Gaussian q, not DiagonalGaussian\(1\)"):
-        quick(skewed, bend=True, q=cv.families.DiagonalGaussian(1))
 
 
 def test_answers_of_a_bent_q_are_right(both):

@@ -127,24 +127,3 @@ def definitions_of(cv, f, draw):
     u = sum(c * atom.grad(draw, "z1") for atom, c in f.parts.items())
     path = lambda w, m: anp.sum(draw.q.transform(w[None], draw.eps[m]) * u[m])
     return np.stack([grad(path)(draw.w, m) for m in range(draw.M)])
-
-
-def test_a_family_s_words_are_those_that_fit_it():
-    import cvlib as cv
-
-    f = cv.families
-    words = cv.SF, cv.RP1, cv.RP2, cv.GR, cv.DisARM, cv.CF, cv.RB, cv.PR, cv.QD, cv.AQ, cv.RPS
-    for q in (f.Gaussian(d), f.DiagonalGaussian(d), f.Gamma(d), f.Beta(d), f.Bernoulli(d),
-              f.Categorical(1, d)):  # fmt: skip
-        assert {*q.methods} == {word.name for word in words if word.fits(q)}
-
-
-def test_words_that_a_family_lacks_are_refused():
-    import cvlib as cv
-
-    model = cv.models.Model(lik, prior, (X, y), d)
-    q = cv.families.Gamma(d)
-    with pytest.raises(ValueError, match="AQ.data. is not possible for Gamma"):
-        cv.AQ(cv.terms(model, q)[0])
-    with pytest.raises(ValueError, match="LB needs the Fisher matrix"):
-        cv.LB(cv.terms(model, cv.families.Gaussian(d))[0])

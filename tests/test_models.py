@@ -17,16 +17,6 @@ def test_derivatives_of_a_polynomial_do_not_warn():
     assert_allclose([d1, d2, d3], [[2.0, -2.0], [-2.0, -2.0], [0.0, 0.0]])
 
 
-@pytest.mark.parametrize("name", oracles.PROBLEMS)
-def test_log_joint_is_the_sum_over_the_data(name):
-    p = oracles.problem(name, 3, 6)
-    model = oracles.build(cv, p)
-    assert (model.N, model.dim) == (6, 3)
-    z = np.random.default_rng(0).standard_normal((2, 4, 3)) / 2
-    looped = [[p.rows(point).sum() + p.prior(point) for point in run] for run in z]
-    assert_allclose(model.log_joint(z), looped, rtol=1e-12)
-
-
 def test_a_likelihood_without_derivatives_of_its_own():
     """A reader's likelihood: phi alone, autograd does the rest. The samples of the fast one."""
     p = oracles.problem("logistic")
@@ -54,14 +44,3 @@ def test_extreme_logits_raise_no_warning():
     with np.errstate(all="raise", under="ignore"):
         lines = [zoo.h, *zoo.S7, cv.SF(data), cv.CF(cv.bound(data))]
         assert np.isfinite(cv.evaluate(lines, draw)).all()
-
-
-def test_taylor_x_needs_labels_that_enter_linearly():
-    """A likelihood that does not say how its labels enter cannot be averaged over them."""
-    p = oracles.problem("linear")
-    cauchy = cv.models.Likelihood("cauchy", lambda t, y: -anp.log(1 + (y - t) ** 2), lambda y: None)
-    model = cv.models.GLM(p.X, p.y, cauchy)
-    data = cv.terms(model, cv.families.Gaussian(2))[0]
-    with pytest.raises(ValueError, match=r"labels are classes or enter linearly.*<cauchy"):
-        cv.taylor_x(data)
-    assert np.isfinite(cv.exact.elbo(model, cv.families.Gaussian(2), np.ones(5)))

@@ -4,7 +4,6 @@ from itertools import product
 
 import autograd.numpy as anp
 import numpy as np
-import pytest
 from autograd import grad
 from harness import part
 from numpy.testing import assert_allclose
@@ -339,39 +338,3 @@ def test_the_network_starts_as_the_zero_function():
     assert_allclose(s(phi, np.ones((5, 3))), np.zeros(5))
     assert phi.shape == (3 * 4 + 4 + 4,)
     assert np.abs(s(phi + 1, np.ones((5, 3)))).min() > 0.1
-
-
-def test_a_relaxation_approaches_the_bit_as_it_cools():
-    q = cvlib.families.Bernoulli(1)
-    assert_allclose(q.squash(np.array([-1.0, 2.0]), 0.01), [0, 1], atol=1e-12)
-    q = cvlib.families.Categorical(1, 3)
-    assert_allclose(q.squash(np.array([-1.0, 2.0, 0.5]), 0.01), [0, 1, 0], atol=1e-12)
-
-
-@pytest.mark.parametrize(
-    "line, match",
-    [
-        (lambda data: cvlib.RP1(data), "RP1.data. is not possible for Bernoulli"),
-        (lambda data: cvlib.relax(data, 0.0), "temperature"),
-        (lambda data: cvlib.CF(cvlib.relax(data)), "closed form"),
-        (lambda data: cvlib.RP2(cvlib.relax(data)), "SF or RP1 or GR"),
-        (lambda data: cvlib.relax(cvlib.taylor_z(data)), "is none"),
-        (lambda data: cvlib.relax(cvlib.one), "'one' is none"),
-        (lambda data: cvlib.taylor_z(cvlib.relax(data)), "expands terms of a model"),
-        (lambda data: cvlib.surrogate(cvlib.one, lambda z: z), "belongs to none"),
-        (
-            lambda data: cvlib.recipe.estimators.check_variate(
-                cvlib.SF(data) - cvlib.RP1(cvlib.relax(data))
-            ),
-            "is no control variate",
-        ),
-        (
-            lambda data: relaxing().variance_gradient(0, None, 0, lambda s: cvlib.SF(data), None),
-            "control variate",
-        ),
-    ],
-)
-def test_bad_input_is_named(line, match):
-    model, q = coin(cvlib)
-    with pytest.raises(ValueError, match=match):
-        line(cvlib.terms(model, q)[0])
