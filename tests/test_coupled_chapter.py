@@ -7,7 +7,7 @@ and held against enumeration, quadrature and refits.
 import json
 import re
 from itertools import combinations_with_replacement, permutations, product
-from math import comb, factorial
+from math import factorial
 from pathlib import Path
 
 import numpy as np
@@ -153,67 +153,6 @@ def test_the_table_of_the_chapter(name):
 
 
 # What the page writes from scratch ----------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def page():
-    """The names of the cells with ARMS, stratified draws and the linear baseline."""
-    names = {"np": np, "comb": comb}
-    for cell in chapter_cells():
-        source = "".join(cell["source"])
-        if "def arms_law" in source or source.startswith("def linear_baseline"):
-            exec(source, names)
-    return names
-
-
-@pytest.mark.parametrize("M", (2, 3, 4))
-@pytest.mark.parametrize("p", (0.03, 0.3, 0.47, 0.82))
-def test_the_laws_of_the_page(page, p, M):
-    """Patterns of all draws and of fewer, against quadrature on the simplex and all orders."""
-    for ours, right in (("arms_law", dirichlet_law), ("even_law", even_law)):
-        law = right(p, M)
-        assert abs(sum(law.values()) - 1) < 1e-12
-        for k in range(1, M + 1):
-            first = np.zeros(k + 1)
-            for b, v in law.items():
-                if sum(b[:k]) == 0 or b[: sum(b[:k])] == (1,) * sum(b[:k]):  # ones come first
-                    first[sum(b[:k])] += v
-            np.testing.assert_allclose(page[ours](p, M, k), first, rtol=0, atol=1e-12)
-        found = page["correlation"](page[ours], np.array([p]), M)
-        np.testing.assert_allclose(found, correlation(law, p), rtol=1e-9)
-
-
-@pytest.mark.parametrize("kind", ("arms", "even"))
-def test_the_draws_of_the_page(page, kind):
-    """Eight draws: every switch has its law, the mean is exact, the variance is the table's."""
-    b = page[f"{kind}_draws"](np.random.default_rng(1), P1, 8, 60_000)
-    assert np.abs(b.mean((0, 1)) - P1).max() < 0.01
-    on, count = b.sum(1), len(b)
-    for i, p in enumerate(P1):
-        pairs = comb(8, 2) * page[f"{kind}_law"](p, 8, 2)[2]
-        both = on[:, i] * (on[:, i] - 1) / 2
-        assert abs(both.mean() - pairs) < 5 * both.std() / count**0.5 + 1e-12
-    G = page["loo"](f(b), b - P1) / (1 - page["correlation"](page[f"{kind}_law"], P1, 8))
-    assert np.abs((G.mean(0) - EXACT) / (G.std(0) / count**0.5)).max() < 4.5
-    size = ((G - EXACT) ** 2).sum(-1)
-    table = printed()["ARMS" if kind == "arms" else "stratified draws"][8]
-    assert abs(size.mean() - table) < 4.5 * size.std() / count**0.5
-
-
-@pytest.mark.parametrize("ridge", (0.01, 0.5, 30.0))
-def test_the_linear_baseline_of_the_page(page, ridge):
-    """Its mean by enumeration, residuals of refits; flat for two draws or an endless ridge."""
-    for M in (2, 3, 5):
-        b, weight = samples(M)
-        G, Q = page["linear_baseline"](f(b), b - P1, P1, ridge)
-        np.testing.assert_allclose(weight @ G, EXACT, rtol=0, atol=1e-9)
-        assert abs(variance(G, weight) - linear(M, ridge)) < 1e-9
-        flat = page["loo"](f(b), b - P1)
-        endless, _ = page["linear_baseline"](f(b), b - P1, P1, 1e9)
-        np.testing.assert_allclose(endless, flat, rtol=0, atol=1e-6)
-        if M == 2:
-            np.testing.assert_allclose(G, flat, rtol=0, atol=1e-9)
-            np.testing.assert_allclose(Q[:, 0], f(b)[:, 0] - f(b)[:, 1], rtol=0, atol=1e-9)
 
 
 # The race ----------------------------------------------------------------------------------------

@@ -104,33 +104,6 @@ def test_a_cell_is_the_loop_with_that_seed(cv):
         assert np.abs(np.array(found["elbo"]) - elbo).max() < 6e-4, (base, cvs)
 
 
-def test_a_worn_snapshot_is_renewed(cv):
-    """When a rule written otherwise says so; more often where the weights run away."""
-    tasks = part(cv, "experiments.tasks")
-    model, q, _ = tasks.problem("toy")
-    h, c = tasks.both("toy", "PR", "taylor")
-    far = q.pack(np.full(q.dim, 8.0), 0.1 * np.eye(q.dim))  # and narrow: a step is many widths
-    renewed = []
-    for lr, w in (0.3, far), (1e-9, None):
-        how = dict(lr=lr, w=w, steps=60, M=4, renew=1000, every=1, runs=(2,) if w is None else ())
-        paths = []
-        for rule in worn(cv), tasks.worn():
-            old, new = [], []
-
-            def look(state, plan):
-                old.append(state.snapshot)
-                state, plan = rule(state, plan)
-                new.append(state.snapshot)
-                return state, plan
-
-            rng = np.random.default_rng(0)
-            go = cv.optimize.sgd(model, q, h, [c], rng=rng, hooks={1: look}, **how)
-            paths.append(go.path)
-        assert np.allclose(*paths, rtol=1e-9)
-        renewed.append(sum(x is not y for x, y in zip(old, new)))
-    assert renewed[0] > renewed[1]
-
-
 def test_svrg_is_the_gradient_at_the_older_weights(cv):
     """With the same draws, and minus its mean over q and the data, by cvlib.exact."""
     tasks, rng = part(cv, "experiments.tasks"), np.random.default_rng(5)

@@ -37,12 +37,6 @@ def words(text):
     return len(re.sub(r"^```\{code-cell\}.*?^```$", "", text, flags=re.M | re.S).split())
 
 
-def test_words_are_counted_outside_code_cells():
-    cell = "```{code-cell} ipython3\n:tags: [hide-input]\n\nx = 1\n```\n"
-    assert words(f"One two.\n\n{cell}\nthree\n\n{cell}") == 3
-    assert words("```\nplain fence\n```\n") == 4
-
-
 def test_the_book_and_its_chapters_stay_short():
     """Longer is not better: a chapter that grows has to lose something first."""
     counts = {md.stem: words(read(md)) for md in sorted(notebooks.BOOK.glob("*.md"))}

@@ -303,6 +303,32 @@ def test_wants(cv):
             assert y is None if x is None else np.allclose(x, y) and np.shape(x) == np.shape(y)
 
 
+def test_renewed_in_the_loop(cv):
+    """Snapshots have what the line wants; renewed in every step, QD follows the exact path."""
+    steps, wanted, path = renewals(cv, *joint(cv, "parabola"), 4, steps=9)
+    assert steps == [0, 1, 2, 4, 8]
+    assert all(w["mean"] is True and w["order"] == 2 for w in wanted)
+    assert all(w["factor"].shape == (3, 2, 2) for w in wanted)
+    assert all(x is not None for x in path.state.snapshot.parabolas["parabola"])
+
+    model, q, *_ = joint(cv)
+    data, prior, variational = cv.terms(model, q)
+    old = cv.parabola(data, at="snapshot")
+    h = cv.QD(data) + cv.CF(prior) - cv.CF(variational)
+    c = cv.CF(old) - cv.CF(old.over_all_data())
+    go = dict(lr=0.1, steps=12, every=1)
+    exact = cv.optimize.noise_free(model, q, **go).path
+    found = {
+        K: cv.optimize.sgd(
+            model, q, h, [c], M=3, rng=np.random.default_rng(0), renew=K,
+            weights=cv.rules.fixed(-1.0), **go,
+        ).path
+        for K in (1, 12)
+    }  # fmt: skip
+    assert_allclose(found[1], exact, atol=1e-9)
+    assert 1e-9 < np.abs(found[12] - exact).max() < 1e-2
+
+
 # Passes ---------------------------------------------------------------------------------------
 
 

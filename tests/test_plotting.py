@@ -66,13 +66,6 @@ def test_a_line_of_ones_own(ax):
     assert (second.get_text(), second.get_color()) == ("", "#123456")
 
 
-def test_label_end(ax):
-    plotting.label_end(ax, np.array(X), np.array(Y), "here", "#111111", dx=1, dy=2)
-    (label,) = ax.texts
-    assert label.get_text() == "here" and label.get_color() == "#111111"
-    assert label.xy == (4.0, 0.5) and label.xyann == (1, 2) and not ax.lines
-
-
 def luminance(linear):
     return linear @ [0.2126, 0.7152, 0.0722]
 
@@ -244,15 +237,6 @@ def test_ellipse(ax):
         assert to_hex(patch.get_edgecolor()).upper() == "#256DE7"
         assert not patch.get_fill() and patch.get_linewidth() == 2
     assert len(ax.patches) == 12
-
-
-def test_ellipse_of_a_line(ax):
-    """Rounding may leave a degenerate covariance below zero: a line, not a NaN."""
-    cov = np.array([[1.0, 1.0], [1.0, 1.0 - 1e-15]])
-    patch = plotting.ellipse(ax, (0, 0), cov, "k", fill=True, lw=5, alpha=0.5)
-    assert_allclose([patch.width, patch.height], [4 * 2**0.5, 0], atol=1e-6)
-    assert_allclose(patch.angle % 180, 45)
-    assert patch.get_fill() and patch.get_linewidth() == 5 and patch.get_alpha() == 0.5
 
 
 # The slider ----------------------------------------------------------------------------------
