@@ -189,8 +189,6 @@ VALUES = [  # with a ValueError
     ("array 1 of the data holds objects, such as None", lambda: model(data=(X, None))),
     ("array 1 of the data holds text, such as 'a'", lambda: model(data=(X, np.array(list("abb"))))),
     ("array 1 of the data holds objects", lambda: model(data=(X, np.array([{}, 1, 2], object)))),
-    ("autograd takes the slope of log_lik for 0 where it is",
-     lambda: model(lambda z, b: np.where(b[1] > 0, dot(z, b), 0.0))),
     ("different row labels", lambda: model(data=(Table([0, 1, 2]), Table([2, 1, 0])))),
     ("log_lik fails for z of shape .*ambiguous.*np.where for if",
      lambda: model(lambda z, b: dot(z, b) if z[..., 0] > 0 else 0.0)),
@@ -250,6 +248,9 @@ VALUES = [  # with a ValueError
     (r"w must be \(..., 4\).*got \(3,\)", lambda: D.unpack(np.zeros(3))),
     *[(r"w must be \(..., ", lambda ask=ask: ask(np.zeros(9)))
       for family in (q, D, G, COIN) for ask in (family.mean, family.sd)],
+    *[(r"w is not finite at \[1, 0\]",
+       lambda family=family, bad=bad: family.mean(with_(family.start((2,)), bad, 1, 0)))
+      for family in (q, D, G, COIN) for bad in (np.nan, np.inf, -np.inf)],
     ("w must be 2 numbers", lambda: Found(COINS, COIN, None)),
     ("w must be 5 numbers", lambda: Found(LOGISTIC, q, np.ones((2, 5)))),
     ("w must be 5 numbers", lambda: Found(LOGISTIC, q, "a")),

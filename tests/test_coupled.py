@@ -250,34 +250,6 @@ def test_leave_one_pair_out(cv):
     assert_allclose(G[:, 0], right * (draw.z[:, 0] - problem.p), **EXACT)
 
 
-def test_leave_one_out_and_pairs_by_quadrature(cv):
-    """A Gaussian, one dimension: all products of nodes of two or three samples."""
-    X, y = np.array([[0.8], [-1.5], [0.3]]), np.array([1.0, 1.0, -1.0])
-    model = cv.models.logistic_regression(X, y)
-    x, p = np.polynomial.hermite_e.hermegauss(40)
-    p = p / p.sum()
-    phi = lambda z: -np.logaddexp(0, -y * X[:, 0] * z[..., None]).sum(-1)
-    for family in ("Gaussian", "DiagonalGaussian"):
-        q = getattr(cv.families, family)(1)
-        w = np.array([0.4, 0.7])
-        data, prior, variational = cv.terms(model, q)
-        z = w[0] + w[1] * x
-        score = np.stack([x / w[1], (x**2 - 1) / w[1]], -1)
-        exact = (p * phi(z)) @ score
-        nodes = np.array(list(product(range(40), repeat=2)))
-        eps, P = x[nodes][..., None], p[nodes].prod(-1)
-        draw = cv.draw(model, q, np.broadcast_to(w, (1600, 2)), eps=eps, subsample=False)
-        assert_allclose(P @ cv.LOO(data)(draw).mean(-2), exact, **EXACT)
-        pairs = cv.draw(model, q, w, eps=x[:, None], subsample=False, noise="pairs")
-        assert_array_equal(pairs.eps[40:], -x[:, None])
-        for word in (cv.RP1, cv.SF):
-            assert_allclose(np.tile(p, 2) @ word(data)(pairs) / 2, exact, **EXACT)
-        # an odd variate has nothing left, sample by sample: c7 in its part for mu
-        c7 = cv.CF(cv.taylor_z(data)) - cv.RP1(cv.taylor_z(data))
-        assert_allclose(c7(pairs)[:40, 0], -c7(pairs)[40:, 0], **EXACT)
-        assert np.abs(c7(pairs)[:, 0]).max() > 0.1
-
-
 def test_vargrad(cv):
     """LOO of the ELBO's integrand is minus the gradient of half the variance of log q - log p."""
     model = cv.models.logistic_regression(*cv.datasets.toy())

@@ -9,7 +9,7 @@ import pytest
 import cvlib as cv
 from cvlib import CF, PR, QD, RB, RP1, bound, taylor_z
 from cvlib.recipe.estimators import check_gradient, check_variate
-from experiments import cell, compute, load, plans, tasks
+from experiments import load, plans, tasks
 
 SETS = ("ionosphere", "australian", "sonar")
 WORDS = {"paper": RP1, "RP1": RP1, "RB": RB, "PR": PR, "QD": QD}
@@ -40,26 +40,6 @@ def test_lines_as_they_are_written(base, cvs):
     check_gradient(h)
     for c in lines:
         check_variate(c)
-
-
-def test_a_rung_is_the_loop_with_that_seed():
-    """The stored ELBOs are those of the public loop, by quadrature, to three decimals."""
-    c = cell(
-        "rung", data="toy", cvs="bound+Jd", lr=0.1, v0=1e-3, gamma=0.02, M=2, base="PR", steps=6,
-        first=0, runs=3,
-    )  # fmt: skip
-    model = cv.models.logistic_regression(*cv.datasets.toy())
-    q = cv.families.Gaussian(model.dim)
-    f, prior, variational = cv.terms(model, q)
-    h = PR(f) + CF(prior) - CF(variational)
-    pair = CF(bound(f)) - PR(bound(f))
-    Jd = CF(taylor_z(f)) - CF(taylor_z(f).over_all_data())
-    run = cv.optimize.sgd(
-        model, q, h, [pair, Jd], lr=0.1, steps=6, M=2, rng=np.random.default_rng(c.seed),
-        runs=(3,), v0=1e-3, gamma=0.02,
-    )  # fmt: skip
-    result = compute(c)["result"]
-    np.testing.assert_allclose(result["elbo"], cv.exact.elbo(model, q, run.path).T, atol=6e-4)
 
 
 # Rows ----------------------------------------------------------------------------------------

@@ -313,6 +313,8 @@ LIMITS = {
                          "an even number"),
     "a batch": (lambda x: cv.Sampling(batch=x), 1, 0, "at least one"),
     "logarithms in w": (lambda x: G.mean(np.array([0.0, 0.0, 0.0, x])), 300.0, 300.1, "between"),
+    "logits below zero": (lambda x: cv.families.Bernoulli(2).mean(np.array([x, 0.0])), -300.0,
+                          -300.1, "between"),
     "an order of a snapshot": (lambda x: cv.snapshot(GLM, np.zeros(2), x), 1, 0, "order 1 or 2"),
     "a higher one": (lambda x: cv.snapshot(GLM, np.zeros(2), x), 2, 3, "order 1 or 2"),
     "an order of an expansion": (lambda x: cv.taylor_z(DATA, order=x), 1, 0, "order 1 or 2"),
