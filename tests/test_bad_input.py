@@ -193,6 +193,8 @@ VALUES = [  # with a ValueError
     ("log_lik fails for z of shape .*ambiguous.*np.where for if",
      lambda: model(lambda z, b: dot(z, b) if z[..., 0] > 0 else 0.0)),
     ("log_lik must give one number per row", lambda: model(lambda z, b: None)),
+    ("log_lik is random: called twice with the same z it differs",
+     lambda: model(lambda z, b: dot(z, b) + rng.standard_normal())),
     (r"log_lik is \[nan.*every real z. Put exp\(z\) for what is positive.*declare cv.positive",
      lambda: model(lambda z, b: anp.log(z[..., 0]) * b[1])),
     # parameters

@@ -7,7 +7,6 @@ import itertools
 import pickle
 import tracemalloc
 import warnings
-from dataclasses import replace
 from types import SimpleNamespace
 from unittest import mock
 
@@ -234,34 +233,17 @@ def claims(lik, eta, y):
 
 
 def test_likelihood_fields(cv):
-    """The fields of every likelihood agree with its phi; one that is wrong is seen."""
+    """The fields of every likelihood agree with its phi."""
     m = cv.models
     signs, count, real = np.array([-1.0, 1]), np.array([0.0, 2, 5]), np.array([-0.7, 0.1, 1.3])
-    linear = m.gaussian_likelihood(0.5)
-    for lik, y, change in (
-        (m.LOGISTIC, signs, {"quadratic": True}),
-        (m.POISSON, count, {"kappa": 0.5}),
-        (m.LOGISTIC, signs, {"kappa": 1.0}),
-        (m.POISSON, count, {"fast": lambda *args: [1.001 * x for x in m.POISSON.fast(*args)]}),
-    ):
-        assert disagreements(replace(lik, **change), y)
-    laplace = m.Likelihood("laplace", lambda t, y: -anp.abs(y - t), expected=laplace_moments)
     for lik, y in (
         (m.LOGISTIC, signs), (m.PROBIT, signs), (m.POISSON, count), (m.POISSON, 1000 * count),
-        (linear, real), (m.gaussian_likelihood(1e-3), 1e3 * real),
+        (m.gaussian_likelihood(0.5), real), (m.gaussian_likelihood(1e-3), 1e3 * real),
         (m.gaussian_likelihood(1e3), 1e-3 * real), (m.student_t_likelihood(3.0), real),
-        (m.negative_binomial_likelihood(2.0), count), (laplace, real),
-        (replace(laplace, expected=None), 100 * real),
+        (m.negative_binomial_likelihood(2.0), count),
     ):  # fmt: skip
         assert disagreements(lik, y) == [], lik.name
         assert accepts(lambda: m.GLM(np.ones((len(y), 1)), y, lik)), lik.name
-
-
-def laplace_moments(m, v, y):
-    """E, E', E'' of -|y - eta|, eta ~ N(m, v)."""
-    r, s = y - m, np.sqrt(v)
-    density, share = stats.norm.pdf(r / s), stats.norm.cdf(r / s)
-    return -(2 * s * density + r * (2 * share - 1)), 2 * share - 1, -2 * density / s
 
 
 # Exact references -------------------------------------------------------------------------------
