@@ -1,13 +1,13 @@
 """What defines the loop and its rules, each a function of the package under test.
 
-test_optimize.py runs them on cvlib; those of mutants.py are copies with a bug in
-them, and each must fail one of these.
+Those of mutants.py are copies with a bug in them, and each must fail one of these.
 """
 
 import dataclasses
 import itertools
 import pickle
 import warnings
+from unittest import mock
 
 import autograd.numpy as anp
 import numpy as np
@@ -600,3 +600,93 @@ def test_a_quadratic_knows_its_curvature_along_a_direction(cv):
         assert cv.taylor_z(f).parts == f.parts
         line = cv.RP1(cv.taylor_z(f, order=1))(here)
         assert_allclose(line[:, :2], np.tile(atom.grad(here, "mu"), (3, 1)), rtol=1e-12)
+
+
+# Promises -----------------------------------------------------------------------------------------
+
+
+def test_a_diverging_run_of_any_family_is_marked(cv):
+    rng = np.random.default_rng(0)
+    y = rng.poisson(3.0, 20)
+    lik = lambda z, batch: batch[0] * z[..., 0] - anp.exp(z[..., 0])
+    q = cv.families.Gamma(1)
+    model = cv.models.Model(lik, q.prior(np.ones(1), np.ones(1)), y, 1)
+    data, prior, variational = cv.terms(model, q)
+    h = cv.GR(data) + cv.CF(prior) - cv.CF(variational)
+    with pytest.warns(cv.optimize.Diverged, match="runs diverged"):
+        path = cv.optimize.sgd(model, q, h, lr=20.0, steps=60, M=2, runs=(8,), rng=rng)
+    assert (path.diverged > 0).any() and (np.abs(path.w) <= q.far).all()
+
+
+def test_the_noise_free_path_diverges_with_a_word(cv):
+    """A rate far beyond 2 / the largest curvature."""
+    model, q, _, _ = regression(cv)
+    said = r"1 of 1 runs .* step \d+: .* smaller lr, or a st"
+    with pytest.warns(cv.optimize.Diverged, match=said):
+        path = cv.optimize.noise_free(model, q, lr=1e4, steps=50)
+    assert path.diverged > 0 and np.isfinite(path.w).all()
+    with warnings.catch_warnings(action="error"):
+        cv.optimize.noise_free(model, q, lr=0.1, steps=5)
+
+
+def test_a_run_that_had_diverged_before_is_not_news(cv):
+    rates = np.array([0.3, 1e9, 0.3])
+    with pytest.warns(cv.optimize.Diverged):
+        first = run(cv, steps=3, lr=rates)
+    with warnings.catch_warnings(action="error"):
+        rest = run(cv, steps=5, lr=rates, state=first.state)
+    assert rest.diverged.tolist() == [-1, 1, -1]
+
+
+def test_what_is_recorded(cv):
+    """Runs come from their number or from w; every third step and the last; or what has room."""
+    q = logistic(cv)[1]
+    path = run(cv, "c1", steps=7, every=3)
+    assert path.steps.tolist() == [0, 3, 6, 7] and path.path.shape == (4, 3, q.D)
+    assert path.a.shape == (3, 1)
+    assert_array_equal(path.path[-1], path.w)
+    assert_array_equal(path.w, run(cv, "c1", steps=7, runs=(), w=q.start((3,))).w)
+    with mock.patch.object(cv.optimize, "RECORD", 2000):  # bytes; w of three runs has 120
+        path = run(cv, steps=31)
+    assert path.path.nbytes <= 2000 and path.steps.tolist() == [*range(0, 31, 3), 31]
+
+
+def test_a_hook_sees_the_gradients_of_its_step(cv):
+    seen = []
+    look = lambda state, plan: seen.append(state.G[..., 0, :, :].mean(-2) / plan.model.N)
+    path = run(cv, "", steps=6, momentum=0.0, hooks={2: look})
+    for mean, t in zip(seen, (2, 4, 6)):
+        moved = path.path[t] - path.path[t - 1]
+        assert_allclose(moved, 0.3 * mean, rtol=1e-9, atol=1e-14)
+    assert path.state.t == 6 and path.state.G is None
+
+
+def test_rules_and_interrupts_are_values(cv):
+    rules, path = cv.rules, run(cv, steps=2)
+    stop = pickle.loads(pickle.dumps(cv.optimize.Interrupted(path)))
+    assert isinstance(stop, KeyboardInterrupt) and stop.path.state.t == 2
+    assert rules.momentum() == rules.momentum(0.9) != rules.momentum(0.5)
+    assert repr(rules.bayes()) == "bayes(v0=0.001, gamma=0.02)"
+    assert pickle.loads(pickle.dumps(rules.adam())) == rules.adam()
+
+
+def test_a_state_must_fit_its_plan(cv):
+    rules, state = cv.rules, run(cv, steps=4).state
+    for message, changed in {
+        "of other rules or variates than the plan": dict(rule=rules.adam()),
+        "of other rules or variates": dict(weights=rules.fixed(0.0)),
+        "other rules or variates": dict(cvs="S4"),
+        "has taken 4 steps: steps=4 must lie beyond": dict(steps=4),
+    }.items():
+        with pytest.raises(ValueError, match=message):
+            run(cv, state=state, **changed)
+    model, q, zoo = logistic(cv)
+    how = dict(lr=0.1, M=4)
+    for own in dict(w=q.start()), dict(runs=(3,)), dict(rng=np.random.default_rng(0)):
+        with pytest.raises(ValueError, match="leave them out"):
+            cv.optimize.sgd(model, q, zoo.h, zoo.S7, steps=9, state=state, **how, **own)
+    plan = cv.optimize.Noisy(model, q, zoo.h, **how)
+    with pytest.raises(TypeError, match=r"step\(state, plan\) .* got a Noisy and a State"):
+        cv.optimize.step(plan, cv.optimize.init(plan, np.random.default_rng(0)))
+    with pytest.raises(NotImplementedError, match="Ascent has no match"):
+        rules.Ascent().match((), None, None, None, 1.0, None)
