@@ -45,9 +45,6 @@ class Switches:
         joint = np.log(expit(b @ self.A.T + self.c)).sum(-1) + b.shape[-1] * np.log(0.5)
         return joint - (b * np.log(self.p) + (1 - b) * np.log(1 - self.p)).sum(-1)
 
-    def slope(self, b):
-        return expit(-(b @ self.A.T + self.c)) @ self.A - self.w
-
     def model(self, cv):
         """Model, family and the ELBO's integrand, the same for all lines and draws."""
         if cv not in self.known:
