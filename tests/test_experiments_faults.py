@@ -212,6 +212,13 @@ def test_a_write_cut_short_leaves_no_result(tmp_path, monkeypatch):
     assert json.loads(path.read_text())["name"] == c.name
 
 
+def test_a_folder_that_is_a_file(tmp_path):
+    (tmp_path / "out").write_text("mine")
+    with pytest.raises(SystemExit, match="could not be written: "):
+        again(tmp_path / "out")
+    assert tree(tmp_path) == {"out": b"mine"}
+
+
 # Files of others -----------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from harness import part
+from test_experiments import worn
 
 from experiments import load
 
@@ -42,6 +43,33 @@ def test_rows(cv):
     assert names == [line for line in lines if line in plans.CURVES] and len(names) == 7
     for row, k in zip(curves, map(lines.index, names)):  # ten of twelve runs have the lower value
         assert row["median"] == row["low"] == [0.0, -100.0 + 2 * k]
+
+
+def test_a_worn_snapshot_is_renewed(cv):
+    """When a rule written otherwise says so; more often where the weights run away."""
+    tasks = part(cv, "experiments.tasks")
+    model, q, _ = tasks.problem("toy")
+    h, c = tasks.both("toy", "PR", "taylor")
+    far = q.pack(np.full(q.dim, 8.0), 0.1 * np.eye(q.dim))  # and narrow: a step is many widths
+    renewed = []
+    for lr, w in (0.3, far), (1e-9, None):
+        how = dict(lr=lr, w=w, steps=60, M=4, renew=1000, every=1, runs=(2,) if w is None else ())
+        paths = []
+        for rule in worn(cv), tasks.worn():
+            old, new = [], []
+
+            def look(state, plan):
+                old.append(state.snapshot)
+                state, plan = rule(state, plan)
+                new.append(state.snapshot)
+                return state, plan
+
+            rng = np.random.default_rng(0)
+            go = cv.optimize.sgd(model, q, h, [c], rng=rng, hooks={1: look}, **how)
+            paths.append(go.path)
+        assert np.allclose(*paths, rtol=1e-9)
+        renewed.append(sum(x is not y for x, y in zip(old, new)))
+    assert renewed[0] > renewed[1]
 
 
 def test_svrg_is_the_gradient_at_the_older_weights(cv):

@@ -239,6 +239,15 @@ def test_ellipse(ax):
     assert len(ax.patches) == 12
 
 
+def test_ellipse_of_a_line(ax):
+    """Rounding may leave a degenerate covariance below zero: a line, not a NaN."""
+    cov = np.array([[1.0, 1.0], [1.0, 1.0 - 1e-15]])
+    patch = plotting.ellipse(ax, (0, 0), cov, "k", fill=True, lw=5, alpha=0.5)
+    assert_allclose([patch.width, patch.height], [4 * 2**0.5, 0], atol=1e-6)
+    assert_allclose(patch.angle % 180, 45)
+    assert patch.get_fill() and patch.get_linewidth() == 5 and patch.get_alpha() == 0.5
+
+
 # The slider ----------------------------------------------------------------------------------
 
 
