@@ -7,7 +7,6 @@ checks take the package, so that they can be run on copies with a bug (tests/har
 
 import dataclasses
 import itertools
-import pickle
 from types import SimpleNamespace
 from unittest import mock
 
@@ -507,19 +506,3 @@ def test_the_ridge_is_that_of_the_step_before(cv):
             _, memory = rule.match((begin[0], steps, ridge), w, draw, table[which] - e, 1.0, q)
         assert np.ptp(memory[2]) > 0.01  # the ridge of the next step does know these draws
         assert_unbiased(found[-1], prob, nodes, table, p)
-
-
-def test_rules_on_scores_go_on_from_a_file(cv):
-    """Six steps, or three, a file and three more: the same bytes. One run and several."""
-    model, q, f = logistic(cv)
-    rules = cv.rules
-    for rule in rules.quadratics(most=2), rules.matching():
-        for w in weights(q), weights(q)[0]:
-            go = lambda steps, **more: cv.optimize.sgd(
-                model, q, cv.AQ(f), rule=rule, lr=0.5, M=8, steps=steps, **more
-            )
-            whole, half = (go(n, rng=RNG(0), w=w) for n in (6, 3))
-            rest = go(6, state=pickle.loads(pickle.dumps(half.state)))
-            assert_array_equal(rest.w, whole.w)
-            for x, z in zip(rest.state.memory, whole.state.memory, strict=True):
-                assert_array_equal(x, z)

@@ -304,61 +304,10 @@ def test_one_mode_found_many_times_is_one():
 
 # What is refused, in a sentence ------------------------------------------------------------------
 
-MASKED = np.ma.masked_array([1.0, 999.0, 2.0], [False, True, False])
-
-
-@pytest.mark.parametrize(
-    "give",
-    [
-        lambda x: cv.models.Model(LIK, NORMAL, x, 1),
-        lambda x: cv.models.Model(LIK, NORMAL, (np.zeros(3), x), 1),
-        lambda x: cv.models.logistic_regression(np.ones((3, 2)), x),
-        lambda x: cv.models.linear_regression([x, np.ones(3)], np.ones(2), 1.0),
-        lambda x: cv.models.GaussianPrior(x),
-        lambda x: cv.snapshot(normal(d=3), x),
-        lambda x: cv.expect(x, np.zeros((3, 1)), np.zeros((3, 1))),
-        lambda x: cv.expect(np.ones(3), x[:, None], np.zeros((3, 1))),
-        lambda x: cv.expect(np.ones(3), np.zeros((3, 1)), np.zeros((3, 1)), x),
-        lambda x: cv.families.DiagonalGaussian(2).mean(np.ma.append(x, x[:1])),
-        lambda x: cv.fit(normal(d=3), start=x),
-        lambda x: cv.fit(normal(), progress=False).predict(lambda z, b, rng: z + b[0], 3, data=x),
-    ],
-)
-def test_a_masked_array_is_refused(give):
-    with pytest.raises(ValueError, match="start=|mask"):
-        give(MASKED)
-
 
 def test_a_masked_array_with_nothing_masked_is_an_array():
     model = cv.models.Model(LIK, NORMAL, np.ma.masked_array([1.0, 2.0]), 1)
     assert_allclose(model.data[0], [1, 2])
-
-
-@pytest.mark.parametrize("name", ["lambda", "class", "my par", "2b", "", 3, "keys"])
-def test_names_that_cannot_be_written_after_a_dot(name):
-    with pytest.raises(ValueError, match="a parameter cannot be called"):
-        cv.models.Model(LIK, lambda p: 0.0, np.zeros(2), parameters={name: 1})
-
-
-@pytest.mark.parametrize(
-    "declare, says",
-    [
-        (lambda: cv.simplex(4, 3), r"one number or one tuple.*cv.simplex\(\(4, 3\)\)"),
-        (lambda: cv.positive(), r"one number or one tuple.*cv.positive\(3\)"),
-        (lambda: cv.positive(2.5), "a length of positive=2.5 must be a whole number"),
-        (lambda: cv.interval("a", 1), "low=a must lie below high=1, two finite numbers"),
-        (lambda: cv.interval(0, [1, 2]), r"low=0 must lie below high=\[1, 2\], two finite"),
-        (lambda: cv.interval(1, 0), "low=1.* must lie below high=0"),
-    ],
-)
-def test_constraints_that_are_called_wrongly(declare, says):
-    with pytest.raises((TypeError, ValueError), match=says):
-        declare()
-
-
-def test_what_f_must_give():
-    with pytest.raises(TypeError, match="f gave a dict: it must give numbers, an array"):
-        cv.fit(normal(), progress=False).expect(lambda z: {"a": z[:, 0]})
 
 
 def test_data_from_outside_are_to_be_passed():
@@ -378,12 +327,6 @@ def test_data_from_outside_are_to_be_passed():
     with pytest.raises(ValueError) as error:
         cv.models.Model(lambda z, b: b[0] * anp.sum(z * scale, -1), NORMAL, y, 3)
     assert "from outside" not in str(error.value) and "z[..., k]" in str(error.value)
-
-
-@pytest.mark.parametrize("w", [np.ones((2, 2)), "a", np.ones(3), None])
-def test_the_weights_of_what_was_found(w):
-    with pytest.raises(ValueError, match="w must be 2 numbers"):
-        Found(normal(), cv.families.Gaussian(1), w)
 
 
 def test_arrays_of_the_reader_s_are_copied():

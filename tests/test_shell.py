@@ -332,6 +332,8 @@ LIMITS = {
                          "an even number"),
     "a batch": (lambda x: cv.Sampling(batch=x), 1, 0, "at least one"),
     "logarithms in w": (lambda x: G.mean(np.array([0.0, 0.0, 0.0, x])), 300.0, 300.1, "between"),
+    "logits below zero": (lambda x: cv.families.Bernoulli(2).mean(np.array([x, 0.0])), -300.0,
+                          -300.1, "between"),
     "an order of a snapshot": (lambda x: cv.snapshot(GLM, np.zeros(2), x), 1, 0, "order 1 or 2"),
     "a higher one": (lambda x: cv.snapshot(GLM, np.zeros(2), x), 2, 3, "order 1 or 2"),
     "an order of an expansion": (lambda x: cv.taylor_z(DATA, order=x), 1, 0, "order 1 or 2"),
@@ -359,6 +361,7 @@ LIMITS = {
     "a cost": (lambda x: cv.report({"h": H}, GLM, Q, Q.start(), M=2, rng=RNG(0), pilot=2,
                                    costs={"h": x}), 1e-9, 0.0, "be positive"),
     "a family": (lambda x: cv.families.Gaussian(x), 1, 0, "at least one"),
+    "classes": (lambda x: cv.families.Categorical(2, x), 2, 1, "classes=1.*at least 2"),
     "a name for every coordinate": (lambda x: bowl(2, names=["a"] * x), 2, 3, "3 names for 2"),
 }  # fmt: skip
 
@@ -507,28 +510,6 @@ def test_mean_sd_and_covariance_are_those_of_the_draws():
         assert np.allclose(fit.cov, np.cov(z.T), atol=0.05 * fit.cov.max())
         assert np.allclose(fit.sd, np.sqrt(np.diag(fit.cov)))
         assert np.allclose(fit.mean, z.mean(0), atol=0.03 * fit.sd.max())
-
-
-def test_what_cannot_be_answered_is_said():
-    gamma = quick(COUNTS, G, steps=1)
-    for call, error, words in [
-        (lambda: gamma.cov, ValueError, "no matrix of covariances"),
-        (lambda: gamma.evidence(), ValueError, "Gaussian q"),
-        (lambda: FIT.expect(3.0), TypeError, "no function of the draws"),
-        (lambda: FIT.predict(lambda p, batch, rng: p.slope[0], 5), ValueError, r"not \(5, ...\)"),
-        (lambda: quick(COUNTS, G, start=np.zeros(2)), ValueError, "for a Gaussian q"),
-        (lambda: quick(COUNTS, G, restarts=1), ValueError, "for a Gaussian q"),
-        (lambda: quick(callback=3), TypeError, "no function of a Fit"),
-        (lambda: quick(steps=2.5), TypeError, "steps=2.5 must be a whole number"),
-        (lambda: quick(seed=None), TypeError, "seed=None must be a whole number"),
-        (lambda: cv.fit(log_lik), TypeError, "no model such as"),
-        (lambda: cv.Fit.load("nowhere", Q), TypeError, "is no model"),
-        (lambda: starts.top(LINE, D, D.start()), ValueError, "full Gaussian"),
-        (lambda: cv.exact.elbo(LINE, Q, Q.start()), ValueError, "generalised linear model"),
-        (lambda: cv.exact.elbo(COUNTS, G, G.start()), ValueError, "Gaussian family"),
-    ]:
-        with pytest.raises(error, match=words):
-            call()
 
 
 # What it looks like -------------------------------------------------------------------------------
