@@ -2,11 +2,11 @@
 
 from . import datasets, families, models, zoo
 from .ascent import exact, optimize, rules
-from .choosing import choose, elbo, report
+from .choosing import choose, report
 from .combining import combine
 from .combining.stein import Answer
 from .draws import Sampling, draw, snapshot
-from .families.found import expect, quantile
+from .families.found import elbo, expect, quantile
 from .fitting.front import Distrust, Fit, fit
 from .models import passes
 from .models.parameters import interval, ordered, pick, positive, real, simplex

@@ -353,6 +353,29 @@ def student(e: np.ndarray) -> np.ndarray:
     return front - (NU + d) / 2 * np.log1p(square / NU) + square / 2
 
 
+# The ELBO of any q ------------------------------------------------------------------------------
+
+
+class Estimate(NamedTuple):
+    """A mean over draws and its standard error."""
+
+    value: float
+    error: float
+
+    def __str__(self):
+        return f"{self.value:.5g} ± {self.error:.1g}"
+
+
+def elbo(model: Model, q: Family, w: np.ndarray, M: int, rng: np.random.Generator) -> Estimate:
+    """ELBO(w), w (D,), the mean of log p(x, z) - log q_w(z) over M draws, as an `Estimate`."""
+    if isinstance(model, Family):
+        raise TypeError(f"{model!r} is a family: the model comes first, elbo(model, q, w, M, rng)")
+    found = Found(model, q, w)
+    z = found.sample(whole("M", M, 2), rng)
+    log = Density(model).value(z) - q.log_q(found.w, z)
+    return Estimate(float(log.mean()), float(log.std(ddof=1) / np.sqrt(M)))
+
+
 # Draws that others made -------------------------------------------------------------------------
 
 
