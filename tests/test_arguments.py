@@ -482,9 +482,6 @@ CASES = [
     Case("surrogate", {"f": LOGITS, "function": lambda z: anp.sum(z, -1), "coupled": True},
          {"f": DATA, "function": lambda z: anp.sum(z**2, -1), "coupled": False},
          lambda f: switched(cv.GR(f))),
-    Case("remembered", {"f": DATA + PRIOR, "draw": ALL_DATA, "ridge": 0.5},
-         {"f": DATA, "draw": cv.draw(ONE, FULL, V, 8, np.random.default_rng(0), subsample=False),
-          "ridge": 5.0}, closed),
     Case("terms", {"model": ONE, "q": FULL}, {"model": TWO, "q": DIAGONAL},
          lambda terms: [sorted((a.owner, a.name) for a in f.parts) and
                         [(repr(a.q), a.model.log_prior.sd) for a in f.parts] for f in terms]),

@@ -210,7 +210,7 @@ class Found:
         at = drawn(self, n, seed)
         w, k = smoothed(at.log)  # in units of the largest
         share = at.share[:, None]
-        known = lambda order: np.column_stack([share - 1, share * stein.hermite(at.e, order)])
+        known = lambda order: np.column_stack([share - 1, share * stein.stein(at.e, -at.e, order)])
         lot = stein.Drawn(w, at.z, at.score, np.ones(len(w)), k)
         found = stein.answer(w[:, None], known, lot, (2, 1, 0))[0]
         log = at.log.max() + np.log(found.estimate)
