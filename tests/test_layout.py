@@ -19,7 +19,6 @@ LAYERS = (
     "recipe",
     "zoo",
     "ascent",
-    "pilots",
     "choosing",
     "fitting",
 )  # folders and files, from the base up

@@ -210,7 +210,7 @@ class Found:
         at = drawn(self, n, seed)
         w, k = smoothed(at.log)  # in units of the largest
         share = at.share[:, None]
-        known = lambda order: np.column_stack([share - 1, share * stein.hermite(at.e, order)])
+        known = lambda order: np.column_stack([share - 1, share * stein.stein(at.e, -at.e, order)])
         lot = stein.Drawn(w, at.z, at.score, np.ones(len(w)), k)
         found = stein.answer(w[:, None], known, lot, (2, 1, 0))[0]
         log = at.log.max() + np.log(found.estimate)
@@ -351,6 +351,29 @@ def student(e: np.ndarray) -> np.ndarray:
     gammaln = scipy.special.gammaln
     front = gammaln((NU + d) / 2) - gammaln(NU / 2) - d / 2 * np.log(NU / 2)
     return front - (NU + d) / 2 * np.log1p(square / NU) + square / 2
+
+
+# The ELBO of any q ------------------------------------------------------------------------------
+
+
+class Estimate(NamedTuple):
+    """A mean over draws and its standard error."""
+
+    value: float
+    error: float
+
+    def __str__(self):
+        return f"{self.value:.5g} ± {self.error:.1g}"
+
+
+def elbo(model: Model, q: Family, w: np.ndarray, M: int, rng: np.random.Generator) -> Estimate:
+    """ELBO(w), w (D,), the mean of log p(x, z) - log q_w(z) over M draws, as an `Estimate`."""
+    if isinstance(model, Family):
+        raise TypeError(f"{model!r} is a family: the model comes first, elbo(model, q, w, M, rng)")
+    found = Found(model, q, w)
+    z = found.sample(whole("M", M, 2), rng)
+    log = Density(model).value(z) - q.log_q(found.w, z)
+    return Estimate(float(log.mean()), float(log.std(ddof=1) / np.sqrt(M)))
 
 
 # Draws that others made -------------------------------------------------------------------------

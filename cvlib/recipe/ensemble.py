@@ -14,7 +14,7 @@ from ..arguments import number
 from ..combining import regression
 from ..draws import Draw
 from .estimators import GAUSSIAN, Method
-from .integrands import Fixed, Illegal, Integrand, integrand
+from .integrands import Illegal
 
 
 @dataclass(frozen=True)
@@ -75,30 +75,6 @@ def all_quadratics(ridge: float | None = None, others: bool = True) -> Method:
 
 
 AQ = all_quadratics()
-
-
-def remembered(f: Integrand, draw: Draw, ridge: float | np.ndarray | None = None) -> Integrand:
-    """The parabola of AQ's fit to f = data + prior at the samples of a draw, for draws to come.
-
-    RPS(f) + CF(p) - RPS(p) with p = remembered(f, draw) has weights from a draw before: it is
-    unbiased for any number of samples, one included. The ridge, by default AQ's, pulls the
-    curvature of p towards that of log q, which makes it sticking the landing.
-    """
-    integrand(f, "remembered")
-    if not isinstance(draw, Draw):
-        raise TypeError(f"remembered takes a draw such as cv.draw(model, q, w, ...), not {draw!r}")
-    q = draw.q
-    if not q.gaussian:
-        raise Illegal(f"remembered needs a Gaussian family, not {q!r}")
-    mu, L = q.unpack(draw.w)
-    G = q.times_t(draw.factor, f.slope(draw, "z1")) + draw.eps
-    c, A = _fitted(regression.regress, draw, G, ridge, others=False)
-    if q.full:
-        back = np.linalg.inv(L)
-        slope, hessian = np.vecmat(c, back), back.mT @ (A - np.eye(q.dim)) @ back
-    else:
-        slope, hessian = c / L, (A - 1) / L**2
-    return Integrand({Fixed(f"quadratic({f!r})", draw.model, q, mu, slope, hessian): 1})
 
 
 def _symmetrised(draw, u, out=None):
