@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import cache
-from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
@@ -10,22 +9,12 @@ from typing import Any
 import autograd
 import autograd.numpy as anp
 import numpy as np
+import scipy  # its parts come when they are asked for
 from autograd import elementwise_grad, grad
 from autograd.extend import defvjp, primitive
+from autograd.tracer import isbox
 
 LOG_2PI = np.log(2 * np.pi)
-
-
-class _Scipy:
-    """scipy, imported when a part of it is first asked for: `import cvlib` does without."""
-
-    def __getattr__(self, name: str) -> Any:
-        part = getattr(import_module("scipy"), name)
-        setattr(self, name, part)
-        return part
-
-
-scipy: Any = _Scipy()
 
 
 @cache
@@ -79,8 +68,12 @@ defvjp(_summed, lambda ans, g, index, n: lambda u: at(u, index), None, None)
 def hess_times(f: Callable, z: np.ndarray, v: np.ndarray) -> np.ndarray:
     """grad^2 f(z) v for rows z and v (..., d) of an f that autograd differentiates row by row."""
     slope = elementwise_grad(f)
-    # + 0 z: autograd warns of a slope that does not depend on z, as that of a linear f
-    return grad(lambda z: anp.sum(slope(z) * v + 0 * z))(z)
+    return grad(lambda z: anp.sum(seen(slope(z) * v, z)))(z)
+
+
+def seen(value: Any, z: Any) -> Any:
+    """`value`; + 0 where it does not depend on z, of which autograd would warn."""
+    return value if isbox(value) else value + 0 * anp.sum(z)
 
 
 def bar(*what: Any, **how: Any) -> Any:

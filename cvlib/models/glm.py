@@ -15,7 +15,7 @@ from autograd import elementwise_grad
 from numpy.typing import ArrayLike
 
 from ..arguments import number
-from ..special import LOG_2PI, gammaln, log_ndtr, scipy
+from ..special import LOG_2PI, gammaln, log_ndtr, scipy, seen
 from . import checks, passes
 from .density import GaussianPrior, Model
 
@@ -73,7 +73,8 @@ class Likelihood:
         eta, y = np.broadcast_arrays(eta, y)
         f, out = self.phi, []
         for _ in range(order):
-            f = _slope(f)
+            slope = elementwise_grad(f)
+            f = lambda eta, y, slope=slope: seen(slope(eta, y), eta)
             out.append(f(eta, y))
         return out
 
@@ -107,11 +108,6 @@ class Likelihood:
                 raise ValueError(f"labels of a {self.name} likelihood {complaint}")
         labels = np.array([y.min(), y[len(y) // 2], y.max()], float)
         checks.phi(f"phi of the {self.name} likelihood", self.phi, labels)
-
-
-def _slope(f):
-    """df / d eta. + 0 eta: autograd warns of a result that does not depend on eta."""
-    return lambda eta, y: elementwise_grad(f)(eta, y) + 0 * eta
 
 
 def rule(strip: float, tolerance: float) -> tuple[np.ndarray, np.ndarray]:
