@@ -12,7 +12,6 @@ import numpy as np
 import scipy  # its parts come when they are asked for
 from autograd import elementwise_grad, grad
 from autograd.extend import defvjp, primitive
-from autograd.tracer import isbox
 
 LOG_2PI = np.log(2 * np.pi)
 
@@ -68,16 +67,5 @@ defvjp(_summed, lambda ans, g, index, n: lambda u: at(u, index), None, None)
 def hess_times(f: Callable, z: np.ndarray, v: np.ndarray) -> np.ndarray:
     """grad^2 f(z) v for rows z and v (..., d) of an f that autograd differentiates row by row."""
     slope = elementwise_grad(f)
-    return grad(lambda z: anp.sum(seen(slope(z) * v, z)))(z)
-
-
-def seen(value: Any, z: Any) -> Any:
-    """`value`; + 0 where it does not depend on z, of which autograd would warn."""
-    return value if isbox(value) else value + 0 * anp.sum(z)
-
-
-def bar(*what: Any, **how: Any) -> Any:
-    """A bar that shows how far something is."""
-    from tqdm import tqdm  # takes a third of the time of import cvlib
-
-    return tqdm(*what, leave=False, **how)
+    # + 0 z: autograd warns of a slope that does not depend on z, as that of a linear f
+    return grad(lambda z: anp.sum(slope(z) * v + 0 * z))(z)

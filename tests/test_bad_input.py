@@ -376,13 +376,9 @@ def test_a_constant_likelihood_leaves_the_prior():
     assert np.allclose(cv.fit(model, progress=False).sd, [1, 2])
 
 
-def test_a_quadratic_wants_a_term_and_a_gaussian():
+def test_a_quadratic_wants_a_term():
     with pytest.raises(ValueError, match="quadratic stands in for terms of one model, not for one"):
         trained.quadratic(cv.one, None)
-    gamma = cv.families.Gamma(2)
-    draw = cv.draw(logistic(), gamma, gamma.start(), 3, np.random.default_rng(0))
-    with pytest.raises(ValueError, match=r"remembered needs a Gaussian family, not Gamma\(2\)"):
-        cv.remembered(cv.terms(logistic(), gamma)[0], draw)
 
 
 def test_a_slider_wants_a_figure():

@@ -15,9 +15,9 @@ from autograd import elementwise_grad
 from numpy.typing import ArrayLike
 
 from ..arguments import number
-from ..special import LOG_2PI, gammaln, log_ndtr, scipy, seen
+from ..special import LOG_2PI, gammaln, log_ndtr, scipy
 from . import checks, passes
-from .density import GaussianPrior, Model
+from .density import GaussianPrior, Model, seen
 
 TOLERANCE = 1e-13  # of exact references, relative to the size of g
 MOST = 1000  # nodes a side: enough for sd up to 30 strips at 1e-9, 19 at 1e-13; then runs are lost
