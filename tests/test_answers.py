@@ -465,21 +465,6 @@ def test_draws_by_name_go_back_to_z():
         cvlib.expect(lambda p: p.i, {**p, "i": p.i[0]}, model)
 
 
-@pytest.mark.parametrize(
-    "probs, sentence",
-    [([0.5, 1], r"probs=\[0.5, 1\]: it must lie in \(0, 1\)"),
-     ([], r"probs=\[\]: give one probability or a list, such as \[0.05, 0.95\]"),
-     ([[0.1, 0.9]], r"probs=\[\[0.1, 0.9\]\]: give one probability or a list")],
-)  # fmt: skip
-def test_quantiles_want_probabilities(probs, sentence):
-    z = np.random.default_rng(0).standard_normal((50, 2))
-    model, q = cvlib.models.logistic_regression(z, np.sign(z[:, 0])), cvlib.families.Gaussian(2)
-    fit, never = Found(model, q, q.start()), lambda z: pytest.fail("f was called")
-    for ask in fit.quantile, lambda f, probs: cvlib.quantile(f, z, -z, probs=probs):
-        with pytest.raises(ValueError, match=sentence):
-            ask(never, probs=probs)
-
-
 def test_what_to_arviz_lacks_is_said_with_an_extra_that_there_is(monkeypatch):
     monkeypatch.setitem(sys.modules, "arviz", None)
     fit = a_fit(cvlib, cvlib.models.logistic_regression(np.eye(2), np.ones(2)), [0, 0], np.eye(2))
@@ -521,6 +506,10 @@ BAD = {
                         "seed='one': give a whole number or a generator"),
     "a fit's probs": (lambda: FIT.quantile(NO_CALL, probs=[0.5, 1]),
                       r"probs=\[0.5, 1\]: it must lie in \(0, 1\)"),
+    "no probs": (lambda: FIT.quantile(NO_CALL, probs=[]),
+                 r"probs=\[\]: give one probability or a list, such as \[0.05, 0.95\]"),
+    "a table of probs": (lambda: FIT.quantile(NO_CALL, probs=[[0.1, 0.9]]),
+                         r"probs=\[\[0.1, 0.9\]\]: give one probability or a list"),
     "a chain's probs": (lambda: cvlib.quantile(NO_CALL, Z, -Z, probs=[0.5, 1]),
                         r"probs=\[0.5, 1\]: it must lie in \(0, 1\)"),
 }  # fmt: skip

@@ -15,7 +15,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import integrate, linalg
 from scipy.special import betaln, digamma, expit, gammaln, softmax
 from test_coupled import Switches, paired_draw
-from test_regression import assert_unbiased, by_hand, outcomes, plane, refit, sym, tables
+from test_regression import assert_unbiased, by_hand, outcomes, plane, sym, tables
 
 RNG = np.random.default_rng
 d = 3
@@ -89,27 +89,6 @@ def test_rows_of_all_quadratics_are_refits(cv):
             right = [in_w(q, L, *row) for row in zip(c, A)]
             assert_allclose(got[r], right, rtol=1e-8, atol=1e-10)
             assert_allclose(mean[r], np.mean(right, 0), rtol=1e-8, atol=1e-10)
-
-
-def test_all_quadratics_on_the_same_samples(cv):
-    """others=False: every row is the least-squares fit to all samples."""
-    for family in "Gaussian", "DiagonalGaussian":
-        model, q, f = logistic(cv, family)
-        draw = cv.draw(model, q, weights(q), 6, RNG(0), subsample=False)
-        line = cv.all_quadratics(0.7, others=False)(f)
-        got, mean = line(draw), line.mean(draw)
-        for r in range(2):
-            mu, L = full(q, draw.w[r])
-            e = draw.eps[r]
-            G = score(mu + e @ L.T) @ L + e
-            if q.full:
-                A = sym(refit(e, G, 0.7, np.ones(6, bool))[1])
-            else:
-                fits = [refit(e[:, [i]], G[:, [i]], 0.7, np.ones(6, bool)) for i in range(d)]
-                A = np.diag([A[0, 0] for _, A in fits])
-            right = in_w(q, L, G.mean(0) - A @ e.mean(0), A)
-            assert_allclose(got[r], np.tile(right, (6, 1)), rtol=1e-8, atol=1e-10)
-            assert_allclose(mean[r], right, rtol=1e-8, atol=1e-10)
 
 
 def test_words_that_look_at_all_samples_add_up(cv):

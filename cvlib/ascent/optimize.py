@@ -11,12 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arguments import whole
+from ..arguments import bar, whole
 from ..draws import Sampling
 from ..families.base import Family
 from ..models.density import Model
 from ..recipe.estimators import Estimator
-from ..special import bar
 from . import rules
 from .plans import Noisy, Plan, State
 

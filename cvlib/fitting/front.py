@@ -15,14 +15,13 @@ from typing import Any
 import numpy as np
 from autograd import elementwise_grad
 
-from ..arguments import numbers, unmasked, whole
+from ..arguments import bar, numbers, unmasked, whole
 from ..combining.tails import HEAVY, Weights
 from ..families import DiagonalGaussian, Family, Gaussian
 from ..families.base import check_fit
 from ..families.found import Found
 from ..models.density import Density, Model
 from ..models.passes import until
-from ..special import bar
 from . import starts
 from .run import (
     BIG,
