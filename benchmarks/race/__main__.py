@@ -1,7 +1,8 @@
 """The race: seconds and gradients to 1, 0.1 and 0.01 nats below the best ELBO, for every way.
 
     python -m benchmarks.race --quick                    a minute, without other packages
-    python -m benchmarks.race --cores 2                  everything; what is stored is not run again
+    python -m benchmarks.race --cores 2                  everything, anew, two models at a time
+    python -m benchmarks.race --go-on                    the models that the file does not have yet
     python -m benchmarks.race --model sonar --way "natural, rotated" --out FILE     one row
 
 `rules` says what a way is and how a run is timed and judged, `tuning` how settings are found;
@@ -36,6 +37,7 @@ from benchmarks.race.yardstick import yardstick
 from benchmarks.race_read import RESULTS, TARGETS, Race, imported, shown
 
 SEEDS = (1, 2, 3, 4, 5)
+SHARE = 0.4  # of a model's seconds, for a trial
 TUNED = ("seconds", "gradients")  # the clocks that have settings of their own
 RUNNERS = (*hand.RUNNERS, *peers.RUNNERS, *ours.RUNNERS)
 PACKAGES = ("numpy", "scipy", "autograd", "jax", "numpyro", "pymc", "blackjax")
@@ -91,9 +93,9 @@ def enter(runner, problem, stored, seeds=SEEDS, clock=clock):
     known: dict = {}
 
     def trial(setting):
-        half = problem.seconds / 2
         how = {"targets": targets, "known": known, "clock": clock}
-        run = referee(runner, problem, setting, 0, best["elbo"], half, **how)
+        seconds = SHARE * problem.seconds
+        run = referee(runner, problem, setting, 0, best["elbo"], seconds, **how)
         gap = min(run.gap) if run.gap and not run.end.startswith("failed") else 1e9
         found = {(t, c): value(getattr(run.met[t], c), gap, t) for t, c in goals}
         for (t, c), x in found.items():
@@ -180,7 +182,6 @@ def meet(name, runners, stored, bends=True):
             since = clock()
             enter(runner, problem, stored)
             took[runner.name] = few(clock() - since)
-            print(name, runner.name, took[runner.name], flush=True)
     if bends and bent.enters(problem):
         stored.said["bent"][name] = bent.row(problem, stored.said["best"][name]["elbo"])
     compiled.clear()
@@ -273,7 +274,7 @@ def probe():
 
 
 def beside(mine):
-    """{way: how much longer its steps take while the other cores work}; two times each, the mean."""
+    """{way: how much longer its steps take while the other cores work}, means of two."""
     if len(mine) == 1:
         return {}
     runs = {"alone": [], "beside": []}
@@ -329,6 +330,7 @@ def main():
     parser.add_argument("--model", nargs="+", choices=list(PROBLEMS), help="these models")
     parser.add_argument("--way", nargs="+", choices=[r.name for r in RUNNERS], help="these ways")
     parser.add_argument("--cores", type=int, default=1, help="models that run side by side")
+    parser.add_argument("--go-on", action="store_true", help="keep what the file has")
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--core", type=int, help="one model here and now, on this core")
     parser.add_argument("--probe", action="store_true", help=argparse.SUPPRESS)
@@ -342,6 +344,8 @@ def main():
             return probe()
         if options.quick:
             return tell(quick())
+        if options.core is None and not options.go_on:
+            options.out.unlink(missing_ok=True)
         stored = Stored(options.out)
         names = options.way or [r.name for r in RUNNERS]
         if options.core is None:

@@ -1,4 +1,4 @@
-"""Ways by hand, one form of each: a loop that JAX has compiled, SciPy's search for a mode or on draws.
+"""Ways by hand, one form of each: loops that JAX has compiled, and SciPy's searches.
 
 All work in double precision, see all data in every step unless they are told to take batches, and
 compile once a model: rates, schedules and starts are arguments of what was compiled. Natural steps

@@ -1,4 +1,4 @@
-"""Moves that ways share: the mode and its curvature, batch and match, score matching, Newton's step.
+"""Moves that ways share: the mode and its curvature, batch and match, scores, Newton's step.
 
 `xp` is NumPy or JAX, so that tests need no compiler.
 """

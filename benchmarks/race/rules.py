@@ -132,7 +132,7 @@ def referee(
             took = clock() - began
             ready, spent = (took + sum(charged), 0.0) if ready is None else (ready, spent + took)
             last = look._replace(at=spent if look.at is None else look.at)
-            end = "time" if spent >= limit else "late" if _late(last, met, known or {}) else ""
+            end = "time" if last.at >= limit else "late" if _late(last, met, known or {}) else ""
         if last and (end or not gap or last.gradients >= LOOK * seen or not last.gradients):
             w = np.asarray(last.w() if callable(last.w) else last.w)
             gap.append(missed(problem, w, best))
@@ -148,10 +148,8 @@ def referee(
 def _late(look, met, known):
     """Is everything that was not met yet known to come sooner, by SLACK, in another setting?"""
     now = {"seconds": look.at, "gradients": look.gradients}
-    open_goals = [(t, c) for t, arrival in met.items() if arrival.seconds == np.inf for c in now]
-    return bool(open_goals) and all(
-        now[c] > SLACK * known.get((t, c), np.inf) for t, c in open_goals
-    )
+    left = [(t, c) for t, arrival in met.items() if arrival.seconds == np.inf for c in now]
+    return bool(left) and all(now[c] > SLACK * known.get((t, c), np.inf) for t, c in left)
 
 
 def missed(problem, w, best):
