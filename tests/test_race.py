@@ -387,6 +387,7 @@ def test_stored_rows_are_of_ways_that_exist_and_all_met_the_seeds():
                 for clock in ("warm", "gradients"):
                     assert len(stored().row(name, way, nats, clock)["seconds"]) == len(race.SEEDS)
         assert stored().best[name]["apart"] < 0.05
+    assert not stored().about["failed"]
     assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", stored().about["began"])
     assert stored().about["on"]["cores"] >= 1 and stored().about["minutes"] > 0
     arms = {r["arm"] for r in json.loads(pays.RESULTS.read_text())["rows"]}

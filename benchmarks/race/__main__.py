@@ -21,6 +21,7 @@ import tempfile
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from queue import Queue
@@ -47,6 +48,10 @@ ORDER = (  # the longest first, so that two cores end together
 )  # fmt: skip
 
 
+def names():
+    return [r.name for r in RUNNERS]
+
+
 class Stored:
     """What a file holds of a race, kept whole after every model: about, imports, best, rows."""
 
@@ -54,7 +59,7 @@ class Stored:
         old = json.loads(path.read_text()) if path and path.exists() else {}
         self.path, self.rows = path, old.pop("rows", [])
         old.pop("ways", None)
-        self.said = {"imports": {}, "best": {}, "bent": {}, "took": {}} | old
+        self.said = {"imports": {}, "best": {}, "bent": {}, "took": {}, "failed": {}} | old
 
     @property
     def about(self):
@@ -80,7 +85,7 @@ class Stored:
     def take(self, other):
         """What another file found."""
         self.rows += other.rows
-        for name in ("best", "bent", "took"):
+        for name in ("best", "bent", "took", "failed"):
             self.said[name] |= other.said[name]
         self.keep()
 
@@ -174,13 +179,19 @@ def tell(stored):
 def meet(name, runners, stored, bends=True):
     """One model, whole; `took` are seconds of the processor."""
     problem, began = PROBLEMS[name](), clock()
+    for module in {m for r in runners for m in (*r.imports, *r.at_mode)}:
+        import_module(module)  # which cold clocks count, once
     rehearsal()
     stored.said["best"][name] = yardstick(problem)
     took = {"yardstick": few(clock() - began)}
     for runner in runners:
         if runner.enters(problem):
             since = clock()
-            enter(runner, problem, stored)
+            try:
+                enter(runner, problem, stored)
+            except Exception as error:  # no way may end the race of the others
+                said = f"{type(error).__name__}: {error}"[:200]
+                stored.said["failed"][f"{name}: {runner.name}"] = said
             took[runner.name] = few(clock() - since)
     if bends and bent.enters(problem):
         stored.said["bent"][name] = bent.row(problem, stored.said["best"][name]["elbo"])
@@ -245,6 +256,8 @@ def on_all(mine, models, stored, more):
         core, path = free.get(), folder / f"{len(name)}-{name.replace(' ', '_')}.json"
         try:
             alone(core, "--model", name, "--out", str(path), *more)
+        except subprocess.CalledProcessError as error:
+            stored.said["failed"][name] = error.stderr[-300:]
         finally:
             free.put(core)
         return name, path
@@ -252,7 +265,9 @@ def on_all(mine, models, stored, more):
     with ThreadPoolExecutor(len(mine)) as pool:
         for name, path in pool.map(one, models):
             stored.take(Stored(path))
-            print(f"{name}: {stored.said['took'][name]['all']:.0f} s", flush=True)
+            print(f"{name}: {stored.said['took'].get(name, {}).get('all')} s", flush=True)
+    for what, why in stored.said["failed"].items():
+        print(f"failed: {what}: {why}", flush=True)
 
 
 def probe():
@@ -309,10 +324,11 @@ def listed():
     return ", ".join(v.strip() for k, v in pairs if k.strip() in ("Vendor ID", "Model name"))
 
 
-def everything(mine, models, stored, more):
+def everything(mine, models, ways, stored):
     """The whole race, and what is known about the machine."""
     began, now = perf_counter(), datetime.now(UTC)
-    runners = [r for r in RUNNERS if hand.there(*r.needs)]
+    runners = [r for r in RUNNERS if hand.there(*r.needs) and r.name in (ways or names())]
+    more = ["--way", *ways] if ways else []
     stored.said |= {"began": f"{now:%Y-%m-%d %H:%M} UTC", "on": machine(mine)}
     stored.said["beside"] = {"before": beside(mine)}
     imports(stored, runners)
@@ -328,7 +344,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="a minute, other packages not needed")
     parser.add_argument("--model", nargs="+", choices=list(PROBLEMS), help="these models")
-    parser.add_argument("--way", nargs="+", choices=[r.name for r in RUNNERS], help="these ways")
+    parser.add_argument("--way", nargs="+", choices=names(), help="these ways")
     parser.add_argument("--cores", type=int, default=1, help="models that run side by side")
     parser.add_argument("--go-on", action="store_true", help="keep what the file has")
     parser.add_argument("--out", type=Path, default=RESULTS)
@@ -347,12 +363,11 @@ def main():
         if options.core is None and not options.go_on:
             options.out.unlink(missing_ok=True)
         stored = Stored(options.out)
-        names = options.way or [r.name for r in RUNNERS]
         if options.core is None:
-            more = ["--way", *options.way] if options.way else []
-            everything(mine, options.model or list(PROBLEMS), stored, more)
+            everything(mine, options.model or list(PROBLEMS), options.way, stored)
             return tell(stored)
-        runners = [r for r in RUNNERS if hand.there(*r.needs) and r.name in names]
+        mine = options.way or names()
+        runners = [r for r in RUNNERS if hand.there(*r.needs) and r.name in mine]
         for name in options.model or PROBLEMS:
             meet(name, runners, stored, bends=not options.way)
 
