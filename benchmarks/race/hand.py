@@ -423,7 +423,7 @@ SCORE = {
 FIXED = {
     "start": STARTS, "even": Axis((True, False), (True, False), ordered=False),
     "draws": Axis((1, 2, 4, 8, 16, 32, 64), (2, 4, 8, 16), natural=(1,)),
-    "memory": Axis((5, 10, 20, 40), (10, 20)),
+    "memory": Axis((2, 3, 5, 10, 20, 40, 80), (5, 20)),
 }  # fmt: skip
 
 
