@@ -138,8 +138,8 @@ def fitted(model, q, **options):
 
 
 def by(fit):
-    """What had been done at a look: steps, if one was taken."""
-    return STEPS if fit.steps or fit.settled else MODE
+    """What had been done at a look: steps, of draws or of the exact ELBO, or the mode alone."""
+    return STEPS if fit.steps or "exact ELBO" in " ".join(fit.words) else MODE
 
 
 class Counted:
