@@ -38,7 +38,7 @@ from benchmarks.race.yardstick import yardstick
 from benchmarks.race_read import RESULTS, TARGETS, Race, imported, shown
 
 SEEDS = (1, 2, 3, 4, 5)
-SHARE = 0.4  # of a model's seconds, for a trial
+SHARE = 1 / 3  # of a model's seconds, for a trial
 TUNED = ("seconds", "gradients")  # the clocks that have settings of their own
 RUNNERS = (*hand.RUNNERS, *peers.RUNNERS, *ours.RUNNERS)
 PACKAGES = ("numpy", "scipy", "autograd", "jax", "numpyro", "pymc", "blackjax")

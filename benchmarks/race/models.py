@@ -397,9 +397,9 @@ def model_of(name):
 
 
 PROBLEMS = {
-    **{name: partial(of_the_paper, name, s) for name, s in zip(PAPER, (2.5, 1.2, 0.8))},
-    "50,000 rows": partial(many_rows, 2.0),
+    **{name: partial(of_the_paper, name, s) for name, s in zip(PAPER, (2.4, 1.0, 0.8))},
+    "50,000 rows": partial(many_rows, 1.5),
     **{name: partial(own, name, 0.6) for name in STORED},
-    "hospitals": partial(own, "hospitals", 1.2),
+    "hospitals": partial(own, "hospitals", 1.0),
     **{name: partial(own, name, s) for name, s in zip(FRESH, (0.5, 0.8, 1.2))},
 }  # fmt: skip
