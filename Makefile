@@ -139,7 +139,7 @@ ifdef QUICK
 	@$(BIN)/python -m benchmarks.race --quick
 else
 	@$(BIN)/python -c 'import jax, numpyro, pymc, blackjax' 2>/dev/null || $(BIN)/python -m pip install --quiet -e '.[race]'
-	@$(BIN)/python -m benchmarks.race $(if $(CORES),--cores $(CORES))
+	@$(BIN)/python -m benchmarks.race --cores $(or $(CORES),1)
 endif
 
 experiments: $(READY)

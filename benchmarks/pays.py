@@ -97,15 +97,15 @@ def compare(name, seconds, seeds):
     """Rows {problem, arm, rate, tried: {rate: nats missing at the end}, gaps: of the seeds}."""
     problem = ALL[name]()
     if name == "eight_schools":  # from its mode: elsewhere natural steps go astray
-        problem.start = ours.began(problem, "mode")[0]
+        problem.start = ours.began(problem, "mode").w
     best = yardstick(problem)["elbo"]
     for arm, options in arms(problem.model, problem.q).items():
         one = runner(arm, options)
 
         def end(rate, seed):
             setting = {"rate": rate, "start": "usual"}
-            row = referee(one, problem, setting, seed, best, seconds, enough=-np.inf)
-            return LOWEST if row["end"].startswith("failed") else row["gap"][-1]
+            run = referee(one, problem, setting, seed, best, seconds, targets=())
+            return LOWEST if run.end.startswith("failed") else run.gap[-1]
 
         tried = {str(rate): end(rate, 0) for rate in RATES}
         rate = float(min(tried, key=tried.get))

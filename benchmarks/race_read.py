@@ -1,60 +1,105 @@
-"""What race.json says, for the book's pages: medians, and who is first. It needs NumPy alone."""
+"""What race.json says, for the book's pages: medians, and who is within the noise of the best.
+
+It needs NumPy alone.
+"""
 
 import json
 import statistics
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 
 RESULTS = Path(__file__).with_name("race.json")
 TARGETS = (1.0, 0.1, 0.01)
-LOOK = 1.2  # a w is judged when the time spent has grown by this factor
+CLOCKS = ("warm", "cold", "gradients")
+LOOK = 1.2  # a q is judged when its gradients have grown by this factor
+SHARP = 1 / 3  # of a target, which the yardstick must resolve for the target to be shown
 
 
 def imported(modules):
     return ", ".join(dict.fromkeys(sorted(modules)))
 
 
-def to(row, target, what="seconds"):
-    """Seconds, or gradients, until it was first within the target; infinite if it never was."""
-    return next((s for s, gap in zip(row[what], row["gap"]) if gap <= target), np.inf)
+def shown(best, nats):
+    """Does the yardstick resolve a third of this target?"""
+    return max(best["apart"], best["blur"]) < SHARP * nats
 
 
 class Race:
-    """The stored race. `models`, `runners` and `best` are those of the file."""
+    """The stored race: `models`, `ways`, `best`, and `settings` of each way for each goal.
+
+    A row has one setting of a way on a model, and of each of its seeds the seconds and gradients
+    to each target; null where it never was there.
+    """
 
     def __init__(self, stored):
-        self.rows, self.best, self.imports = stored["rows"], stored["best"], stored["imports"]
-        self.versions, self.runners = stored["versions"], stored["runners"]
-        self.models, self.choices = list(self.best), stored["choices"]
-        self.met = {}
-        for row in self.rows:
-            if row["seed"] > 0:
-                self.met.setdefault((row["problem"], row["runner"]), []).append(row)
+        self.about = {name: x for name, x in stored.items() if name != "rows"}
+        self.best, self.ways = stored["best"], stored["ways"]
+        self.models, self.bent = list(self.best), stored.get("bent", {})
+        self.rows = {}
+        for row in stored["rows"]:
+            self.rows.setdefault((row["problem"], row["way"]), []).append(row)
 
     @classmethod
     def load(cls, path=RESULTS):
         return cls(json.loads(Path(path).read_text()))
 
-    def median(self, model, runner, nats, clock="warm"):
+    def targets(self, model):
+        """Those that its yardstick resolves."""
+        return [t for t in TARGETS if shown(self.best[model], t)]
+
+    def entered(self, model):
+        return [way for name, way in self.rows if name == model]
+
+    def row(self, model, way, nats, clock="warm"):
+        """The row with the setting that was tuned to this target on this clock, or None."""
+        goal = [nats, "gradients" if clock == "gradients" else "seconds"]
+        rows = self.rows.get((model, way), [])
+        return next((row for row in rows if goal in row["goals"]), None)
+
+    def setting(self, model, way, nats, clock="warm"):
+        return self.row(model, way, nats, clock)["setting"]
+
+    def where(self, model, way, nats, clock="warm"):
+        """{axis: "inside", "end", "flat", "edge" or "all"}: where the best setting lies on it."""
+        row = self.row(model, way, nats, clock)
+        goal = [nats, "gradients" if clock == "gradients" else "seconds"]
+        return row["where"][row["goals"].index(goal)]
+
+    def trials(self, model, way):
+        """How many settings were tried."""
+        return self.rows[model, way][0]["trials"]
+
+    def seeds(self, model, way, nats, clock="warm"):
+        """What each seed needed: warm seconds or gradients; cold is warm and what comes before."""
+        row = self.row(model, way, nats, clock)
+        if row is None or nats not in row["targets"]:
+            return [np.inf]
+        what = row["gradients" if clock == "gradients" else "seconds"]
+        times = [seed[row["targets"].index(nats)] for seed in what]
+        before = self.before(row) if clock == "cold" else 0.0
+        return [np.inf if t is None else before + t for t in times]
+
+    def before(self, row):
+        """Seconds until a row's run can begin: imports and compilation."""
+        way = self.ways[row["way"]]
+        modules = [*way["imports"], *way["at_mode"] * (row["setting"].get("start") == "mode")]
+        return row["ready"] + self.about["imports"][imported(modules)]
+
+    def median(self, model, way, nats, clock="warm"):
         """Median over the seeds until within so many nats: warm or cold seconds, or gradients."""
-        rows = self.met.get((model, runner), [])
-        what = "gradients" if clock == "gradients" else "seconds"
-        if not rows:
-            return np.inf
-        before = 0.0
-        if clock == "cold":
-            modules = list(self.runners[runner]["imports"])
-            modules += ["scipy.optimize"] * (rows[0]["setting"].get("start") == "mode")
-            before = rows[0]["ready"] + self.imports[imported(modules)]
-        return before + statistics.median(to(row, nats, what) for row in rows)
+        return statistics.median(self.seeds(model, way, nats, clock))
 
-    def names(self, ours, without=()):
-        """Runners that are ways of this book, or that are not."""
-        return [n for n, r in self.runners.items() if r["ours"] == ours and n not in without]
+    def by(self, model, way, nats, clock="warm"):
+        """What brought it there in most seeds: "mode", "first moves", "steps", "search"."""
+        row = self.row(model, way, nats, clock)
+        said = [seed[row["targets"].index(nats)] for seed in row["by"]]
+        return Counter(word for word in said if word).most_common(1)[0][0]
 
-    def first(self, model, names, nats, clock="warm"):
+    def first(self, model, nats, clock="warm", names=None):
         """Who of these arrives first, and when."""
+        names = self.entered(model) if names is None else names
         times = {name: self.median(model, name, nats, clock) for name in names}
         name = min(times, key=times.get)
         return name, times[name]
@@ -65,28 +110,16 @@ class Race:
         Level is who needs at most LOOK times as much, or is later by at most twice the spread of
         the best's seeds. Gradients leave out who looks at no draw.
         """
-        what = "gradients" if clock == "gradients" else "seconds"
-        out = {"exact.optimum"} if what == "gradients" else set()
-        names = [n for m, n in self.met if m == model and n not in out]
-        name, best = self.first(model, names, nats, clock)
-        seeds = [to(row, nats, what) for row in self.met[model, name]]
-        spread = statistics.stdev(seeds) if max(seeds) < np.inf else 0.0
-        last = max(LOOK * best, best + 2 * spread)
+        out = {"exact.optimum"} if clock == "gradients" else set()
+        names = [n for n in self.entered(model) if n not in out]
         times = {n: self.median(model, n, nats, clock) for n in names}
-        return sorted(
-            ((n, t) for n, t in times.items() if t <= last and t < np.inf), key=lambda way: way[1]
-        )
+        name = min(times, key=times.get)
+        seeds, best = self.seeds(model, name, nats, clock), times[name]
+        spread = statistics.stdev(seeds) if len(seeds) > 1 and max(seeds) < np.inf else 0.0
+        last = max(LOOK * best, best + 2 * spread)
+        level = [(n, t) for n, t in times.items() if t <= last and t < np.inf]
+        return sorted(level, key=lambda way: way[1])
 
-    def at_mode(self, model, runner):
-        """Did it begin at the mode? Laplace and fits always do."""
-        begun = self.met[model, runner][0]["setting"].get("start")
-        return begun == "mode" or "mode" in runner or "Laplace" in runner or "fit" in runner
-
-    def curve(self, model, runner, what="seconds"):
-        """Its first seed: seconds or gradients, and the least nats missed so far."""
-        row = next(r for r in self.met[model, runner] if r["seed"] == 1)
-        return np.array(row[what]), np.minimum.accumulate(row["gap"])
-
-    def end(self, model, runner):
-        """Median nats missed at the end of its runs."""
-        return statistics.median(row["gap"][-1] for row in self.met[model, runner])
+    def end(self, model, way):
+        """Least median nats missed at the end of its runs, over its settings."""
+        return min(statistics.median(row["end"]) for row in self.rows[model, way])

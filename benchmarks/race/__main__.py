@@ -1,12 +1,13 @@
-"""The race: seconds and gradients to 1, 0.1 and 0.01 nats below the best ELBO, for every runner.
+"""The race: seconds and gradients to 1, 0.1 and 0.01 nats below the best ELBO, for every way.
 
-    python -m benchmarks.race --quick                    one minute, without other packages
-    python -m benchmarks.race                            everything; what is stored is not run again
-    python -m benchmarks.race --model sonar --runner "cvlib, all quadratics"     one row, not stored
+    python -m benchmarks.race --quick                    a minute, without other packages
+    python -m benchmarks.race --cores 2                  everything, anew, two models at a time
+    python -m benchmarks.race --go-on                    the models that the file does not have yet
+    python -m benchmarks.race --model sonar --way "natural, rotated" --out FILE     one row
 
-`rules` says what a runner is and how it is timed, judged and tuned; `models` has the models, `ours`
-and `peers` the runners. Everybody has one core and double precision. What it found is read by
-`benchmarks.race_read`, beside its file, for the pages of the book.
+`rules` says what a way is and how a run is timed and judged, `tuning` how settings are found;
+`models` has the models, `hand`, `ours` and `peers` the ways. A model has a process and a core of
+its own, and double precision. What it found is read by `benchmarks.race_read`, beside its file.
 """
 
 import argparse
@@ -18,42 +19,58 @@ import subprocess
 import sys
 import tempfile
 import warnings
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
+from queue import Queue
 from time import perf_counter
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.race import ours, peers
+from benchmarks.race import bent, hand, ours, peers
 from benchmarks.race.models import PROBLEMS
-from benchmarks.race.rules import SEARCH, clock, compiled, few, referee, score, thinned, tuned
+from benchmarks.race.rules import clock, compiled, few, referee
+from benchmarks.race.tuning import tuned, value
 from benchmarks.race.yardstick import yardstick
-from benchmarks.race_read import RESULTS, TARGETS, Race, imported
+from benchmarks.race_read import RESULTS, TARGETS, Race, imported, shown
 
-SEEDS = (1, 2, 3)
-RUNNERS = (*ours.RUNNERS, *peers.RUNNERS)
+SEEDS = (1, 2, 3, 4, 5)
+SHARE = 1 / 3  # of a model's seconds, for a trial
+TUNED = ("seconds", "gradients")  # the clocks that have settings of their own
+RUNNERS = (*hand.RUNNERS, *peers.RUNNERS, *ours.RUNNERS)
 PACKAGES = ("numpy", "scipy", "autograd", "jax", "numpyro", "pymc", "blackjax")
+ORDER = (  # the longest first, so that two cores end together
+    "sonar", "50,000 rows", "hospitals", "exam", "ionosphere", "gp_pois_regr", "indomethacin",
+    "nes1972", "australian", "kidiq", "eight_schools", "low_dim_gauss_mix", "stacks",
+)  # fmt: skip
+
+
+def names():
+    return [r.name for r in RUNNERS]
 
 
 class Stored:
-    """What a file holds of a race, kept whole after every row: imports, best, rows."""
+    """What a file holds of a race, kept whole after every model: about, imports, best, rows."""
 
     def __init__(self, path=None):
         old = json.loads(path.read_text()) if path and path.exists() else {}
-        self.path, self.imports = path, old.get("imports", {})
-        self.best, self.rows = old.get("best", {}), old.get("rows", [])
-        self.choices = old.get("choices", {})  # what `choose` chose at the mode
+        self.path, self.rows = path, old.pop("rows", [])
+        old.pop("ways", None)
+        self.said = {"imports": {}, "best": {}, "bent": {}, "took": {}, "failed": {}} | old
 
     @property
     def about(self):
-        runners = {
-            r.name: {"ours": r.ours, "minimises": r.minimises, "imports": r.imports}
+        names = [*PROBLEMS, *self.said["best"]]
+        best = {name: self.said["best"][name] for name in names if name in self.said["best"]}
+        ways = {
+            r.name: {"ours": r.ours, "minimises": r.minimises, "imports": r.imports,
+                     "at_mode": r.at_mode, "axes": {k: a.values for k, a in r.axes.items()}}
             for r in RUNNERS
-        }
-        about = {"versions": versions(), "machine": platform.machine(), "imports": self.imports}
-        best = {name: self.best[name] for name in [*PROBLEMS, *self.best] if name in self.best}
-        return about | {"best": best, "choices": self.choices, "runners": runners}
+        }  # fmt: skip
+        return self.said | {"best": best, "ways": ways}
 
     def keep(self):
         """Into the file, whole or not at all; a line for every row."""
@@ -65,47 +82,74 @@ class Stored:
         part.write_text("{\n" + ",\n".join(lines) + f',\n"rows": [\n{rows}\n]\n}}\n')
         part.replace(self.path)
 
-    def find(self, **what):
-        return [r for r in self.rows if all(r[k] == v for k, v in what.items())]
-
-
-def versions():
-    found = {name: version(name) for name in PACKAGES if peers.there(name)}
-    return found | {"python": platform.python_version()}
+    def take(self, other):
+        """What another file found."""
+        self.rows += other.rows
+        for name in ("best", "bent", "took", "failed"):
+            self.said[name] |= other.said[name]
+        self.keep()
 
 
 def enter(runner, problem, stored, seeds=SEEDS, clock=clock):
-    """Tune a runner on a problem with seed 0 in half the time, then let it meet the seeds."""
-    best = stored.best[problem.name]["elbo"]
+    """Tune a way for each target and clock with seed 0, then let its settings meet the seeds."""
+    best = stored.said["best"][problem.name]
+    targets = [t for t in TARGETS if shown(best, t)]
+    goals = [(t, c) for t in targets for c in TUNED]
+    known: dict = {}
 
-    def row(setting, seed, seconds):
-        known = stored.find(problem=problem.name, runner=runner.name, setting=setting, seed=seed)
-        if not known:
-            found = referee(runner, problem, setting, seed, best, seconds, clock)
-            known = [found if seed == 1 else thinned(found)]
-            stored.rows += known
-            stored.keep()
-        return known[0]
+    def trial(setting):
+        how = {"targets": targets, "known": known, "clock": clock}
+        seconds = SHARE * problem.seconds
+        run = referee(runner, problem, setting, 0, best["elbo"], seconds, **how)
+        gap = min(run.gap) if run.gap and not run.end.startswith("failed") else 1e9
+        found = {(t, c): value(getattr(run.met[t], c), gap, t) for t, c in goals}
+        for (t, c), x in found.items():
+            if run.met[t].seconds < np.inf:
+                known[t, c] = min(x, known.get((t, c), np.inf))
+        return found
 
-    half = problem.seconds / 2
-    setting = tuned(runner.axes, lambda setting: score(row(setting, 0, half), half))
-    stale = lambda r: r["seed"] > 0 and r["setting"] != setting  # before a longer search
-    mine = stored.find(problem=problem.name, runner=runner.name)
-    old = [id(r) for r in mine if stale(r)]
-    stored.rows = [r for r in stored.rows if id(r) not in old]
-    return [row(setting, seed, problem.seconds) for seed in seeds]
+    choices, trials = tuned(runner.axes, trial, goals)
+    rows = []
+    for setting in unique(choice.setting for choice in choices.values()):
+        mine = [goal for goal in goals if choices[goal].setting == setting]
+        own = [t for t in targets if t >= min(t for t, _ in mine)]
+        how = {"targets": own, "clock": clock}
+        runs = [referee(runner, problem, setting, s, best["elbo"], **how) for s in seeds]
+        rows.append(row_of(runner, problem, setting, mine, choices, trials, own, runs))
+    stored.rows += rows
+    stored.keep()
+    return rows
+
+
+def unique(settings):
+    return [dict(pairs) for pairs in dict.fromkeys(tuple(s.items()) for s in settings)]
+
+
+def row_of(runner, problem, setting, goals, choices, trials, targets, runs):
+    """The runs of a setting as they are stored."""
+    number = lambda x: few(x) if np.isfinite(x) else None
+    of = lambda what: [[number(getattr(run.met[t], what)) for t in targets] for run in runs]
+    return {
+        "problem": problem.name, "way": runner.name, "setting": setting, "trials": trials,
+        "goals": [list(goal) for goal in goals], "where": [choices[g].where for g in goals],
+        "targets": targets, "ready": few(statistics.median(run.ready for run in runs)),
+        "seconds": of("seconds"), "gradients": of("gradients"),
+        "by": [[run.met[t].by for t in targets] for run in runs],
+        "end": [few(min(run.gap)) for run in runs], "ended": [run.end for run in runs],
+        "spent": few(max(run.spent for run in runs)),
+    }  # fmt: skip
 
 
 def imports(stored, runners):
-    """Seconds that a new process takes to import what runners need; the middle of three.
+    """Seconds that a new process takes to import what ways need; the middle of three.
 
     After a first time, which compiles our files as an installation does.
     """
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     for runner in runners:
-        for modules in {runner.imports, (*runner.imports, SEARCH)}:
+        for modules in {runner.imports, (*runner.imports, *runner.at_mode)}:
             name = imported(modules)
-            if name in stored.imports:
+            if name in stored.said["imports"]:
                 continue
             line, took = f"import {name}", []
             if "jax" in modules:  # it is ready when it has compiled something
@@ -115,98 +159,217 @@ def imports(stored, runners):
                 command = [sys.executable, "-W", "ignore", "-c", line]
                 subprocess.run(command, check=True, env=environment)
                 took.append(clock() - began)
-            stored.imports[name] = few(statistics.median(took[1:]))
-            stored.keep()
+            stored.said["imports"][name] = few(statistics.median(took[1:]))
 
 
-def shown(stored):
-    """Median seconds and gradients to the three targets, and nats missed at the end."""
+def tell(stored):
+    """Median seconds and gradients to the targets, and nats missed at the end."""
     race = Race(stored.about | {"rows": stored.rows})
     number = lambda x: "never" if x == np.inf else f"{x:.3g}"
-    for model, runner in race.met:
-        ways = "warm", "gradients"
-        cells = ["/".join(number(race.median(model, runner, t, c)) for c in ways) for t in TARGETS]
-        cells.append(f"{race.end(model, runner):.3g}")
-        setting = race.met[model, runner][0]["setting"]
-        print(f"{model:18}{runner:34}", *(f"{c:>16}" for c in cells), setting, flush=True)
+    for model, way in race.rows:
+        clocks = "warm", "gradients"
+        cells = [
+            "/".join(number(race.median(model, way, t, c)) for c in clocks)
+            for t in race.targets(model)
+        ]
+        print(f"{model:18}{way:26}", *(f"{c:>16}" for c in cells),
+              f"{race.end(model, way):>9.3g} {race.trials(model, way):3}", flush=True)  # fmt: skip
 
 
-def run(problems, runners, stored, until=np.inf):
-    """Model by model, whole: an interrupted race is a race of fewer models."""
-    imports(stored, runners)
+def meet(name, runners, stored, bends=True):
+    """One model, whole; `took` are seconds of the processor."""
+    problem, began = PROBLEMS[name](), clock()
+    for module in {m for r in runners for m in (*r.imports, *r.at_mode)}:
+        import_module(module)  # which cold clocks count, once
     rehearsal()
-    for name in problems:
-        if perf_counter() > until:
-            break
-        problem = PROBLEMS[name]()
-        if name not in stored.best:
-            stored.best[name] = yardstick(problem)
-            stored.keep()
-        began = perf_counter()
-        for runner in runners:
-            if runner.enters(problem):
+    stored.said["best"][name] = yardstick(problem)
+    took = {"yardstick": few(clock() - began)}
+    for runner in runners:
+        if runner.enters(problem):
+            since = clock()
+            try:
                 enter(runner, problem, stored)
-        if name not in stored.choices:
-            found = ours.choice(problem, ours.began(problem, "mode")[0])
-            stored.choices[name] = str(found.set)
-            stored.keep()
-        compiled.clear()
-        print(f"{name}: {perf_counter() - began:.0f} s", flush=True)
-    return stored
+            except Exception as error:  # no way may end the race of the others
+                said = f"{type(error).__name__}: {error}"[:200]
+                stored.said["failed"][f"{name}: {runner.name}"] = said
+            took[runner.name] = few(clock() - since)
+    if bends and bent.enters(problem):
+        stored.said["bent"][name] = bent.row(problem, stored.said["best"][name]["elbo"])
+    compiled.clear()
+    stored.said["took"][name] = took | {"all": few(clock() - began)}
+    stored.keep()
 
 
 def rehearsal():
-    """What NumPy's runners import at their first use is not on the clock."""
+    """What NumPy's ways import at their first use is not on the clock."""
     problem = PROBLEMS["australian"]()
     for runner in (r for r in RUNNERS if not r.needs):
-        referee(runner, problem, {k: first for k, (_, first) in runner.axes.items()}, 0, 0.0, 0.02)
+        setting = {name: axis.coarse[0] for name, axis in runner.axes.items()}
+        referee(runner, problem, setting, 0, 0.0, 0.02)
 
 
 def quick():
     """A minute without other packages: two small models, nothing stored."""
     stored = Stored()
-    rehearsal()
     mine = [r for r in RUNNERS if not r.needs]
-    for name in ("australian", "remission"):
+    rehearsal()
+    for name in ("australian", "stacks"):
         problem = PROBLEMS[name]()
-        problem.seconds = 0.4
-        stored.best[name] = yardstick(problem)
+        problem.seconds = 0.2
+        stored.said["best"][name] = yardstick(problem)
         for runner in mine:
             if runner.enters(problem):
                 enter(runner, problem, stored, SEEDS[:1])
     return stored
 
 
-def on_one_core():
-    """Everything after this, JAX's threads included, has the first core alone."""
+# Processes ---------------------------------------------------------------------------------------
+
+
+def on_core(core):
+    """Everything after this, JAX's threads included, has this core alone."""
     if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        os.sched_setaffinity(0, {core})
+
+
+def cores():
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return [0]
+
+
+def alone(core, *words):
+    """This module in a process of its own on this core; what it printed."""
+    command = [sys.executable, "-m", "benchmarks.race", "--core", str(core), *words]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return done.stdout
+
+
+def on_all(mine, models, stored, more):
+    """Every model in a process of its own, one on each of these cores at a time."""
+    free: Queue = Queue()
+    for core in mine:
+        free.put(core)
+    folder = Path(tempfile.mkdtemp())
+
+    def one(name):
+        core, path = free.get(), folder / f"{len(name)}-{name.replace(' ', '_')}.json"
+        try:
+            alone(core, "--model", name, "--out", str(path), *more)
+        except subprocess.CalledProcessError as error:
+            stored.said["failed"][name] = error.stderr[-300:]
+        finally:
+            free.put(core)
+        return name, path
+
+    with ThreadPoolExecutor(len(mine)) as pool:
+        for name, path in pool.map(one, models):
+            stored.take(Stored(path))
+            print(f"{name}: {stored.said['took'].get(name, {}).get('all')} s", flush=True)
+    for what, why in stored.said["failed"].items():
+        print(f"failed: {what}: {why}", flush=True)
+
+
+def probe():
+    """Seconds that some hundred steps take: the same work, whatever the machine does beside."""
+    problem, found = PROBLEMS["sonar"](), {}
+    for name in ("cvlib, c7", "natural, rotated"):
+        (runner,) = (r for r in RUNNERS if r.name == name)
+        if not hand.there(*runner.needs):
+            continue
+        setting = {k: axis.coarse[0] for k, axis in runner.axes.items()} | {"rate": 0.001}
+        run = runner.run(problem, setting, 1, np.inf)
+        for _ in range(5):
+            next(run)
+        began = clock()
+        for _ in range(40 if runner.needs else 20):
+            next(run)
+        found[name] = clock() - began
+    print(json.dumps(found))
+
+
+def beside(mine):
+    """{way: how much longer its steps take while the other cores work}, means of two."""
+    if len(mine) == 1:
+        return {}
+    runs = {"alone": [], "beside": []}
+    for _ in range(2):
+        runs["alone"].append(json.loads(alone(mine[0], "--probe")))
+        with ThreadPoolExecutor(len(mine)) as pool:
+            found = list(pool.map(lambda core: json.loads(alone(core, "--probe")), mine))
+        runs["beside"].append(found[0])
+    mean = {how: {way: np.mean([r[way] for r in rs]) for way in rs[0]} for how, rs in runs.items()}
+    return {way: few(mean["beside"][way] / mean["alone"][way]) for way in mean["alone"]}
+
+
+def machine(mine):
+    """What this ran on."""
+    lines = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
+    named = [line.split(":")[1].strip() for line in lines.splitlines() if "model name" in line]
+    found = {name: version(name) for name in PACKAGES if hand.there(name)}
+    return {
+        "processor": named[0] if named else listed() or platform.processor(),
+        "machine": platform.machine(), "system": platform.system(), "cores": len(mine),
+        "versions": found | {"python": platform.python_version()},
+    }  # fmt: skip
+
+
+def listed():
+    """The processor's name as `lscpu` has it, or nothing."""
+    try:
+        text = subprocess.run(["lscpu"], capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    pairs = [line.split(":", 1) for line in text.splitlines() if ":" in line]
+    return ", ".join(v.strip() for k, v in pairs if k.strip() in ("Vendor ID", "Model name"))
+
+
+def everything(mine, models, ways, stored):
+    """The whole race, and what is known about the machine."""
+    began, now = perf_counter(), datetime.now(UTC)
+    runners = [r for r in RUNNERS if hand.there(*r.needs) and r.name in (ways or names())]
+    more = ["--way", *ways] if ways else []
+    stored.said |= {"began": f"{now:%Y-%m-%d %H:%M} UTC", "on": machine(mine)}
+    stored.said["beside"] = {"before": beside(mine)}
+    imports(stored, runners)
+    todo = [name for name in ORDER if name in models and name not in stored.said["took"]]
+    on_all(mine, todo, stored, more)
+    stored.said["beside"]["after"] = beside(mine)
+    stored.said["minutes"] = few((perf_counter() - began) / 60)
+    stored.keep()
+    print(f"{stored.said['minutes']} minutes")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="a minute, other packages not needed")
     parser.add_argument("--model", nargs="+", choices=list(PROBLEMS), help="these models")
-    parser.add_argument("--runner", nargs="+", choices=[r.name for r in RUNNERS], help="these rows")
-    parser.add_argument("--minutes", type=float, default=np.inf, help="begin no model after these")
+    parser.add_argument("--way", nargs="+", choices=names(), help="these ways")
+    parser.add_argument("--cores", type=int, default=1, help="models that run side by side")
+    parser.add_argument("--go-on", action="store_true", help="keep what the file has")
     parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--core", type=int, help="one model here and now, on this core")
+    parser.add_argument("--probe", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    on_one_core()
+    mine = cores()[: options.cores] if options.core is None else [options.core]
+    on_core(mine[0])
     os.environ["PYTENSOR_FLAGS"] = f"base_compiledir={tempfile.mkdtemp()}"  # PyMC compiles anew
     with threadpool_limits(1):
+        if options.probe:
+            return probe()
         if options.quick:
-            return shown(quick())
-        runners = [r for r in RUNNERS if peers.there(*r.needs)]
+            return tell(quick())
+        if options.core is None and not options.go_on:
+            options.out.unlink(missing_ok=True)
         stored = Stored(options.out)
-        if options.runner:  # again, beside what is stored
-            kept, stored = stored, Stored()
-            stored.best, stored.imports = kept.best, kept.imports
-            runners = [r for r in runners if r.name in options.runner]
-        began = perf_counter()
-        run(options.model or PROBLEMS, runners, stored, began + 60 * options.minutes)
-        print(f"{(perf_counter() - began) / 60:.1f} minutes")
-    shown(stored)
+        if options.core is None:
+            everything(mine, options.model or list(PROBLEMS), options.way, stored)
+            return tell(stored)
+        mine = options.way or names()
+        runners = [r for r in RUNNERS if hand.there(*r.needs) and r.name in mine]
+        for name in options.model or PROBLEMS:
+            meet(name, runners, stored, bends=not options.way)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Moves that runners share: the mode and its curvature, batch and match, score matching.
+"""Moves that ways share: the mode and its curvature, batch and match, scores, Newton's step.
 
-`xp` is NumPy or JAX: what is compiled and what is not are the same lines.
+`xp` is NumPy or JAX, so that tests need no compiler.
 """
 
 import numpy as np
@@ -64,24 +64,52 @@ def scored(xp, mu, L, z, g):
     return mu + step.mean(0), xp.linalg.cholesky((Sigma + Sigma.T) / 2)
 
 
+def triangular(xp):
+    """solve_triangular(C, B, lower=, trans=) of SciPy, or of JAX, where it compiles soon."""
+    if xp is np:
+        from scipy.linalg import solve_triangular
+    else:
+        from jax.scipy.linalg import solve_triangular
+    return solve_triangular
+
+
 def newton(xp, mu, L, c, A, rho, reach=3.0):
-    """A natural step from L^T grad_mu = c and A = I - P, P the curvature in q's own coordinates."""
-    I = xp.eye(len(mu))
+    """A natural step from L^T grad_mu = c and A = I - P, P the curvature in q's own coordinates.
+
+    The precision of the next q is S = I - rho A in units of this one, where that is positive
+    definite; else (I + S S^T) / 2 (Lin, Schmidt and Khan 2020). JAX's alone: where a matrix is not
+    positive definite its factor is no number, and nothing is raised.
+    """
+    I, solve = xp.eye(len(mu)), triangular(xp)
+    upper = lambda S: xp.linalg.cholesky(S[::-1, ::-1])[::-1, ::-1]  # S = R R^T
     B = I - rho * A
-    S = (I + B @ B.T) / 2  # positive definite whatever the noise (Lin, Schmidt and Khan 2020)
-    R = xp.linalg.cholesky(S[::-1, ::-1])[::-1, ::-1]  # upper triangular, S = R R^T
-    K = xp.linalg.inv(R).T
-    v = rho * (K.T @ c)
-    length = xp.sqrt(((K @ v) ** 2).sum()) / (reach * len(mu) ** 0.5)
-    return mu + L @ K @ (v / xp.maximum(length, 1.0)), L @ K
+    R = upper(B)
+    R = xp.where(xp.isfinite(R).all(), R, upper((I + B @ B.T) / 2))
+    step = solve(R, rho * solve(R, c), trans=1)  # in units of this q
+    far = xp.sqrt((step**2).mean()) / reach  # no further than that many standard deviations
+    return mu + L @ step / xp.maximum(far, 1.0), xp.tril(solve(R, L.T).T)
 
 
 def regressed(xp, e, G, ridge):
     """E[G] and E[G e^T] with all quadratics as control variates, each draw fitted on the others."""
     X = xp.concatenate([xp.ones((len(e), 1)), e], 1)
     penalty = xp.diag(ridge * (xp.arange(X.shape[1]) > 0))  # none on the constant
-    W = xp.linalg.solve(X.T @ X + penalty, X.T)  # (1 + d, B)
+    C, solve = xp.linalg.cholesky(X.T @ X + penalty), triangular(xp)
+    W = solve(C, solve(C, X.T, lower=True), lower=True, trans=1)  # (1 + d, B)
     beta = W @ G
     Q = (G - X @ beta) / (1 - (X * W.T).sum(1, keepdims=True))
     beta = beta + (X - W.T).T @ Q / len(e)
     return beta[0], (beta[1:] + beta[1:].T) / 2
+
+
+def evened(e):
+    """e (n, d) and its opposite, with covariance I exactly: (2 n, d)."""
+    e = np.linalg.solve(np.linalg.cholesky(e.T @ e / len(e)), e.T).T
+    return np.concatenate([e, -e])
+
+
+def landing(xp, e, G, weight):
+    """E[G] and E[G e^T] as weighted means, G = L^T grad log p + e: sticking the landing."""
+    u = weight[:, None] * G
+    A = u.T @ e
+    return u.sum(0), (A + A.T) / 2

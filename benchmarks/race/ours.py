@@ -1,23 +1,25 @@
-"""Runners in NumPy: the ways of this book, by cvlib and by hand, and score matching beside them.
+"""Ways of cvlib: its front door, its exact optimum, and Adam with and without variates in NumPy.
 
 A way of the loop is line(problem, setting, w) -> a plan and the gradients of one of its steps.
 """
 
+import re
 import warnings
+from typing import NamedTuple
 
 import numpy as np
 
 import cvlib as cv
-from benchmarks.race import peers
-from benchmarks.race.moves import laplace, matched, newton, regressed, scored
-from benchmarks.race.rules import ADAM, AFTER, BOTH, OURS, RATES, SEARCH, Runner, once
-from cvlib import CF, PR, RP1, rules, taylor_z
+from benchmarks.race import hand
+from benchmarks.race.hand import ADAM, KL
+from benchmarks.race.moves import laplace
+from benchmarks.race.rules import MODE, OURS, START, STEPS, Look, Runner, clock, compiled, once
+from cvlib import CF, RP1, rules, taylor_z
 from cvlib.ascent.optimize import Noisy, init, step
-from cvlib.fitting.run import planned
 from cvlib.models.density import Density
 from cvlib.special import hess_times
 
-M, KL = 10, "KL(q, p)"
+M = 10
 
 
 def curvature(model):
@@ -31,37 +33,37 @@ def curvature(model):
     return slope, lambda z: hess_times(model.log_joint, np.broadcast_to(z, I.shape), I), model.dim
 
 
+class Begun(NamedTuple):
+    """Where a run begins: w (D,), gradients spent, and what brought it there."""
+
+    w: np.ndarray
+    spent: float
+    by: str
+
+
 def began(problem, start):
-    """w (D,) and gradients spent, where the setting says."""
     if start == "usual":
-        return problem.start, 0
+        return Begun(problem.start, 0, START)
     mu, L, spent, _ = laplace(*curvature(problem.model))
-    return problem.q.pack(mu, L), spent
+    return Begun(problem.q.pack(mu, L), spent, MODE)
 
 
-def mode_alone(problem, setting, seed):
-    """The mode, its curvature, nothing else."""
-    yield 0, problem.start
-    mu, L, spent, sure = laplace(*curvature(problem.model))
-    if not sure:
-        raise ValueError("no positive curvature at the mode")
-    yield spent, problem.q.pack(mu, L)
-
-
-def by_quadrature(problem, setting, seed):
-    yield 0, problem.start
-    yield 0, cv.exact.optimum(problem.model, problem.q)
+def by_quadrature(problem, setting, seed, seconds):
+    yield Look(0, problem.start, START)
+    yield Look(0, cv.exact.optimum(problem.model, problem.q), STEPS)
 
 
 # The loop ----------------------------------------------------------------------------------------
 
 
 def loop(line, each=1):
-    def run(problem, setting, seed):
-        yield 0, problem.start
+    """Steps of a plan, a few at a time."""
+
+    def run(problem, setting, seed, seconds):
+        yield Look(0, problem.start, START)
         rng = np.random.default_rng(seed)
-        w, spent = began(problem, setting["start"])
-        yield spent, w
+        w, spent, by = began(problem, setting["start"])
+        yield Look(spent, w, by)
         plan, cost = line(problem, setting, w)
         state = init(plan, rng, w=w)
         with np.errstate(all="ignore"):
@@ -69,21 +71,18 @@ def loop(line, each=1):
                 for _ in range(each):
                     state = step(state, plan)
                 spent += each * cost
-                yield spent, state.w
+                yield Look(spent, state.w, STEPS)
         raise ArithmeticError("diverged")
 
     return run
 
 
-def rate(setting):
-    if setting["after"] is None:
-        return setting["rate"]
-    return rules.falling(setting["rate"], setting["after"])
-
-
-def noisy(problem, setting, h, cvs=(), rule=None, **options):
-    how = {"M": M, "rule": rule or rules.adam(), "sampling": cv.Sampling(subsample=False)}
-    return Noisy(problem.model, problem.q, h, cvs, **how | {"lr": rate(setting)} | options)
+def noisy(problem, setting, h, cvs=(), **options):
+    """Adam's steps with all data; the rate is constant, or falls like 1 / t."""
+    rate, after = setting["rate"], setting["after"]
+    how = {"M": M, "rule": rules.adam(), "sampling": cv.Sampling(subsample=False)}
+    how |= {"lr": rate if after is None else rules.falling(rate, after)}
+    return Noisy(problem.model, problem.q, h, cvs, **how | options)
 
 
 def sampled(problem):
@@ -110,149 +109,88 @@ def seven(problem, setting, w):
     return noisy(problem, setting, zoo.h, zoo.S7), 2 * M + 1 + problem.model.dim
 
 
-def price(problem, setting, w):
-    """All three terms by Price's formula, in opposite pairs, natural steps."""
-    data, prior, variational = cv.terms(problem.model, problem.q)
-    h, pairs = PR(data + prior - variational), cv.Sampling(subsample=False, noise="pairs")
-    plan = noisy(problem, setting, h, rule=rules.natural(), sampling=pairs)
-    return plan, M * (1 + problem.model.dim)
-
-
-def quadratics(problem, setting, w):
-    plan = planned("full", problem.model, problem.q)
-    return plan, plan.M
-
-
-def choice(problem, w):
-    """What `choose` chooses at w for natural steps with all data."""
-    model, q = problem.model, problem.q
-    how = {"pilot": 12, "seconds": 0.01, "resamples": 20, "natural": True}
-    how |= {"among": cv.candidates(model, q, False, M), "rng": np.random.default_rng(0)}
-    return cv.choose(model, q, w, M=M, sampling=cv.Sampling(subsample=False), **how)
-
-
-def chosen(problem, setting, w):
-    """Natural steps on what is chosen; the pilot is on the clock."""
-    found = choice(problem, w)
-    hessians = M * ("PR" in found.set.base) + bool(found.set.cvs)
-    plan = noisy(problem, setting, **found.line, rule=rules.natural())
-    return plan, M + problem.model.dim * hessians
-
-
-def in_jax(problem):
-    """The problem's model, compiled by JAX: `models.from_jax`."""
-
-    def build():
-        model = cv.models.from_jax(peers.in_jax(problem), problem.model.dim)
-        for n in (1, 16, 256):  # points that are computed at once
-            Density(model).slope(np.zeros((n, model.dim)))
-        return model
-
-    return once((problem.name, "from_jax"), build)
-
-
-def compiled(problem, setting, seed):
-    """All quadratics by cvlib, on a model that JAX has compiled."""
-    model = in_jax(problem)
-    peers.curvature(problem)
-    yield 0, problem.start
-    mu, L, spent = peers.began(problem, setting["start"])
-    w = problem.q.pack(mu, L)
-    yield spent, w
-    plan = planned("full", model, problem.q)
-    state = init(plan, np.random.default_rng(seed), w=w)
-    while state.diverged < 0:
-        state = step(state, plan)
-        spent += plan.M
-        yield spent, state.w
-    raise ArithmeticError("diverged")
+# The front door ----------------------------------------------------------------------------------
 
 
 def front_door(told=lambda problem: problem.model):
-    """`cv.fit` of the model as it is told, look by look."""
+    """`cv.fit` of the model as it is told, look by look, with the limit as its `seconds`."""
 
-    def run(problem, setting, seed):
+    def run(problem, setting, seed, seconds):
         model = told(problem)
-        yield 0, problem.start
-        spent, plain_totals = 0, model.totals
+        yield Look(0, problem.start, START)
+        path, begun = [], clock()
+        with Counted(model) as count:
 
-        def counted(z, order, *args, **kwargs):
-            nonlocal spent
-            spent += z.size // model.dim
-            return plain_totals(z, order, *args, **kwargs)
+            def seen(fit):
+                path.append(Look(count.of(fit), fit.w.copy(), by(fit), clock() - begun))
 
-        model.totals = counted
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", cv.Distrust)
-                fit = cv.fit(model, problem.q, steps=10, seed=seed, progress=False)
-                yield spent, fit.w
-                while not fit.settled:
-                    fit = fit.go_on(steps=2 * fit.steps, progress=False)
-                    yield spent, fit.w
-        finally:
-            del model.totals
+            fit = fitted(model, problem.q, seed=seed, seconds=seconds, callback=seen)
+            path.append(Look(count.of(fit), fit.w, by(fit), clock() - begun))
+        yield from path
 
     return run
 
 
-# By hand -----------------------------------------------------------------------------------------
+def fitted(model, q, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", cv.Distrust)
+        return cv.fit(model, q, progress=False, **options)
 
 
-def on_scores(move):
-    """Draws e, the slopes of log p at them, and a move made of both; autograd and NumPy alone."""
-
-    def run(problem, setting, seed):
-        yield 0, problem.start
-        rng, density = np.random.default_rng(seed), Density(problem.model)
-        w, spent = began(problem, setting["start"])
-        yield spent, w
-        mu, L = problem.q.unpack(w)
-        d, t = len(mu), 0
-        B = max(2 * d, 20)
-        while True:
-            e = rng.standard_normal((B, d))
-            g = density.slope(mu + e @ L.T)[1]
-            t, spent = t + 1, spent + B
-            mu, L = move(mu, L, e, g, t, setting)
-            yield spent, problem.q.pack(mu, L)
-
-    return run
+def by(fit):
+    """What had been done at a look: steps, of draws or of the exact ELBO, or the mode alone."""
+    return STEPS if fit.steps or "exact ELBO" in " ".join(fit.words) else MODE
 
 
-def match(mu, L, e, g, t, setting):
-    return matched(np, mu, L, mu + e @ L.T, g, setting.get("rate", 1.0) * e.size / t)
+class Counted:
+    """Gradients of a model, counted where cvlib asks for them."""
+
+    def __init__(self, model):
+        self.model, self.points = model, 0
+
+    def __enter__(self):
+        ask = self.model.totals
+
+        def totals(z, order, *args, **kwargs):
+            self.points += z.size // self.model.dim
+            return ask(z, order, *args, **kwargs)
+
+        self.model.totals = totals
+        return self
+
+    def __exit__(self, *error):
+        del self.model.totals
+
+    def of(self, fit):
+        """So far; steps that stay inside JAX are those that the fit tells."""
+        inside = re.search(r"(\d+) slopes at rotated draws .* inside JAX", " ".join(fit.words))
+        return self.points + (int(inside[1]) * fit.steps if inside else 0)
 
 
-def score(mu, L, e, g, t, setting):
-    return scored(np, mu, L, mu + e @ L.T, g)
+def in_jax(problem):
+    """The problem's model, compiled by JAX: `models.from_jax`; a short fit compiles its parts.
+
+    Charged is what the first fit took more than a second one.
+    """
+    key = problem.name, "from_jax"
+    if key not in compiled:
+        began = clock()
+        model = cv.models.from_jax(hand.in_jax(problem), problem.model.dim)
+        for n in (1, 16, 256):  # points that are computed at once
+            Density(model).slope(np.zeros((n, model.dim)))
+        fitted(model, problem.q, seconds=problem.seconds)
+        took, again = clock() - began, clock()
+        fitted(model, problem.q, seconds=problem.seconds)
+        compiled[key] = model, max(took - (clock() - again), 0.0)
+    return once(key, None)
 
 
-def regress(mu, L, e, g, t, setting):
-    """All quadratics: the first moves by batch and match, then natural steps on the regression."""
-    if t <= setting["moves"]:
-        return match(mu, L, e, g, t, {})
-    c, A = regressed(np, e, g @ L + e, e.shape[1] / 10)
-    return newton(np, mu, L, c, A, min(1.0, setting["after"] / (t - setting["moves"])))
-
-
-NATURAL = {"rate": (RATES, 0.3), "after": (AFTER, 10)} | BOTH
-FIXED = {name: ((first,), first) for name, (_, first) in NATURAL.items()}  # choosing is slow
-ALONE = ("autograd.numpy",)
 glm = lambda problem: problem.glm
 RUNNERS = (
-    Runner("Laplace", "-", mode_alone, {}, (*ALONE, SEARCH)),
     Runner("exact.optimum", KL, by_quadrature, enters=glm, ours=True),
-    Runner("cvlib, fit", KL, front_door(), ours=True),
-    Runner("cvlib, fit, JAX model", KL, front_door(in_jax), {}, (*OURS, "jax"), ours=True),
-    Runner("cvlib, all quadratics", KL, loop(quadratics), BOTH, ours=True),
-    Runner("cvlib, all quadratics, JAX model", KL, compiled, BOTH, (*OURS, "jax"), ours=True),
-    Runner("all quadratics by hand", KL, on_scores(regress), peers.QUADRATICS, ALONE, ours=True),
-    Runner("batch and match", "score", on_scores(match), peers.MATCH, ALONE),
-    Runner("score matching", "score", on_scores(score), BOTH, ALONE),
-    Runner("cvlib, Price, natural", KL, loop(price), NATURAL, ours=True),
-    Runner("cvlib, chosen, natural", KL, loop(chosen), FIXED, ours=True),
-    Runner("cvlib, c7", KL, loop(one_variate, 10), ADAM | BOTH, ours=True),
-    Runner("cvlib, seven", KL, loop(seven, 10), ADAM | BOTH, enters=glm, ours=True),
-    Runner("cvlib, plain", KL, loop(plain, 10), ADAM | BOTH, ours=True),
-)  # fmt: skip
+    Runner("cv.fit", KL, front_door(), ours=True),
+    Runner("cv.fit, JAX model", KL, front_door(in_jax), {}, (*OURS, "jax"), ours=True),
+    Runner("cvlib, c7", KL, loop(one_variate, 10), ADAM, ours=True),
+    Runner("cvlib, seven", KL, loop(seven, 10), ADAM, enters=glm, ours=True),
+    Runner("cvlib, plain", KL, loop(plain, 10), ADAM, ours=True),
+)

@@ -1,29 +1,26 @@
-"""The rules of the race: what a runner is, how it is timed, judged and tuned.
+"""The rules of the race: what a way is, how a run of it is timed, judged and ended.
 
-A runner's run(problem, setting, seed) is a generator of pairs (gradients so far, w), w (D,) or a
-function that gives it. Its first `next` does what is done once for a model, such as compiling, and
-gives the start; every later one does some work. A third entry, seconds, tells a time of its own
-that lies before the end of its turn. Gradients are those of log p(x, z) with all data at one z: a
-value counts as one too, a Hessian as d, a batch of a tenth of the data as a tenth.
+A way's run(problem, setting, seed, seconds) is a generator of `Look`s. Its first `next` does what
+is done once for a model, such as compiling, and gives the start; every later one does some work and
+is short against its seconds, the limit. Gradients are those of log p(x, z) with all data at one z:
+a value counts as one too, a Hessian as d, a batch of a tenth of the data as a tenth.
 """
 
 import resource
 from collections.abc import Callable
 from time import process_time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.race_read import LOOK, TARGETS, to
+from benchmarks.race_read import LOOK, TARGETS
 
 LOWEST = 1e9  # nats missed by a q whose ELBO is no number
-RATES = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5, 3e-6)
-AFTER = (None, 1000, 100, 10)  # a rate is constant, or falls like 1 / t after so many steps
-ADAM = {"rate": (RATES, 0.03), "after": (AFTER, None)}
+SLACK = 1.5  # times the best known, from which on a trial is late
 EXTRAS = ("jax", "numpyro", "pymc", "blackjax")
 SEARCH = "scipy.optimize"
 OURS = ("cvlib", "scipy.linalg")  # which a large q's natural step loads at its first use
-BOTH = {"start": (("mode", "usual"), "mode")}  # begin at the mode and its curvature, or as all may
+START, MODE, MOVES, STEPS, CLIMB = "start", "mode", "first moves", "steps", "search"
 
 
 def clock():
@@ -36,6 +33,7 @@ def clock():
 
 
 compiled: dict = {}  # (problem's name, kind): what was compiled in this process, and in what time
+charged: list = []  # seconds of what the present run asked for and others had made
 
 
 def once(key, build):
@@ -49,19 +47,41 @@ def once(key, build):
     return compiled[key][0]
 
 
-charged: list = []  # seconds of what the present run asked for and others had made
+class Look(NamedTuple):
+    """Gradients so far; w (D,) or a function that gives it; what brought q here.
+
+    `at`: the seconds at which q was here, where that lies before the end of the run's turn.
+    """
+
+    gradients: float
+    w: Any
+    by: str = STEPS
+    at: float | None = None
+
+
+class Axis(NamedTuple):
+    """The values of a setting in their order, those of the coarse grid, and do they have an order?
+
+    `natural` are ends beyond which there is nothing: no fewer first moves than none.
+    """
+
+    values: tuple
+    coarse: tuple
+    ordered: bool = True
+    natural: tuple = ()
 
 
 class Runner(NamedTuple):
-    """A name, what it minimises, its settings and its run. `ours`: is it a way of this book?"""
+    """A name, what it minimises, its run and its settings. `ours`: is it a way of this book?"""
 
     name: str
     minimises: str  # "KL(q, p)", the ELBO's; or another divergence
     run: Callable
-    axes: dict = {}  # name of a setting: its values in order, and the one to begin with
-    imports: tuple = OURS  # what a new process must import, and SEARCH to begin at the mode
+    axes: dict = {}  # name of a setting: its `Axis`
+    imports: tuple = OURS  # what a new process must import
     enters: Callable = lambda problem: True  # is this problem for it?
     ours: bool = False
+    at_mode: tuple = (SEARCH,)  # what it must import as well to begin there
 
     @property
     def needs(self):
@@ -69,24 +89,41 @@ class Runner(NamedTuple):
         return tuple(name for name in self.imports if name in EXTRAS)
 
 
-def referee(
-    runner, problem, setting, seed, best, seconds=None, clock=clock, enough=TARGETS[-1]
-):  # fmt: skip
-    """One run as a row: seconds until ready; then seconds, gradients and nats missed at each look.
+class Arrival(NamedTuple):
+    """When a run was first within a target, and what brought it there."""
 
-    The runner's clock stands while its w is judged. A run ends within `enough` nats, or when its
-    seconds are over, or when it is done.
+    seconds: float = np.inf
+    gradients: float = np.inf
+    by: str = ""
+
+
+class Run(NamedTuple):
+    """One run: seconds until ready; {target: Arrival}; why it ended; nats missed at its looks."""
+
+    ready: float
+    met: dict
+    end: str
+    gap: list
+    spent: float  # seconds when it ended
+
+
+def referee(
+    runner, problem, setting, seed, best, seconds=None, clock=clock, targets=TARGETS, known=None
+):  # fmt: skip
+    """One run. It ends within the last target, or when its seconds are over, or when it is done.
+
+    The clock stands while a q is judged. A q is judged when gradients have grown by LOOK, so that
+    the looks of a seed are the same on every machine. known: {(target, clock): the best so far};
+    a trial ends where it is late for all that it has not met.
     """
-    row = {"problem": problem.name, "runner": runner.name, "setting": setting, "seed": seed}
-    end, run = "", runner.run(problem, setting, seed)
     limit = problem.seconds if seconds is None else seconds
-    ready, spent, trace = None, 0.0, []
-    last = None  # what has not been judged yet
+    run, end, ready, spent, gap = runner.run(problem, setting, seed, limit), "", None, 0.0, []
+    met, last, seen = {t: Arrival() for t in targets}, None, 0.0
     charged.clear()
     while not end:
         began = clock()
         try:
-            gradients, w, *told = next(run)
+            look = next(run)
         except StopIteration:
             end = "done"
         except (ArithmeticError, ValueError, RuntimeError) as error:
@@ -94,17 +131,25 @@ def referee(
         else:
             took = clock() - began
             ready, spent = (took + sum(charged), 0.0) if ready is None else (ready, spent + took)
-            last = told[0] if told else spent, gradients, w
-            end = "time" if spent >= limit else ""
-        if last and (end or not trace or last[0] >= LOOK * trace[-1][0]):
-            w = np.asarray(last[2]() if callable(last[2]) else last[2])
-            trace.append((last[0], last[1], missed(problem, w, best)))
-            last = None
+            last = look._replace(at=spent if look.at is None else look.at)
+            end = "time" if last.at >= limit else "late" if _late(last, met, known or {}) else ""
+        if last and (end or not gap or last.gradients >= LOOK * seen or not last.gradients):
+            w = np.asarray(last.w() if callable(last.w) else last.w)
+            gap.append(missed(problem, w, best))
+            for t in targets:
+                if gap[-1] <= t and met[t].seconds == np.inf and last.at <= limit:
+                    met[t] = Arrival(last.at, last.gradients, last.by)
+            seen, last = last.gradients, None
             end = end if np.isfinite(w).all() else "failed: not finite"
-            end = "there" if trace[-1][2] <= enough else end
-    seconds, gradients, gap = ([few(x) for x in part] for part in zip(*trace or [(0, 0, LOWEST)]))
-    return row | {"ready": few(ready or 0.0), "end": end, "seconds": seconds,
-                  "gradients": gradients, "gap": gap}  # fmt: skip
+            end = "there" if targets and gap[-1] <= min(targets) else end
+    return Run(ready or 0.0, met, end, gap, spent)
+
+
+def _late(look, met, known):
+    """Is everything that was not met yet known to come sooner, by SLACK, in another setting?"""
+    now = {"seconds": look.at, "gradients": look.gradients}
+    left = [(t, c) for t, arrival in met.items() if arrival.seconds == np.inf for c in now]
+    return bool(left) and all(now[c] > SLACK * known.get((t, c), np.inf) for t, c in left)
 
 
 def missed(problem, w, best):
@@ -115,40 +160,3 @@ def missed(problem, w, best):
 
 def few(x):
     return float(f"{x:.3g}")
-
-
-def thinned(row):
-    """The row with the looks alone at which a target was first met, and the last."""
-    kept = {next((k for k, gap in enumerate(row["gap"]) if gap <= t), -1) for t in TARGETS}
-    kept = sorted((kept | {len(row["gap"]) - 1}) - {-1})
-    return row | {what: [row[what][k] for k in kept] for what in ("seconds", "gradients", "gap")}
-
-
-def score(row, limit):
-    """What tuning makes small: log seconds to the three targets; who never was there pays more."""
-    end = row["gap"][-1] if row["gap"] and not row["end"].startswith("failed") else LOWEST
-    worse = lambda t: limit * (3 + np.log1p(max(end - t, 0)))
-    return sum(np.log(max(min(to(row, t), worse(t)), 1e-5)) for t in TARGETS)
-
-
-def tuned(axes, trial):
-    """Try settings, along one axis after the other, while that gains; the best."""
-    now, seen = {name: first for name, (_, first) in axes.items()}, {}
-
-    def value(setting):
-        key = tuple(setting.values())
-        if key not in seen:
-            seen[key] = trial(dict(setting))
-        return seen[key]
-
-    best, moved = value(now), True
-    while moved:
-        moved = False
-        for name, (values, _) in axes.items():
-            for way in (1, -1):
-                while 0 <= (k := values.index(now[name]) + way) < len(values):
-                    there = value(now | {name: values[k]})
-                    if there >= best:
-                        break
-                    now, best, moved = now | {name: values[k]}, there, True
-    return now
