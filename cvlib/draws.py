@@ -300,7 +300,7 @@ def draw(
         index = rng.integers(model.N, size=shape)
     if how.shared:
         index = index[..., None, :]
-    else:
+    elif same > 1:
         index = np.concatenate([index] * same, len(runs))
     if index.shape == (*eps.shape[:-1], 1):
         index = index[..., 0]  # a batch of one is a data point a sample

@@ -306,11 +306,6 @@ class Groups:
         """The covariances side by side, (d, K d): one product then does for all groups."""
         return np.concatenate(self.xx, -1)
 
-    @cached_property
-    def n_xy(self) -> np.ndarray:
-        """Sum of n_k Cov(x, y), (d,)."""
-        return self.n @ self.xy
-
 
 def _group(y, classes):
     return np.zeros(np.shape(y), int) if classes is None else np.searchsorted(classes, y)

@@ -340,7 +340,7 @@ class TaylorX(Expansion):
             spread = self._spread(draw, where)  # Cov z, (..., M, K, d)
             e2 = np.vecdot(spread, z[..., None, :])  # mean of e^2, (..., M, K)
             along_mean = (G.n * (d1 + half * d3 * e2)) @ G.x
-            return along_mean + np.vecmat(G.n * d2, spread) + self._kappa() * G.n_xy
+            return along_mean + np.vecmat(G.n * d2, spread) + self._kappa() * (G.n @ G.xy)
         r, own, dy, mean = _group_drawn(self.model, draw)
         e = r.eta(draw, where) - (z @ G.x.T).take(own)
         slope = r.back(d1.take(own) + self._kappa() * dy + d2.take(own) * e)

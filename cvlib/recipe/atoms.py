@@ -195,18 +195,7 @@ class OfEta(OnData):
     def bend(self, draw: Draw, where: str) -> np.ndarray:
         return self.cases(draw).bend(draw, self.derivatives(draw, where, 2)[1])
 
-    def price(self, draw: Draw, where: str) -> np.ndarray:
-        return self.summed(draw, *self.derivatives(draw, where, 2)[:2])
-
-    def closed(self, draw: Draw) -> np.ndarray:
-        return self.summed(draw, *self.integrate(draw))
-
-    def summed(self, draw: Draw, d1: np.ndarray, d2: np.ndarray) -> np.ndarray:
-        """[sum d1 x, sum d2 x x^T L] for what stands for psi' and psi'', (..., M or 1, D)."""
-        cases = self.cases(draw)
-        return draw.q.chain(draw, cases.back(d1), cases.bend(draw, d2))
-
-    def average(self, draw: Draw) -> np.ndarray:
+    def average(self, draw: Draw) -> Sequence[np.ndarray]:
         """RP1's conditional mean given eta: E[eps | eta] = L^T x (eta - m) / v.
 
         It is Price's formula with psi' (eta - m) / v for psi'', whose means are equal (Stein).
@@ -214,7 +203,7 @@ class OfEta(OnData):
         cases, (d1, *_) = self.cases(draw), self.derivatives(draw, "z1", 1)
         v = cases.variance(draw)
         away = cases.eta(draw, "z1") - cases.eta(draw, "mu")
-        return self.summed(draw, d1, d1 * away / np.where(v > 0, v, np.inf))
+        return d1, d1 * away / np.where(v > 0, v, np.inf)
 
     def integrate(self, draw: Draw) -> Sequence[np.ndarray]:
         """E psi' and E psi''. For a quadratic psi they are those at m."""
