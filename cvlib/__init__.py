@@ -10,7 +10,6 @@ from .families.found import elbo, expect, quantile
 from .fitting.front import Distrust, Fit, fit
 from .models import passes
 from .models.parameters import interval, ordered, pick, positive, real, simplex
-from .recipe import definitions
 from .recipe.approximations import (
     bound,
     parabola,
@@ -30,7 +29,7 @@ __version__ = "0.13.0"
 __all__ = [
     "AQ", "Answer", "CF", "DisARM", "Distrust", "Fit", "GR", "LB", "LOO", "PR", "QD", "RB", "RP1",
     "RP2", "RPS", "SF", "Sampling", "all_quadratics", "bound", "candidates", "choose", "combine",
-    "datasets", "definitions", "draw", "elbo", "evaluate", "exact", "expect", "families", "fit",
+    "datasets", "draw", "elbo", "evaluate", "exact", "expect", "families", "fit",
     "interval", "linear_baseline", "models", "one", "optimize", "ordered", "parabola", "passes",
     "pick", "positive", "quantile", "real", "relax", "report", "rules", "simplex",
     "snapshot", "surrogate", "taylor_x", "taylor_x_slope", "taylor_z", "terms", "zoo",

@@ -141,9 +141,9 @@ def log_density(family, d, w, z):
 # Integrands, row i is what a sample that drew data point i estimates ------------------------------
 
 
-def second_order(f, mu):
-    """Taylor expansion of f about mu: (..., d) -> (..., N)."""
-    f0, J, H = f(mu), jacobian(f)(mu), hessian(f)(mu)  # (N,), (N, d), (N, d, d)
+def taylor(f, mu, order=2):
+    """Taylor expansion of f about mu, of order 1 or 2: (..., d) -> (..., N)."""
+    f0, J, H = f(mu), jacobian(f)(mu), hessian(f)(mu) * (order == 2)  # (N,), (N, d), (N, d, d)
 
     def expansion(z):
         r = z - mu
@@ -209,11 +209,11 @@ def integrand(p, family, atom, w):
     if atom == "prior":
         return alike(p.prior)
     if atom == "taylor_z(prior)":
-        return second_order(alike(p.prior), mu)
+        return taylor(alike(p.prior), mu)
     if atom == "data":
         return times_N(p.rows)
     if atom == "taylor_z(data)":
-        return times_N(second_order(p.rows, mu))
+        return times_N(taylor(p.rows, mu))
     if atom == "bound(data)":
         return times_N(jaakkola_jordan(p, mu, L))
     if atom == "taylor_x(data)":

@@ -4,7 +4,10 @@ Each check is a function of the package, so that it can be run on copies with a 
 """
 
 import re
+import sys
+import tomllib
 import warnings
+from pathlib import Path
 
 import autograd.numpy as anp
 import numpy as np
@@ -462,6 +465,17 @@ def test_draws_by_name_go_back_to_z():
         cvlib.expect(lambda p: p.i, {**p, "i": p.i[0]}, model)
 
 
+def test_what_to_arviz_lacks_is_said_with_an_extra_that_there_is(monkeypatch):
+    monkeypatch.setitem(sys.modules, "arviz", None)
+    fit = a_fit(cvlib, cvlib.models.logistic_regression(np.eye(2), np.ones(2)), [0, 0], np.eye(2))
+    with pytest.raises(ValueError, match=r"needs ArviZ: pip install '\.\[arviz\]' in the") as said:
+        fit.to_arviz(10)
+    project = Path(__file__).parents[1] / "pyproject.toml"
+    about = tomllib.loads(project.read_text("utf-8"))["project"]
+    named = {*re.findall(r"\[(\w+)\]", str(said.value))}
+    assert named == {"arviz"} and named <= about["optional-dependencies"].keys()
+
+
 def test_what_an_answer_prints():
     one = own.Answer(np.float64(3.14159), np.float64(0.00123), 0.123, 2, 1000)
     assert repr(one) == "3.1416 ± 0.0012  (1000 draws, variates of order 2, k-hat 0.12)"
@@ -492,6 +506,10 @@ BAD = {
                         "seed='one': give a whole number or a generator"),
     "a fit's probs": (lambda: FIT.quantile(NO_CALL, probs=[0.5, 1]),
                       r"probs=\[0.5, 1\]: it must lie in \(0, 1\)"),
+    "no probs": (lambda: FIT.quantile(NO_CALL, probs=[]),
+                 r"probs=\[\]: give one probability or a list, such as \[0.05, 0.95\]"),
+    "a table of probs": (lambda: FIT.quantile(NO_CALL, probs=[[0.1, 0.9]]),
+                         r"probs=\[\[0.1, 0.9\]\]: give one probability or a list"),
     "a chain's probs": (lambda: cvlib.quantile(NO_CALL, Z, -Z, probs=[0.5, 1]),
                         r"probs=\[0.5, 1\]: it must lie in \(0, 1\)"),
 }  # fmt: skip

@@ -366,10 +366,6 @@ GLM_OTHERS = {
     "X": 2 * X, "y": None, "prior_sd": np.array([1.0, 2.0]), "prior_mean": 0.4,
     "offset": np.full(12, 0.3),
 }  # fmt: skip
-DEFINED = {"f": lambda z: anp.sum(anp.sin(z), -1), "q": FULL, "w": W, "eps": MANY[:4]}
-DEFINED_OTHERS = {
-    "f": lambda z: anp.sum(anp.cos(z), -1), "q": DIAGONAL, "w": V, "eps": MANY[4:8]
-}  # fmt: skip
 PILOT = {
     "model": ONE, "q": FULL, "w": W, "M": 4, "rng": Seed(0), "pilot": 6, "natural": False
 }  # fmt: skip
@@ -468,8 +464,7 @@ CASES = [
     Case("families.Family.cross_grad", {"self": GAMMA, "w": np.zeros(4), "v": np.ones(4)},
          {"w": np.ones(4) / 2, "v": np.zeros(4)}),
     # lines
-    Case("all_quadratics", {"ridge": 0.5, "others": True}, {"ridge": 5.0, "others": False},
-         word_of_all),
+    Case("all_quadratics", {"ridge": 0.5}, {"ridge": 5.0}, word_of_all),
     Case("linear_baseline", {"ridge": 0.5}, {"ridge": 5.0}, lambda word: switched(word(LOGITS))),
     *[Case(name, {"f": DATA, "at": "mu"}, {"f": DATA + PRIOR, "at": "snapshot"},
            lambda f: line(f, cv.draw(ONE, FULL, V, 4, np.random.default_rng(0), subsample=False,
@@ -499,11 +494,6 @@ CASES = [
          {"model": NORMAL, "mu": [0.1, 0.3], "order": 1, "factor": np.eye(2), "mean": True}),
     Case("snapshot", {"model": ONE, "mu": [0.1, 0.2], "factor": np.eye(2)},
          {"mean": True, "factor": 2 * np.eye(2)}),
-    # definitions
-    *[Case(f"definitions.{name}", DEFINED, DEFINED_OTHERS)
-      for name in ("SF", "RP1", "RP2", "GR", "PR")],
-    Case("definitions.through", {"of_w": lambda w: w[:, 0] ** 2, "w": W, "M": 3},
-         {"of_w": lambda w: w[:, 0], "w": V, "M": 4}),
     # weights of variates
     *[Case(f"combine.{name}", {"h": G, "C": C, **more}, {"h": 2 * G, "C": C + G[:, None], **other})
       for name, more, other in [

@@ -13,12 +13,7 @@ import pytest
 from autograd import grad
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
-from scipy.special import (
-    betaln,
-    expit,
-    gammaln,
-)  # fmt: skip
-from test_coupled_chapter import chapter_cells
+from scipy.special import betaln, expit, gammaln
 
 import cvlib
 from experiments import relaxing
@@ -49,9 +44,6 @@ class Switches:
         """log p(x, b) - log q(b), any b in the cube."""
         joint = np.log(expit(b @ self.A.T + self.c)).sum(-1) + b.shape[-1] * np.log(0.5)
         return joint - (b * np.log(self.p) + (1 - b) * np.log(1 - self.p)).sum(-1)
-
-    def slope(self, b):
-        return expit(-(b @ self.A.T + self.c)) @ self.A - self.w
 
     def model(self, cv):
         """Model, family and the ELBO's integrand, the same for all lines and draws."""
@@ -196,15 +188,6 @@ def test_points_are_even_and_scrambled_afresh(cv):
     assert many.shape == (10, 40) and len(np.unique(np.floor(many * 16)[:, 5])) == 10
 
 
-def test_points_are_as_good_as_scipys(cv):
-    """The variance of a mean over 64 points, against scipy's own scrambled sequence."""
-    f = lambda u: np.exp(u.sum(-1)) + np.cos(3 * u[..., 0] * u[..., 1])
-    ours = f(cv.draws.sobol(RNG(0), (300,), 64, 3)).mean(-1)
-    theirs = [f(stats.qmc.Sobol(3, rng=k).random(64)).mean() for k in range(300)]
-    assert 0.5 < ours.var() / np.var(theirs) < 2
-    assert abs(ours.mean() - np.mean(theirs)) < 5 * np.hypot(ours.std(), np.std(theirs)) / 17
-
-
 def test_sobol_has_the_law_of_q(cv):
     """The sample of q in a Sobol draw: each base coordinate is uniform through scipy's cdf."""
     for q, w in families(cv).items():
@@ -250,14 +233,6 @@ def test_leave_one_out_for_switches(cv):
         assert_allclose(P @ cv.LOO(f)(draw).mean(-2), problem.exact, **EXACT)
 
 
-def tangent_of(cv):
-    """The integrand Tangent as the chapter writes it."""
-    (cell,) = ["".join(c["source"]) for c in chapter_cells() if "class Tangent" in str(c)]
-    names = {"Atom": cv.recipe.integrands.Atom, "np": np}
-    exec(cell, names)
-    return names["Tangent"]
-
-
 def test_leave_one_pair_out(cv):
     """Two pairs, all cells: the mean is exact though partners depend on each other."""
     problem = Switches(d=2)
@@ -270,62 +245,6 @@ def test_leave_one_pair_out(cv):
     values = problem.f(draw.z)  # the second pair is left for the first sample: 1 and 3
     right = (values[:, 0] - (values[:, 1] + values[:, 3]) / 2)[:, None]
     assert_allclose(G[:, 0], right * (draw.z[:, 0] - problem.p), **EXACT)
-    T = problem.model(cv)[2].map(tangent_of(cv))
-    assert_allclose(both @ (cv.LOO(T) - cv.CF(T))(draw).mean(-2), 0, **EXACT)
-
-
-def test_double_control_variate(cv):
-    """The estimator of Titsias and Shi, from their formula, and its exact mean."""
-    problem, a = Switches(), -0.8
-    model, q, f = problem.model(cv)
-    T = f.map(tangent_of(cv))
-    for M in (2, 3):
-        z, P = problem.all_samples(M)
-        draw, s, p = problem.draw_of(cv, z), z - problem.p, problem.p
-        slopes, values = problem.slope(z), problem.f(z)
-        b = np.zeros(values.shape)
-        for m in range(M):
-            u = np.delete(slopes, m, 1).mean(1)
-            b[:, m] = (u * s[:, m]).sum(-1)
-        value, right = values + a * b, -a * slopes.mean(1) * p * (1 - p)
-        for m in range(M):
-            left = value[:, m] - np.delete(value, m, -1).mean(-1)
-            right = right + left[:, None] * s[:, m] / M
-        G = (cv.LOO(f) + a * (cv.LOO(T) - cv.CF(T)))(draw).mean(-2)
-        assert_allclose(G, right, **EXACT)
-        assert_allclose(P @ G, problem.exact, **EXACT)
-        assert_allclose(P @ (cv.SF(T) - cv.CF(T))(draw).mean(-2), 0, **EXACT)
-
-
-def test_leave_one_out_and_pairs_by_quadrature(cv):
-    """A Gaussian, one dimension: all products of nodes of two or three samples."""
-    X, y = np.array([[0.8], [-1.5], [0.3]]), np.array([1.0, 1.0, -1.0])
-    model = cv.models.logistic_regression(X, y)
-    x, p = np.polynomial.hermite_e.hermegauss(40)
-    p = p / p.sum()
-    phi = lambda z: -np.logaddexp(0, -y * X[:, 0] * z[..., None]).sum(-1)
-    for family in ("Gaussian", "DiagonalGaussian"):
-        q = getattr(cv.families, family)(1)
-        w = np.array([0.4, 0.7])
-        data, prior, variational = cv.terms(model, q)
-        z = w[0] + w[1] * x
-        score = np.stack([x / w[1], (x**2 - 1) / w[1]], -1)
-        exact = (p * phi(z)) @ score
-        nodes = np.array(list(product(range(40), repeat=2)))
-        eps, P = x[nodes][..., None], p[nodes].prod(-1)
-        draw = cv.draw(model, q, np.broadcast_to(w, (1600, 2)), eps=eps, subsample=False)
-        assert_allclose(P @ cv.LOO(data)(draw).mean(-2), exact, **EXACT)
-        T = data.map(tangent_of(cv))
-        for word in (cv.LOO, cv.SF, cv.RP1, cv.RP2):
-            assert_allclose(P @ (word(T) - cv.CF(T))(draw).mean(-2), 0, **EXACT)
-        pairs = cv.draw(model, q, w, eps=x[:, None], subsample=False, noise="pairs")
-        assert_array_equal(pairs.eps[40:], -x[:, None])
-        for word in (cv.RP1, cv.SF):
-            assert_allclose(np.tile(p, 2) @ word(data)(pairs) / 2, exact, **EXACT)
-        # an odd variate has nothing left, sample by sample: c7 in its part for mu
-        c7 = cv.CF(cv.taylor_z(data)) - cv.RP1(cv.taylor_z(data))
-        assert_allclose(c7(pairs)[:40, 0], -c7(pairs)[40:, 0], **EXACT)
-        assert np.abs(c7(pairs)[:, 0]).max() > 0.1
 
 
 def test_vargrad(cv):
@@ -390,58 +309,12 @@ def test_weights_count_what_is_independent(cv):
         assert_allclose(state.w - q.start(), 0.1 * 0.1 * mean, rtol=1e-9)
 
 
-def test_the_loop_takes_every_noise(cv):
-    """A run of each kind climbs, and can be saved and gone on with."""
-    model = cv.models.logistic_regression(*cv.datasets.toy())
-    q = cv.families.Gaussian(2)
-    zoo, ends = cv.zoo.paper(model, q), []
-    for noise in ("plain", "pairs", "sobol"):
-        loop = dict(lr=0.3, M=8, noise=noise, subsample=False)
-        path = cv.optimize.sgd(model, q, zoo.h, [zoo.c7], steps=60, rng=RNG(0), **loop)
-        half = cv.optimize.sgd(model, q, zoo.h, [zoo.c7], steps=30, rng=RNG(0), **loop)
-        rest = cv.optimize.sgd(model, q, zoo.h, [zoo.c7], steps=60, state=half.state, **loop)
-        assert_array_equal(path.w, rest.w)
-        ends.append(cv.exact.elbo(model, q, path.w))
-    best = cv.exact.elbo(model, q, cv.exact.optimum(model, q))
-    assert best - 3 < min(ends) and max(ends) <= best
-    assert len(set(ends)) == 3
-
-
 # Refusals ----------------------------------------------------------------------------------------
 
 
 def refused(call, words):
     with pytest.raises(ValueError, match=words):
         call()
-
-
-def test_refusals_say_what_would_be_right():
-    problem = Switches()
-    model, q, f = problem.model(cvlib)
-    draw = lambda M, **more: cvlib.draw(model, q, problem.w, M, RNG(0), subsample=False, **more)
-
-    eps = np.zeros((4, 6))
-    refused(lambda: draw(None, noise="sobol", eps=eps), "leave eps out")
-    refused(lambda: cvlib.LOO(f)(draw(1)), "no sample is independent .* there is one")
-    refused(lambda: cvlib.LOO(f)(draw(2, noise="pairs")), "all samples of the draw lean")
-    refused(lambda: cvlib.LOO(f)(draw(8, noise="sobol")), "all samples of the draw lean")
-    for noise in ("plain", "sobol"):
-        refused(lambda: cvlib.DisARM(f)(draw(8, noise=noise)), r'draw\(..., noise="pairs"\)')
-    gauss = cvlib.models.logistic_regression(*cvlib.datasets.toy())
-    data, *_ = cvlib.terms(gauss, cvlib.families.Gaussian(2))
-    refused(lambda: cvlib.DisARM(data), "two values of a Bernoulli variable")
-
-
-def test_a_family_without_opposites_is_refused_in_words():
-    class Bare(cvlib.families.DiagonalGaussian):
-        routes = cvlib.families.DiagonalGaussian.routes
-        mirror = quantile = None
-
-    model, q = cvlib.models.logistic_regression(*cvlib.datasets.toy()), Bare(2)
-    for noise, lacks in (("pairs", "mirror"), ("sobol", "quantile")):
-        refused(
-            lambda: cvlib.draw(model, q, q.start(), 4, RNG(0), noise=noise), f"needs Bare.{lacks}"
-        )
 
 
 def test_samples_of_a_surrogate_are_not_compared():

@@ -7,7 +7,6 @@ checks take the package, so that they can be run on copies with a bug (tests/har
 
 import dataclasses
 import itertools
-import pickle
 from types import SimpleNamespace
 from unittest import mock
 
@@ -16,7 +15,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import integrate, linalg
 from scipy.special import betaln, digamma, expit, gammaln, softmax
 from test_coupled import Switches, paired_draw
-from test_regression import assert_unbiased, by_hand, outcomes, plane, refit, sym, tables
+from test_regression import assert_unbiased, by_hand, outcomes, plane, sym, tables
 
 RNG = np.random.default_rng
 d = 3
@@ -90,27 +89,6 @@ def test_rows_of_all_quadratics_are_refits(cv):
             right = [in_w(q, L, *row) for row in zip(c, A)]
             assert_allclose(got[r], right, rtol=1e-8, atol=1e-10)
             assert_allclose(mean[r], np.mean(right, 0), rtol=1e-8, atol=1e-10)
-
-
-def test_all_quadratics_on_the_same_samples(cv):
-    """others=False: every row is the least-squares fit to all samples."""
-    for family in "Gaussian", "DiagonalGaussian":
-        model, q, f = logistic(cv, family)
-        draw = cv.draw(model, q, weights(q), 6, RNG(0), subsample=False)
-        line = cv.all_quadratics(0.7, others=False)(f)
-        got, mean = line(draw), line.mean(draw)
-        for r in range(2):
-            mu, L = full(q, draw.w[r])
-            e = draw.eps[r]
-            G = score(mu + e @ L.T) @ L + e
-            if q.full:
-                A = sym(refit(e, G, 0.7, np.ones(6, bool))[1])
-            else:
-                fits = [refit(e[:, [i]], G[:, [i]], 0.7, np.ones(6, bool)) for i in range(d)]
-                A = np.diag([A[0, 0] for _, A in fits])
-            right = in_w(q, L, G.mean(0) - A @ e.mean(0), A)
-            assert_allclose(got[r], np.tile(right, (6, 1)), rtol=1e-8, atol=1e-10)
-            assert_allclose(mean[r], right, rtol=1e-8, atol=1e-10)
 
 
 def test_words_that_look_at_all_samples_add_up(cv):
@@ -452,19 +430,3 @@ def test_the_ridge_is_that_of_the_step_before(cv):
             _, memory = rule.match((begin[0], steps, ridge), w, draw, table[which] - e, 1.0, q)
         assert np.ptp(memory[2]) > 0.01  # the ridge of the next step does know these draws
         assert_unbiased(found[-1], prob, nodes, table, p)
-
-
-def test_rules_on_scores_go_on_from_a_file(cv):
-    """Six steps, or three, a file and three more: the same bytes. One run and several."""
-    model, q, f = logistic(cv)
-    rules = cv.rules
-    for rule in rules.quadratics(most=2), rules.matching():
-        for w in weights(q), weights(q)[0]:
-            go = lambda steps, **more: cv.optimize.sgd(
-                model, q, cv.AQ(f), rule=rule, lr=0.5, M=8, steps=steps, **more
-            )
-            whole, half = (go(n, rng=RNG(0), w=w) for n in (6, 3))
-            rest = go(6, state=pickle.loads(pickle.dumps(half.state)))
-            assert_array_equal(rest.w, whole.w)
-            for x, z in zip(rest.state.memory, whole.state.memory, strict=True):
-                assert_array_equal(x, z)

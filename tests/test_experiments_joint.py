@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from harness import part
+from test_experiments import worn
 
 from experiments import load
 
@@ -42,66 +43,6 @@ def test_rows(cv):
     assert names == [line for line in lines if line in plans.CURVES] and len(names) == 7
     for row, k in zip(curves, map(lines.index, names)):  # ten of twelve runs have the lower value
         assert row["median"] == row["low"] == [0.0, -100.0 + 2 * k]
-
-
-def worn(cv):
-    """Renewed beyond 1.5 times what was left of the noise in the first five steps, and .01."""
-    seen = []  # of each step since the last renewal, what h + C a leaves of h's scatter
-
-    def look(state, plan):
-        h, c, a = state.G[..., 0, :, :], state.G[..., 1, :, :], state.a[..., None]
-        of_h, rest = (np.var(g, axis=-2).sum() for g in (h, h + c * a))
-        seen.append(rest / of_h)
-        now = np.mean(seen[:5])
-        for x in seen[5:]:
-            now = 0.8 * now + 0.2 * x
-        power = state.t in (1, 2, 4, 8, 16, 32)
-        if power or (len(seen) > 5 and now > 1.5 * np.mean(seen[:5]) + 0.01):
-            seen.clear()
-            mu, _ = plan.q.moments(state.w)
-            state = state._replace(snapshot=cv.snapshot(plan.model, mu))
-        return state, plan
-
-    return look
-
-
-def test_a_cell_is_the_loop_with_that_seed(cv):
-    """Stored ELBOs are those of the public loop, with the line written out."""
-    taylor_z, bound, sure = cv.taylor_z, cv.bound, ("fixed", "means")
-    model = cv.models.logistic_regression(*cv.datasets.toy())
-    q = cv.families.Gaussian(model.dim)
-    f, prior, variational = cv.terms(model, q)
-    rest = cv.CF(prior) - cv.CF(variational)
-    T, T1 = (taylor_z(f, at="snapshot", order=order) for order in (2, 1))
-    B, all_of = bound(f, at="snapshot"), lambda old: cv.CF(old.over_all_data())
-    P = cv.parabola(f, at="snapshot")
-    lines = {
-        ("RP1", "taylor", 3): (cv.RP1(f), cv.RP1(T) - all_of(T)),
-        ("PR", "taylor", "worn"): (cv.PR(f), cv.PR(T) - all_of(T)),
-        ("PR", "bound", 1): (cv.PR(f), cv.PR(B) - all_of(B)),
-        ("PR", "data", 4): (cv.PR(f), cv.CF(T) - all_of(T)),
-        ("PR", "fixed", 4): (cv.PR(f), cv.PR(T) - all_of(T)),
-        ("RP1", "svrg", 2): (cv.RP1(f), cv.RP1(T1) - all_of(T1)),
-        ("QD", "bound", 2): (cv.QD(f), cv.CF(B) - all_of(B)),
-        ("QD", "means", 3): (cv.QD(f), cv.CF(P) - all_of(P)),
-        ("PR", "means", 2): (cv.PR(f), cv.PR(P) - all_of(P)),
-        ("PR", "none", 0): (cv.PR(f), None),  # a batch for one sample, and no snapshot
-    }
-    for (base, cvs, renew), (h, c) in lines.items():
-        draws = {"M": 3} if c else {"M": 1, "batch": 4}
-        found = part(cv, "experiments.tasks").joint(
-            np.random.default_rng(3), data="toy", base=base, cvs=cvs, renew=renew, lr=0.3,
-            v0=1e-3, gamma=0.1, steps=9, first=0, runs=2, **draws,
-        )  # fmt: skip
-        path = cv.optimize.sgd(
-            model, q, h + rest, [c] if c else [], lr=0.3, steps=9, runs=(2,),
-            rng=np.random.default_rng(3),
-            weights=cv.rules.fixed(-1.0) if cvs in sure else cv.rules.bayes(1e-3, 0.1),
-            renew=1000 if renew == "worn" else renew or None,
-            hooks={1: worn(cv)} if renew == "worn" else None, **draws,
-        )  # fmt: skip
-        elbo = np.array([cv.exact.elbo(model, q, w) for w in path.path]).T
-        assert np.abs(np.array(found["elbo"]) - elbo).max() < 6e-4, (base, cvs)
 
 
 def test_a_worn_snapshot_is_renewed(cv):

@@ -1,6 +1,5 @@
 """The experiment with natural steps: its rows, what it promises, one slice computed again."""
 
-import numpy as np
 import pytest
 from harness import part
 
@@ -27,45 +26,6 @@ def test_what_is_kept_of_a_cell(cv):
         "diverged": [1],
         "cut": 3,
     }
-
-
-def test_a_cell_is_the_loop_with_that_seed(cv):
-    """Stored ELBOs are those of the public loop, with the line written out."""
-    rules, taylor_z = cv.rules, cv.taylor_z
-    model = cv.models.logistic_regression(*cv.datasets.toy())
-    q = cv.families.Gaussian(model.dim)
-    f, prior, variational = cv.terms(model, q)
-    rest, old = cv.CF(prior) - cv.CF(variational), taylor_z(f, at="snapshot")
-    snapshot = {"weights": rules.fixed(-1.0), "renew": 5}
-    c7 = cv.CF(taylor_z(f)) - cv.RP1(taylor_z(f))
-    all_data = cv.CF(old.over_all_data())
-    near, sure = taylor_z(f), {"weights": rules.fixed(-1.0)}
-    lines = {
-        ("PR", "none", True, 0): (cv.PR(f) + rest, [], {}),
-        ("RP1", "c7", False, 3): (cv.RP1(f) + rest, [c7], {}),
-        ("RP1", "snapshot", False, 0): (cv.RP1(f) + rest, [cv.RP1(old) - all_data], snapshot),
-        ("PR", "snapshot", False, 0): (cv.PR(f) + rest, [cv.CF(old) - all_data], snapshot),
-        ("QD", "snapshot", False, 3): (cv.QD(f) + rest, [cv.CF(old) - all_data], snapshot),
-        ("RP1", "landing", True, 3): (cv.RP1(f) + cv.RP1(prior) - cv.RP1(variational), [], {}),
-        ("PR", "landing", True, 0): (cv.PR(f) + cv.PR(prior) - cv.PR(variational), [], {}),
-        ("PR", "parabola", True, 0): (cv.PR(f) + rest, [cv.PR(near) - cv.CF(near)], sure),
-        ("PR", "pairs", True, 3): (cv.PR(f) + rest, [], {"noise": "pairs"}),
-        ("PR", "joint", False, 0): (cv.PR(f) + rest, [cv.PR(old) - all_data], snapshot),
-    }
-    for (base, cvs, whole, after), (h, variates, options) in lines.items():
-        found = part(cv, "experiments.tasks").natural(
-            np.random.default_rng(3), data="toy", base=base, cvs=cvs, whole=whole, rho=0.3,
-            after=after, M=2, steps=7, runs=3,
-        )  # fmt: skip
-        path = cv.optimize.sgd(
-            model, q, h, variates, lr=rules.falling(0.3, after) if after else 0.3, steps=7, M=2,
-            rng=np.random.default_rng(3), runs=(3,), subsample=not whole, rule=rules.natural(),
-            **options,
-        )  # fmt: skip
-        elbo = np.array([cv.exact.elbo(model, q, w) for w in path.path]).T
-        assert found["steps"] == list(range(8)) and found["diverged"] == [-1, -1, -1]
-        assert np.abs(np.array(found["elbo"]) - elbo).max() < 6e-4
-        assert found["cut"] == path.state.memory[0].tolist()
 
 
 # What is stored ------------------------------------------------------------------------------

@@ -1,13 +1,13 @@
 """What defines the loop and its rules, each a function of the package under test.
 
-test_optimize.py runs them on cvlib; those of mutants.py are copies with a bug in
-them, and each must fail one of these.
+Those of mutants.py are copies with a bug in them, and each must fail one of these.
 """
 
 import dataclasses
 import itertools
 import pickle
 import warnings
+from unittest import mock
 
 import autograd.numpy as anp
 import numpy as np
@@ -116,49 +116,6 @@ def test_a_rate_may_belong_to_a_run_or_to_a_step(cv):
     assert_allclose(found.w[1], w, rtol=1e-12)
 
 
-def straight_line(cv):
-    """An ascent rule on scores: a line fitted to them by least squares, and Newton's step.
-
-    For a Gaussian posterior N(m, A^-1) they are L^T A (m - mu) - L^T A L eps, a line: one step from
-    anywhere ends there.
-    """
-
-    class StraightLine(cv.rules.Ascent):
-        on_scores = True
-
-        def start(self, q, w):
-            return (np.zeros(w.shape[:-1], int),)
-
-        def match(self, memory, w, draw, scores, rate, q):
-            moved, eps = np.empty_like(w), draw.eps
-            for k in np.ndindex(w.shape[:-1]):
-                mu, L = q.unpack(w[k])
-                L = L if q.full else np.diag(L)
-                design = np.hstack([np.ones((len(eps[k]), 1)), eps[k]])
-                c, *B = np.linalg.lstsq(design, scores[k], rcond=None)[0]
-                P = -np.array(B)
-                root = np.linalg.cholesky(L @ np.linalg.inv((P + P.T) / 2) @ L.T)
-                moved[k] = q.pack(mu + L @ np.linalg.solve(P, c), root if q.full else np.diag(root))
-            return moved, (memory[0] + 1,)
-
-    return StraightLine()
-
-
-def test_a_rule_on_scores_finds_a_gaussian_posterior_in_one_step(cv):
-    model, q, A, m = regression(cv)
-    data, prior, variational = cv.terms(model, q)
-    h = cv.RP1(data) + cv.RP1(prior) - cv.CF(variational)
-    c7 = cv.CF(cv.taylor_z(data)) - cv.RP1(cv.taylor_z(data))
-    start = q.pack(np.ones(3), np.tril(np.full((3, 3), 0.4)))
-    right = q.pack(m, np.linalg.cholesky(np.linalg.inv(A)))
-    how = dict(steps=2, M=8, rule=straight_line(cv), lr=1.0, sampling=cv.Sampling(subsample=False))
-    for w in start, np.stack([start, q.start(), 0.3 * start]):
-        path = cv.optimize.sgd(model, q, h, [c7], w=w, rng=np.random.default_rng(0), **how)
-        assert_allclose(path.path[1:], np.broadcast_to(right, path.path[1:].shape), rtol=1e-8)
-        assert (path.state.memory[0] == 2).all()
-    assert path.state.moments.M == 0 and not path.a.any()  # the lines are not asked
-
-
 def curved(cv, seen=lambda z: z):
     """No Gaussian posterior; `seen` is told of every z that the likelihood is asked for."""
     x = np.linspace(-1, 2, 7)
@@ -175,7 +132,7 @@ def test_scores_are_slopes_in_the_units_of_q(cv):
         h = cv.SF(data) + cv.SF(prior) - cv.CF(variational)
         w = q.start() + 0.1 * np.arange(q.D)
         for see in {}, {"batch": 3}, {"batch": 3, "each": True}, {"subsample": False}:
-            rule, sampling = straight_line(cv), cv.Sampling(**see)
+            rule, sampling = cv.rules.matching(), cv.Sampling(**see)
             plan = cv.optimize.Noisy(model, q, h, lr=1.0, M=4, rule=rule, sampling=sampling)
             found = plan.gradient(cv.optimize.init(plan, np.random.default_rng(3), w=w))
             d = cv.draw(model, q, w, 4, np.random.default_rng(3), **see)
@@ -207,7 +164,7 @@ def test_scores_cost_one_gradient_a_sample(cv):
     data, prior, variational = cv.terms(model, q)
     line = lambda word: word(data) + word(prior) - cv.CF(variational)
     for h, rule in (
-        (line(cv.RP1), cv.rules.adam()), (line(cv.PR), straight_line(cv)),
+        (line(cv.RP1), cv.rules.adam()), (line(cv.PR), cv.rules.matching()),
         (line(cv.PR), cv.rules.adam()),
     ):  # fmt: skip
         plan = cv.optimize.Noisy(model, q, h, lr=1.0, M=4, rule=rule)
@@ -245,7 +202,7 @@ def test_a_run_whose_scores_are_no_numbers_stays(cv):
 
 def test_rules_on_scores_are_refused_where_there_are_none(cv):
     model, q, _, _ = regression(cv)
-    rule = straight_line(cv)
+    rule = cv.rules.matching()
     with pytest.raises(ValueError, match="by draws of a Gaussian q and their scores; Plan with"):
         cv.optimize.noise_free(model, q, lr=0.1, steps=1, rule=rule)
     q = cv.families.Gamma(3)
@@ -369,24 +326,6 @@ def test_weight_rules_are_their_formulas(cv):
 
 def test_no_variates_and_no_weights_are_the_same(cv):
     assert_allclose(run(cv, "").w, run(cv, "S7", weights=cv.rules.fixed(0.0)).w, rtol=1e-12)
-
-
-def test_moments_by_block_forget_like_the_others(cv):
-    """A sample of age k counts (1 - gamma)^k, block by block."""
-    model, q, zoo = logistic(cv)
-    rule, gamma = blocks(cv)(1e-2, 0.3), 0.3
-    rng, memory, GG = np.random.default_rng(1), rule.start(q, 2, ()), []
-    for _ in range(3):
-        draw = cv.draw(model, q, q.start(), 4, rng)
-        G = np.stack([line(draw) for line in (zoo.h, zoo.c7, zoo.c4)])
-        memory = rule.update(memory, G[0], G[1:], q)
-        GG.append(G)
-    a = rule.weights(memory, q, model.N)
-    for s in (np.s_[: q.dim], np.s_[q.dim :]):
-        scaled = [G[..., s] * (1 - gamma) ** (k / 2) for G, k in zip(GG, (3, 2, 1))]
-        h, *C = np.concatenate(scaled, 1) / model.N
-        right = weights_by_least_squares(h, np.stack(C), 1e-2)
-        assert_allclose(a[:, s], np.tile(right[:, None], a[:, s].shape[1]), rtol=1e-9)
 
 
 # State --------------------------------------------------------------------------------------------
@@ -555,10 +494,11 @@ def test_every_way_to_say_what_samples_see(cv):
 
 
 def test_a_run_that_leaves_stays_where_it_was(cv):
-    """Rate 1e9 for one of three runs: beyond q.far at step 1, and back at its start for good."""
+    """Rate 1e9 for one of three runs in step 1 alone: beyond q.far, at its start for good."""
+    rates = lambda t: np.array([0.3, 1e9 if t == 1 else 0.3, 0.3])
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        path = run(cv, steps=6, lr=np.array([0.3, 1e9, 0.3]), average=2)
+        path = run(cv, steps=6, lr=rates, average=2)
     model, q, _ = logistic(cv)
     assert path.diverged.tolist() == [-1, 1, -1]
     assert_array_equal(path.path[:, 1], np.broadcast_to(q.start(), (7, q.D)))
@@ -602,16 +542,6 @@ def test_a_run_whose_matrix_is_singular_leaves_alone(cv):
             assert broken.diverged.tolist() == [-1, 1, -1] and fine.diverged.max() == -1
             assert_array_equal(broken.w[1], w[1])
             assert_allclose(broken.w[[0, 2]], fine.w[[0, 2]], rtol=1e-12)
-
-
-def test_a_run_that_was_thrown_out_does_not_come_back(cv):
-    """A rate of 1e9 in the first step alone: at its start for good."""
-    rates = lambda t: np.array([0.3, 1e9 if t == 1 else 0.3, 0.3])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        path = run(cv, steps=5, lr=rates)
-    assert path.diverged.tolist() == [-1, 1, -1]
-    assert_array_equal(path.path[:, 1], np.broadcast_to(path.path[0, 1], path.path[:, 1].shape))
 
 
 def test_a_run_may_leave_on_either_side(cv):
@@ -670,3 +600,93 @@ def test_a_quadratic_knows_its_curvature_along_a_direction(cv):
         assert cv.taylor_z(f).parts == f.parts
         line = cv.RP1(cv.taylor_z(f, order=1))(here)
         assert_allclose(line[:, :2], np.tile(atom.grad(here, "mu"), (3, 1)), rtol=1e-12)
+
+
+# Promises -----------------------------------------------------------------------------------------
+
+
+def test_a_diverging_run_of_any_family_is_marked(cv):
+    rng = np.random.default_rng(0)
+    y = rng.poisson(3.0, 20)
+    lik = lambda z, batch: batch[0] * z[..., 0] - anp.exp(z[..., 0])
+    q = cv.families.Gamma(1)
+    model = cv.models.Model(lik, q.prior(np.ones(1), np.ones(1)), y, 1)
+    data, prior, variational = cv.terms(model, q)
+    h = cv.GR(data) + cv.CF(prior) - cv.CF(variational)
+    with pytest.warns(cv.optimize.Diverged, match="runs diverged"):
+        path = cv.optimize.sgd(model, q, h, lr=20.0, steps=60, M=2, runs=(8,), rng=rng)
+    assert (path.diverged > 0).any() and (np.abs(path.w) <= q.far).all()
+
+
+def test_the_noise_free_path_diverges_with_a_word(cv):
+    """A rate far beyond 2 / the largest curvature."""
+    model, q, _, _ = regression(cv)
+    said = r"1 of 1 runs .* step \d+: .* smaller lr, or a st"
+    with pytest.warns(cv.optimize.Diverged, match=said):
+        path = cv.optimize.noise_free(model, q, lr=1e4, steps=50)
+    assert path.diverged > 0 and np.isfinite(path.w).all()
+    with warnings.catch_warnings(action="error"):
+        cv.optimize.noise_free(model, q, lr=0.1, steps=5)
+
+
+def test_a_run_that_had_diverged_before_is_not_news(cv):
+    rates = np.array([0.3, 1e9, 0.3])
+    with pytest.warns(cv.optimize.Diverged):
+        first = run(cv, steps=3, lr=rates)
+    with warnings.catch_warnings(action="error"):
+        rest = run(cv, steps=5, lr=rates, state=first.state)
+    assert rest.diverged.tolist() == [-1, 1, -1]
+
+
+def test_what_is_recorded(cv):
+    """Runs come from their number or from w; every third step and the last; or what has room."""
+    q = logistic(cv)[1]
+    path = run(cv, "c1", steps=7, every=3)
+    assert path.steps.tolist() == [0, 3, 6, 7] and path.path.shape == (4, 3, q.D)
+    assert path.a.shape == (3, 1)
+    assert_array_equal(path.path[-1], path.w)
+    assert_array_equal(path.w, run(cv, "c1", steps=7, runs=(), w=q.start((3,))).w)
+    with mock.patch.object(cv.optimize, "RECORD", 2000):  # bytes; w of three runs has 120
+        path = run(cv, steps=31)
+    assert path.path.nbytes <= 2000 and path.steps.tolist() == [*range(0, 31, 3), 31]
+
+
+def test_a_hook_sees_the_gradients_of_its_step(cv):
+    seen = []
+    look = lambda state, plan: seen.append(state.G[..., 0, :, :].mean(-2) / plan.model.N)
+    path = run(cv, "", steps=6, momentum=0.0, hooks={2: look})
+    for mean, t in zip(seen, (2, 4, 6)):
+        moved = path.path[t] - path.path[t - 1]
+        assert_allclose(moved, 0.3 * mean, rtol=1e-9, atol=1e-14)
+    assert path.state.t == 6 and path.state.G is None
+
+
+def test_rules_and_interrupts_are_values(cv):
+    rules, path = cv.rules, run(cv, steps=2)
+    stop = pickle.loads(pickle.dumps(cv.optimize.Interrupted(path)))
+    assert isinstance(stop, KeyboardInterrupt) and stop.path.state.t == 2
+    assert rules.momentum() == rules.momentum(0.9) != rules.momentum(0.5)
+    assert repr(rules.bayes()) == "bayes(v0=0.001, gamma=0.02)"
+    assert pickle.loads(pickle.dumps(rules.adam())) == rules.adam()
+
+
+def test_a_state_must_fit_its_plan(cv):
+    rules, state = cv.rules, run(cv, steps=4).state
+    for message, changed in {
+        "of other rules or variates than the plan": dict(rule=rules.adam()),
+        "of other rules or variates": dict(weights=rules.fixed(0.0)),
+        "other rules or variates": dict(cvs="S4"),
+        "has taken 4 steps: steps=4 must lie beyond": dict(steps=4),
+    }.items():
+        with pytest.raises(ValueError, match=message):
+            run(cv, state=state, **changed)
+    model, q, zoo = logistic(cv)
+    how = dict(lr=0.1, M=4)
+    for own in dict(w=q.start()), dict(runs=(3,)), dict(rng=np.random.default_rng(0)):
+        with pytest.raises(ValueError, match="leave them out"):
+            cv.optimize.sgd(model, q, zoo.h, zoo.S7, steps=9, state=state, **how, **own)
+    plan = cv.optimize.Noisy(model, q, zoo.h, **how)
+    with pytest.raises(TypeError, match=r"step\(state, plan\) .* got a Noisy and a State"):
+        cv.optimize.step(plan, cv.optimize.init(plan, np.random.default_rng(0)))
+    with pytest.raises(NotImplementedError, match="Ascent has no match"):
+        rules.Ascent().match((), None, None, None, 1.0, None)

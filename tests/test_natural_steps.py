@@ -4,7 +4,11 @@ import autograd.numpy as anp
 import numpy as np
 import oracles
 from autograd import hessian
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.testing import assert_allclose
+
+import cvlib
 
 FAMILIES = oracles.FAMILIES
 
@@ -164,3 +168,19 @@ def test_the_best_q_is_found_in_few_steps(cv):
     q = cv.families.Gaussian(2)
     w = cv.exact.optimum(model, q)
     assert np.abs(cv.exact.gradient(model, q, w)).max() < 1e-10 * model.N
+
+
+@given(st.integers(0, 2**32), st.floats(1e-3, 1), st.floats(-6, 6), st.integers(1, 6))
+@settings(deadline=None, derandomize=True, max_examples=60, database=None)
+def test_every_gradient_leaves_a_gaussian(seed, rho, power, d):
+    """Positive definite for any g, however wrong: finite, no zero and no turned sign in L."""
+    rng = np.random.default_rng(seed)
+    for family in FAMILIES:
+        q, w = getattr(cvlib.families, family)(d), oracles.weights(family, d, seed % 1000)
+        g = 10**power * rng.standard_cauchy((2, q.D)).clip(-1e6, 1e6)
+        rule = cvlib.rules.natural()
+        after, _ = rule.step(rule.start(q, w), w, g, rho, q, 1)
+        assert np.isfinite(after).all()
+        diagonal = after[:, q.diag] if family == "Gaussian" else after[:, d:]
+        before = w[:, q.diag] if family == "Gaussian" else w[:, d:]
+        assert (np.sign(diagonal) == np.sign(before)).all()

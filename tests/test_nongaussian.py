@@ -17,8 +17,6 @@ from scipy import stats
 from scipy.special import digamma, expit, log_expit
 from scipy.special import polygamma as trigamma
 
-import cvlib
-
 SHAPES = [1e-2, 0.3, 1.0, 20.0, 1e4]
 COUNTS = np.array([3.0, 0.0, 2.0])
 
@@ -355,17 +353,3 @@ def test_taylor_x(cv):
                       lambda: cv.exact.elbo(model, q, q.start())):  # fmt: skip
             with pytest.raises(ValueError, match="needs a Gaussian family"):
                 wrong()
-
-
-@pytest.mark.parametrize(
-    "line, match",
-    [
-        (lambda q, data: cvlib.RP1(data), "RP1.data. is not possible for Gamma.1.: .* GR"),
-        (lambda q, data: q.pack(-1.0, 1.0), "positive"),
-    ],
-)
-def test_bad_input_is_named(line, match):
-    q = cvlib.families.Gamma(1)
-    data = cvlib.terms(gamma_poisson(cvlib, q), q)[0]
-    with pytest.raises(ValueError, match=match):
-        line(q, data)

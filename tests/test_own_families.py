@@ -152,26 +152,6 @@ def test_hand_written_forms_are_the_base_s(cv):
     assert_allclose(q.cross_grad(draw.w, draw.w), -q.entropy_grad(draw.w), rtol=1e-12)
 
 
-def test_the_variable_behind_a_discrete_z(cv):
-    """zeta and its pull, against formulas written anew; the rest is in test_nongaussian.py."""
-
-    def logits(q, w):
-        """w itself, or for one-hot variables the logarithms of their probabilities."""
-        rows = anp.reshape(w, (-1, getattr(q, "classes", 1)))
-        total = anp.log(anp.sum(anp.exp(rows), -1, keepdims=True))
-        return anp.reshape(rows - total, (-1,)) if hasattr(q, "classes") else w
-
-    for q in (cv.families.Bernoulli(3), cv.families.Categorical(2, 3)):
-        draw = draws(cv, q)
-        u = np.random.default_rng(3).standard_normal(draw.z.shape)
-        back = pulled(q.pull_zeta, draw, u)
-        for r, m in np.ndindex(2, 3):
-            w, eps = draw.w[r], draw.eps[r, m, : q.dim]
-            assert_allclose(q.zeta(draw)[r, m], logits(q, w) + eps, rtol=1e-10)
-            path = grad(lambda w: anp.sum(u[r, m] * (logits(q, w) + eps)))(w)
-            assert_allclose(back[r, m], path, rtol=1e-9, atol=1e-12)
-
-
 def test_means_by_quadrature(cv):
     """SF, RP1 and CF of a Student q in one dimension have one mean, that of the integral."""
     q, w = student_of(cv)(1, nu=5.0), np.array([0.3, -0.5])

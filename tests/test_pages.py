@@ -1,5 +1,6 @@
 """What every chapter has: exercises with solutions, a summary, history, words for its pictures."""
 
+import ast
 import re
 
 import nbformat
@@ -35,12 +36,6 @@ WHOLE, CHAPTER = 100_000, 5_200
 def words(text):
     """The number of words outside code cells."""
     return len(re.sub(r"^```\{code-cell\}.*?^```$", "", text, flags=re.M | re.S).split())
-
-
-def test_words_are_counted_outside_code_cells():
-    cell = "```{code-cell} ipython3\n:tags: [hide-input]\n\nx = 1\n```\n"
-    assert words(f"One two.\n\n{cell}\nthree\n\n{cell}") == 3
-    assert words("```\nplain fence\n```\n") == 4
 
 
 def test_the_book_and_its_chapters_stay_short():
@@ -129,6 +124,17 @@ def test_the_map_has_the_parts_and_chapters_of_the_contents_in_order():
     listed["Appendices"].remove("references")
     assert list(mapped.items()) == [*listed.items()][1:]  # the first is "In a hurry"
     assert all(len(pages) <= 6 for part, pages in mapped.items() if part != "Appendices")
+
+
+def test_each_class_of_the_page_on_own_words_takes_fewer_than_twenty_lines():
+    """So the page says; whether each works its own cells assert."""
+    text, lengths = read(notebooks.BOOK / "extending.md"), {}
+    for cell in re.findall(r"```\{code-cell\} ipython3\n(.*?)```", text, re.S):
+        lines = cell.splitlines()
+        for node in (n for n in ast.parse(cell).body if isinstance(n, ast.ClassDef)):
+            own = lines[node.lineno - 1 : node.end_lineno]
+            lengths[node.name] = sum(bool(line.strip()) for line in own)
+    assert len(lengths) == 6 and max(lengths.values()) < 20
 
 
 # The short path ---------------------------------------------------------------------------------

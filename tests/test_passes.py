@@ -1,13 +1,13 @@
 """What must hold of snapshots, of the rules that renew them and of passes in parts, whatever cv is.
 
-An expansion about older weights is written afresh here, with autograd, from the inequality of
-Jaakkola and Jordan, or as the regression of phi' on eta on a fine grid, and differentiated by
-autograd.
+An expansion about older weights is that of oracles.py, or the regression of phi' on eta on a fine
+grid, and differentiated by autograd.
 """
 
 import itertools
 import tempfile
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
@@ -20,8 +20,10 @@ from autograd import elementwise_grad, grad, hessian
 from harness import part
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
-from test_batches import problems
 
+problems = pytest.mark.parametrize(
+    "name, family", list(itertools.product(oracles.PROBLEMS, oracles.FAMILIES))
+)
 SHAPES = {  # how a draw may see data
     "one each": {"index": True},
     "a batch for all": {"batch": 3},
@@ -65,61 +67,30 @@ def kept(cv, model, q, w, kind):
 def functions(p, q, w0, kind):
     """z (d,) -> the expansion of each data point about the weights w0, (N,): written afresh."""
     mu, factor = q.moments(w0)
-    if kind not in (1, 2):
-        cov = factor @ factor.T if factor.ndim == 2 else np.diag(factor**2)
-        m, v = p.X @ mu + p.offset, np.einsum("nd,de,ne->n", p.X, cov, p.X)
-        eta_of = lambda z: anp.dot(p.X, z) + p.offset
+    if kind in (1, 2):
+        return oracles.taylor(p.rows, mu, kind)
+    L = factor if factor.ndim == 2 else np.diag(factor)
     if kind == "bound":
-        xi = np.sqrt(m**2 + v)
-        lam = np.tanh(xi / 2) / (4 * xi)
-
-        def f(z):
-            t = p.y * eta_of(z)
-            return -np.log1p(np.exp(-xi)) + (t - xi) / 2 - lam * (t**2 - xi**2)
-
-        return f
-    if kind in ("parabola", AT_MU):  # the height is such that it has the mean of phi
-        phi = oracles.PHI["logistic" if p.name == "offset" else p.name]
-        y, away = p.y[:, None], np.sqrt(v)[:, None] * T  # (N, T)
-        slope = elementwise_grad(phi)(m[:, None] + away, y + 0 * away)
-        b, c = slope @ SHARE, (slope * away) @ SHARE / v
-        mean = phi(m[:, None] + away, y) @ SHARE
-        return lambda z: mean + b * (eta_of(z) - m) + 0.5 * c * ((eta_of(z) - m) ** 2 - v)
-    each = [lambda z, i=i: p.rows(z)[i] for i in range(p.N)]
-    a = np.array([f(mu) for f in each])
-    b = np.array([grad(f)(mu) for f in each])
-    H = np.array([hessian(f)(mu) for f in each]) * (kind == 2)
-
-    def f(z):
-        away = z - mu
-        return a + anp.dot(b, away) + 0.5 * anp.dot(anp.dot(H, away), away)
-
-    return f
+        return oracles.jaakkola_jordan(p, mu, L)
+    phi = oracles.PHI["logistic" if p.name == "offset" else p.name]
+    m, v = p.X @ mu + p.offset, ((p.X @ L) ** 2).sum(-1)
+    y, away = p.y[:, None], np.sqrt(v)[:, None] * T  # (N, T)
+    slope = elementwise_grad(phi)(m[:, None] + away, y + 0 * away)
+    b, c = slope @ SHARE, (slope * away) @ SHARE / v
+    mean = phi(m[:, None] + away, y) @ SHARE  # the height is such that it has the mean of phi
+    to_eta = lambda z: anp.dot(p.X, z) + p.offset - m
+    return lambda z: mean + b * to_eta(z) + 0.5 * c * (to_eta(z) ** 2 - v)
 
 
 def by_autograd(q, family, f, w, eps):
-    """SF, RP1, PR and CF of an f at one sample, (4, D); written with autograd alone."""
-    d = q.dim
-    if family == "Gaussian":
-        lower = np.tril_indices(d)
-        place = np.zeros((len(lower[0]), d, d))
-        place[np.arange(len(lower[0])), lower[0], lower[1]] = 1
-        factor = lambda w: anp.tensordot(w[d:], place, 1)
-        flat = lambda A: A[lower]
-    else:
-        factor = lambda w: anp.diag(w[d:])
-        flat = np.diag
-    z_of = lambda w: w[:d] + anp.dot(factor(w), eps)
-
-    def log_q(v, z):
-        L = factor(v)
-        white = anp.linalg.solve(L, z - v[:d])
-        return -0.5 * anp.sum(white**2) - anp.log(anp.abs(anp.linalg.det(L)))
-
-    z, L = z_of(w), factor(w)
-    sf = f(z) * grad(log_q)(w, z)
-    rp1 = grad(lambda w: f(z_of(w)))(w)
-    price = lambda z: np.concatenate([grad(f)(z), flat(hessian(f)(z) @ L)])
+    """SF, RP1, PR and CF of an f at one sample, (4, D)."""
+    d, E = q.dim, oracles.basis(family, q.dim)
+    move, L = partial(oracles.transform, "RP1", family, d), oracles.unpack(family, d, w)[1]
+    z = move(w, eps)
+    sf = f(z) * grad(lambda w: oracles.log_density(family, d, w, z))(w)
+    rp1 = grad(lambda w: f(move(w, eps)))(w)
+    bend = lambda z: np.einsum("kab,ab->k", E, hessian(f)(z) @ L)
+    price = lambda z: np.concatenate([grad(f)(z), bend(z)])
     return np.array([sf, rp1, price(z), price(w[:d])])
 
 
@@ -301,6 +272,32 @@ def test_wants(cv):
         assert one.parabolas.keys() == alone.parabolas.keys()
         for x, y in zip(arrays(one), arrays(alone), strict=True):
             assert y is None if x is None else np.allclose(x, y) and np.shape(x) == np.shape(y)
+
+
+def test_renewed_in_the_loop(cv):
+    """Snapshots have what the line wants; renewed in every step, QD follows the exact path."""
+    steps, wanted, path = renewals(cv, *joint(cv, "parabola"), 4, steps=9)
+    assert steps == [0, 1, 2, 4, 8]
+    assert all(w["mean"] is True and w["order"] == 2 for w in wanted)
+    assert all(w["factor"].shape == (3, 2, 2) for w in wanted)
+    assert all(x is not None for x in path.state.snapshot.parabolas["parabola"])
+
+    model, q, *_ = joint(cv)
+    data, prior, variational = cv.terms(model, q)
+    old = cv.parabola(data, at="snapshot")
+    h = cv.QD(data) + cv.CF(prior) - cv.CF(variational)
+    c = cv.CF(old) - cv.CF(old.over_all_data())
+    go = dict(lr=0.1, steps=12, every=1)
+    exact = cv.optimize.noise_free(model, q, **go).path
+    found = {
+        K: cv.optimize.sgd(
+            model, q, h, [c], M=3, rng=np.random.default_rng(0), renew=K,
+            weights=cv.rules.fixed(-1.0), **go,
+        ).path
+        for K in (1, 12)
+    }  # fmt: skip
+    assert_allclose(found[1], exact, atol=1e-9)
+    assert 1e-9 < np.abs(found[12] - exact).max() < 1e-2
 
 
 # Passes ---------------------------------------------------------------------------------------

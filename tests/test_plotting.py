@@ -66,13 +66,6 @@ def test_a_line_of_ones_own(ax):
     assert (second.get_text(), second.get_color()) == ("", "#123456")
 
 
-def test_label_end(ax):
-    plotting.label_end(ax, np.array(X), np.array(Y), "here", "#111111", dx=1, dy=2)
-    (label,) = ax.texts
-    assert label.get_text() == "here" and label.get_color() == "#111111"
-    assert label.xy == (4.0, 0.5) and label.xyann == (1, 2) and not ax.lines
-
-
 def luminance(linear):
     return linear @ [0.2126, 0.7152, 0.0722]
 

@@ -14,8 +14,6 @@ from harness import part
 from numpy.testing import assert_allclose
 from oracles import FAMILIES
 
-import cvlib
-
 N = 7
 
 
@@ -233,12 +231,3 @@ def test_blocks_of_columns(cv, d=150):
     second = -(s * (1 - s)) @ x**2 * (1 - t**2) ** 2 - 2 * t * slope
     got = written(cv, model, q, "CF(T)")(draw)[0]
     assert_allclose(got, np.concatenate([slope, second * sigma]), rtol=1e-9, atol=1e-12)
-
-
-def test_the_memory_check_can_fail():
-    """The full family does build them."""
-    d = 400
-    model, q = wide(cvlib, False, d), cvlib.families.Gaussian(d)
-    draw = cvlib.draw(model, q, q.start(), M=1, rng=np.random.default_rng(0), subsample=False)
-    line = written(cvlib, model, q, "CF(T)")
-    assert peak(lambda: cvlib.evaluate([line], draw)) > 8 * d * d

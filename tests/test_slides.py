@@ -79,11 +79,6 @@ def test_the_deck_is_an_afternoon_and_each_label_is_in_the_book():
             assert {named} <= known if isinstance(named, str) else {*named} <= known, entry
 
 
-def test_the_tool_stays_small():
-    lines = (notebooks.ROOT / "tools/slides.py").read_text("utf-8").count("\n")
-    assert lines <= 200
-
-
 def test_two_syllabuses_and_six_problem_sets_two_of_them_without_solutions():
     page = (notebooks.BOOK / "teaching.md").read_text("utf-8")
     part = lambda name: page.split(f"## {name}\n")[1].split("\n## ")[0]

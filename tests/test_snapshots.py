@@ -36,36 +36,6 @@ def test_what_a_snapshot_lacks_is_said():
                 word(f)(draw)
 
 
-def test_snapshots_that_cannot_be_taken_and_expansions_that_cannot_be_written():
-    _, model, q, w, _ = setting("logistic", "Gaussian")
-    own, own_q = setting("curved", "Gaussian")[1:3]
-    poisson, data = setting("poisson", "Gaussian")[1], cv.terms(model, q)[0]
-    for write, said in [
-        (lambda: cv.snapshot(model, np.zeros(3)), "mu must be finite numbers"),
-        (lambda: cv.snapshot(model, q.mean(w), mean=True), "and the factor of q"),
-        (lambda: cv.snapshot(poisson, np.zeros(2), factor=np.eye(2)), "for a quadratic bound"),
-        (lambda: cv.snapshot(own, np.zeros(2), factor=np.eye(2), mean=True), "mean=True needs a"),
-        (lambda: taylor_z(data, order=3), "order=3: an expansion in z has order 1 or 2"),
-        (lambda: taylor_z(data, at="start"), '"mu" or at "snapshot"'),
-        (lambda: bound(data, at="start"), '"mu" or at "snapshot"'),
-        (lambda: cv.parabola(data, at="start"), '"mu" or at "snapshot"'),
-        (
-            lambda: cv.parabola(cv.terms(own, own_q)[0]),
-            "only eta = x.z.*'data' is none: try taylor_z",
-        ),
-    ]:
-        with pytest.raises(ValueError, match=said):
-            write()
-    with pytest.raises(TypeError, match="parabola takes an integrand"):
-        cv.parabola(CF(taylor_z(data)))
-    p = setting("logistic", "Gaussian")[0]
-    other = cv.models.logistic_regression(2 * p.X, p.y)
-    with pytest.raises(ValueError, match="is not one of the data"):
-        cv.draw(
-            model, q, w, M=2, rng=np.random.default_rng(0), snapshot=cv.snapshot(other, q.mean(w))
-        )
-
-
 def test_expansions_are_called_as_they_are_written():
     _, model, q, *_ = setting("logistic", "Gaussian")
     data, prior, _ = cv.terms(model, q)

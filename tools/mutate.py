@@ -27,8 +27,8 @@ SHELL = ["shell", "arguments"]
 FILES = {  # where bugs are planted, and the tests that should see them, quick ones first
     "cvlib/fitting": [*SHELL, "fit"],
     "cvlib/families/found.py": [*SHELL, "answers", "fit"],
-    "cvlib/models": [*SHELL, "parameters", "models", "guards", "bad_input", "quadrature"],
-    **{f"cvlib/ascent/{name}.py": [*SHELL, "exact", "fit"]
+    "cvlib/models": [*SHELL, "parameters", "own_models", "guards", "bad_input", "quadrature"],
+    **{f"cvlib/ascent/{name}.py": [*SHELL, "own_models", "fit"]
        for name in ("search", "mode", "even", "exact")},
 }  # fmt: skip
 LEFT_OUT = "cvlib/models/compiled.py"  # its tests need JAX, NumPyro and PyMC

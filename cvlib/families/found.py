@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arguments import generator, numbers, seeded, whole
+from ..arguments import generator, install, numbers, seeded, whole
 from ..combining import stein
 from ..combining.stein import Answer
 from ..combining.tails import HEAVY, smoothed
@@ -134,7 +134,7 @@ class Found:
         try:
             import arviz
         except ImportError as error:
-            raise ValueError("to_arviz needs ArviZ: pip install 'cvlib-vi[arviz]'") from error
+            raise ValueError(f"to_arviz needs ArviZ: {install('arviz')}") from error
         chain = lambda arrays: {name: np.asarray(x)[None] for name, x in arrays.items()}
         model, rng = self.model, generator(seed)
         z = self._points(n, rng, corrected)
@@ -383,8 +383,11 @@ def quantile(
 
 
 def _levels(probs):
-    """Probabilities, (m,)."""
-    return np.atleast_1d(numbers("probs", probs, 0, 1, True))
+    """Probabilities, (m,), one at least."""
+    levels = np.atleast_1d(numbers("probs", probs, 0, 1, True))
+    if levels.ndim > 1 or not levels.size:
+        raise ValueError(f"probs={probs!r}: give one probability or a list, such as [0.05, 0.95]")
+    return levels
 
 
 def _given(f, z, score, weights, block):

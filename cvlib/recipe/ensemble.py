@@ -22,48 +22,40 @@ class Regressed:
     """RP1's pull with every quadratic of q's shape as a control variate.
 
     The slopes are regressed on the draws, with a ridge on the curvature; by default a tenth of the
-    number of slopes. others=True fits for every sample on the samples outside its own group, so
-    that each row is unbiased; others=False on all of them, and every row is the estimate.
+    number of slopes; for every sample on the samples outside its own group, so that each row is
+    unbiased.
     """
 
     ridge: float | None = None
-    others: bool = True
 
     def __call__(self, draw: Draw, u: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        """From slopes u (..., M, d) a row a sample, (..., M or 1, D)."""
-        if not self.others:
-            return self.mean(draw, u)[..., None, :]
+        """From slopes u (..., M, d) a row a sample, (..., M, D)."""
         rows = _fitted(regression.rows, draw, draw.q.times_t(draw.factor, u), self.ridge)
         return draw.q.from_own(draw.factor, *rows)
 
     def mean(self, draw: Draw, u: np.ndarray) -> np.ndarray:
         """The mean of the rows, (..., D), without making them."""
-        q, G, how = draw.q, draw.q.times_t(draw.factor, u), {"others": self.others}
-        c, A = _fitted(regression.regress, draw, G, self.ridge, **how)
+        q = draw.q
+        c, A = _fitted(regression.regress, draw, q.times_t(draw.factor, u), self.ridge)
         A = A[..., None, :, :] if q.full else A[..., None, :]
         return q.from_own(draw.factor, c[..., None, :], A)[..., 0, :]
 
 
-def _fitted(f, draw, G, ridge, **how):
+def _fitted(f, draw, G, ridge):
     """`regression.rows` or `regress` of slopes G in q's own coordinates, for q's shape."""
     draw.refuse_weights("a regression on the draws")
     ridge = (draw.q.dim if draw.q.full else 1) / 10 if ridge is None else ridge
     f = f if draw.q.full else regression.diagonal(f)
-    return f(draw.eps, G, ridge, group=draw.group, **how)
+    return f(draw.eps, G, ridge, group=draw.group)
 
 
-def all_quadratics(ridge: float | None = None, others: bool = True) -> Method:
-    """The word `AQ` with another ridge, or with weights from the same samples (others=False).
+def all_quadratics(ridge: float | None = None) -> Method:
+    """The word `AQ` with another ridge.
 
     A ridge of zero needs more samples than dimensions; a large one shrinks to RP1, and with
     f = data + prior - variational to sticking the landing.
     """
-    how = []
-    if ridge is not None:
-        how.append(f"ridge={number('ridge', ridge, 0):g}")
-    if not others:
-        how.append("others=False")
-    name = f"AQ[{', '.join(how)}]" if how else "AQ"
+    name = "AQ" if ridge is None else f"AQ[ridge={number('ridge', ridge, 0):g}]"
     doc = """RP1 with all quadratics of q's shape as control variates, (..., M, D).
 
     The slopes of f are regressed on the draws, for every sample on the others, with a ridge: one
@@ -71,7 +63,7 @@ def all_quadratics(ridge: float | None = None, others: bool = True) -> Method:
     for a diagonal q. Write AQ(data + prior - variational): the ridge then shrinks towards sticking
     the landing.
     """
-    return Method(name, doc, pull=Regressed(ridge, others), needs="gaussian", why=GAUSSIAN)
+    return Method(name, doc, pull=Regressed(ridge), needs="gaussian", why=GAUSSIAN)
 
 
 AQ = all_quadratics()
