@@ -258,7 +258,7 @@ def test_doubts_of_the_weights(cv):
     assert by[0.4][0] > 0.7 and "run MCMC" in by[0.4][1]
     few = np.where(np.random.default_rng(2).uniform(size=4000) < 0.2, 1.0, 0.01)  # have it all
     says = " ".join(cv.expect(z, z, -z, few).warnings)
-    assert "a tail that was hardly met" in says and "quarter" in says
+    assert "a tail that was hardly met" in says
     model, mean, S, _ = linear(cv)
     narrow = a_fit(cv, model, mean, 0.05 * np.linalg.cholesky(S))
     assert "too heavy to believe" in " ".join(narrow.evidence(400, 0).warnings)

@@ -324,8 +324,6 @@ VALUES = [  # with a ValueError
     ("different models or families", lambda: (RP1(other_data) * 0 + RP1(other_prior))(draw())),
     ("quadratic stands in for terms of one model, not for one",
      lambda: trained.quadratic(cv.one, None)),
-    (r"remembered needs a Gaussian family, not Gamma\(2\)",
-     lambda: cv.remembered(of_gamma, cv.draw(LOGISTIC, G, G.start(), 3, rng))),
     # snapshots
     ("mu must be finite numbers", lambda: cv.snapshot(LOGISTIC, np.zeros(3))),
     ("and the factor of q", lambda: cv.snapshot(LOGISTIC, np.zeros(2), mean=True)),

@@ -144,20 +144,6 @@ def test_leaving_one_out_makes_a_step_one_unit(cv):
         assert abs(alone / right - 1) > 0.12  # what independent samples would have
 
 
-def test_a_variate_beside_leaving_one_out(cv):
-    """It is as noisy as a step of the best weight, which our own steps know."""
-    model, q, w = logistic(cv)
-    data, prior, variational = cv.terms(model, q)
-    near = cv.taylor_z(data)
-    h, c = cv.LOO(data + prior) - cv.CF(variational), cv.CF(near) - cv.SF(near)
-    found = pilot(cv, {"h": (h, {"c": c})}, model, q, w, M=3, steps=4000, subsample=False)
-    d, Set = many(cv, model, q, w, 3), choosing(cv).Set
-    g, v = (line(d).mean(1) - line(d).mean((0, 1)) for line in (h, c))
-    left = (g**2).sum(-1).mean() - (g * v).sum(-1).mean() ** 2 / (v**2).sum(-1).mean()
-    assert_allclose(found.noise(Set("h", ("c",))), left, rtol=0.06)
-    assert found.noise(Set("h", ("c",))) < 0.9 * found.noise(Set("h"))
-
-
 def many(cv, model, q, w, M):
     """20,000 steps on all data."""
     return cv.draw(model, q, np.tile(w, (20_000, 1)), M, default_rng(9), subsample=False)
@@ -175,6 +161,9 @@ def test_slope_of_few_draws(cv):
     few = [noise_of(cv, h, *problem, M=1, steps=2, seed=s)[1] for s in range(200)]
     slope = (cv.exact.gradient(*problem) ** 2).sum()
     assert abs(np.mean(few) - slope) < 4.5 * np.std(few) / np.sqrt(200)
+    both = pilot(cv, {"RP1": (by(cv.RP1, cv, model, q), {}), "PR": (h, {})}, *problem)
+    quiet, loud = (choosing(cv).Set(name) for name in ("PR", "RP1"))
+    assert both.slope2([loud, quiet]) == both.slope2([quiet]) != both.slope2([loud])
 
 
 def test_resampled_pilots(cv):
@@ -338,6 +327,8 @@ def test_of_equal_sets_the_first_is_chosen(cv):
         among = {"h": (z.h, {"a": z.c7, "b": (1 + k * 1e-13) * z.c7})}
         how = {"among": among, "costs": costs, "resamples": 2}
         assert str(cv.choose(*problem, rng=default_rng(0), **how).set) == "h with a"
+    one, near, other = (choosing(cv)._score(1.1, 2 + x) for x in (0, 1e-12, 1e-6))
+    assert one == near < other
 
 
 def test_choice_by_brute_force(cv):

@@ -549,22 +549,6 @@ def test_the_head_has_two_standard_errors():
     assert all(f"- {w}" in FIT.report for w in FIT.words) and FIT.warnings
 
 
-def test_the_bars_of_the_plot_are_two_standard_errors_and_one_sd():
-    plt = pytest.importorskip("matplotlib.pyplot")
-    fit = quick(steps=20)
-    left, right = fit.plot()
-    (bars,) = left.containers[0].lines[2]
-    heights = np.array([segment[:, 1] for segment in bars.get_segments()])  # (looks, 2)
-    assert np.allclose(heights.mean(1), fit.looks[:, 1])
-    assert np.allclose(np.ptp(heights, axis=1), 4 * fit.looks[:, 2])
-    (bars,) = right.containers[0].lines[2]
-    widths = np.array([segment[:, 0] for segment in bars.get_segments()])
-    assert np.allclose(widths.mean(1), [mean for _, mean, _ in fit.table()])
-    assert np.allclose(np.ptp(widths, axis=1), [2 * sd for *_, sd in fit.table()])
-    assert [t.get_text() for t in right.get_yticklabels()] == ["slope", "sigma"]
-    plt.close("all")
-
-
 def weights_by_hand(fit, n, seed):
     """log p(x, z) less the log density of the draws: half q, half Student's t with 5 degrees."""
     rng, L = np.random.default_rng(seed), np.linalg.cholesky(fit.cov)

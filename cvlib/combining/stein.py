@@ -115,7 +115,6 @@ class Drawn(NamedTuple):
     score: np.ndarray  # (n, d)
     w: np.ndarray  # (n,)
     k: float = np.nan  # k-hat of the weights
-    quarter: float = np.nan  # and of every fourth of them
     chains: int = 0  # how many there are; none if the draws are independent
     block: int = 1
     time: float = 1.0  # autocorrelation time of the slowest coordinate of z
@@ -137,7 +136,7 @@ def drawn(
             f"{z.shape}, {score.shape} and {F.shape}"
         )
     whole("the number of draws", n, 2)
-    z, score, w, k, quarter = flat(z), flat(score), np.ones(n), np.nan, np.nan
+    z, score, w, k = flat(z), flat(score), np.ones(n), np.nan
     if weights is not None:
         weights = np.asarray(unmasked("weights", weights), float)
         if weights.shape != (n,) or not (np.isfinite(weights) & (weights >= 0)).all():
@@ -146,7 +145,6 @@ def drawn(
             raise ValueError("all weights are zero: no draw stands for p")
         with np.errstate(divide="ignore"):
             w, k = smoothed(np.log(weights))
-            quarter = k_hat(np.log(weights[: n // 4]))
         F = np.where((weights > 0).reshape(n, *[1] * (F.ndim - 1)), F, 0.0)  # f may end with p
     for name, x in ("scores", score), ("values of f", F):
         if not np.isfinite(x).all():
@@ -162,7 +160,7 @@ def drawn(
         raise ValueError(f"{each} draws in blocks of {block}: an error needs two blocks at least")
     kept = (np.arange(n) % each) >= each % block  # those that fill blocks
     slow = correlation(z - z.mean(0), chains).max(initial=0.1) if chain or block > 1 else 1.0
-    return Drawn(F[kept], z[kept], score[kept], w[kept], k, quarter, chain, block, float(slow))
+    return Drawn(F[kept], z[kept], score[kept], w[kept], k, chain, block, float(slow))
 
 
 def _values(found):
@@ -335,9 +333,9 @@ def _doubts(at, left, found):
         )
     elif left < MET * n and not np.isnan(k):
         yield (
-            f"the weights keep {left / n:.0%} of {n} draws, though k-hat is only {k:.2f} "
-            f"({at.quarter:.2f} on a quarter of them): there is a tail that was hardly met, and "
-            "the error is too small. Let q bend, or compare with ten times the draws"
+            f"the weights keep {left / n:.0%} of {n} draws, though k-hat is only {k:.2f}: there is "
+            "a tail that was hardly met, and the error is too small. Let q bend, or compare with "
+            "ten times the draws"
         )
     if n < FEW:
         yield f"{n} draws are few for an error bar: take {FEW} at least"

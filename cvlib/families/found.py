@@ -40,7 +40,6 @@ class Found:
     """
 
     warnings: tuple[str, ...] = ()  # what to distrust
-    looks = np.empty((0, 3))  # (step, elbo, error) on the way
 
     def __init__(self, model: Model, q: Family, w: np.ndarray):
         check_fit(model, q)
@@ -259,27 +258,6 @@ class Found:
         notes = "".join(f"<p>{escape(w)}</p>" for w in self._warned())
         top = "<tr><th>coordinate</th><th>mean</th><th>sd</th></tr>"
         return f"<div><p>{head}</p>{notes}<table>{top}{rows}</table></div>"
-
-    def plot(self, axes: Any = None) -> Any:
-        """Left the ELBO at every look, with two standard errors; right mean and sd of each row."""
-        import matplotlib.pyplot as plt
-
-        if axes is None:
-            _, axes = plt.subplots(1, 2, figsize=(6.4, 3.0))
-        t, elbo, error = self.looks.T
-        scale = "log" if t.min(initial=1) > 0 else "linear"
-        axes[0].errorbar(t, elbo, 2 * error, color="C0", marker="o", ms=4)
-        axes[0].set(xlabel="step", ylabel="ELBO", xscale=scale)
-        axes[0].set_xticks(t, [f"{k:.0f}" for k in t])
-        axes[0].minorticks_off()
-        names, mean, sd = zip(*self._rows)
-        k = np.arange(len(names))
-        axes[1].errorbar(mean, k, xerr=sd, fmt="o", ms=4, color="C0")
-        axes[1].set(xlabel="mean ± sd", ylabel="coordinate", ylim=(len(k) - 0.5, -0.5))
-        if self.model.declared and len(k) <= 30:
-            axes[1].set_yticks(k, names)
-            axes[1].set_ylabel("")
-        return axes
 
 
 # Draws of the fit itself ------------------------------------------------------------------------
