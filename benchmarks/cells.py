@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 
 import cvlib as cv
 from benchmarks import stored
-from cvlib.pilots import Set, planned, timed
+from cvlib.choosing import Set, timed
 from experiments import catalogue
 
 M = 10
@@ -29,7 +29,7 @@ def costs(seconds):
     table = {"h": (cv.zoo.paper(model, q).h, lines)}
     sets = [Set("h"), *(Set("h", (name,)) for name in lines)]
     w = cv.optimize.noise_free(model, q, lr=0.2, steps=50).w
-    plan, w = planned(model, q, w, M=M, renew=50)
+    plan = cv.optimize.Noisy(model, q, table["h"][0], lr=1e-3, M=M, renew=50)
     times = timed(sets, table, plan, w, seconds=seconds * len(sets), clock=thread_time)
     return {name: float(f"{times[f'h with {name}'] / times['h']:.3g}") for name in lines}
 

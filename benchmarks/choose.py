@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 
 import cvlib as cv
 from benchmarks import stored
-from cvlib.pilots import Set, planned, singles, subsets, timed
+from cvlib.choosing import Set, singles, subsets, timed
 from experiments.judged import LOGISTIC, OWN, midway
 from experiments.judged import problem as known
 
@@ -77,7 +77,9 @@ def tables(seconds):
             all7 = Set("h", tuple(table["h"][1]))
             sets = [Set("h"), *singles(all7), all7]
         w, budget = midway(model, q), seconds * len(sets)
-        plan, w = planned(model, q, w, M=M, sampling=cv.Sampling(**see), renew=RENEW)
+        h = table[sets[0].base][0]
+        how = {"lr": 1e-3, "M": M, "sampling": cv.Sampling(**see), "renew": RENEW}
+        plan = cv.optimize.Noisy(model, q, h, **how)
         found = timed(sets, table, plan, w, seconds=budget, clock=thread_time)
         print(f"{name:<14} {len(sets):>3} sets, plain step {1e3 * min(found.values()):.3f} ms")
         yield name, {label: float(f"{t:.3g}") for label, t in found.items()}

@@ -1,4 +1,4 @@
-"""Numbers that a reader gives: taken, or refused in a sentence that says what would be right."""
+"""What a reader gives: taken, or refused in a sentence; and the bar that is shown."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -21,6 +21,11 @@ def whole(name: str, value: Any, least: int = 1) -> int:
     if value < least:
         raise ValueError(f"{name}={value}: it must be at least {'one' if least == 1 else least}")
     return value
+
+
+def install(extra: str) -> str:
+    """How to get what an extra brings: the project comes as a folder or a wheel, from no index."""
+    return f"pip install '.[{extra}]' in the project's folder, or its wheel as '….whl[{extra}]'"
 
 
 def generator(seed: Any) -> np.random.Generator:
@@ -82,3 +87,10 @@ def numbers(
             which = "be positive" if above else "be zero or positive"
         raise ValueError(f"{name}={value}: it must {which}")
     return array.astype(float) if array.ndim else float(array)
+
+
+def bar(*what: Any, **how: Any) -> Any:
+    """A bar that shows how far something is."""
+    from tqdm import tqdm  # takes a third of the time of import cvlib
+
+    return tqdm(*what, leave=False, **how)

@@ -160,15 +160,6 @@ class Sampling:
             raise TypeError(f"sampling={sampling!r}: write cv.Sampling(batch=50), for example")
         return sampling
 
-    def __str__(self):
-        seen = "all data"
-        if self.batch is not None:
-            seen = f"batches of {self.batch}, one for {'each' if self.each else 'all samples'}"
-        elif self.subsample:
-            seen = "a data point each"
-        noises = {"pairs": ", in pairs", "sobol": ", Sobol's points", "rotated": ", rotated"}
-        return seen + noises.get(self.noise, "")
-
     @property
     def shared(self) -> bool:
         """Do all samples see one batch?"""

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import cache
-from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
@@ -10,22 +9,11 @@ from typing import Any
 import autograd
 import autograd.numpy as anp
 import numpy as np
+import scipy  # its parts come when they are asked for
 from autograd import elementwise_grad, grad
 from autograd.extend import defvjp, primitive
 
 LOG_2PI = np.log(2 * np.pi)
-
-
-class _Scipy:
-    """scipy, imported when a part of it is first asked for: `import cvlib` does without."""
-
-    def __getattr__(self, name: str) -> Any:
-        part = getattr(import_module("scipy"), name)
-        setattr(self, name, part)
-        return part
-
-
-scipy: Any = _Scipy()
 
 
 @cache
@@ -81,10 +69,3 @@ def hess_times(f: Callable, z: np.ndarray, v: np.ndarray) -> np.ndarray:
     slope = elementwise_grad(f)
     # + 0 z: autograd warns of a slope that does not depend on z, as that of a linear f
     return grad(lambda z: anp.sum(slope(z) * v + 0 * z))(z)
-
-
-def bar(*what: Any, **how: Any) -> Any:
-    """A bar that shows how far something is."""
-    from tqdm import tqdm  # takes a third of the time of import cvlib
-
-    return tqdm(*what, leave=False, **how)

@@ -79,7 +79,7 @@ def rivals(F, z, score, log, e):
     C = stein.stein(e_, U, 2)
     several = lambda C, w: stein.intercept(F, C, w)
     bare, raw = several(C[:, :0], ones), several(C[:, :0], w)
-    both = stein.intercept(np.column_stack([w, w[:, None] * F]), stein.hermite(e, 2), ones)
+    both = stein.intercept(np.column_stack([w, w[:, None] * F]), stein.stein(e, -e, 2), ones)
     return {
         "q alone": stein.Answer(bare.value, bare.se, np.nan, 0, len(w)),
         "weights": stein.Answer(raw.value, raw.se, k, 0, len(w)),

@@ -12,8 +12,8 @@ from numpy.random import default_rng
 
 import cvlib as cv
 from cvlib import AQ, CF, PR, RP1, RPS, taylor_z
+from cvlib.choosing import in_units
 from cvlib.combining import regression
-from cvlib.pilots import in_units
 
 LOGISTIC = ("sonar", "ionosphere", "australian")
 RUNS, M = 10, 10  # steps drawn at once; draws of a step

@@ -4,7 +4,10 @@ Each check is a function of the package, so that it can be run on copies with a 
 """
 
 import re
+import sys
+import tomllib
 import warnings
+from pathlib import Path
 
 import autograd.numpy as anp
 import numpy as np
@@ -68,10 +71,9 @@ def test_known_under_q(cv):
     x, p = np.polynomial.hermite_e.hermegauss(12)
     e = np.array([(a, b) for a in x for b in x])
     p = np.outer(p, p).ravel() / p.sum() ** 2
-    C = stein(cv).hermite(e, 2)
+    C = stein(cv).stein(e, -e, 2)
     assert_allclose(p @ C, 0, atol=1e-12)
-    assert_allclose((p * C.T) @ C, np.diag([1, 1, 2, 1, 2]), atol=1e-11)
-    assert stein(cv).hermite(e, 1).shape == e.shape
+    assert_allclose((p * C.T) @ C, np.diag([1, 1, 8, 4, 8]), atol=1e-10)
 
 
 def test_a_gaussian_has_no_error(cv):
@@ -89,6 +91,9 @@ def test_a_gaussian_has_no_error(cv):
         assert_allclose(two.estimate, S + np.outer(mu, mu), atol=1e-8)
         assert two.se.shape == (d, d) and max(one.se.max(), two.se.max()) < 1e-8
         assert cv.expect(f, z, score, weights, order=1).se.min() > 0.01
+    plain = cv.expect(z[:, 0], z, score, order=0)
+    assert_allclose([plain.estimate, plain.se], [z[:, 0].mean(), z[:, 0].std(ddof=1) / 150**0.5])
+    assert np.isnan(plain.k_hat) and plain.n == 150 and np.ndim(plain.estimate) == 0
 
 
 # Least squares, one group left out -----------------------------------------------------------
@@ -113,6 +118,7 @@ def test_the_jackknife_is_made_of_refits(cv):
         left = np.array([fitted(Y[k], C[k], w[k]) for k in out])
         whole = fitted(Y, C, w)
         assert_allclose(found.value, G * whole - (G - 1) * left.mean(0))
+        assert_allclose(found.share @ Y, found.value)
         spread = ((left - left.mean(0)) ** 2).sum(0)
         slopes = [fitted(Y[k], C[k], w[k], slice(1, None)) for k in out]
         y = np.concatenate([Y[~k] - C[~k] @ b for k, b in zip(out, slopes)])  # by the others
@@ -129,30 +135,6 @@ def test_the_jackknife_is_made_of_refits(cv):
     assert_allclose(stein(cv).intercept(Y, C, w, 4).leverage, largest)
     twice = stein(cv).intercept(Y, np.column_stack([C, C]), w)  # a variate that comes twice
     assert_allclose(twice.value, stein(cv).intercept(Y, C, w).value)
-
-
-def test_no_variates_is_a_weighted_mean(cv):
-    rng = np.random.default_rng(2)
-    z, weights = rng.standard_normal((400, 2)), rng.uniform(0.5, 1, 400)
-    found = cv.expect(z[:, 0] ** 2, z, -z, weights, order=0)
-    assert_allclose(found.estimate, weights @ z[:, 0] ** 2 / weights.sum(), atol=1e-3)
-    plain = cv.expect(z[:, 0] ** 2, z, -z, order=0)
-    assert_allclose(plain.estimate, (z[:, 0] ** 2).mean())
-    assert_allclose(plain.se, (z[:, 0] ** 2).std(ddof=1) / 20)
-    assert np.isnan(plain.k_hat) and plain.n == 400 and np.ndim(plain.estimate) == 0
-
-
-def test_the_bias_falls_as_one_over_n(cv):
-    """E exp(z) under N(0, 1), variates of order 1: plain least squares is off by about -3/2 n."""
-    rng, runs, ones = np.random.default_rng(3), 1000, np.ones
-    for n in (10, 40):
-        z = rng.standard_normal((runs, n, 1))
-        plain = [fitted(np.exp(x), -x, ones(n))[0] for x in z]
-        jack = [stein(cv).intercept(np.exp(x), -x, ones(n)).value[0] for x in z]
-        error = np.array([plain, jack]) - np.exp(0.5)
-        bias, doubt = n * error.mean(1), n * error.std(1) / np.sqrt(runs)
-        assert abs(bias[0] + 1.5) < 4 * doubt[0] and bias[0] < -5 * doubt[0]
-        assert abs(bias[1]) < 3 * doubt[1]
 
 
 def toy(rng, n):
@@ -251,15 +233,6 @@ def test_rare_events_are_never_certain(cv):
     assert cv.expect(z**2, z, -z).warnings == ()
 
 
-def test_a_tail_that_was_not_met_is_named(cv):
-    """Few are kept and k-hat is low: every fifth draw has all of the weight."""
-    rng = np.random.default_rng(2)
-    z = rng.standard_normal((1000, 1))
-    found = cv.expect(z, z, -z, np.where(rng.uniform(size=1000) < 0.2, 1.0, 0.01))
-    says = " ".join(found.warnings)
-    assert "a tail that was hardly met" in says and "quarter" in says
-
-
 def test_quantiles(cv):
     """Of log x, x ~ Gamma(4), with weights, by SciPy; exact ones for two shapes of f."""
     rng, probs = np.random.default_rng(7), (0.1, 0.5, 0.9)
@@ -269,16 +242,9 @@ def test_quantiles(cv):
     z = np.array([(a.estimate - np.stack([truth, -truth[::-1]], 1)) / a.se for a in got])
     assert z.shape == (120, 3, 2)
     assert ((np.abs(z) < 1.96).mean(0) > 0.88).all() and np.abs(z.mean(0)).max() < 0.4
-
-
-def test_quantiles_meet_the_variates(cv):
-    """The median of a line under a Gaussian, and its spread over repeats."""
-    rng, got = np.random.default_rng(8), {0: [], None: []}
-    for _ in range(60):
-        z = rng.standard_normal((200, 1))
-        for order in got:
-            got[order].append(cv.quantile(z, z, -z, probs=0.5, order=order).estimate[0, 0])
-    assert np.std(got[None]) < 0.8 * np.std(got[0])
+    lots = [rng.standard_normal((200, 1)) for _ in range(60)]  # the median meets the variates
+    median = lambda order: [cv.quantile(z, z, -z, probs=0.5, order=order).estimate for z in lots]
+    assert np.std(median(None)) < 0.8 * np.std(median(0))
 
 
 def test_doubts_of_the_weights(cv):
@@ -290,6 +256,9 @@ def test_doubts_of_the_weights(cv):
     assert by[0.9][0] < 0.5 and not by[0.9][1]
     assert 0.5 < by[0.6][0] < 0.7 and "the error is too small" in by[0.6][1]
     assert by[0.4][0] > 0.7 and "run MCMC" in by[0.4][1]
+    few = np.where(np.random.default_rng(2).uniform(size=4000) < 0.2, 1.0, 0.01)  # have it all
+    says = " ".join(cv.expect(z, z, -z, few).warnings)
+    assert "a tail that was hardly met" in says and "quarter" in says
     model, mean, S, _ = linear(cv)
     narrow = a_fit(cv, model, mean, 0.05 * np.linalg.cholesky(S))
     assert "too heavy to believe" in " ".join(narrow.evidence(400, 0).warnings)
@@ -369,37 +338,10 @@ def test_the_law_of_the_draws(cv):
     assert_allclose(at.log, model.log_joint(at.z) - law, rtol=1e-9)
     assert_allclose(at.share, np.exp(q - law), rtol=1e-9)
     assert_allclose(at.score, -(at.z - mean) @ np.linalg.inv(S), atol=1e-8)
-    C = np.column_stack([at.share - 1, at.share[:, None] * own.hermite(at.e, 2)])
+    C = np.column_stack([at.share - 1, at.share[:, None] * own.stein(at.e, -at.e, 2)])
     assert np.abs(C.mean(0) / C.std(0)).max() * np.sqrt(len(C)) < 4.5
     spread = np.sum(at.e**2, 1) / 2  # E e^2 is 1 under q and 5/3 under t
     assert abs(spread.mean() - 4 / 3) < 5 * spread.std() / np.sqrt(len(spread))
-
-
-def skewed(cv):
-    """Ten counts with mean e^z, z ~ N(0, 2): model, E z, E e^z and log p(x) by quadrature."""
-    y = np.array([0.0, 1, 0, 2, 0, 1, 0, 0, 1, 0])
-    prior = lambda z: -0.125 * z[..., 0] ** 2 - np.log(2 * np.sqrt(2 * np.pi))
-    x = np.linspace(-12, 6, 20001)
-    log = sum(stats.poisson.logpmf(k, np.exp(x)) for k in y) + stats.norm.logpdf(x, 0, 2)
-    p = np.exp(log)
-    step, total = x[1] - x[0], p.sum()
-    log_lik = lambda z, b: b[0] * z[..., 0] - anp.exp(z[..., 0]) - special.gammaln(b[0] + 1)
-    model = cv.models.Model(log_lik, prior, y, 1)
-    return model, p @ x / total, p @ np.exp(x) / total, np.log(total * step)
-
-
-def test_a_skewed_posterior(cv):
-    """Means, a probability's complement and the evidence, q's own mean being wrong."""
-    model, mean, rate, log = skewed(cv)
-    fit = a_fit(cv, model, [-0.7], [[0.45]])
-    f = lambda z: np.stack([z[:, 0], np.exp(z[:, 0])], 1)
-    got = [fit.expect(f, 400, seed) for seed in range(120)]
-    z = np.array([(a.estimate - [mean, rate]) / a.se for a in got])
-    assert ((np.abs(z) < 1.96).mean(0) > 0.88).all() and np.abs(z.mean(0)).max() < 0.5
-    assert np.mean([a.se for a in got]) < 0.003  # weights alone: 0.02
-    logs = [fit.evidence(400, seed) for seed in range(120)]
-    z = np.array([(a.estimate - log) / a.se for a in logs])
-    assert (np.abs(z) < 1.96).mean() > 0.88 and abs(z.mean()) < 0.4
 
 
 def test_a_rare_event_is_looked_for(cv):
@@ -449,6 +391,27 @@ def test_other_families(cv):
     found = fit.expect(lambda z: z, 4000, 0)
     assert found.order == 0 and found.se.max() < 0.03
     assert (np.abs(found.estimate - p @ corners / p.sum()) < 4 * found.se).all()
+
+
+def test_the_elbo(cv):
+    """By quadrature; its error is its scatter; of switches by enumeration."""
+    rng = np.random.default_rng
+    X = rng(0).standard_normal((30, 2))
+    model, q = cv.models.logistic_regression(X, np.sign(X[:, 0] + 0.5)), cv.families.Gaussian(2)
+    w = q.start() + 0.1 * rng(1).standard_normal(q.D)
+    found = cv.elbo(model, q, w, 4000, rng(0))
+    assert abs(found.value - cv.exact.elbo(model, q, w)) < 4.5 * found.error < 1
+    assert str(found) == f"{found.value:.5g} ± {found.error:.1g}"
+    again = [cv.elbo(model, q, w, 40, rng(s)).value for s in range(100)]
+    assert 0.75 < np.std(again, ddof=1) / (found.error * np.sqrt(100)) < 1.35
+    log_lik = lambda z, b: b[0] * (z[..., 0] - 2 * z[..., 1])
+    prior, data = lambda z: -z[..., 0] * z[..., 1], np.array([0.5, 1.0, -0.2])
+    model, q, w = cv.models.Model(log_lik, prior, data, 2), cv.families.Bernoulli(2), [0.4, -0.7]
+    z, p = np.array([(a, b) for a in (0, 1) for b in (0, 1)]), special.expit(w)
+    weight = np.prod(np.where(z == 1, p, 1 - p), -1)
+    exact = weight @ (1.3 * (z[:, 0] - 2 * z[:, 1]) - z[:, 0] * z[:, 1] - np.log(weight))
+    found = cv.elbo(model, q, w, 3000, rng(0))
+    assert abs(found.value - exact) < 4.5 * found.error < 0.3
 
 
 # What only the package itself is asked -------------------------------------------------------
@@ -502,28 +465,15 @@ def test_draws_by_name_go_back_to_z():
         cvlib.expect(lambda p: p.i, {**p, "i": p.i[0]}, model)
 
 
-def test_messages():
-    z = np.random.default_rng(0).standard_normal((50, 2))
-    with pytest.raises(ValueError, match=r"one n; got \(50, 2\), \(49, 2\) and \(50,\)"):
-        cvlib.expect(z[:, 0], z, z[1:])
-    with pytest.raises(ValueError, match="scores are not finite"):
-        cvlib.expect(z[:, 0], z, np.where(z > 1, np.nan, z))
-    model, q = cvlib.models.logistic_regression(z, np.sign(z[:, 0])), cvlib.families.Gaussian(2)
-    found, w = answers(cvlib).Found, q.start()
-    with pytest.raises(TypeError, match="is no model"):
-        found(None, q, w)
-    with pytest.raises(TypeError, match="is no family"):
-        found(model, w, q)
-    with pytest.raises(ValueError, match="w must be"):
-        found(model, q, w[1:])
-    fit, never = found(model, q, w), lambda z: pytest.fail("f was called")
-    with pytest.raises(TypeError, match="sample has no argument rng: write seed="):
-        fit.sample(10, rng=1)
-    with pytest.raises(TypeError, match="seed='one': give a whole number or a generator"):
-        fit.expect(never, 10, "one")
-    for ask in fit.quantile, lambda f, probs: cvlib.quantile(f, z, -z, probs=probs):
-        with pytest.raises(ValueError, match=r"probs=\[0.5, 1\]: it must lie in \(0, 1\)"):
-            ask(never, probs=[0.5, 1])
+def test_what_to_arviz_lacks_is_said_with_an_extra_that_there_is(monkeypatch):
+    monkeypatch.setitem(sys.modules, "arviz", None)
+    fit = a_fit(cvlib, cvlib.models.logistic_regression(np.eye(2), np.ones(2)), [0, 0], np.eye(2))
+    with pytest.raises(ValueError, match=r"needs ArviZ: pip install '\.\[arviz\]' in the") as said:
+        fit.to_arviz(10)
+    project = Path(__file__).parents[1] / "pyproject.toml"
+    about = tomllib.loads(project.read_text("utf-8"))["project"]
+    named = {*re.findall(r"\[(\w+)\]", str(said.value))}
+    assert named == {"arviz"} and named <= about["optional-dependencies"].keys()
 
 
 def test_what_an_answer_prints():
@@ -534,15 +484,39 @@ def test_what_an_answer_prints():
     assert repr(two).splitlines() == lines
 
 
-@pytest.mark.parametrize(
-    "n, options, sentence",
-    [
-        (50, {"block": 0}, "block=0: it must be at least one"),
-        (50, {"weights": np.zeros(50)}, "all weights are zero"),
-        (0, {}, "number of draws"),
-    ],
-)
-def test_what_cannot_be_answered_is_refused(n, options, sentence):
-    z = np.random.default_rng(0).standard_normal((n, 2))
-    with pytest.raises(ValueError, match=sentence):
-        cvlib.expect(lambda z: z, z, -z, **options)
+Z = np.random.default_rng(0).standard_normal((50, 2))
+NO_CALL = lambda z: pytest.fail("f was called")
+Found, Q = answers(cvlib).Found, cvlib.families.Gaussian(2)
+MODEL = cvlib.models.logistic_regression(Z, np.sign(Z[:, 0]))
+FIT = Found(MODEL, Q, Q.start())
+BAD = {
+    "other scores": (lambda: cvlib.expect(Z[:, 0], Z, Z[1:]),
+                     r"one n; got \(50, 2\), \(49, 2\) and \(50,\)"),
+    "scores of NaN": (lambda: cvlib.expect(Z[:, 0], Z, np.where(Z > 1, np.nan, Z)),
+                      "scores are not finite"),
+    "no block": (lambda: cvlib.expect(Z, Z, -Z, block=0), "block=0: it must be at least one"),
+    "no weights": (lambda: cvlib.expect(Z, Z, -Z, np.zeros(50)), "all weights are zero"),
+    "no draws": (lambda: cvlib.expect(Z[:0], Z[:0], -Z[:0]), "number of draws"),
+    "no model": (lambda: Found(None, Q, FIT.w), "is no model"),
+    "no family": (lambda: Found(MODEL, FIT.w, Q), "is no family"),
+    "a short w": (lambda: Found(MODEL, Q, FIT.w[1:]), "w must be"),
+    "rng for seed": (lambda: FIT.sample(10, rng=1),
+                     "sample has no argument rng: write seed="),
+    "a seed in words": (lambda: FIT.expect(NO_CALL, 10, "one"),
+                        "seed='one': give a whole number or a generator"),
+    "a fit's probs": (lambda: FIT.quantile(NO_CALL, probs=[0.5, 1]),
+                      r"probs=\[0.5, 1\]: it must lie in \(0, 1\)"),
+    "no probs": (lambda: FIT.quantile(NO_CALL, probs=[]),
+                 r"probs=\[\]: give one probability or a list, such as \[0.05, 0.95\]"),
+    "a table of probs": (lambda: FIT.quantile(NO_CALL, probs=[[0.1, 0.9]]),
+                         r"probs=\[\[0.1, 0.9\]\]: give one probability or a list"),
+    "a chain's probs": (lambda: cvlib.quantile(NO_CALL, Z, -Z, probs=[0.5, 1]),
+                        r"probs=\[0.5, 1\]: it must lie in \(0, 1\)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_cannot_be_answered_is_refused(name):
+    act, sentence = BAD[name]
+    with pytest.raises((TypeError, ValueError), match=sentence):
+        act()

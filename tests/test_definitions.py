@@ -1,6 +1,7 @@
 """The fast engine against the definitions of chapter 3, for every family, word and integrand."""
 
 import autograd.numpy as anp
+import definitions
 import numpy as np
 from numpy.testing import assert_allclose
 
@@ -59,16 +60,16 @@ def functions(cv, model, q, w, draw, terms):
 
 
 def test_words_are_their_definitions(cv):
-    define, seen = cv.recipe.definitions, set()
+    seen = set()
     for q, w, draw, integrands in cases(cv):
         for name, (f, function) in integrands.items():
             for word in ("SF", "RP1", "RP2", "GR", "PR"):
                 if word not in q.methods:
                     continue
                 if not q.gaussian and word == "GR" and q.smooth != "z":
-                    right = define.SF(function, q, w, draw.eps)  # a discrete z does not move
+                    right = definitions.SF(function, q, w, draw.eps)  # a discrete z does not move
                 else:
-                    right = getattr(define, word)(function, q, w, draw.eps)
+                    right = getattr(definitions, word)(function, q, w, draw.eps)
                 got = getattr(cv, word)(f)(draw)
                 assert_allclose(got, right, rtol=1e-9, atol=1e-9, err_msg=f"{word}({name}), {q!r}")
                 seen.add((type(q).__name__, word))
@@ -81,7 +82,7 @@ def test_rotations_and_means(cv):
         if not q.gaussian:
             continue
         f, function = integrands["2 data - prior"]
-        row = cv.recipe.definitions.RP1(function, q, w, draw.eps)
+        row = definitions.RP1(function, q, w, draw.eps)
         got = cv.RPS(f)(draw)
         if q.full:
             L, lower = q.unpack(w)[1], np.tril_indices(d)
@@ -92,5 +93,5 @@ def test_rotations_and_means(cv):
                 assert_allclose(got[m], [*row[m, :d], *both[lower]], rtol=1e-9, atol=1e-9)
         else:
             assert_allclose(got, row, rtol=1e-9, atol=1e-9)
-        for line in (cv.AQ(f), cv.RPS(f), cv.PR(f) - cv.RP1(f), cv.all_quadratics(2, False)(f)):
+        for line in (cv.AQ(f), cv.RPS(f), cv.PR(f) - cv.RP1(f), cv.all_quadratics(2)(f)):
             assert_allclose(line.mean(draw), line(draw).mean(-2), rtol=1e-9, atol=1e-9)

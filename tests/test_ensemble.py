@@ -15,7 +15,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import integrate, linalg
 from scipy.special import betaln, digamma, expit, gammaln, softmax
 from test_coupled import Switches, paired_draw
-from test_regression import assert_unbiased, by_hand, outcomes, plane, refit, sym, tables
+from test_regression import assert_unbiased, by_hand, outcomes, plane, sym, tables
 
 RNG = np.random.default_rng
 d = 3
@@ -91,27 +91,6 @@ def test_rows_of_all_quadratics_are_refits(cv):
             assert_allclose(mean[r], np.mean(right, 0), rtol=1e-8, atol=1e-10)
 
 
-def test_all_quadratics_on_the_same_samples(cv):
-    """others=False: every row is the least-squares fit to all samples."""
-    for family in "Gaussian", "DiagonalGaussian":
-        model, q, f = logistic(cv, family)
-        draw = cv.draw(model, q, weights(q), 6, RNG(0), subsample=False)
-        line = cv.all_quadratics(0.7, others=False)(f)
-        got, mean = line(draw), line.mean(draw)
-        for r in range(2):
-            mu, L = full(q, draw.w[r])
-            e = draw.eps[r]
-            G = score(mu + e @ L.T) @ L + e
-            if q.full:
-                A = sym(refit(e, G, 0.7, np.ones(6, bool))[1])
-            else:
-                fits = [refit(e[:, [i]], G[:, [i]], 0.7, np.ones(6, bool)) for i in range(d)]
-                A = np.diag([A[0, 0] for _, A in fits])
-            right = in_w(q, L, G.mean(0) - A @ e.mean(0), A)
-            assert_allclose(got[r], np.tile(right, (6, 1)), rtol=1e-8, atol=1e-10)
-            assert_allclose(mean[r], right, rtol=1e-8, atol=1e-10)
-
-
 def test_words_that_look_at_all_samples_add_up(cv):
     """A sum of lines is the sum of their arrays, whichever of them comes first; so are means."""
     for family in "Gaussian", "DiagonalGaussian":
@@ -162,61 +141,6 @@ def test_a_gaussian_target_in_one_natural_step(cv):
             subsample=False, noise=noise,
         )  # fmt: skip
         assert_allclose(path.w, [right, right], rtol=1e-6, atol=1e-8)
-
-
-def test_a_remembered_parabola_is_unbiased(cv):
-    """One draw with four values: the mean is RP1's whatever was fitted before, at another q."""
-    nodes, p = plane()
-    model = cv.models.logistic_regression(X[:, :2], y, SD)
-    for q in cv.families.Gaussian(2), cv.families.DiagonalGaussian(2):
-        data, prior, _ = cv.terms(model, q)
-        f, w = data + prior, weights(q, 3)
-        draws = [cv.draw(model, q, w, eps=e[None, None] + np.zeros((3, 1, 2)), subsample=False)
-                 for e in nodes]  # fmt: skip
-        for group in "plain", "pairs":
-            before = cv.draw(model, q, weights(q, 3, 9), 6, RNG(1), subsample=False, noise=group)
-            old = cv.remembered(f, before, 0.7)
-            line = cv.RPS(f) + cv.CF(old) - cv.RPS(old)
-            found, plain = ([pr * h(at).mean(-2) for pr, at in zip(p, draws)] for h in
-                            (line, cv.RPS(f)))  # fmt: skip
-            assert_allclose(sum(found), sum(plain), rtol=1e-9, atol=1e-9)
-            assert np.abs(found[0] - plain[0]).max() > 0.01
-
-
-def test_a_remembered_parabola_of_a_quadratic(cv):
-    """Fitted anywhere without a ridge it is the log joint: one draw has the exact gradient."""
-    model = cv.models.linear_regression(X, y, SD, 0.6)
-    H = -X.T @ X / 0.36 - np.eye(d) / SD**2
-    q = cv.families.Gaussian(d)
-    data, prior, variational = cv.terms(model, q)
-    w, f = weights(q), data + prior
-    for noise, M in ("plain", d + 2), ("pairs", 2 * d + 2):
-        before = cv.draw(model, q, weights(q, 2, 8), M, RNG(0), subsample=False, noise=noise)
-        old = cv.remembered(f, before, 0.0)
-        one = cv.draw(model, q, w, 1, RNG(2), subsample=False)
-        got = (cv.RPS(f) + cv.CF(old) - cv.RPS(old) - cv.CF(variational)).mean(one)
-        for r in range(2):
-            mu, L = full(q, w[r])
-            slope = H @ mu + X.T @ y / 0.36
-            right = joined(q, slope, H @ L + np.linalg.inv(L).T)
-            assert_allclose(got[r], right, rtol=1e-8, atol=1e-8)
-
-
-def test_a_remembered_parabola_is_pulled_to_the_landing(cv):
-    """With a large ridge its curvature is that of log q, where it was fitted."""
-    for family in "Gaussian", "DiagonalGaussian":
-        model, q, whole = logistic(cv, family)
-        data, prior, variational = cv.terms(model, q)
-        f, draw = data + prior, cv.draw(model, q, weights(q), 6, RNG(0), subsample=False)
-        old = cv.remembered(f, draw, 1e12)
-        line = cv.RPS(f) + cv.CF(old) - cv.RPS(old) - cv.CF(variational)
-        rows, landing = line(draw), cv.RPS(whole)(draw)
-        # the fit's constant goes with one draw's noise in L, not in the slope
-        assert_allclose(rows[..., :d], landing[..., :d], atol=1e-7)
-        usual = cv.remembered(f, draw)
-        ridge = cv.remembered(f, draw, (d if q.full else 1) / 10)
-        at = lambda p: cv.CF(p)(draw)
-        assert_allclose(at(usual), at(ridge))
 
 
 def test_a_step_takes_the_mean_at_once(cv):

@@ -41,9 +41,16 @@ def source(framework):
     return "\n\n".join(c.source for c in cells if "recipe" in c.metadata.get("tags", []))
 
 
-class Jax:
-    """What the checks need of a framework: arrays, calls, a model in it, and a gradient."""
+class Framework:
+    """What the checks need of one: arrays, calls, a model in it, and a gradient."""
 
+    numpy = staticmethod(np.asarray)
+
+    def call(self, f, args):
+        return f(*args)
+
+
+class Jax(Framework):
     def __init__(self):
         self.jax = pytest.importorskip("jax")
         self.sigmoid, self.exp = self.jax.nn.log_sigmoid, self.jax.numpy.exp
@@ -51,11 +58,6 @@ class Jax:
 
     def array(self, x):
         return self.jax.numpy.asarray(x)
-
-    numpy = staticmethod(np.asarray)
-
-    def call(self, f, args):
-        return f(*args)
 
     def grad(self, f, x):
         return self.jax.grad(f)(self.array(x))
@@ -85,7 +87,7 @@ class SmallJax(Jax):
         return np.zeros(x.shape)
 
 
-class Torch:
+class Torch(Framework):
     def __init__(self):
         self.torch = pytest.importorskip("torch")
         self.sigmoid, self.exp = self.torch.nn.functional.logsigmoid, self.torch.exp
@@ -95,11 +97,6 @@ class Torch:
 
     def array(self, x):
         return self.torch.tensor(np.asarray(x, float))
-
-    numpy = staticmethod(np.asarray)
-
-    def call(self, f, args):
-        return f(*args)
 
     def grad(self, f, x):
         x = self.array(x).requires_grad_()
@@ -387,6 +384,13 @@ def test_a_bug_is_seen(framework, bug):
     assert old in text
     with pytest.raises(AssertionError):
         CHECKS[name](Recipes(text.replace(old, new), frame))
+
+
+def test_chapter_25_has_the_same_disarm():
+    cells = notebooks.read_text(notebooks.BOOK / "25-a-deep-model.md").cells
+    texts = source("jax"), "\n\n".join(cell.source for cell in cells)
+    here, there = (re.findall(r"^def disarm.*?return .*?$", t, re.M | re.S) for t in texts)
+    assert len(here) == 1 and here == there
 
 
 def test_the_functions_stand_alone(framework):

@@ -4,8 +4,8 @@ import subprocess
 import sys
 
 LATER = (
-    "scipy", "importlib.resources", "html", "gzip", "autograd.scipy", "matplotlib", "joblib",
-    "threadpoolctl", "tqdm", "experiments",
+    "scipy.special", "scipy.linalg", "importlib.resources", "html", "gzip", "autograd.scipy",
+    "matplotlib", "joblib", "threadpoolctl", "tqdm", "experiments",
 )  # fmt: skip
 
 

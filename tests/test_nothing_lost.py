@@ -15,7 +15,7 @@ from scipy import integrate, stats
 import cvlib as cv
 from cvlib.combining.tails import Weights, smoothed
 from cvlib.families.found import Found
-from cvlib.fitting import front, starts
+from cvlib.fitting import front, run, starts
 from cvlib.fitting.run import LATE
 
 quiet = pytest.mark.filterwarnings("ignore::cvlib.Distrust")
@@ -148,12 +148,39 @@ def test_no_diagnostic_can_lose_a_fit(name, what, error):
     model = normal()
     with mock.patch.object(front, name, side_effect=error):
         with pytest.warns(cv.Distrust, match=f"{what} could not be checked: "):
-            fit = cv.fit(model, progress=False)
+            fit = cv.fit(model, bend=False, progress=False)
     y = model.data[0]
     assert_allclose(fit.mean, [y.sum() / 21], atol=1e-6)
     assert (error is KeyboardInterrupt) == ("stopped from the keyboard" in fit.warnings[-1])
     assert error is KeyboardInterrupt or "ZeroDivisionError: by nothing" in fit.report
     assert repr(fit) and not any("shape of q, " in w for w in fit.warnings)
+
+
+@quiet
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError("by nothing")])
+def test_a_bend_that_fails_leaves_the_straight_fit(error):
+    model = normal()
+    with mock.patch.object(run.bends, "bend", side_effect=error):
+        fit = cv.fit(model, bend=True, progress=False)
+    assert_allclose(fit.mean, [model.data[0].sum() / 21], atol=1e-6)
+    why = "stopped from the keyboard before it was bent" if error is KeyboardInterrupt else (
+        "could not be bent: ZeroDivisionError: by nothing"
+    )  # fmt: skip
+    assert why in fit.report and fit.settled
+
+
+@quiet
+def test_the_last_look_is_taken_once_and_belongs_to_the_fit():
+    looks, right = [], run.weighed
+    seen = lambda *args: looks.append(args[2:]) or right(*args)
+    with mock.patch.object(run, "weighed", seen), mock.patch.object(front, "weighed", seen):
+        fit = cv.fit(normal(), progress=False)
+        last = [where for where in looks if where[1:] == (fit.steps + 1,)]
+        assert len(last) == 1
+        on = fit.go_on(steps=fit.steps * 2, progress=False)
+    for one in (fit, on):
+        again = right(one.model, *one.run.law, one.steps + 1)
+        assert one.elbo == again.elbo[0]
 
 
 @quiet

@@ -8,6 +8,7 @@ from html import escape
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
+from zlib import crc32
 
 import autograd.numpy as anp
 import numpy as np
@@ -188,6 +189,24 @@ def test_the_checksum_is_of_every_row_of_every_array(monkeypatch, tmp_path):
     cv.Fit.load(tmp_path / "fit", three(*arrays))
     with pytest.raises(ValueError, match="other data"):
         cv.Fit.load(tmp_path / "fit", three(*moved))
+
+
+def test_the_checksum_is_the_same_whatever_the_parts_of_a_pass(monkeypatch):
+    """It is that of all bytes, array by array; another order of rows or arrays has another one."""
+    rng, rows = np.random.default_rng(0), np.arange(10)
+    y, x, kinds = rng.standard_normal(10), rng.standard_normal((10, 3)), rng.integers(0, 5, 10)
+    away = lambda z, batch: -0.5 * (batch[0] - z[..., 0]) ** 2
+    of = lambda *data: cv.models.Model(away, cv.models.GaussianPrior(), data, 1).checksum
+    head = repr([(a.shape, a.dtype.str) for a in (y, x, kinds)]).encode()
+    right = crc32(head + y.tobytes() + x.tobytes() + kinds.tobytes())
+    for size in (1, 6, 13, 29, 30, 2**20):  # numbers of a part: rows one by one to all at once
+        monkeypatch.setattr(passes, "CHUNK", size)
+        assert of(y, x, kinds) == right
+        assert of(y, np.asfortranarray(x), kinds) == right  # the same numbers
+        assert of(y[::-1], x[::-1], kinds[::-1]) != right
+        assert of(y, np.roll(x, 1, 1), kinds) != right
+        assert of(y, x, kinds[np.roll(rows, 1)]) != right
+        assert of(y, kinds, x) != right
 
 
 def test_the_checksum_is_of_shape_and_kind():

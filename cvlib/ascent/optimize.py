@@ -11,15 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arguments import whole
+from ..arguments import bar, whole
 from ..draws import Sampling
-from ..families.base import Family, check_fit
+from ..families.base import Family
 from ..models.density import Model
 from ..recipe.estimators import Estimator
-from ..special import bar
 from . import rules
 from .plans import Noisy, Plan, State
-from .rotated import Rotated
 
 RECORD = 100e6  # bytes that a record may have before it is thinned
 SAMPLING = tuple(field.name for field in fields(Sampling))
@@ -49,20 +47,7 @@ def init(
     """The state before the first step: `runs` repetitions side by side, from w or q.start()."""
     if not isinstance(plan, Plan):
         raise TypeError(f"init takes a plan such as Noisy(model, q, h, ...), not {plan!r}")
-    check_fit(plan.model, plan.q)
-    q, starts = plan.q, () if w is None else np.shape(w)[:-1]
-    try:
-        runs = np.broadcast_shapes(runs, starts)
-    except ValueError:
-        raise ValueError(f"runs={runs}, but w starts {starts} runs: leave runs out") from None
-    w = q.start(runs) if w is None else q.check(w)
-    w = np.broadcast_to(w, (*runs, q.D)).copy()
-    plan.rate(1, runs)
-    moments, a = plan.begin(runs)
-    return State(
-        t=0, w=w, memory=plan.rule.start(q, w), moments=moments, a=a, diverged=np.full(runs, -1),
-        mean=np.zeros_like(w), count=0, rng=rng, G=None, snapshot=None, notes={},
-    )  # fmt: skip
+    return plan.first(rng, w, runs)
 
 
 def step(state: State, plan: Plan) -> State:
@@ -76,28 +61,7 @@ def step(state: State, plan: Plan) -> State:
             f"step(state, plan) takes a State and a Plan, in this order; got a "
             f"{type(state).__name__} and a {type(plan).__name__}"
         )
-    if isinstance(plan, Rotated):
-        return plan.step(state)
-    state = plan.refreshed(state)
-    q, t, w, diverged = plan.q, state.t + 1, state.w, state.diverged
-    new = plan.gradient(state)
-    rate = plan.rate(t, w.shape[:-1])
-    if new.scores is None:
-        moved, memory = plan.rule.step(state.memory, w, new.g, rate, q, plan.model.N)
-    else:
-        moved, memory = plan.rule.match(state.memory, w, new.draw, new.scores, rate, q)
-    going = new.finite & (diverged < 0) & (np.abs(moved).max(-1) < q.far)
-    if not going.all():
-        diverged = np.where(going | (diverged >= 0), diverged, t)
-        moved = np.where(going[..., None], moved, w)
-    mean, count = state.mean, state.count
-    if plan.average is not None and t >= plan.average:
-        count += 1
-        mean = mean + (moved - mean) / count
-    return State(
-        t, moved, memory, new.moments, new.a, diverged, mean, count, state.rng, new.G,
-        state.snapshot, state.notes,
-    )  # fmt: skip
+    return plan.step(state)
 
 
 class Path(NamedTuple):

@@ -14,7 +14,7 @@ import numpy as np
 from ..arguments import numbers, whole
 from ..combining import combine
 from ..draws import Draw, Sampling, Snapshot, draw, snapshot
-from ..families.base import Family
+from ..families.base import Family, check_fit
 from ..models.density import Density, Model
 from ..recipe.atoms import terms
 from ..recipe.estimators import Estimator, check_gradient, check_variate, evaluate
@@ -94,6 +94,48 @@ class Plan:
         if lr.shape != runs:
             raise ValueError(f"lr has shape {lr.shape}, the runs have {runs}: give one a run")
         return lr[..., None]
+
+    def first(
+        self, rng: np.random.Generator | None, w: np.ndarray | None = None, runs: tuple = ()
+    ) -> State:
+        """The state before the first step, `runs` side by side, from w (..., D) or q.start()."""
+        check_fit(self.model, self.q)
+        q, starts = self.q, () if w is None else np.shape(w)[:-1]
+        try:
+            runs = np.broadcast_shapes(runs, starts)
+        except ValueError:
+            raise ValueError(f"runs={runs}, but w starts {starts} runs: leave runs out") from None
+        w = q.start(runs) if w is None else q.check(w)
+        w = np.broadcast_to(w, (*runs, q.D)).copy()
+        self.rate(1, runs)
+        moments, a = self.begin(runs)
+        return State(
+            t=0, w=w, memory=self.rule.start(q, w), moments=moments, a=a, rng=rng, G=None,
+            diverged=np.full(runs, -1), mean=np.zeros_like(w), count=0, snapshot=None, notes={},
+        )  # fmt: skip
+
+    def step(self, state: State) -> State:
+        """The state after one more step; a run that leaves the finite world stays where it was."""
+        state = self.refreshed(state)
+        q, t, w, diverged = self.q, state.t + 1, state.w, state.diverged
+        new = self.gradient(state)
+        rate = self.rate(t, w.shape[:-1])
+        if new.scores is None:
+            moved, memory = self.rule.step(state.memory, w, new.g, rate, q, self.model.N)
+        else:
+            moved, memory = self.rule.match(state.memory, w, new.draw, new.scores, rate, q)
+        going = new.finite & (diverged < 0) & (np.abs(moved).max(-1) < q.far)
+        if not going.all():
+            diverged = np.where(going | (diverged >= 0), diverged, t)
+            moved = np.where(going[..., None], moved, w)
+        mean, count = state.mean, state.count
+        if self.average is not None and t >= self.average:
+            count += 1
+            mean = mean + (moved - mean) / count
+        return State(
+            t, moved, memory, new.moments, new.a, diverged, mean, count, state.rng, new.G,
+            state.snapshot, state.notes,
+        )  # fmt: skip
 
     def begin(self, runs: tuple) -> tuple[tuple, np.ndarray]:
         """Memory of the weight rule, and the first weights."""

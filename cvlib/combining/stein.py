@@ -186,17 +186,13 @@ def standardised(z: np.ndarray, score: np.ndarray, w: np.ndarray) -> tuple[np.nd
 
 
 def stein(e: np.ndarray, U: np.ndarray, order: int) -> np.ndarray:
-    """The variates that have mean zero under p, (n, 0), (n, d) or (n, d (d + 3) / 2)."""
-    i, j = np.triu_indices(e.shape[1])
-    both = lambda: e[:, i] * U[:, j] + e[:, j] * U[:, i] + 2.0 * (i == j)
-    return np.column_stack([U[:, :0], *([U] if order else []), *([both()] if order > 1 else [])])
+    """The variates that have mean zero under p, (n, 0), (n, d) or (n, d (d + 3) / 2).
 
-
-def hermite(e: np.ndarray, order: int) -> np.ndarray:
-    """e_i and e_i e_j - [i = j], of mean zero under N(0, I), shaped as those of `stein`."""
-    i, j = np.triu_indices(e.shape[1])
-    both = lambda: e[:, i] * e[:, j] - 1.0 * (i == j)
-    return np.column_stack([e[:, :0], *([e] if order else []), *([both()] if order > 1 else [])])
+    Under N(0, I), where U = -e, they are Hermite's polynomials: -e_i and -2 (e_i e_j - [i = j]).
+    """
+    i, j = np.triu_indices(e.shape[1] if order > 1 else 0)
+    both = e[:, i] * U[:, j] + e[:, j] * U[:, i] + 2.0 * (i == j)
+    return np.column_stack([U if order else U[:, :0], both])
 
 
 # Weighted least squares, every draw left out once ------------------------------------------------
@@ -288,30 +284,26 @@ def answer(
 ) -> tuple[Answer, np.ndarray]:
     """The `Answer` for Y (n, k), of the order that folds prefer, and the share of each draw."""
     n, d = at.z.shape
-    fits = [k for k in orders if _many(d, k) < LEVERAGE * n] or orders[-1:]  # as the mean leverage
+    many = 0, d, d * (d + 3) // 2  # variates of each order; their mean leverage is many / n
+    fits = [k for k in orders if many[k] < LEVERAGE * n] or orders[-1:]
     found = {k: intercept(Y, variates(k), at.w, at.block, at.chains) for k in fits}
     plain = found.get(0) or intercept(Y, np.empty((n, 0)), at.w, at.block, at.chains)
     sound = [k for k in fits if found[k].leverage <= LEVERAGE] or fits[-1:]
     order = min(sound, key=lambda k: np.log(found[k].missed + 1e-300).sum())
     best, w = found[order], at.w / at.w.sum()
     away = np.sqrt(w @ (Y - w @ Y) ** 2)  # standard deviations under p
-    (many, apart), left = behind(Y, at.w), float(1 / (w**2).sum())
+    (seen, apart), left = behind(Y, at.w), float(1 / (w**2).sum())
     before, after = ((away / x.se) ** 2 for x in (plain, best))
     lots = best.moved - best.moved.mean(0), apart
     tails = [[k_hat(np.log(np.abs(x))) for x in lot.T] for lot in lots]
     k_f = np.where(best.se < 1e-9 * (away + np.abs(best.value)), np.nan, np.min(tails, 0))
     unseen = ((Y == 0) | (Y == 1)).all(0) & (np.ptp(Y, 0) == 0)
     se = np.where(unseen, 1.5 / left, best.se)
-    seen = many * (np.minimum(1, before / n) if at.chains else 1)
+    seen = seen * (np.minimum(1, before / n) if at.chains else 1)
     says = *_doubts(at, left, best), *_rare(seen, k_f, unseen, left)
     to = lambda x: np.reshape(x, shape)[()]
     value, se, k_f, before, after = map(to, (best.value, se, k_f, before, after))
     return Answer(value, se, at.k, order, n, says, k_f, before, after), best.share
-
-
-def _many(d, order):
-    """How many variates of this order there are."""
-    return (0, d, d * (d + 3) // 2)[order]
 
 
 def behind(Y: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

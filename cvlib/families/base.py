@@ -293,7 +293,7 @@ class Family:
         dm, ds = (elementwise_grad(moment)(draw.w, k).reshape(shape) for k in (0, 1))
         return dm, ds
 
-    def chain(self, draw: Draw, slope: Array, bend: Array, out: Array | None = None) -> Array:
+    def chain(self, draw: Draw, slope: Array, bend: Array) -> Array:
         """grad_w E_q f for quadratic f: slope (..., M, d) = f' at the mean, bend = sd f''."""
         dm, ds = draw.of("moments_grad")  # (..., k, d)
         dm, ds = dm[..., None, :, :], ds[..., None, :, :]

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arguments import generator, numbers, seeded, whole
+from ..arguments import generator, install, numbers, seeded, whole
 from ..combining import stein
 from ..combining.stein import Answer
 from ..combining.tails import HEAVY, smoothed
@@ -135,7 +135,7 @@ class Found:
         try:
             import arviz
         except ImportError as error:
-            raise ValueError("to_arviz needs ArviZ: pip install 'cvlib-vi[arviz]'") from error
+            raise ValueError(f"to_arviz needs ArviZ: {install('arviz')}") from error
         chain = lambda arrays: {name: np.asarray(x)[None] for name, x in arrays.items()}
         model, rng = self.model, generator(seed)
         z = self._points(n, rng, corrected)
@@ -210,7 +210,7 @@ class Found:
         at = drawn(self, n, seed)
         w, k = smoothed(at.log)  # in units of the largest
         share = at.share[:, None]
-        known = lambda order: np.column_stack([share - 1, share * stein.hermite(at.e, order)])
+        known = lambda order: np.column_stack([share - 1, share * stein.stein(at.e, -at.e, order)])
         lot = stein.Drawn(w, at.z, at.score, np.ones(len(w)), k)
         found = stein.answer(w[:, None], known, lot, (2, 1, 0))[0]
         log = at.log.max() + np.log(found.estimate)
@@ -353,6 +353,29 @@ def student(e: np.ndarray) -> np.ndarray:
     return front - (NU + d) / 2 * np.log1p(square / NU) + square / 2
 
 
+# The ELBO of any q ------------------------------------------------------------------------------
+
+
+class Estimate(NamedTuple):
+    """A mean over draws and its standard error."""
+
+    value: float
+    error: float
+
+    def __str__(self):
+        return f"{self.value:.5g} ± {self.error:.1g}"
+
+
+def elbo(model: Model, q: Family, w: np.ndarray, M: int, rng: np.random.Generator) -> Estimate:
+    """ELBO(w), w (D,), the mean of log p(x, z) - log q_w(z) over M draws, as an `Estimate`."""
+    if isinstance(model, Family):
+        raise TypeError(f"{model!r} is a family: the model comes first, elbo(model, q, w, M, rng)")
+    found = Found(model, q, w)
+    z = found.sample(whole("M", M, 2), rng)
+    log = Density(model).value(z) - q.log_q(found.w, z)
+    return Estimate(float(log.mean()), float(log.std(ddof=1) / np.sqrt(M)))
+
+
 # Draws that others made -------------------------------------------------------------------------
 
 
@@ -382,8 +405,11 @@ def quantile(
 
 
 def _levels(probs):
-    """Probabilities, (m,)."""
-    return np.atleast_1d(numbers("probs", probs, 0, 1, True))
+    """Probabilities, (m,), one at least."""
+    levels = np.atleast_1d(numbers("probs", probs, 0, 1, True))
+    if levels.ndim > 1 or not levels.size:
+        raise ValueError(f"probs={probs!r}: give one probability or a list, such as [0.05, 0.95]")
+    return levels
 
 
 def _given(f, z, score, weights, block):

@@ -105,14 +105,13 @@ class _GaussianFamily(OfNormal, base=True):
         """Mean and factor of the covariance."""
         return self.unpack(w)
 
-    def chain(self, draw: Draw, slope: Array, bend: Array, out: Array | None = None) -> Array:
+    def chain(self, draw: Draw, slope: Array, bend: Array) -> Array:
         """grad_w E_q f = [E grad f, E[grad^2 f] L] (Bonnet, Price), (..., M or 1, D)."""
         if slope.shape[:-1] != bend.shape[:-1]:
             lead = np.broadcast_shapes(slope.shape[:-1], bend.shape[:-1])
             slope = np.broadcast_to(slope, (*lead, slope.shape[-1]))
             bend = np.broadcast_to(bend, (*lead, bend.shape[-1]))
-        fits = out is not None and out.shape[:-1] == slope.shape[:-1]
-        return np.concatenate([slope, bend], -1, out=out if fits else None)
+        return np.concatenate([slope, bend], -1)
 
     def z1(self, draw: Draw) -> Array:
         """The first transform, mu + L eps, (..., M, d)."""

@@ -15,15 +15,13 @@ from typing import Any
 import numpy as np
 from autograd import elementwise_grad
 
-from ..arguments import numbers, unmasked, whole
-from ..ascent import optimize
+from ..arguments import bar, numbers, unmasked, whole
 from ..combining.tails import HEAVY, Weights
 from ..families import DiagonalGaussian, Family, Gaussian
 from ..families.base import check_fit
 from ..families.found import Found
 from ..models.density import Density, Model
 from ..models.passes import until
-from ..special import bar
 from . import starts
 from .run import (
     BIG,
@@ -37,6 +35,7 @@ from .run import (
     big,
     explained,
     planned,
+    poor,
     way,
     weighed,
 )
@@ -194,7 +193,7 @@ def fit(
         shown.set_postfix_str("looking for the mode")
         begin, w = _begun(model, q, kind := way(model, q, M), given, restarts, clock, seed)
         shown.set_postfix_str("")
-        state = optimize.init(planned(kind, model, q, M), np.random.default_rng(seed), w=w)
+        state = planned(kind, model, q, M).first(np.random.default_rng(seed), w)
         cut = f"the search for the mode was {KEYBOARD}; " if begin.stopped else ""
         run = Run(model, q, kind, M, state, w, begin.trouble, (f"{cut}began at {begin.says}",))
         run.rivals, run.bends = begin.rivals, bends
@@ -271,12 +270,12 @@ def judged(run: Run) -> tuple[Weights, tuple[str, ...], tuple[str, ...]]:
         return otherwise
 
     q, w = run.law
-    look = lambda: weighed(run.model, q, w, run.state.t + 1)
+    look = lambda: weighed(run.model, q, w, run.state.t + 1) if run.last is None else run.last
     last = safely("the ELBO", look, Weights(np.empty((0, q.dim)), np.empty(0)))
     done = STEPS.get(run.kind, REGRESSED).format(plan=run.plan)
     shape = run.settled and len(last.log) > 0
     words = safely("the shape of q", lambda: [*said(run, last)] if shape else [], [])
-    found = safely("what to distrust", lambda: doubts(run, last), [])
+    found = safely("what to distrust", lambda: [*doubts(run, last)], [])
     prior = lambda: [*conflicts(run.model, run.q.mean(run.best))] if run.q.gaussian else []
     far = safely("the prior", prior, [])
     return last, (*run.words, done, *words), (*found, *far, *failed)
@@ -297,38 +296,58 @@ def said(run: Run, last: Weights) -> Iterator[str]:
     yield f"k-hat is {last.k_hat:.2f}: {tail}"
 
 
-def doubts(run: Run, last: Weights) -> list[str]:
+def doubts(run: Run, last: Weights) -> Iterator[str]:
     """Sentences that begin with what is wrong and end with what to do."""
-    left, tail, diverged = last.effective, last.k_hat, int(run.state.diverged)
+    diverged = int(run.state.diverged)
     end = last if diverged < 0 else weighed(run.model, run.q, run.state.w, 0, LOOKS[0])
-    n, shape = max(len(end.log), 1), run.settled and len(last.log) > 0
+    n = max(len(end.log), 1)
     outside = end.outside.sum() / n
     lost = (~end.fine).sum() / n - outside
-    late = "it ran out of time, and " * (LATE in "".join(run.words[-1:]))
+    if run.trouble:
+        yield (
+            f"{run.trouble}. A prior may be missing, or a log-Jacobian have the wrong sign; if "
+            "neither is, compare with draws of another method"
+        )
+    if run.rivals:
+        yield run.rivals
+    if diverged >= 0:
+        yield (
+            f"the run diverged at step {diverged}: try more draws M, scale the data, or put a "
+            "prior on what they do not tell"
+        )
+    if lost > 0:
+        yield (
+            f"log p(x, z) is no number at {lost:.1%} of the draws of q, which were left out: "
+            "something overflows there, or a matrix is singular"
+        )
+    if outside > 0:
+        yield (
+            f"log p(x, z) is minus infinity at {outside:.1%} of the draws of q: the posterior "
+            "ends within its reach. The ELBO is that of q cut off there; parameters declared with "
+            "their limits, cv.interval(0, 1) say, have no such edge"
+        )
+    if not run.settled and lost + outside < 0.1 and diverged < 0:
+        late = "it ran out of time, and " * (LATE in "".join(run.words[-1:]))
+        yield f"{late}the ELBO had not settled: give more seconds or steps, fit.go_on(seconds=60)"
+    if run.settled and len(last.log) > 0 and poor(last):
+        yield _misshapen(run, last)
+
+
+def _misshapen(run: Run, last: Weights) -> str:
+    """The sentence on a q whose shape or tail is not the posterior's."""
+    if last.effective >= FAIR:
+        return (
+            f"{last.kept}, but k-hat is {last.k_hat:.2f}: the posterior's tail is heavier than "
+            "that of q, and the share too hopeful"
+        )
     bent = "" if run.bent is None else ", though it bends"
     bent = ", nor of one that bends" if VAIN in run.words else bent
     more = "let q bend (bend=True), " * (run.can_bend and not bent)
-    cases = [
-        (run.trouble, f"{run.trouble}. A prior may be missing, or a log-Jacobian have the wrong "
-         "sign; if neither is, compare with draws of another method"),
-        (run.rivals, run.rivals),
-        (diverged >= 0, f"the run diverged at step {diverged}: try more draws M, scale the "
-         "data, or put a prior on what they do not tell"),
-        (lost > 0, f"log p(x, z) is no number at {lost:.1%} of the draws of q, which were left "
-         "out: something overflows there, or a matrix is singular"),
-        (outside > 0, f"log p(x, z) is minus infinity at {outside:.1%} of the draws of q: the "
-         "posterior ends within its reach. The ELBO is that of q cut off there; parameters "
-         "declared with their limits, cv.interval(0, 1) say, have no such edge"),
-        (not run.settled and lost + outside < 0.1 and diverged < 0, f"{late}the ELBO had not "
-         "settled: give more seconds or steps, fit.go_on(seconds=60)"),
-        (shape and left >= FAIR and tail > HEAVY and big(last), f"{last.kept}, but k-hat is "
-         f"{tail:.2f}: the posterior's tail is heavier than that of q, and the share too hopeful"),
-        (shape and not left >= FAIR, f"{last.kept}, with k-hat {tail:.2f}: the posterior does not "
-         f"have the shape of q{bent}, {worst(*run.law, last, run.model.names)}. No variate will "
-         f"help: {more}write it in other coordinates, take another q, or compare with draws of "
-         "another method"),
-    ]  # fmt: skip
-    return [sentence for true, sentence in cases if true]
+    return (
+        f"{last.kept}, with k-hat {last.k_hat:.2f}: the posterior does not have the shape of "
+        f"q{bent}, {worst(*run.law, last, run.model.names)}. No variate will help: {more}write it "
+        "in other coordinates, take another q, or compare with draws of another method"
+    )
 
 
 def worst(q: Family, w: np.ndarray, found: Weights, names: list[str]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..arguments import number, whole
-from ..ascent import exact, optimize, rules
+from ..ascent import exact, rules
 from ..ascent.plans import Noisy, Plan, Scored, State, scored
 from ..ascent.rotated import Rotated
 from ..combining import regression
@@ -122,6 +122,7 @@ class Run:
     ended: str = ""  # why; LATE if there was no time for more
     bends: bool | None = False  # is q to bend in the end? None: if its shape is wrong
     bent: Any = None  # how it did, a `Bend`
+    last: Any = None  # the last look, `Weights`, where it was taken before the fit was judged
 
     @cached_property
     def plan(self) -> Plan:
@@ -147,19 +148,22 @@ class Run:
                 if self.bends or poor(seen) and bends.cheap(self.model):
                     self.bent = bends.bend(self.model, self.best, late, seed)
                     why = VAIN if self.bent is None else str(self.bent)
+                self.last = seen if self.bent is None else None
         except Late:
             why = f"{LATE} before it was bent"
         except KeyboardInterrupt:
             why = f"{KEYBOARD} before it was bent"
+        except Exception as error:  # functions of the reader's fail in many ways: the q stays
+            why = f"could not be bent: {type(error).__name__}: {error}"
         self.words = (*self.words, *filter(None, [why]))
         self.seconds += clock.passed - begun
 
     def __getstate__(self):
-        return {name: x for name, x in vars(self).items() if name != "plan"}
+        return {name: x for name, x in vars(self).items() if name != "plan"} | {"last": None}
 
     def go(self, clock: Clock, bar: Any, told: Callable | None = None, why: str = "") -> "Run":
         """Steps until settled or out of budget, none if there is a reason."""
-        self.settled, before = False, self.seconds
+        self.settled, self.last, before = False, None, self.seconds
         try:
             with np.errstate(all="ignore"):
                 while not why:
@@ -228,7 +232,7 @@ class Run:
         rng: Any = self.state.rng
         before = rng.bit_generator.state
         try:
-            self.state = optimize.step(self.state, self.plan)
+            self.state = self.plan.step(self.state)
         except (KeyboardInterrupt, Late):
             rng.bit_generator.state = before
             raise

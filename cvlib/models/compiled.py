@@ -10,7 +10,7 @@ import autograd.numpy as anp
 import numpy as np
 from autograd.extend import defvjp, primitive
 
-from ..arguments import whole
+from ..arguments import install, whole
 from . import checks, passes
 from .density import Model
 from .parameters import Named, Parameters, labels
@@ -421,7 +421,7 @@ def package(name: str) -> Any:
         return import_module(name)
     except ImportError as error:
         extra = name.split(".")[0]
-        raise ValueError(f"this needs {extra}: pip install 'cvlib-vi[{extra}]'") from error
+        raise ValueError(f"this needs {extra}: {install(extra)}") from error
 
 
 def double(jax: Any) -> Any:

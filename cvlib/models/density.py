@@ -10,7 +10,7 @@ from zlib import crc32
 import autograd.numpy as anp
 import numpy as np
 from autograd import make_vjp
-from autograd.tracer import Node, trace
+from autograd.tracer import Node, isbox, trace
 
 from ..arguments import numbers, whole
 from ..special import LOG_2PI, hess_times
@@ -168,10 +168,13 @@ class Model:
 
     @cached_property
     def checksum(self) -> int:
-        """Of the arrays in `data`: whatever was computed from others is not this model's."""
+        """Of the arrays in `data`: whatever was computed from others is not this model's.
+
+        One array after the other, so that it does not depend on where parts of a pass end.
+        """
         total = crc32(repr([(a.shape, a.dtype.str) for a in self.data]).encode())
-        for rows in passes.slices(self.data):
-            for a in self.data:
+        for a in self.data:
+            for rows in passes.slices(self.data):
                 total = crc32(np.ascontiguousarray(a[rows]).data, total)
         return total
 
@@ -280,7 +283,7 @@ class Density:
     @np.errstate(all="ignore")
     def _up_to(self, order, z):
         """Value and slope; point by point where one of them fails."""
-        prior = lambda z, rows: self.model.log_prior(z) + 0 * z[..., 0]  # one row, of no data
+        prior = lambda z, rows: self.model.log_prior(z)  # one row, of no data
         try:
             both = zip(self.model.totals(z, order), _totals((), z, prior, order))
             return tuple(self.scale * x + y for x, y in both)
@@ -311,10 +314,14 @@ def _named_prior(log_prior, parameters, z):
     return log_prior(p) + stretch
 
 
+def seen(value: Any, z: Any) -> Any:
+    """`value`; + 0 where it does not depend on z, of which autograd would warn."""
+    return value if isbox(value) else value + 0 * anp.sum(z)
+
+
 def _totals(rows, z, log_lik, order):
     """Value, slope and Hessian of the log-likelihood, summed over some rows, by autograd."""
-    # + 0 z: autograd warns of a likelihood that does not depend on z
-    f = lambda z: anp.sum(log_lik(z[..., None, :], rows), -1) + 0 * z[..., 0]
+    f = lambda z: seen(anp.sum(log_lik(z[..., None, :], rows), -1), z)
     if order == 0:
         return (f(z),)
     back, value = make_vjp(f)(z)

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from ..arguments import number
 from ..special import LOG_2PI, gammaln, log_ndtr, scipy
 from . import checks, passes
-from .density import GaussianPrior, Model
+from .density import GaussianPrior, Model, seen
 
 TOLERANCE = 1e-13  # of exact references, relative to the size of g
 MOST = 1000  # nodes a side: enough for sd up to 30 strips at 1e-9, 19 at 1e-13; then runs are lost
@@ -73,7 +73,8 @@ class Likelihood:
         eta, y = np.broadcast_arrays(eta, y)
         f, out = self.phi, []
         for _ in range(order):
-            f = _slope(f)
+            slope = elementwise_grad(f)
+            f = lambda eta, y, slope=slope: seen(slope(eta, y), eta)
             out.append(f(eta, y))
         return out
 
@@ -107,11 +108,6 @@ class Likelihood:
                 raise ValueError(f"labels of a {self.name} likelihood {complaint}")
         labels = np.array([y.min(), y[len(y) // 2], y.max()], float)
         checks.phi(f"phi of the {self.name} likelihood", self.phi, labels)
-
-
-def _slope(f):
-    """df / d eta. + 0 eta: autograd warns of a result that does not depend on eta."""
-    return lambda eta, y: elementwise_grad(f)(eta, y) + 0 * eta
 
 
 def rule(strip: float, tolerance: float) -> tuple[np.ndarray, np.ndarray]:

@@ -146,6 +146,8 @@ class Parameters:
         ends = [0, *accumulate(prod(c.inner) for c in self.each.values())]
         self.dim = ends[-1]
         self.where = {name: slice(*ends[k : k + 2]) for k, name in enumerate(self.each)}
+        # one for each coordinate of z, (d,)
+        self.names = [label for name, c in self.each.items() for label in labels(name, c.inner)]
 
     def __repr__(self):
         return ", ".join(f"{name} {c.name}{list(c.shape)}" for name, c in self.each.items())
@@ -179,11 +181,6 @@ class Parameters:
         """The names without which all of these functions of p give what they gave."""
         p = self.named(np.linspace(0.1, 0.3, self.dim)[None])
         return [name for name in self.each if all(_same(f, p, name) for f in functions)]
-
-    @property
-    def names(self) -> list[str]:
-        """One for each coordinate of z, (d,)."""
-        return [label for name, c in self.each.items() for label in labels(name, c.inner)]
 
 
 def _same(f, p, without):

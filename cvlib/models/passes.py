@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import autograd.numpy as anp
 import numpy as np
 
-from ..special import bar
+from ..arguments import bar, install
 
 CHUNK = 2**20  # numbers that one part of a pass may make of its rows
 AHEAD = 2  # parts that wait for each thread of a cluster, beside the one that it works on
@@ -77,7 +77,7 @@ def connect(scheduler: str, patience: str | None = None) -> Any:
     try:
         from distributed import Client
     except ImportError as error:
-        raise ValueError("a scheduler needs Dask: pip install 'cvlib-vi[cluster]'") from error
+        raise ValueError(f"a scheduler needs Dask: {install('cluster')}") from error
     try:
         return Client(scheduler, timeout=patience or PATIENCE)
     except (OSError, ValueError) as error:
@@ -97,8 +97,11 @@ def at_points(part: Callable, data: Arrays, z: np.ndarray, *args: Any, made: int
     """
     flat = z.reshape(-1, z.shape[-1])
     width = min(len(flat) * made, max(made, CHUNK // (TALL * flat.shape[1])))
-    points = CHUNK // (made * slices(data, width)[0].stop) or 1
+    parts = slices(data, width)
+    points = CHUNK // (made * parts[0].stop) or 1
     if points >= len(flat):
+        if len(parts) == 1:  # as in most steps: no more ado
+            return _part(part, (z, *args), [_sent(a[parts[0]]) for a in data])
         return total(part, data, z, *args, width=width)
     found = total(in_blocks, data, flat, part, points, *args, width=width)
     return tuple(x.reshape((*z.shape[:-1], *x.shape[1:])) for x in found)

@@ -14,7 +14,7 @@ import numpy as np
 from ..draws import Draw, kept
 from ..models.glm import GLM
 from .atoms import OfEta, Own, look_up
-from .integrands import Atom, Fixed, Illegal, Integrand, OnData, Wants, integrand
+from .integrands import Atom, Illegal, Integrand, OnData, Quadratic, Wants, integrand
 
 
 def taylor_z(f: Integrand, at: str = "mu", order: int = 2) -> Integrand:
@@ -129,13 +129,12 @@ class TaylorZ(Expansion):
         return self.stored(draw) if stored else self.f
 
     @kept
-    def stored(self, draw: Draw) -> "Fixed":
+    def stored(self, draw: Draw) -> "Stored":
         draw.at("snapshot")  # is there one?
         value, slope, H = draw.snapshot.parabolas.get(self.word, (None, None, None))
-        H = np.zeros_like(slope) if self.order == 1 else H
-        if H is None:
+        if slope is None or (H is None and self.order == 2):
             raise ValueError(_lacking(self))
-        return Fixed("sums", self.model, self.q, draw.snapshot.mu, slope, H, value)
+        return Stored(self.model, self.q, value, slope, H)
 
     def value(self, draw: Draw, where: str) -> np.ndarray:
         f, away = self.at_centre(draw), draw.at(where) - draw.at(self.centre)
@@ -161,6 +160,25 @@ class TaylorZ(Expansion):
         if self.order == 1:
             return np.zeros_like(v)
         return self.at_centre(draw).along(draw, self.centre, v)
+
+
+class Stored(Quadratic):
+    """What a snapshot has of an f at its own mu: value (...), slope (..., d) and Hessian."""
+
+    def __init__(
+        self, model: Any, q: Any, height: np.ndarray, slope: np.ndarray, H: np.ndarray | None
+    ) -> None:
+        super().__init__("sums", model, q)
+        self.height, self.b, self.H = height, slope, H
+
+    def value(self, draw: Draw, where: str) -> np.ndarray:
+        return np.asarray(self.height)[..., None]
+
+    def grad(self, draw: Draw, where: str) -> np.ndarray:
+        return self.b[..., None, :]
+
+    def along(self, draw: Draw, where: str, v: np.ndarray) -> np.ndarray:
+        return v @ self.H
 
 
 class FromSnapshot(TaylorZ):
@@ -348,9 +366,8 @@ def at_means(model: GLM, draw: Draw, where: str) -> Sequence[np.ndarray]:
 def _group_drawn(model, draw):
     """The cases drawn, the place of their group in an (..., M, K) array, y - ybar and xbar."""
     G, r = model.groups, look_up(model, draw, False)
-    k = G.of_labels(r.y)  # (..., M), or (..., M or 1, B)
-    samples = np.arange(draw.eps[..., 0].size).reshape(draw.eps.shape[:-1])  # (..., M)
-    samples = samples[..., None] if draw.batched else samples
+    k = G.of_labels(r.y)  # (..., M or 1, B)
+    samples = np.arange(draw.eps[..., 0].size).reshape(*draw.eps.shape[:-1], 1)  # (..., M, 1)
     return r, samples * len(G.n) + k, r.y - G.y[k], G.x[k]
 
 

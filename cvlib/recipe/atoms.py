@@ -100,86 +100,66 @@ class Variational(Atom):
 
 
 class Cases:
-    """The data that an f of eta = x.z + offset sees: one point a sample, x (..., M, d), y (..., M).
+    """The data that an f of eta = x.z + offset sees: B points a sample, or the same B for all.
 
-    A function of eta has the slope c x and the curvature c x x^T: `back` and `bend` make these from
-    its derivatives c (..., M), summed over the points of a sample and scaled to stand for all N.
+    x is (..., M or 1, B, d), y and offset (..., M or 1, B). A function of eta has the slope c x and
+    the curvature c x x^T: `back` and `bend` make these from its derivatives c (..., M, B), summed
+    over the points of a sample and scaled to stand for all N.
     """
 
     def __init__(
         self, scale: float, x: np.ndarray, y: np.ndarray, offset: np.ndarray | None = None
     ) -> None:
         self.scale, self.x, self.y, self.offset = scale, x, y, offset
-
-    def dot(self, v: np.ndarray) -> np.ndarray:
-        """x.v for v (..., M, d), as (..., M)."""
-        return np.vecdot(self.x, v)
+        self.shared, self.single = x.shape[-3] == 1, x.shape[-2] == 1
 
     @kept
     def eta(self, draw: Draw, where: str) -> np.ndarray:
-        """x.z + offset at the points of a draw."""
-        eta = self.dot(draw.at(where))
+        """x.z + offset at the points of a draw, (..., M, B)."""
+        z, x = draw.at(where), self.x
+        eta = z @ x[..., 0, :, :].mT if self.shared else np.matvec(x, z)
         return eta if self.offset is None else eta + self.offset
 
+    def scaled(self, c: np.ndarray) -> np.ndarray:
+        return c if self.scale == 1 else self.scale * c
+
     def total(self, c: np.ndarray) -> np.ndarray:
-        """N c, (..., M)."""
-        return self.scale * c
+        """The sum of c over the points of a sample, (..., M)."""
+        return self.scaled(c).sum(-1)
 
     def back(self, c: np.ndarray, x: np.ndarray | None = None) -> np.ndarray:
-        """N c x, (..., M, d); with `x` given, that in place of the data's."""
-        return (self.scale * c)[..., None] * (self.x if x is None else x)
+        """The sum of c x, (..., M, d); with `x` given, that in place of the data's."""
+        x, c = self.x if x is None else x, self.scaled(c)
+        if self.single:
+            return c * x[..., 0, :]
+        return c @ x[..., 0, :, :] if self.shared else np.vecmat(c, x)
 
     def bend(self, draw: Draw, c: np.ndarray) -> np.ndarray:
-        """What w has of N c x x^T L, (..., M, D - d)."""
-        return (self.scale * c)[..., None] * self.outer(draw)
+        """What w has of the sum of c x x^T L, (..., M, D - d)."""
+        c = self.scaled(c)
+        return c * self.outer(draw) if self.single else draw.q.gram(c, self.x, draw.factor)
 
     @kept
     def outer(self, draw: Draw) -> np.ndarray:
-        """What w has of x x^T L, (..., M, D - d)."""
-        return draw.q.outer(self.x, self.x_factor(draw))
+        """What w has of x x^T L, for one point a sample, (..., M, D - d)."""
+        return draw.q.outer(self.x[..., 0, :], self.x_factor(draw)[..., 0, :])
 
     @kept
     def x_factor(self, draw: Draw) -> np.ndarray:
-        """L^T x, (..., M, d)."""
+        """L^T x, (..., M or 1, B, d)."""
         return self.times(draw, draw.factor)
 
     def times(self, draw: Draw, factor: np.ndarray) -> np.ndarray:
-        return draw.q.times_t(factor, self.x)
+        if self.single:  # one product for all samples
+            return draw.q.times_t(factor, self.x[..., 0, :])[..., None, :]
+        return draw.q.times_t(np.expand_dims(factor, draw.w.ndim - 1), self.x)
 
     @kept
     def variance(self, draw: Draw, where: str = "mu") -> np.ndarray:
-        """x^T Sigma x, the variance of eta under q or an older q, (..., M)."""
+        """x^T Sigma x, the variance of eta under q or an older q, (..., M or 1, B)."""
         now = where == "mu"
         u = self.x_factor(draw) if now else self.times(draw, draw.snapshot.factor)
         return np.vecdot(u, u)
-
-
-class Batch(Cases):
-    """B data points a sample, or for all of them: x (..., M or 1, B, d), eta and c (..., M, B)."""
-
-    @property
-    def shared(self) -> bool:
-        return self.x.shape[-3] == 1
-
-    def dot(self, v: np.ndarray) -> np.ndarray:
-        if self.shared:
-            return v @ self.x[..., 0, :, :].mT
-        return np.matvec(self.x, v)
-
-    def total(self, c: np.ndarray) -> np.ndarray:
-        return self.scale * c.sum(-1)
-
-    def back(self, c: np.ndarray, x: np.ndarray | None = None) -> np.ndarray:
-        x = self.x if x is None else x
-        total = c @ x[..., 0, :, :] if self.shared else np.vecmat(c, x)
-        return total if self.scale == 1 else self.scale * total
-
-    def bend(self, draw: Draw, c: np.ndarray) -> np.ndarray:
-        return draw.q.gram(c if self.scale == 1 else self.scale * c, self.x, draw.factor)
-
-    def times(self, draw: Draw, factor: np.ndarray) -> np.ndarray:
-        """L^T x, (..., M or 1, B, d)."""
-        return draw.q.times_t(np.expand_dims(factor, draw.w.ndim - 1), self.x)
 
 
 @kept
@@ -187,11 +167,10 @@ def look_up(model: GLM, draw: Draw, all_data: bool) -> Cases:
     """The data that an integrand sees under a draw, made once a draw; all: one batch for all."""
     if all_data:
         x, *labels = map(passes.wide, model.data)
-        return Batch(1.0, x[None], *labels)
-    data = [a.astype(float, copy=False) for a in model.take(draw.index)]
-    if draw.batched:
-        return Batch(model.N / draw.index.shape[-1], *data)
-    return Cases(float(model.N), *data)
+        return Cases(1.0, x[None], *labels)
+    index = draw.index if draw.batched else draw.index[..., None]  # (..., M or 1, B)
+    data = (a.astype(float, copy=False) for a in model.take(index))
+    return Cases(model.N / index.shape[-1], *data)
 
 
 class OfEta(OnData):
@@ -216,7 +195,18 @@ class OfEta(OnData):
     def bend(self, draw: Draw, where: str) -> np.ndarray:
         return self.cases(draw).bend(draw, self.derivatives(draw, where, 2)[1])
 
-    def average(self, draw: Draw) -> Sequence[np.ndarray]:
+    def price(self, draw: Draw, where: str) -> np.ndarray:
+        return self.summed(draw, *self.derivatives(draw, where, 2)[:2])
+
+    def closed(self, draw: Draw) -> np.ndarray:
+        return self.summed(draw, *self.integrate(draw))
+
+    def summed(self, draw: Draw, d1: np.ndarray, d2: np.ndarray) -> np.ndarray:
+        """[sum d1 x, sum d2 x x^T L] for what stands for psi' and psi'', (..., M or 1, D)."""
+        cases = self.cases(draw)
+        return draw.q.chain(draw, cases.back(d1), cases.bend(draw, d2))
+
+    def average(self, draw: Draw) -> np.ndarray:
         """RP1's conditional mean given eta: E[eps | eta] = L^T x (eta - m) / v.
 
         It is Price's formula with psi' (eta - m) / v for psi'', whose means are equal (Stein).
@@ -224,7 +214,7 @@ class OfEta(OnData):
         cases, (d1, *_) = self.cases(draw), self.derivatives(draw, "z1", 1)
         v = cases.variance(draw)
         away = cases.eta(draw, "z1") - cases.eta(draw, "mu")
-        return d1, d1 * away / np.where(v > 0, v, np.inf)
+        return self.summed(draw, d1, d1 * away / np.where(v > 0, v, np.inf))
 
     def integrate(self, draw: Draw) -> Sequence[np.ndarray]:
         """E psi' and E psi''. For a quadratic psi they are those at m."""

@@ -14,7 +14,7 @@ from ..arguments import number
 from ..combining import regression
 from ..draws import Draw
 from .estimators import GAUSSIAN, Method
-from .integrands import Fixed, Illegal, Integrand, integrand
+from .integrands import Illegal
 
 
 @dataclass(frozen=True)
@@ -22,48 +22,40 @@ class Regressed:
     """RP1's pull with every quadratic of q's shape as a control variate.
 
     The slopes are regressed on the draws, with a ridge on the curvature; by default a tenth of the
-    number of slopes. others=True fits for every sample on the samples outside its own group, so
-    that each row is unbiased; others=False on all of them, and every row is the estimate.
+    number of slopes; for every sample on the samples outside its own group, so that each row is
+    unbiased.
     """
 
     ridge: float | None = None
-    others: bool = True
 
     def __call__(self, draw: Draw, u: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        """From slopes u (..., M, d) a row a sample, (..., M or 1, D)."""
-        if not self.others:
-            return self.mean(draw, u)[..., None, :]
+        """From slopes u (..., M, d) a row a sample, (..., M, D)."""
         rows = _fitted(regression.rows, draw, draw.q.times_t(draw.factor, u), self.ridge)
         return draw.q.from_own(draw.factor, *rows)
 
     def mean(self, draw: Draw, u: np.ndarray) -> np.ndarray:
         """The mean of the rows, (..., D), without making them."""
-        q, G, how = draw.q, draw.q.times_t(draw.factor, u), {"others": self.others}
-        c, A = _fitted(regression.regress, draw, G, self.ridge, **how)
+        q = draw.q
+        c, A = _fitted(regression.regress, draw, q.times_t(draw.factor, u), self.ridge)
         A = A[..., None, :, :] if q.full else A[..., None, :]
         return q.from_own(draw.factor, c[..., None, :], A)[..., 0, :]
 
 
-def _fitted(f, draw, G, ridge, **how):
+def _fitted(f, draw, G, ridge):
     """`regression.rows` or `regress` of slopes G in q's own coordinates, for q's shape."""
     draw.refuse_weights("a regression on the draws")
     ridge = (draw.q.dim if draw.q.full else 1) / 10 if ridge is None else ridge
     f = f if draw.q.full else regression.diagonal(f)
-    return f(draw.eps, G, ridge, group=draw.group, **how)
+    return f(draw.eps, G, ridge, group=draw.group)
 
 
-def all_quadratics(ridge: float | None = None, others: bool = True) -> Method:
-    """The word `AQ` with another ridge, or with weights from the same samples (others=False).
+def all_quadratics(ridge: float | None = None) -> Method:
+    """The word `AQ` with another ridge.
 
     A ridge of zero needs more samples than dimensions; a large one shrinks to RP1, and with
     f = data + prior - variational to sticking the landing.
     """
-    how = []
-    if ridge is not None:
-        how.append(f"ridge={number('ridge', ridge, 0):g}")
-    if not others:
-        how.append("others=False")
-    name = f"AQ[{', '.join(how)}]" if how else "AQ"
+    name = "AQ" if ridge is None else f"AQ[ridge={number('ridge', ridge, 0):g}]"
     doc = """RP1 with all quadratics of q's shape as control variates, (..., M, D).
 
     The slopes of f are regressed on the draws, for every sample on the others, with a ridge: one
@@ -71,34 +63,10 @@ def all_quadratics(ridge: float | None = None, others: bool = True) -> Method:
     for a diagonal q. Write AQ(data + prior - variational): the ridge then shrinks towards sticking
     the landing.
     """
-    return Method(name, doc, pull=Regressed(ridge, others), needs="gaussian", why=GAUSSIAN)
+    return Method(name, doc, pull=Regressed(ridge), needs="gaussian", why=GAUSSIAN)
 
 
 AQ = all_quadratics()
-
-
-def remembered(f: Integrand, draw: Draw, ridge: float | np.ndarray | None = None) -> Integrand:
-    """The parabola of AQ's fit to f = data + prior at the samples of a draw, for draws to come.
-
-    RPS(f) + CF(p) - RPS(p) with p = remembered(f, draw) has weights from a draw before: it is
-    unbiased for any number of samples, one included. The ridge, by default AQ's, pulls the
-    curvature of p towards that of log q, which makes it sticking the landing.
-    """
-    integrand(f, "remembered")
-    if not isinstance(draw, Draw):
-        raise TypeError(f"remembered takes a draw such as cv.draw(model, q, w, ...), not {draw!r}")
-    q = draw.q
-    if not q.gaussian:
-        raise Illegal(f"remembered needs a Gaussian family, not {q!r}")
-    mu, L = q.unpack(draw.w)
-    G = q.times_t(draw.factor, f.slope(draw, "z1")) + draw.eps
-    c, A = _fitted(regression.regress, draw, G, ridge, others=False)
-    if q.full:
-        back = np.linalg.inv(L)
-        slope, hessian = np.vecmat(c, back), back.mT @ (A - np.eye(q.dim)) @ back
-    else:
-        slope, hessian = c / L, (A - 1) / L**2
-    return Integrand({Fixed(f"quadratic({f!r})", draw.model, q, mu, slope, hessian): 1})
 
 
 def _symmetrised(draw, u, out=None):

@@ -36,22 +36,15 @@ class Estimator(Linear):
         return evaluate([self], draw)[..., 0, :, :]
 
     @cached_property
-    def by_word(self) -> list[tuple[Any, Linear]]:
+    def by_word(self) -> list[tuple[Any, Integrand]]:
         """The line as words of sums: a word is linear in f, so it looks at a sum at once.
 
-        Words with a formula in eta all end in the same sum over data: they are one word, InEta.
         What can fill an array in its place comes first.
         """
         table: dict[Any, dict[Any, float]] = {}
         for (word, atom), coef in self.parts.items():
-            if word.in_eta and atom.of_eta:
-                table.setdefault((IN_ETA, atom.all_data), {})[word, atom] = coef
-            else:
-                table.setdefault((word, atom.space), {})[atom] = coef
-        sums = [
-            (word, Linear(parts) if word is IN_ETA else Integrand(parts))
-            for (word, _), parts in table.items()
-        ]
+            table.setdefault((word, atom.space), {})[atom] = coef
+        sums = [(word, Integrand(parts)) for (word, _), parts in table.items()]
         return sorted(sums, key=lambda pair: pair[0].by_formula)
 
     def mean(self, draw: Draw) -> np.ndarray:
@@ -126,14 +119,13 @@ def _estimator(line):
 class Method:
     """A word of the language: called with an integrand it makes a line.
 
-    A word that samples goes a route of the family. One that has a formula says it in `by_hand`, for
-    an f of eta in `in_eta`, or in `pull`, and says in `needs` what a family must have.
+    A word that samples goes a route of the family. One that has a formula says it in `by_hand`, or
+    in `pull`, and says in `needs` what a family must have.
     """
 
     name: str
     doc: str
     by_hand: Any = None  # (draw, atom) -> the gradient, (..., M or 1, D)
-    in_eta: Any = None  # (draw, atom) -> psi' and psi'' for [sum psi' x, sum psi'' x x^T L]
     refuses: Callable[[Atom], str | None] = lambda atom: None  # a sentence: the atom lacks it
     why: str = "no such transformation of a fixed base sample"  # a family lacks this word
     samples: bool = True  # does it look at the sample of q?
@@ -160,7 +152,7 @@ class Method:
     @property
     def by_formula(self) -> bool:
         """Has it a formula of its own, and so no route?"""
-        return bool(self.by_hand or self.in_eta or self.pull)
+        return bool(self.by_hand or self.pull)
 
     def fits(self, q: Family, space: str = "z") -> bool:
         """Has the family what this word needs?"""
@@ -216,29 +208,6 @@ class Method:
     def known(self, draw: Draw, atom: Atom) -> np.ndarray:
         """The gradient by hand, (..., M or 1, D)."""
         return self.by_hand(draw, atom)
-
-    @kept
-    def slopes(self, draw: Draw, atom: Atom) -> Sequence[np.ndarray]:
-        """What stands for psi' and psi''."""
-        return self.in_eta(draw, atom)
-
-
-class InEta:
-    """Words of an f of eta: psi' and psi'' of all are added up, then summed over the data once."""
-
-    by_formula = True
-
-    def gradients(self, draw: Draw, f: Linear, out: np.ndarray | None = None) -> np.ndarray:
-        """[sum psi' x, sum psi'' x x^T L] for (word, atom) pairs on the same data."""
-        cases = next(iter(f.parts))[1].cases(draw)
-        d1, d2 = (f.total(lambda part: part[0].slopes(draw, part[1])[k]) for k in (0, 1))
-        return draw.q.chain(draw, cases.back(d1), cases.bend(draw, d2), out)
-
-    def mean(self, draw: Draw, f: Linear) -> np.ndarray:
-        return self.gradients(draw, f).mean(-2)
-
-
-IN_ETA = InEta()
 
 
 def _no_closed_form(atom):
@@ -311,7 +280,7 @@ RB = Method(
     Of several data points each is averaged given its own eta: the sum is no conditional mean, and
     may have more noise than RP1.
     """,
-    in_eta=lambda draw, atom: atom.average(draw),
+    by_hand=lambda draw, atom: atom.average(draw),
     refuses=_not_of_eta("RB"),
     needs="gaussian",
     why=GAUSSIAN,
@@ -320,7 +289,6 @@ PR = Method(
     "PR",
     "[grad f(Z), lower(grad^2 f(Z) L)]: Bonnet's and Price's theorems at a sample, (..., M, D).",
     by_hand=lambda draw, atom: atom.price(draw, "z1"),
-    in_eta=lambda draw, atom: atom.derivatives(draw, "z1", 2)[:2],
     refuses=_no_curvature,
     needs="gaussian",
     why=GAUSSIAN,
@@ -328,7 +296,7 @@ PR = Method(
 QD = Method(
     "QD",
     "N [E phi'(eta) x, lower(E phi''(eta) x x^T L)], the means by quadrature in eta, (..., M, D).",
-    in_eta=lambda draw, atom: atom.integrate(draw),
+    by_hand=lambda draw, atom: atom.closed(draw),
     refuses=_not_of_eta("QD"),
     needs="gaussian",
     why=GAUSSIAN,
@@ -338,7 +306,6 @@ CF = Method(
     "CF",
     "grad_w E_q[f(Z)] in closed form, (..., M, D); with subsampling, on the drawn data point.",
     by_hand=lambda draw, atom: atom.closed(draw),
-    in_eta=lambda draw, atom: atom.integrate(draw),
     refuses=_no_closed_form,
     why="it needs a closed form of E_q[f]",
     samples=False,

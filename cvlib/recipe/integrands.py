@@ -134,29 +134,6 @@ class Quadratic(Atom):
         return self.q.bend(times, draw.factor)
 
 
-class Fixed(Quadratic):
-    """height + slope.v + v^T H v / 2 with v = z - centre, (..., d); H, or its diagonal (..., d)."""
-
-    def __init__(
-        self, name: str, model: Model, q: Family, centre: np.ndarray, slope: np.ndarray,
-        H: np.ndarray, height: np.ndarray | float = 0.0,
-    ) -> None:  # fmt: skip
-        super().__init__(name, model, q)
-        self.centre, self.b, self.H, self.height = centre, slope, H, height
-
-    def value(self, draw: Draw, where: str) -> np.ndarray:
-        v = draw.at(where) - self.centre[..., None, :]
-        half = self.b[..., None, :] + 0.5 * self.along(draw, where, v)
-        return np.asarray(self.height)[..., None] + np.vecdot(v, half)
-
-    def grad(self, draw: Draw, where: str) -> np.ndarray:
-        v = draw.at(where) - self.centre[..., None, :]
-        return self.b[..., None, :] + self.along(draw, where, v)
-
-    def along(self, draw: Draw, where: str, v: np.ndarray) -> np.ndarray:
-        return v @ self.H if self.H.ndim > self.b.ndim else v * self.H[..., None, :]
-
-
 class Linear:
     """A finite sum of coefficients times parts; parts that cancel, but for rounding, disappear.
 

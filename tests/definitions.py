@@ -2,7 +2,7 @@
 
 Each takes an integrand f, a function (M, d) -> (M,) for autograd, a family, one w (D,) and base
 samples eps (M, ...), and gives one gradient a sample, (M, D). Whatever f itself takes from w is
-held fixed. `words` gives the same numbers many times faster, and is tested against these.
+held fixed. The words of the package give the same numbers many times faster.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ import autograd.numpy as anp
 import numpy as np
 from autograd import elementwise_grad
 
-from ..families.base import Family
+from cvlib.families import Family
 
 
 def through(of_w: Callable, w: np.ndarray, M: int) -> np.ndarray:
