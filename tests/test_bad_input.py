@@ -324,8 +324,6 @@ VALUES = [  # with a ValueError
     ("different models or families", lambda: (RP1(other_data) * 0 + RP1(other_prior))(draw())),
     ("quadratic stands in for terms of one model, not for one",
      lambda: trained.quadratic(cv.one, None)),
-    (r"remembered needs a Gaussian family, not Gamma\(2\)",
-     lambda: cv.remembered(of_gamma, cv.draw(LOGISTIC, G, G.start(), 3, rng))),
     # snapshots
     ("mu must be finite numbers", lambda: cv.snapshot(LOGISTIC, np.zeros(3))),
     ("and the factor of q", lambda: cv.snapshot(LOGISTIC, np.zeros(2), mean=True)),
@@ -375,6 +373,7 @@ VALUES = [  # with a ValueError
     ("w must be", lambda: free(w=np.ones(2))),
     ("are two rules", lambda: free(rule=rules.adam(), momentum=0.1)),
     # choosing
+    ("w is a Path: give its weights, .w", lambda: cv.elbo(LOGISTIC, q, free(), 10, rng)),
     (r"w has shape \(2, 5\): give one w", lambda: cv.choose(LOGISTIC, q, q.start((2,)), rng=rng)),
     ("give a generator", lambda: choose(rng=3)),
     ("must estimate data", lambda: choose(among={"h": (ZOO.c7, {})})),
@@ -473,7 +472,6 @@ TYPES = [  # with a TypeError
     ("there is no argument 'bach' here", lambda: choose(bach=5)),
     (r"sampling=5: write cv.Sampling\(", lambda: choose(sampling=5)),
     ("is a family: the model comes first", lambda: cv.elbo(q, LOGISTIC, W, 10, rng)),
-    ("w is a Path: give its weights, .w", lambda: cv.elbo(LOGISTIC, q, free(), 10, rng)),
 ]  # fmt: skip
 ROWS = [(ValueError, *row) for row in VALUES] + [(TypeError, *row) for row in TYPES]
 
