@@ -373,6 +373,7 @@ VALUES = [  # with a ValueError
     ("w must be", lambda: free(w=np.ones(2))),
     ("are two rules", lambda: free(rule=rules.adam(), momentum=0.1)),
     # choosing
+    ("w is a Path: give its weights, .w", lambda: cv.elbo(LOGISTIC, q, free(), 10, rng)),
     (r"w has shape \(2, 5\): give one w", lambda: cv.choose(LOGISTIC, q, q.start((2,)), rng=rng)),
     ("give a generator", lambda: choose(rng=3)),
     ("must estimate data", lambda: choose(among={"h": (ZOO.c7, {})})),
@@ -471,7 +472,6 @@ TYPES = [  # with a TypeError
     ("there is no argument 'bach' here", lambda: choose(bach=5)),
     (r"sampling=5: write cv.Sampling\(", lambda: choose(sampling=5)),
     ("is a family: the model comes first", lambda: cv.elbo(q, LOGISTIC, W, 10, rng)),
-    ("w is a Path: give its weights, .w", lambda: cv.elbo(LOGISTIC, q, free(), 10, rng)),
 ]  # fmt: skip
 ROWS = [(ValueError, *row) for row in VALUES] + [(TypeError, *row) for row in TYPES]
 

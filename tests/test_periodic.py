@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import periodic
 import pytest
+from test_plotting import linear, luminance
 
 import cvlib as cv
 from experiments import catalogue
@@ -66,14 +67,7 @@ def test_the_cells_without_sums_are_independent_and_with_the_score_span_the_zoo(
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0, 1.5])
 def test_ink_can_be_read_on_every_ground(share):
-    def light(colour):  # WCAG's relative luminance
-        rgb = colour.lstrip("#")
-        rgb = [int(x * 2 if len(x) == 1 else x, 16) / 255
-               for x in re.findall("." if len(rgb) == 3 else "..", rgb)]  # fmt: skip
-        linear = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in rgb]
-        return np.dot([0.2126, 0.7152, 0.0722], linear)
-
-    low, high = sorted(map(light, periodic.look(share)))
+    low, high = sorted(luminance(linear(colour)) for colour in periodic.look(share))
     assert (high + 0.05) / (low + 0.05) > 4.5
 
 

@@ -13,7 +13,6 @@ import cvlib as cv
 from cvlib import CF, PR, RP1, SF, bound, taylor_z
 
 setting = lambda *args, **kwargs: test_passes.setting(cv, *args, **kwargs)
-joint = lambda: test_passes.joint(cv)
 everything = lambda *args: test_passes.everything(cv, *args)
 files = test_passes.files
 
@@ -166,11 +165,3 @@ def test_a_cluster_that_loses_a_worker_changes_no_digit(tmp_path, monkeypatch, c
             found = k
         assert found == len(alone) - 1
     assert cv.passes._cluster.get() is None
-
-
-def test_no_cluster_there(monkeypatch):
-    pytest.importorskip("distributed")
-    monkeypatch.setattr(cv.passes, "PATIENCE", "1s")
-    with pytest.raises(ValueError, match="no Dask scheduler answers at tcp://127.0.0.1:9"):
-        with cv.passes.on(scheduler="tcp://127.0.0.1:9"):
-            pass
