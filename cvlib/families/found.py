@@ -46,7 +46,7 @@ class Found:
         try:
             self.model, self.q, self.w = model, q, q.check(w).reshape(q.D).copy()
         except (TypeError, ValueError) as error:
-            raise ValueError(f"w must be {q.D} numbers, one q of {q!r}: {error}") from error
+            raise type(error)(f"w must be {q.D} numbers, one q of {q!r}: {error}") from error
 
     @property
     def mean(self) -> np.ndarray:
