@@ -373,7 +373,6 @@ VALUES = [  # with a ValueError
     ("w must be", lambda: free(w=np.ones(2))),
     ("are two rules", lambda: free(rule=rules.adam(), momentum=0.1)),
     # choosing
-    ("w is a Path: give its weights, .w", lambda: cv.elbo(LOGISTIC, q, free(), 10, rng)),
     (r"w has shape \(2, 5\): give one w", lambda: cv.choose(LOGISTIC, q, q.start((2,)), rng=rng)),
     ("give a generator", lambda: choose(rng=3)),
     ("must estimate data", lambda: choose(among={"h": (ZOO.c7, {})})),
@@ -399,6 +398,7 @@ TYPES = [  # with a TypeError
     (r"snapshot='mu': take cvlib.snapshot\(model, mu\)", lambda: draw(snapshot="mu")),
     ("ndarray is no model such as", lambda: cv.zoo.published(X, q)),
     ("Gaussian is no model", lambda: cv.terms(q, LOGISTIC)),
+    ("w is a Path: give its weights, .w", lambda: cv.elbo(LOGISTIC, q, free(), 10, rng)),
     ("is no family: write", lambda: cv.terms(LOGISTIC, LOGISTIC)),
     ("Gaussian is no model",
      lambda: cv.optimize.sgd(q, LOGISTIC, ZOO.h, lr=0.1, steps=1, M=1, rng=rng)),

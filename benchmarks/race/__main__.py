@@ -70,7 +70,8 @@ class Stored:
                      "at_mode": r.at_mode, "axes": {k: a.values for k, a in r.axes.items()}}
             for r in RUNNERS
         }  # fmt: skip
-        return self.said | {"best": best, "ways": ways}
+        left_out = [name for name in PROBLEMS if name not in self.said["took"]]
+        return self.said | {"left_out": left_out, "best": best, "ways": ways}
 
     def keep(self):
         """Into the file, whole or not at all; a line for every row."""
