@@ -1,12 +1,16 @@
 """The benchmarks' own models and files: each row takes a step, variates have mean zero."""
 
+import re
+from types import SimpleNamespace
+
 import autograd
 import autograd.numpy as anp
+import notebooks  # tools/notebooks.py
 import numpy as np
 import pytest
 
 import cvlib as cv
-from benchmarks import coupled, own, reference, scale, steps
+from benchmarks import coupled, network, own, reference, scale, steps
 from cvlib import CF, RP1, taylor_z
 
 
@@ -89,3 +93,39 @@ def test_a_step_on_all_quadratics_is_the_rule_s():
         w, (moves, natural, _) = ways[name]()
         assert w.shape == (q.D,) and np.isfinite(w).all()
         assert (moves, natural) == ((0, 2) if name == "natural step" else (1, 0))
+
+
+@pytest.mark.parametrize("best", [0.0004, 0.01, 0.2])
+def test_a_rival_s_rates_go_on_until_the_best_lies_inside(best):
+    """A single peak, a little higher with a falling rate; above 0.5 the run diverges."""
+
+    def climb(rate, last, seed):
+        assert last in (None, 950)
+        peak = bool(last) + seed - float(np.log(rate / best) ** 2)
+        return (-1e6 if rate > 0.5 else peak), 1000
+
+    found = network.tuned(climb)
+    for falls in False, True:
+        rates = sorted(rate for rate, fell in found if fell == falls)
+        k = int(np.argmax([found[rate, falls][0] for rate in rates]))
+        assert 0 < k < len(rates) - 1 and rates[k - 1] < best < rates[k + 1]
+    (top,) = (key for key, elbos in found.items() if len(elbos) == len(network.SEEDS))
+    assert top[1] and np.allclose(np.diff(found[top]), 1)
+
+
+def test_the_network_s_densities_are_one():
+    """By JAX, by autograd as rows and a prior, and by the lines that chapter 21 shows."""
+    jax = pytest.importorskip("jax")
+    z, (x, y) = 0.5 * np.random.default_rng(0).standard_normal(network.DIM), network.data()
+    own = network.log_lik(z[None, None], (x, y)).sum() + network.log_prior(z)
+    (page,) = notebooks.BOOK.glob("*-your-own-model.md")
+    lines = re.search(r"```python\n(import jax.numpy.*?)```", page.read_text("utf-8"), re.S)[1]
+    shown = lambda model, seconds: model if seconds == network.SECONDS else None
+    names = {"cv": SimpleNamespace(models=cv.models, real=cv.real, fit=shown), "x": x, "y": y}
+    exec(lines, names)
+    usual = jax.config.jax_enable_x64
+    try:
+        np.testing.assert_allclose(network.joint()(z), own, rtol=1e-10)
+        np.testing.assert_allclose(names["fit"].totals(z[None], 0)[0], own, rtol=1e-10)
+    finally:
+        jax.config.update("jax_enable_x64", usual)  # `joint` sets it for the whole benchmark
