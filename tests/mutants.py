@@ -224,8 +224,6 @@ MUTANTS["parabola"] = [
      "test_renewed_in_the_loop"),
     ("values of the middle node", "Likelihood.mean", "self.phi(eta, y) @ weights",
      "self.phi(m, y[..., 0])", "test_sums[offset-Gaussian]"),
-    ("it moves along with q", "TaylorZ.grad", "draw.at(where) - draw.at(self.centre)",
-     "draw.at(where) - draw.at('mu')", "test_lines[logistic-Gaussian-one each]"),
 ]
 MUTANTS["combine"] = [
     ("sign of the weights", "best_weights", "-scale * np.matvec(U, y)", "scale * np.matvec(U, y)",

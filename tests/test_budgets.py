@@ -135,6 +135,20 @@ def test_a_step_that_was_cut_off_has_not_begun(work, monkeypatch):
 
 
 @quiet
+def test_a_first_step_that_compiles_is_no_measure(work, monkeypatch):
+    whole = run.Run._step
+
+    def first_is_long(self):
+        work.now += 6.0 if self.state.t == 0 else 0.01
+        whole(self)
+
+    monkeypatch.setattr(run.Run, "_step", first_is_long)
+    fit = cv.fit(own(work), seconds=10.0, progress=False)
+    assert fit.run.state.t > 1  # ten seconds less six are six hundred steps
+    assert work.now <= 10.0
+
+
+@quiet
 @pytest.mark.parametrize("kind", ("full", "diagonal", "exact"))
 def test_a_callback_at_every_look_with_its_seconds(work, kind):
     make, q = KINDS[kind]

@@ -81,7 +81,7 @@ class Clock:
     """When to stop: at a step, or at a time that leaves room for a step and the last looks."""
 
     def __init__(self, seconds: float | None, steps: int | None, taken: int = 0):
-        self.began, self.step, self.look = time.perf_counter(), 0.0, None
+        self.began, self.step, self.look = time.perf_counter(), None, None
         self.seconds = np.inf if steps is not None else SECONDS
         if seconds is not None:
             self.seconds = number("seconds", seconds, 0, above=True)
@@ -97,9 +97,13 @@ class Clock:
         """Has this share of the time passed, and so many seconds more?"""
         return self.passed > share * self.seconds + more
 
+    def stepped(self, seconds: float) -> None:
+        """So long was a step; the first may have compiled something, and is no measure."""
+        self.step = 0.0 if self.step is None else seconds
+
     def out(self, steps: int = 1) -> bool:
         """Is there no time for so many steps and the last looks? A tenth, before one was seen."""
-        left = self.seconds - self.passed - steps * self.step
+        left = self.seconds - self.passed - steps * (self.step or 0.0)
         return left < (0.1 * self.seconds if self.look is None else 2.5 * self.look)
 
 
@@ -224,7 +228,7 @@ class Run:
                 with until(late):
                     w = starts.top(self.model, self.q, self.state.w)
                 self.state = self.state._replace(w=w)
-            clock.step = _timed(self._step)[1]
+            clock.stepped(_timed(self._step)[1])
             bar.update()
 
     def _step(self):
