@@ -100,7 +100,7 @@ site-test: $(READY)
 adapters: $(READY)
 	@$(BIN)/python -c 'import jax, numpyro, pymc, arviz' 2>/dev/null || \
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[jax,numpyro,pymc,arviz]'
-	@$(BIN)/pytest tests/test_adapters.py
+	@$(BIN)/pytest tests/test_adapters.py tests/test_race.py -k "adapters or stored_setting"
 
 # PyTorch is large and lies apart: nothing else sees it. A pinned number without a build's name is
 # met by every build of it: pip takes the CPU's (2.13.0+cpu) where an index has one, else PyPI's.

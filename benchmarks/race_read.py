@@ -13,6 +13,7 @@ import numpy as np
 RESULTS = Path(__file__).with_name("race.json")
 TARGETS = (1.0, 0.1, 0.01)
 CLOCKS = ("warm", "cold", "gradients")
+NORMAL = 1.4826  # times the median distance from the median is a Gaussian's standard deviation
 LOOK = 1.2  # a q is judged when its gradients have grown by this factor
 SHARP = 1 / 3  # of a target, which the yardstick must resolve for the target to be shown
 
@@ -108,14 +109,15 @@ class Race:
         """[(way, when)] that noise cannot tell from the best, which comes first; none: nobody came.
 
         Level is who needs at most LOOK times as much, or is later by at most twice the spread of
-        the best's seeds. Gradients leave out who looks at no draw.
+        the best's seeds, which one that went astray does not widen. Gradients leave out who looks
+        at no draw.
         """
         out = {"exact.optimum"} if clock == "gradients" else set()
         names = [n for n in self.entered(model) if n not in out]
         times = {n: self.median(model, n, nats, clock) for n in names}
         name = min(times, key=times.get)
         seeds, best = self.seeds(model, name, nats, clock), times[name]
-        spread = statistics.stdev(seeds) if len(seeds) > 1 and max(seeds) < np.inf else 0.0
+        spread = NORMAL * statistics.median(abs(x - best) for x in seeds)
         last = max(LOOK * best, best + 2 * spread)
         level = [(n, t) for n, t in times.items() if t <= last and t < np.inf]
         return sorted(level, key=lambda way: way[1])

@@ -247,7 +247,7 @@ def test_ways_within_the_noise_of_the_best():
     assert read.near("hill", 0.1, "gradients") == [("best", 0.5), ("close", 0.595)]
     assert [n for n, _ in read.near("hill", 0.1, "cold")] == ["best", "close", "late"]
     assert read.near("hill", 0.01) == [] and read.targets("hill") == [1.0, 0.1]
-    wide = stored_race(best=(0.5, 1.0, 1.5), **late)
+    wide = stored_race(best=(0.7, 1.0, 1.3, 0.7, 99.0), **late)  # one that went astray
     assert [n for n, _ in wide.near("hill", 0.1)] == ["best", "close", "late", "more"]
 
 
@@ -405,9 +405,10 @@ def test_no_run_passed_its_limit_by_much():
             assert all(t is None or t <= limit for seed in row["seconds"] for t in seed)
 
 
-EXAMPLES = [
-    ("sonar", "cvlib, c7", 0.1), ("ionosphere", "cvlib, plain", 0.1), ("exam", "cv.fit", 0.1),
-    ("hospitals", "natural, rotated", 0.1), ("indomethacin", "batch and match", 1.0),
+EXAMPLES = [  # the first three need JAX, and are the best of their rows in gradients
+    ("hospitals", "natural, even", 0.1), ("ionosphere", "natural, even", 0.01),
+    ("eight_schools", "natural, landing", 0.1), ("sonar", "cvlib, c7", 0.1),
+    ("ionosphere", "cvlib, plain", 0.1), ("exam", "cv.fit", 0.1),
 ]  # fmt: skip
 
 
