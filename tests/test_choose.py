@@ -55,9 +55,12 @@ def flat(cv, model, q, subsample=True):
 # Noise ---------------------------------------------------------------------------------------
 
 
+def plan_of(cv, table, model, q, **how):
+    return cv.optimize.Noisy(model, q, next(iter(table.values()))[0], lr=1.0, **how)
+
+
 def pilot(cv, table, model, q, w, M=5, steps=20, seed=0, pairs=False, **see):
-    h = next(iter(table.values()))[0]
-    plan = cv.optimize.Noisy(model, q, h, lr=1.0, M=M, sampling=cv.Sampling(**see))
+    plan = plan_of(cv, table, model, q, M=M, sampling=cv.Sampling(**see))
     return choosing(cv).Pilot(table, plan, w, steps, default_rng(seed), pairs=pairs)
 
 
@@ -138,15 +141,11 @@ def test_leaving_one_out_makes_a_step_one_unit(cv):
     cases.append((model, q, w, cv.AQ(sum_of(cv.terms(model, q))), 3))
     for model, q, w, h, M in cases:
         found, _ = noise_of(cv, h, model, q, w, M=M, steps=4000, subsample=False)
-        G = h(many(cv, model, q, w, M))  # (20_000, M, D)
+        runs = np.tile(w, (20_000, 1))
+        G = h(cv.draw(model, q, runs, M, default_rng(9), subsample=False))  # (20_000, M, D)
         right, alone = G.mean(1).var(0).sum(), G.var((0, 1)).sum() / M
         assert_allclose(found, right, rtol=0.06)
         assert abs(alone / right - 1) > 0.12  # what independent samples would have
-
-
-def many(cv, model, q, w, M):
-    """20,000 steps on all data."""
-    return cv.draw(model, q, np.tile(w, (20_000, 1)), M, default_rng(9), subsample=False)
 
 
 def sum_of(terms):
@@ -201,16 +200,10 @@ class Clock:
     """A clock that goes on when something is done."""
 
     now = 0.0
-
-    def __call__(self):
-        return self.now
+    __call__ = lambda self: self.now
 
     def spend(self, seconds):
         self.now += seconds
-
-
-def plan_of(cv, table, model, q, **how):
-    return cv.optimize.Noisy(model, q, next(iter(table.values()))[0], lr=1.0, **how)
 
 
 def test_turns(cv):
@@ -383,9 +376,8 @@ def test_a_tie_is_not_sure(cv):
     h, w = by(cv.RP1, cv, model, q), q.start()
     # RP1 and RP2 at L = I: the same law, not the same numbers
     among = {"a": (h, {}), "b": (0.5 * (h + by(cv.PR, cv, model, q)), {})}
-    ask = lambda seed, costs: cv.choose(
-        model, q, w, costs=costs, rng=default_rng(seed), pilot=200, among=among, M=5
-    )
+    how = {"pilot": 200, "among": among, "M": 5}
+    ask = lambda seed, costs: cv.choose(model, q, w, costs=costs, rng=default_rng(seed), **how)
     first = ask(0, {"a": 1.0, "b": 1.0})
     even = {r.set.base: r.score for r in first.report.rows}
     assert first.set.base == "b" and first.sure == 1.0
@@ -441,21 +433,18 @@ def test_subsets(cv):
         assert found == [c for n in range(most + 1) for c in combinations(few, n)]
 
 
-def shifted(cv):
-    """N(w, I) as a reader writes it: its noise does not move with w, so GR is RP1."""
+def test_candidates(cv):
+    """Everything is legal, gradients are gradients, and a family without RP1 has its own."""
 
     class Shifted(cv.families.Family):
+        """N(w, I) as a reader writes it: its noise does not move with w, so GR is RP1."""
+
         parts = ("mu",)
         noise = lambda self, rng, w, M: rng.standard_normal((*w.shape[:-1], M, self.dim))
         transform = lambda self, w, eps: w + eps
         log_density = lambda self, w, z: -0.5 * anp.sum((z - w) ** 2, -1)
         entropy = lambda self, w: 0.5 * self.dim + 0 * w[..., 0]
 
-    return Shifted
-
-
-def test_candidates(cv):
-    """Everything is legal, gradients are gradients, and a family without RP1 has its own."""
     model, q, _ = logistic(cv)
     found = cv.candidates(model, q)
     four = {"c7", "bound", "joint", "snapshot"}
@@ -478,7 +467,7 @@ def test_candidates(cv):
     assert found["PR"][1]["c7"].parts == (cv.CF(both) - cv.PR(both)).parts
     unit, gamma = cv.families.Bernoulli(2), cv.families.Gamma(2)
     assert list(cv.candidates(mine, unit)) == ["GR", "SF", "LB of all three"]
-    assert list(cv.candidates(mine, shifted(cv)(2))) == ["RP1", "SF", "RP1 of all three"]
+    assert list(cv.candidates(mine, Shifted(2))) == ["RP1", "SF", "RP1 of all three"]
     assert list(cv.candidates(mine, gamma))[:2] == ["GR", "SF"]
     for family in q2, unit, gamma:  # what fit takes is on the list
         h = part(cv, "zoo").whole_gradient(mine, family)
@@ -492,22 +481,18 @@ def test_candidates(cv):
                 part(cv, "estimators").check_variate(c)
 
 
-def kinked(cv, sharp):
-    """Laplace's likelihood: log p has a kink in z for every row; or one rounded off."""
-    rng = default_rng(0)
+def test_price_is_refused_where_there_are_kinks(cv):
+    """Autograd's second derivative of |r| is zero: PR is quiet and wrong, and must not win.
+
+    Laplace's likelihood has a kink in z for every row; or one rounded off, where PR is right.
+    """
+    q, rng = cv.families.Gaussian(2), default_rng(0)
     X = rng.standard_normal((20, 2))
     y = X @ [1.0, -1.0] + rng.laplace(size=20)
-    size = lambda r: anp.abs(r) if sharp else anp.sqrt(1 + r**2)
-    log_lik = lambda z, batch: -size(batch[1] - anp.sum(batch[0] * z, -1))
-    return cv.models.Model(log_lik, cv.models.GaussianPrior(), (X, y), dim=2)
-
-
-def test_price_is_refused_where_there_are_kinks(cv):
-    """Autograd's second derivative of |r| is zero: PR is quiet and wrong, and must not win."""
-    q = cv.families.Gaussian(2)
     ask = lambda model, seed, **how: cv.choose(model, q, q.start(), rng=default_rng(seed), **how)
-    for sharp in True, False:
-        model = kinked(cv, sharp)
+    for sharp, size in (True, anp.abs), (False, lambda r: anp.sqrt(1 + r**2)):
+        log_lik = lambda z, batch, size=size: -size(batch[1] - anp.sum(batch[0] * z, -1))
+        model = cv.models.Model(log_lik, cv.models.GaussianPrior(), (X, y), dim=2)
         for see in {"subsample": False}, {}:
             costs = flat(cv, model, q, see.get("subsample", True))
             got = ask(model, 0, pilot=60, costs=costs, **see)
@@ -540,9 +525,8 @@ def test_pairs_are_tried(cv, see, tried):
     assert (True in left) == tried
     assert (got.line["sampling"].noise == "pairs") == got.set.pairs == ("in pairs" in str(got.set))
     if see == {"subsample": False}:
-        draw = lambda kind: cv.draw(
-            model, q, q.start((4000,)), 10, default_rng(1), subsample=False, noise=kind
-        )
+        given = model, q, q.start((4000,)), 10
+        draw = lambda kind: cv.draw(*given, default_rng(1), subsample=False, noise=kind)
         plain, pairs = (h(draw(kind)).mean(1).var(0).sum() for kind in ("plain", "pairs"))
         assert_allclose(left[True], pairs / plain, rtol=0.3)
         assert got.set.pairs and pairs < 0.6 * plain
@@ -559,28 +543,21 @@ def test_many_dimensions(cv):
         assert len(cv.candidates(model, q2)) == 5
 
 
-def wrapped(cv, model, q):
-    """{name: (variate, what it wants)} whose approximation stands inside another one."""
-    data, _, _ = cv.terms(model, q)
-    curve = lambda z: anp.tanh(z[..., 0])
-    inside = cv.surrogate(cv.taylor_z(data, at="snapshot"), curve)
-    steep = cv.taylor_z(cv.taylor_z(data, at="snapshot", order=1), order=1)
-    line = cv.taylor_z(cv.bound(data, at="snapshot"), order=1)
-    return {
-        "surrogate": (cv.SF(inside) - cv.RP1(inside), None),
-        "line of a bound": (cv.LOO(line) - cv.CF(line), (2, True, False)),
-        "line of a slope": (cv.RP1(steep) - cv.CF(steep), (1, False, False)),
-    }
-
-
 def test_what_is_wrapped_gets_its_snapshot(cv):
     """Only what looks at older weights has one taken, of the order and with the factor it needs."""
     model, q, w = logistic(cv)
     z, rng, how = cv.zoo.paper(model, q), default_rng(0), {"lr": 0.01, "M": 4}
-    for name, (line, wants) in wrapped(cv, model, q).items():
-        path = cv.optimize.sgd(
-            model, q, z.h, [line], w=w, steps=3, renew=2, runs=(2,), rng=rng, **how
-        )
+    data, _, _ = cv.terms(model, q)
+    inside = cv.surrogate(cv.taylor_z(data, at="snapshot"), lambda z: anp.tanh(z[..., 0]))
+    steep = cv.taylor_z(cv.taylor_z(data, at="snapshot", order=1), order=1)
+    tangent = cv.taylor_z(cv.bound(data, at="snapshot"), order=1)
+    for name, line, wants in (
+        ("surrogate", cv.SF(inside) - cv.RP1(inside), None),
+        ("line of a bound", cv.LOO(tangent) - cv.CF(tangent), (2, True, False)),
+        ("line of a slope", cv.RP1(steep) - cv.CF(steep), (1, False, False)),
+    ):
+        more = how | {"w": w, "renew": 2, "runs": (2,)}
+        path = cv.optimize.sgd(model, q, z.h, [line], steps=3, rng=rng, **more)
         old = path.state.snapshot
         assert line.wants == wants and np.isfinite(path.w).all()
         if wants:
@@ -601,9 +578,8 @@ def test_it_works_with_a_real_clock():
         got = cvlib.choose(model, q, q.start(), M=4, rng=rng, pilot=8, seconds=0.02, **see)
         assert got.set.base in cvlib.candidates(model, q, see.get("subsample", True))
         assert all(r.cost > 0 and np.isfinite(r.score) for r in got.report.rows)
-        assert got.line["sampling"] == cvlib.Sampling(
-            **see, noise="pairs" if got.set.pairs else "plain"
-        )
+        noise = "pairs" if got.set.pairs else "plain"
+        assert got.line["sampling"] == cvlib.Sampling(**see, noise=noise)
     model, q, w = logistic(cvlib)
     got = cvlib.choose(model, q, w, rng=rng, pilot=8, seconds=0.02, natural=True)
     cvlib.optimize.sgd(model, q, **got.line, lr=0.1, steps=5, M=10, rng=rng)

@@ -37,26 +37,17 @@ def case(family, d, seed):
     return w, rng.standard_normal(d), -(H @ H.T) - 0.2 * np.eye(d), rng
 
 
-def moved(rule, q, w, g, rho):
-    return rule.step(rule.start(q, w), w, g, rho, q, 1)[0]
-
-
-def test_natural_gradient(cv):
-    """For small rho a step is rho F^-1 g, F the Fisher matrix: the Hessian of KL at w, to 1e-8."""
-    for family in FAMILIES:
-        for d, seed in [(1, 0), (2, 1), (3, 2), (4, 3)]:
-            w, slope, H, _ = case(family, d, seed)
-            q, g = getattr(cv.families, family)(d), gradient(family, d, w, slope, H)
-            right = np.linalg.solve(hessian(lambda v: kl(family, d, w, v))(w), g)
-            for positive in (True, False):
-                rule, rho = cv.rules.natural(positive), 1e-5
-                step = moved(rule, q, w, g, rho) - moved(rule, q, w, g, -rho)
-                scale = np.abs(right).max()
-                assert_allclose(step / (2 * rho), right, rtol=0, atol=1e-8 * scale, err_msg=family)
+def stepped(rule, q, w, g, rho, N=1):
+    """The weights after a step, and which runs it was cut in."""
+    after, (cut,) = rule.step(rule.start(q, w), w, g, rho, q, N)
+    return after, cut
 
 
 def test_update_of_the_precision(cv):
-    """Sigma^-1 and mu after a step, from dense matrices; signs on the diagonal of L stay."""
+    """Sigma^-1 and mu after a step, from dense matrices; signs on the diagonal of L stay.
+
+    For small rho a step is rho F^-1 g, F the Fisher matrix: the Hessian of KL at w, to 1e-8.
+    """
     for family in FAMILIES:
         for d, seed, rho in [(1, 0, 1.0), (2, 1, 0.3), (3, 2, 1.0), (4, 3, 0.1)]:
             w, slope, H, _ = case(family, d, seed)
@@ -64,9 +55,14 @@ def test_update_of_the_precision(cv):
             mu, L = oracles.unpack(family, d, w)
             old = np.linalg.inv(L @ L.T)
             G = -H - old if family == "Gaussian" else np.diag(np.diag(-H - old))
+            natural = np.linalg.solve(hessian(lambda v: kl(family, d, w, v))(w), g)
             for positive in (True, False):
+                rule = cv.rules.natural(positive)
+                up, down = (stepped(rule, q, w, g, r)[0] for r in (1e-5, -1e-5))
+                close = 1e-8 * np.abs(natural).max()
+                assert_allclose((up - down) / 2e-5, natural, rtol=0, atol=close, err_msg=family)
                 new = old + rho * G + (rho**2 / 2 * G @ np.linalg.inv(old) @ G) * positive
-                after = moved(cv.rules.natural(positive, reach=1e9), q, w, g, rho)
+                after, _ = stepped(cv.rules.natural(positive, reach=1e9), q, w, g, rho)
                 mu1, L1 = oracles.unpack(family, d, after)
                 assert_allclose(np.linalg.inv(L1 @ L1.T), new, rtol=1e-8, atol=1e-9)
                 assert_allclose(mu1, mu + rho * np.linalg.solve(new, slope), rtol=1e-8, atol=1e-9)
@@ -85,8 +81,8 @@ def test_affine_invariance(cv):
         for rho in (0.2, 1.0):
             g = gradient("Gaussian", d, w, slope, H)
             g2 = gradient("Gaussian", d, turned, back.T @ slope, back.T @ H @ back)
-            mu1, L1 = oracles.unpack("Gaussian", d, moved(rule, q, w, g, rho))
-            mu2, L2 = oracles.unpack("Gaussian", d, moved(rule, q, turned, g2, rho))
+            mu1, L1 = oracles.unpack("Gaussian", d, stepped(rule, q, w, g, rho)[0])
+            mu2, L2 = oracles.unpack("Gaussian", d, stepped(rule, q, turned, g2, rho)[0])
             assert_allclose(mu2, A @ mu1 + b, rtol=1e-9, atol=1e-9)
             assert_allclose(L2 @ L2.T, A @ L1 @ L1.T @ A.T, rtol=1e-9, atol=1e-9)
 
@@ -98,10 +94,10 @@ def test_batched(cv):
         w = q.start((2, 4)) + 0.2 * rng.standard_normal((2, 4, q.D))
         g, rho = rng.standard_normal((2, 4, q.D)), rng.uniform(0.1, 1, (2, 4, 1))
         rule = cv.rules.natural(reach=1.0)
-        after, (cut,) = rule.step(rule.start(q, w), w, g, rho, q, 7)
+        after, cut = stepped(rule, q, w, g, rho, 7)
         assert after.shape == w.shape and cut.shape == (2, 4) and 0 < cut.sum() < 8
         for k in np.ndindex(2, 4):
-            alone, (one,) = rule.step(rule.start(q, w[k]), w[k], g[k], rho[k], q, 7)
+            alone, one = stepped(rule, q, w[k], g[k], rho[k], 7)
             assert_allclose(after[k], alone, rtol=1e-12)
             assert one == cut[k]
 
@@ -114,10 +110,8 @@ def test_reach(cv):
         q = getattr(cv.families, family)(d)
         mu, L = oracles.unpack(family, d, w)
         g = gradient(family, d, w, 100 * slope, H)
-        free, (none,) = (rule := cv.rules.natural(reach=1e9)).step(
-            rule.start(q, w), w, g, 0.5, q, 1
-        )
-        cut, (one,) = (rule := cv.rules.natural(reach=2.0)).step(rule.start(q, w), w, g, 0.5, q, 1)
+        free, none = stepped(cv.rules.natural(reach=1e9), q, w, g, 0.5)
+        cut, one = stepped(cv.rules.natural(reach=2.0), q, w, g, 0.5)
         way, far = (np.linalg.solve(L, x[:d] - mu) for x in (cut, free))
         assert none == 0 and one == 1
         if family == "Gaussian":  # in the root mean square
@@ -138,8 +132,7 @@ def test_fixed_point(cv):
         best = cv.exact._by_lbfgs(model, q, q.start())
         g = cv.exact.gradient(model, q, best) / model.N
         for positive in (True, False):
-            rule = cv.rules.natural(positive)
-            after = rule.step(rule.start(q, best), best, g, 1.0, q, model.N)[0]
+            after, _ = stepped(cv.rules.natural(positive), q, best, g, 1.0, model.N)
             assert_allclose(after, best, atol=1e-6)
         path = cv.optimize.noise_free(model, q, lr=1.0, steps=12, rule=cv.rules.natural())
         assert_allclose(path.w, best, atol=1e-6)
@@ -158,7 +151,7 @@ def test_indefinite(cv):
         q = getattr(cv.families, family)(2)
         rule, w, g = cv.rules.natural(positive=False), q.start((3,)), np.zeros((3, q.D))
         g[1, -1] = 50.0  # P = -49 in the last coordinate
-        after, _ = rule.step(rule.start(q, w), w, g, 0.5, q, 1)
+        after, _ = stepped(rule, q, w, g, 0.5)
         assert np.isnan(after[1]).any() and np.isfinite(after[[0, 2]]).all()
 
 
@@ -178,8 +171,7 @@ def test_every_gradient_leaves_a_gaussian(seed, rho, power, d):
     for family in FAMILIES:
         q, w = getattr(cvlib.families, family)(d), oracles.weights(family, d, seed % 1000)
         g = 10**power * rng.standard_cauchy((2, q.D)).clip(-1e6, 1e6)
-        rule = cvlib.rules.natural()
-        after, _ = rule.step(rule.start(q, w), w, g, rho, q, 1)
+        after, _ = stepped(cvlib.rules.natural(), q, w, g, rho)
         assert np.isfinite(after).all()
         diagonal = after[:, q.diag] if family == "Gaussian" else after[:, d:]
         before = w[:, q.diag] if family == "Gaussian" else w[:, d:]

@@ -143,9 +143,8 @@ def test_hand_written_forms_are_the_base_s(cv):
         for got, want in zip(q.moments_grad(draw), Base.moments_grad(q, draw)):
             assert_allclose(got, want, rtol=1e-8, atol=1e-10)
         v = draw.w[::-1] / 2
-        assert_allclose(
-            q.cross_grad(draw.w, v), Base.cross_grad(q, draw.w, v), rtol=1e-8, atol=1e-12
-        )
+        base = Base.cross_grad(q, draw.w, v)
+        assert_allclose(q.cross_grad(draw.w, v), base, rtol=1e-8, atol=1e-12)
         assert_allclose(q.entropy_grad(draw.w), -q.cross_grad(draw.w, draw.w), rtol=1e-12)
     q = cv.families.Gaussian(3)
     draw = draws(cv, q)  # the entropy's gradient is known to the base as well
@@ -230,12 +229,10 @@ def test_moments_are_given_or_refused(cv):
             ask()
     with pytest.raises(ValueError, match="does not say its mean"):
         cv.taylor_z(data)
-    old = cv.draw(
-        draw.model, q, draw.w, eps=draw.eps, subsample=False,
-        snapshot=cv.snapshot(draw.model, np.zeros(2)),
-    )  # fmt: skip
+    old = cv.snapshot(draw.model, np.zeros(2))
+    draw = cv.draw(draw.model, q, draw.w, eps=draw.eps, subsample=False, snapshot=old)
     f = cv.taylor_z(data, at="snapshot")
-    assert np.isfinite(cv.RP1(f)(old)).all()  # needs no mean of q
+    assert np.isfinite(cv.RP1(f)(draw)).all()  # needs no mean of q
 
 
 def test_weights(cv):
@@ -260,10 +257,8 @@ def test_families_are_told_apart_by_all_arguments(cv):
     """C3: a variate written for nu = 3 had a mean on draws of nu = 30."""
     Student = student_of(cv)
     three, thirty = Student(2, 3.0), Student(2, nu=30.0)
-    assert (
-        three != thirty and three == Student(2, nu=3) and len({three, thirty, Student(2, 3)}) == 2
-    )
-    assert Student(2) == Student(2, 4.0) and Student(2) != Student(3)
+    assert three == Student(2, nu=3) != thirty and len({three, thirty, Student(2, 3)}) == 2
+    assert Student(2) == Student(2, 4.0) != Student(3)
     assert repr(Student(2, nu=5)) == "Student(2, nu=5)" and repr(Student(2)) == "Student(2, nu=4.0)"
     assert Student(2, nu=np.array([3.0, 4])) == Student(2, nu=[3, 4]) != Student(2, nu=[3, 5])
     assert three.key == (Student, 2, 3.0)
@@ -303,10 +298,7 @@ def test_a_prior_and_a_q_of_two_kinds_are_refused(cv):
             cv.terms(model, q)
     for model, q in [(normal, f.Gamma(2)), (rates, f.Gaussian(2)), (rates, f.Beta(2)),
                      (coins, f.Categorical(1, 2)), (own_model(cv, 2), f.Bernoulli(2))]:  # fmt: skip
-        try:
-            cv.terms(model, q)
-        except ValueError as error:
-            pytest.fail(str(error))
+        cv.terms(model, q)
 
 
 def test_a_family_of_a_reader_s_file_is_pickled():

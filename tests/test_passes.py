@@ -98,14 +98,10 @@ def by_autograd(q, family, f, w, eps):
 def test_sums(cv, name, family):
     """Value, slope and Hessian over all data, against autograd; in one part and in several."""
     p, model, q, w, _ = setting(cv, name, family)
-    whole = cv.passes.CHUNK
     for kind in {*expansions(cv, cv.terms(model, q)[0])} - {AT_MU}:
         for chunk in (2**20, 9 * p.d):
-            try:
-                cv.passes.CHUNK = chunk
+            with mock.patch.object(cv.passes, "CHUNK", chunk):
                 found = kept(cv, model, q, w, kind)
-            finally:
-                cv.passes.CHUNK = whole
             assert (found.hessian is None) == (kind == 1)
             for k in range(3):
                 f = functions(p, q, w[k], kind)
@@ -222,11 +218,8 @@ def renewals(cv, model, q, h, cvs, renew, steps=40, **options):
         return original(model, mu, **wanted)
 
     options = {"lr": 0.1, "M": 4, "runs": (3,), "rng": np.random.default_rng(0)} | options
-    try:
-        plans.snapshot = watched
+    with mock.patch.object(plans, "snapshot", watched):
         path = cv.optimize.sgd(model, q, h, cvs, steps=steps, renew=renew, every=1, **options)
-    finally:
-        plans.snapshot = original
     for mu, _ in seen:  # it is that of the weights of its step
         at = [t for t, w in enumerate(path.path) if np.array_equal(q.mean(w), mu)]
         assert at, "a snapshot of no step"
@@ -239,11 +232,14 @@ def test_every(cv):
     for K, right in ((1, range(6)), (4, [0, 1, 2, 4, 8, 12]), (100, [0, 1, 2, 4, 8])):
         steps, *_ = renewals(cv, *joint(cv), K, steps=15 if K > 1 else 6)
         assert steps == [*right]
-    kinds = ("taylor_z", {}, {"order"}), ("taylor_z", {"order": 1}, {"order"})
-    for expansion, how, right in (*kinds, ("bound", {}, {"order", "factor"})):
+    for expansion, how, right in (
+        ("taylor_z", {}, {"order"}), ("taylor_z", {"order": 1}, {"order"}),
+        ("bound", {}, {"order", "factor"}), ("parabola", {}, {"order", "factor", "mean"}),
+    ):  # fmt: skip
         _, wanted, path = renewals(cv, *joint(cv, expansion, **how), 5, steps=6)
         assert {frozenset(w) for w in wanted} == {frozenset(right)}
         assert {w["order"] for w in wanted} == {how.get("order", 2)}
+        assert all(w["factor"].shape == (3, 2, 2) for w in wanted if "factor" in w)
         assert (path.state.snapshot.hessian is not None) == (how == {})
 
 
@@ -275,13 +271,7 @@ def test_wants(cv):
 
 
 def test_renewed_in_the_loop(cv):
-    """Snapshots have what the line wants; renewed in every step, QD follows the exact path."""
-    steps, wanted, path = renewals(cv, *joint(cv, "parabola"), 4, steps=9)
-    assert steps == [0, 1, 2, 4, 8]
-    assert all(w["mean"] is True and w["order"] == 2 for w in wanted)
-    assert all(w["factor"].shape == (3, 2, 2) for w in wanted)
-    assert all(x is not None for x in path.state.snapshot.parabolas["parabola"])
-
+    """With a parabola that is renewed in every step QD follows the exact path."""
     model, q, *_ = joint(cv)
     data, prior, variational = cv.terms(model, q)
     old = cv.parabola(data, at="snapshot")
@@ -303,14 +293,14 @@ def test_renewed_in_the_loop(cv):
 # Passes ---------------------------------------------------------------------------------------
 
 
-def files(folder, p, dtype=float, mode="r"):
+def mapped(folder, name, array, dtype=float, mode="r"):
+    array.astype(dtype).tofile(Path(folder) / name)
+    return np.memmap(Path(folder) / name, dtype, mode, shape=array.shape)
+
+
+def files(folder, p, *how, **more):
     """The data of a problem as mapped files."""
-    found = []
-    for name in ("X", "y"):
-        array = getattr(p, name).astype(dtype)
-        array.tofile(Path(folder) / name)
-        found.append(np.memmap(Path(folder) / name, dtype, mode, shape=array.shape))
-    return found
+    return [mapped(folder, name, getattr(p, name), *how, **more) for name in ("X", "y")]
 
 
 def arrays(old):
@@ -321,10 +311,8 @@ def arrays(old):
 def everything(cv, model, q, w):
     """What passes over all data: snapshots, exact references, moments for taylor_x."""
     mu, factor = q.moments(w)
-    old = cv.snapshot(model, mu, factor=factor, mean=True)
-    terms = cv.exact.term_gradients(model, q, w)["data"]
-    G = model.groups
-    old = arrays(old)
+    old = arrays(cv.snapshot(model, mu, factor=factor, mean=True))
+    terms, G = cv.exact.term_gradients(model, q, w)["data"], model.groups
     return [*old, cv.exact.elbo(model, q, w), terms, G.n, G.x, G.y, G.xx, G.xy, G.constant]
 
 
@@ -332,23 +320,17 @@ def everything(cv, model, q, w):
 def test_parts(cv, family):
     """In memory or in a file, in one part or in many: the same sums."""
     p, model, q, w, _ = setting(cv, "logistic", family, N=101)
-    right, whole = everything(cv, model, q, w), cv.passes.CHUNK
+    right = everything(cv, model, q, w)
     with tempfile.TemporaryDirectory() as folder:
         X, y = files(folder, p)
-        both = np.memmap(Path(folder) / "both", float, "w+", shape=(104, 2))
-        both[:3], both[3:] = 9.0, p.X
-        wide = np.memmap(Path(folder) / "wide", float, "w+", shape=(101, 3))
-        wide[:, 0], wide[:, 1:] = 9.0, p.X
-        turned = np.memmap(Path(folder) / "turned", float, "w+", shape=(2, 101))
-        turned[:] = p.X.T
+        both = mapped(folder, "both", np.pad(p.X, ((3, 0), (0, 0)), constant_values=9))
+        wide = mapped(folder, "wide", np.pad(p.X, ((0, 0), (1, 0)), constant_values=9))
+        turned = mapped(folder, "turned", p.X.T)
         shapes = p.X, X, both[3:], X[:, ::-1][:, ::-1], wide[:, 1:], turned.T
         for chunk, x in itertools.product((2**20, 700), shapes):
-            try:
-                cv.passes.CHUNK = chunk
+            with mock.patch.object(cv.passes, "CHUNK", chunk):
                 again = cv.models.logistic_regression(x, y, prior_sd=oracles.PRIOR_SD)
                 got = everything(cv, again, q, w)
-            finally:
-                cv.passes.CHUNK = whole
             for a, b in zip(got, right):
                 assert_allclose(a, b, rtol=1e-11, atol=1e-11)
 
@@ -364,15 +346,11 @@ def test_numbers_in_parts(cv):
 
 def test_the_cluster_is_left(cv):
     """After `with passes.on(...)` passes are made here, also if what stood inside it failed."""
-    rows = np.arange(10.0)
-    asked = []
+    rows, asked = np.arange(10.0), []
     cluster = SimpleNamespace(nthreads=lambda: asked.append("nthreads") or {})
     with mock.patch.multiple(cv.passes, connect=lambda _: nullcontext(cluster), CHUNK=3):
-        try:
-            with cv.passes.on("an address"):
-                raise ZeroDivisionError
-        except ZeroDivisionError:
-            pass
+        with pytest.raises(ZeroDivisionError), cv.passes.on("an address"):
+            raise ZeroDivisionError
         try:
             (total,) = cv.passes.total(lambda rows: (rows[0].sum(),), (rows,))
         except AttributeError:  # of the cluster
@@ -383,30 +361,23 @@ def test_the_cluster_is_left(cv):
 def test_changes(cv):
     """Mode "c" is copy on write: the file does not know the changes, so it is not read again."""
     p, *_ = setting(cv, "logistic", "Gaussian", N=50)
-    mu = np.array([0.3, -0.2])
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, mock.patch.object(cv.passes, "SMALL", 0):
         X, _ = files(folder, p, mode="c")
         X[:] = 2 * X
-        model = cv.models.logistic_regression(X, p.y)
-        right = cv.snapshot(cv.models.logistic_regression(2 * p.X, p.y), mu)
-        assert_allclose(cv.snapshot(model, mu).slope, right.slope)
+        models = [cv.models.logistic_regression(x, p.y) for x in (X, 2 * p.X)]
+        assert_allclose(*(cv.snapshot(model, np.array([0.3, -0.2])).slope for model in models))
         assert_array_equal(cv.passes.files((X,)), [None])
 
 
 def test_take(cv):
     """Drawn rows are those of the data, from memory, from a map, or read from a large file."""
     p, *_ = setting(cv, "logistic", "Gaussian", N=50)
-    large = cv.passes.SMALL
     with tempfile.TemporaryDirectory() as folder:
         X, y = files(folder, p)
-        both = np.memmap(Path(folder) / "both", np.float32, "w+", shape=(53, 2))
-        both[:3], both[3:] = 9.0, p.X
-        for small, x in itertools.product((0, large), (p.X, X, both[3:])):
-            try:
-                cv.passes.SMALL = small
+        both = mapped(folder, "both", np.pad(p.X, ((3, 0), (0, 0)), constant_values=9), np.float32)
+        for small, x in itertools.product((0, cv.passes.SMALL), (p.X, X, both[3:])):
+            with mock.patch.object(cv.passes, "SMALL", small):
                 model = cv.models.logistic_regression(x, y)
-            finally:
-                cv.passes.SMALL = large
             read = small == 0 and x is not p.X
             assert isinstance(model._files[0], cv.passes.Mapped) == read
             for shape in ((50,), (5, 10), (2, 5, 5), (300,)):
@@ -422,10 +393,8 @@ def test_small_numbers(cv):
     f = lambda z, b: -((b[0] + b[0] - z[..., 0]) ** 2) / 1e4
     w = q.pack([1e-3, -1e-3], [1e-3, 2e-3])
     with tempfile.TemporaryDirectory() as folder:
-        mapped = np.memmap(Path(folder) / "x", np.uint8, "w+", shape=bytes_.shape)
-        mapped[:] = bytes_
         found = []
-        for x in (mapped, bytes_.astype(float)):
+        for x in (mapped(folder, "x", bytes_, np.uint8), bytes_.astype(float)):
             glm = cv.models.poisson_regression(x, x[:, 1])
             own = cv.models.Model(f, cv.models.GaussianPrior(), x[:, 0], 2)
             numbers = [*everything(cv, glm, q, w), own.log_joint(w[:2]), own.pointwise(w[:2])]

@@ -97,8 +97,6 @@ def test_a_button_tells_the_line_its_shares_and_its_stored_cost(page):
 
 
 def test_an_unstored_cost_is_said(small):
-    n = len(small)
-    table = periodic.interactive(
-        small, np.full((n, 2), 0.5), np.full((n, 3), 0.2), [0.3, 0.3, 0.4], {}, small[0].line
-    )
+    left, shares = np.full((len(small), 2), 0.5), np.full((len(small), 3), 0.2)
+    table = periodic.interactive(small, left, shares, [0.3, 0.3, 0.4], {}, small[0].line)
     assert "Its cost is not stored" in table.text and "<script" not in table.text
