@@ -6,7 +6,7 @@ sample, the trapezoidal rule over a grid for expectations (for analytic function
 its error falls faster than any power of the step), matrix square roots by iteration.
 """
 
-from functools import cache
+from functools import cache, partial
 from types import SimpleNamespace
 
 import autograd.numpy as anp
@@ -18,9 +18,6 @@ FAMILIES = ("Gaussian", "DiagonalGaussian")
 PRIOR_SD = 1.3
 NOISE_SD = 0.8
 SLOPE = "taylor_x_slope(data)"  # the one atom that is not a function: its mean depends on the word
-
-
-# Problems ---------------------------------------------------------------------------------------
 
 
 def normal_prior(z):
@@ -56,11 +53,8 @@ def problem(name, d=2, N=5, seed=0):
     rng = np.random.default_rng(seed)
     X = rng.uniform(-1, 1, (N, d))
     labels = np.where(np.arange(N) % 3 == 0, -1.0, 1.0)  # classes of unequal size
-    y = {
-        "logistic": labels,
-        "poisson": rng.poisson(1.5, N).astype(float),
-        "offset": labels,
-    }.get(name, rng.standard_normal(N))
+    counts, numbers = rng.poisson(1.5, N).astype(float), rng.standard_normal(N)
+    y = {"logistic": labels, "poisson": counts, "offset": labels}.get(name, numbers)
     offset, mean, sd, prior = np.zeros(N), 0.0, PRIOR_SD, normal_prior
     phi = PHI["logistic" if name == "offset" else name] if name != "curved" else None
     rows = lambda z: phi(anp.dot(z, X.T) + offset, y)
@@ -79,16 +73,11 @@ def problem(name, d=2, N=5, seed=0):
 
 def build(cv, p):
     """The problem as a model of the package (or of a copy of it)."""
-    if p.name == "logistic":
-        return cv.models.logistic_regression(p.X, p.y, prior_sd=PRIOR_SD)
-    if p.name == "offset":
-        return cv.models.logistic_regression(
-            p.X, p.y, prior_sd=p.sd, prior_mean=p.mean, offset=p.offset
-        )
-    if p.name == "poisson":
-        return cv.models.poisson_regression(p.X, p.y, prior_sd=PRIOR_SD)
-    if p.name == "linear":
-        return cv.models.linear_regression(p.X, p.y, prior_sd=PRIOR_SD, noise_sd=NOISE_SD)
+    if p.glm:
+        make = getattr(cv.models, f"{p.name.replace('offset', 'logistic')}_regression")
+        offset = {"prior_mean": p.mean, "offset": p.offset}
+        more = {"linear": {"noise_sd": NOISE_SD}, "offset": offset}.get(p.name, {})
+        return make(p.X, p.y, prior_sd=p.sd, **more)
     if p.name == "student":
         lik = lambda z, batch: p.phi(anp.sum(batch[0] * z, -1), batch[1])
         return cv.models.Model(lik, cv.models.GaussianPrior(PRIOR_SD), (p.X, p.y), p.d)
@@ -96,16 +85,10 @@ def build(cv, p):
     return cv.models.Model(lik, sech_prior, (p.X, p.y), p.d)
 
 
-# Families: w -> mu, L ---------------------------------------------------------------------------
-
-
 @cache
 def basis(family, d):
     """One matrix per entry of w that belongs to L, in the order of w."""
-    if family == "Gaussian":
-        places = [(i, j) for i in range(d) for j in range(i + 1)]
-    else:
-        places = [(i, i) for i in range(d)]
+    places = [(i, j) for i in range(d) for j in range(i + 1) if family == "Gaussian" or i == j]
     E = np.zeros((len(places), d, d))
     for k, (i, j) in enumerate(places):
         E[k, i, j] = 1
@@ -138,7 +121,7 @@ def log_density(family, d, w, z):
     return -0.5 * (quad + anp.linalg.slogdet(S)[1] + d * np.log(2 * np.pi))
 
 
-# Integrands, row i is what a sample that drew data point i estimates ------------------------------
+# Integrands, row i is what a sample that drew data point i estimates: down to `integrand`
 
 
 def taylor(f, mu, order=2):
@@ -171,59 +154,41 @@ def _path_to_centre(p, z):
     return lambda t: anp.sum((centre + t[..., None] * (p.X - centre)) * z[..., None, :], -1)
 
 
-def expand_in_x(p):
+def expand_in_x(p, z):
     """Each data point's log-likelihood, expanded in its x about the mean of its class."""
-
-    def rows(z):
-        eta = _path_to_centre(p, z)
-        on_path = lambda t: p.phi(eta(t), p.y)
-        t = np.zeros((*z.shape[:-1], p.N))
-        first = elementwise_grad(on_path)
-        return on_path(t) + first(t) + 0.5 * elementwise_grad(first)(t)
-
-    return rows
+    eta, t = _path_to_centre(p, z), np.zeros((*z.shape[:-1], p.N))
+    on_path = lambda t: p.phi(eta(t), p.y)
+    first = elementwise_grad(on_path)
+    return on_path(t) + first(t) + 0.5 * elementwise_grad(first)(t)
 
 
-def expand_slope_in_x(p):
+def expand_slope_in_x(p, z):
     """Each data point's slope phi' x, with phi' expanded likewise to first order: (..., N, d)."""
-
-    def field(z):
-        eta = _path_to_centre(p, z)
-        on_path = lambda t: elementwise_grad(p.phi)(eta(t), p.y)
-        t = np.zeros((*z.shape[:-1], p.N))
-        return (on_path(t) + elementwise_grad(on_path)(t))[..., None] * p.X
-
-    return field
+    eta, t = _path_to_centre(p, z), np.zeros((*z.shape[:-1], p.N))
+    on_path = lambda t: elementwise_grad(p.phi)(eta(t), p.y)
+    return (on_path(t) + elementwise_grad(on_path)(t))[..., None] * p.X
 
 
 def integrand(p, family, atom, w):
     """f(z): (..., d) -> (..., N), with everything it takes from this w (D,) held fixed."""
     mu, L = unpack(family, p.d, w)
-    alike = lambda f: lambda z: f(z)[..., None] * np.ones(p.N)  # no data in it
-    times_N = lambda f: lambda z: p.N * f(z)
-    if atom == "one":
-        return alike(lambda z: anp.sum(0 * z, -1) + 1.0)
-    if atom == "variational":
-        at = np.asarray(w)
-        return alike(lambda z: log_density(family, p.d, at, z))
-    if atom == "prior":
-        return alike(p.prior)
-    if atom == "taylor_z(prior)":
-        return taylor(alike(p.prior), mu)
-    if atom == "data":
-        return times_N(p.rows)
-    if atom == "taylor_z(data)":
-        return times_N(taylor(p.rows, mu))
-    if atom == "bound(data)":
-        return times_N(jaakkola_jordan(p, mu, L))
-    if atom == "taylor_x(data)":
-        return times_N(expand_in_x(p))
-    if atom == SLOPE:  # no function: a field of slopes, (..., d) -> (..., N, d)
-        return times_N(expand_slope_in_x(p))
-    raise KeyError(atom)
-
-
-# Exact gradients --------------------------------------------------------------------------------
+    without_data = {
+        "one": lambda z: anp.sum(0 * z, -1) + 1.0,
+        "variational": partial(log_density, family, p.d, np.asarray(w)),
+        "prior": p.prior,
+        "taylor_z(prior)": p.prior,
+    }
+    if atom in without_data:
+        f = lambda z: without_data[atom](z)[..., None] * np.ones(p.N)
+        return taylor(f, mu) if atom == "taylor_z(prior)" else f
+    rows = {
+        "data": lambda: p.rows,
+        "taylor_z(data)": lambda: taylor(p.rows, mu),
+        "bound(data)": lambda: jaakkola_jordan(p, mu, L),
+        "taylor_x(data)": lambda: partial(expand_in_x, p),
+        SLOPE: lambda: partial(expand_slope_in_x, p),  # a field of slopes, (..., d) -> (..., N, d)
+    }[atom]()
+    return lambda z: p.N * rows(z)
 
 
 @cache
@@ -235,40 +200,33 @@ def trapezoid(d, step=0.5, reach=8.5):
     return points, weight
 
 
-def _expectation(p, family, atom, w):
-    f = integrand(p, family, atom, w)
-    points, weight = trapezoid(p.d)
-
-    def mean(w):
-        mu, L = unpack(family, p.d, w)
-        return anp.dot(weight, f(mu + anp.dot(points, L.T)))  # (N,)
-
-    return mean
-
-
-def _pulled(p, family, method, w):
-    """As a function of w: E[u(Z).T_w(eps)] for the field of slopes u, Z = T_w(eps) held fixed."""
-    points, weight = trapezoid(p.d)
-    move = lambda w: transform(method, family, p.d, np.ones((len(points), 1)) * w, points)
-    u = integrand(p, family, SLOPE, w)(move(w))  # (K, N, d)
-    return lambda w: anp.dot(weight, anp.sum(u * move(w)[:, None, :], -1))
+def hermite(d, n):
+    """Gauss and Hermite's n^d points (K, d) and weights (K,) of the standard normal."""
+    x, p = np.polynomial.hermite_e.hermegauss(n)
+    points = np.stack(np.meshgrid(*[x] * d, indexing="ij"), -1).reshape(-1, d)
+    return points, np.prod(np.meshgrid(*[p / p.sum()] * d, indexing="ij"), 0).ravel()
 
 
 @cache
 def _exact_gradient(name, d, N, family, atom, method, w):
-    w, p = np.array(w), problem(name, d, N)
-    if atom == SLOPE:
-        return jacobian(_pulled(p, family, method, w))(w)
-    return jacobian(_expectation(p, family, atom, w))(w)
+    w, (points, weight) = np.array(w), trapezoid(d)
+    f = integrand(problem(name, d, N), family, atom, w)
+    if atom == SLOPE:  # that of E[u(Z).T_w(eps)], the field of slopes u at Z = T_w(eps) held fixed
+        move = lambda w: transform(method, family, d, np.ones((len(points), 1)) * w, points)
+        u = f(move(w))  # (K, N, d)
+        return jacobian(lambda w: anp.dot(weight, anp.sum(u * move(w)[:, None, :], -1)))(w)
+
+    def mean(w):
+        mu, L = unpack(family, d, w)
+        return anp.dot(weight, f(mu + anp.dot(points, L.T)))  # (N,)
+
+    return jacobian(mean)(w)
 
 
 def exact_gradient(p, family, atom, w, method=None):
     """grad_w E_q[f_i] for every data point i, (N, D); computed once. SLOPE needs the method."""
     method = method if atom == SLOPE else None
     return _exact_gradient(p.name, p.d, p.N, family, atom, method, tuple(w))
-
-
-# One sample -------------------------------------------------------------------------------------
 
 
 def denman_beavers(S, steps=14):
@@ -304,32 +262,24 @@ def _of_sample(f, M, index):
     return lambda z: chosen(f(z))
 
 
-def _tiled(w, M):
-    """A copy of w a sample: one gradient holds all samples' gradients."""
-    return np.tile(w, (M, 1))
-
-
 def _score_function(p, family, atom, w, eps, index):
     value = _of_sample(integrand(p, family, atom, w), len(eps), index)
     z = transform("RP1", family, p.d, w, eps)
-    score = grad(lambda W: anp.sum(log_density(family, p.d, W, z)))(_tiled(w, len(eps)))
+    score = grad(lambda W: anp.sum(log_density(family, p.d, W, z)))(np.tile(w, (len(eps), 1)))
     return value(z)[:, None] * score
 
 
-def _through_w(kind):
+def _through_w(kind, p, family, atom, w, eps, index):
     """Autograd through the transform."""
-
-    def gradient(p, family, atom, w, eps, index):
-        M, f = len(eps), integrand(p, family, atom, w)
-        move = lambda W: transform(kind, family, p.d, W, eps)
-        if atom == SLOPE:  # nothing to differentiate: pull u(Z), held fixed, through the transform
-            u = f(move(_tiled(w, M)))  # (M, N, d)
-            u = u.mean(1) if index is None else u[np.arange(M), index]
-            return grad(lambda W: anp.sum(u * move(W)))(_tiled(w, M))
-        value = _of_sample(f, M, index)
-        return grad(lambda W: anp.sum(value(move(W))))(_tiled(w, M))
-
-    return gradient
+    M, f = len(eps), integrand(p, family, atom, w)
+    W = np.tile(w, (M, 1))  # a copy a sample: one gradient holds all samples' gradients
+    move = lambda W: transform(kind, family, p.d, W, eps)
+    if atom == SLOPE:  # nothing to differentiate: pull u(Z), held fixed, through the transform
+        u = f(move(W))  # (M, N, d)
+        u = u.mean(1) if index is None else u[np.arange(M), index]
+        return grad(lambda W: anp.sum(u * move(W)))(W)
+    value = _of_sample(f, M, index)
+    return grad(lambda W: anp.sum(value(move(W))))(W)
 
 
 def _price(p, family, atom, w, eps, index):
@@ -340,12 +290,6 @@ def _price(p, family, atom, w, eps, index):
     rows = [grad(lambda z: anp.sum(slope(z)[:, k] + 0 * z[:, k]))(z) for k in range(p.d)]
     HL = np.stack(rows, -2) @ unpack(family, p.d, w)[1]  # (M, d, d)
     return np.concatenate([slope(z), np.einsum("kab,mab->mk", basis(family, p.d), HL)], -1)
-
-
-def _of_data_point(p, family, atom, w, i):
-    """Row i of f, as a function of z (..., d)."""
-    f = integrand(p, family, atom, w)
-    return lambda z: f(z)[..., i]
 
 
 def _seen(each, M, index):
@@ -359,29 +303,27 @@ def _rao_blackwell(p, family, atom, w, eps, index):
     RP1 is linear in that noise, whose law is symmetric: the noise drawn and its mirror image give
     the conditional mean exactly. For all data each data point is averaged given its own eta.
     """
-    L, M = unpack(family, p.d, w)[1], len(eps)
+    L, M, f = unpack(family, p.d, w)[1], len(eps), integrand(p, family, atom, w)
     found = []
     for i in range(p.N):
         u = L.T @ p.X[i]
         along = np.outer(eps @ u, u) / (u @ u)
-        f = _of_data_point(p, family, atom, w, i)
-        path = lambda W, e: anp.sum(f(transform("RP1", family, p.d, W, e)))
-        both = [grad(path)(_tiled(w, M), along + s * (eps - along)) for s in (1, -1)]
+        path = lambda W, e: anp.sum(f(transform("RP1", family, p.d, W, e))[..., i])
+        both = [grad(path)(np.tile(w, (M, 1)), along + s * (eps - along)) for s in (1, -1)]
         found.append(np.mean(both, 0))
     return _seen(np.stack(found), M, index)
 
 
 def _quadrature(p, family, atom, w, eps, index):
     """grad_w E psi(eta), eta ~ N(x.mu, |L^T x|^2): autograd through a sum over a line of etas."""
-    points, weight = trapezoid(1)
+    (points, weight), f = trapezoid(1), integrand(p, family, atom, w)
     found = []
-    for i in range(p.N):
-        x, f = p.X[i], _of_data_point(p, family, atom, w, i)
+    for i, x in enumerate(p.X):
 
         def mean(w):
             mu, L = unpack(family, p.d, w)
             eta = anp.dot(x, mu) + anp.sqrt(anp.sum(anp.dot(L.T, x) ** 2)) * points  # (K, 1)
-            return anp.dot(weight, f(eta * x / (x @ x)))  # any z with x.z = eta
+            return anp.dot(weight, f(eta * x / (x @ x))[..., i])  # any z with x.z = eta
 
         found.append(np.tile(grad(mean)(w), (len(eps), 1)))
     return _seen(np.stack(found), len(eps), index)
@@ -389,8 +331,8 @@ def _quadrature(p, family, atom, w, eps, index):
 
 _SAMPLES = {
     "SF": _score_function,
-    "RP1": _through_w("RP1"),
-    "RP2": _through_w("RP2"),
+    "RP1": partial(_through_w, "RP1"),
+    "RP2": partial(_through_w, "RP2"),
     "RB": _rao_blackwell,
     "PR": _price,
     "QD": _quadrature,

@@ -1,9 +1,7 @@
-"""`cvlib.combine` against least squares, minimisers, enumeration and brute force.
-
-Each check is a function of the module, so that it can be run on copies with a bug (harness.py).
-"""
+"""`cvlib.combine` against least squares, minimisers, enumeration and brute force."""
 
 from fractions import Fraction
+from itertools import product
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,7 +10,13 @@ from harness import part
 from numpy.testing import assert_allclose
 
 from cvlib import combine
+from cvlib.combining.combine import moments
 from experiments import weights
+
+
+def with_other_rules(cv):
+    """`combine`, and the rules for weights that chapters compare it with."""
+    return SimpleNamespace(**vars(part(cv, "experiments.weights")) | vars(cv.combine))
 
 
 def sample(L=3, M=6, D=4, runs=(), seed=0):
@@ -26,20 +30,6 @@ def sample(L=3, M=6, D=4, runs=(), seed=0):
 def stacked(h, C):
     """One least-squares problem: rows (M D), columns L, and the right-hand side."""
     return C.reshape(len(C), -1).T, h.ravel()
-
-
-# Checks: functions of the module --------------------------------------------------------------
-
-
-def test_moments_are_means_of_products(cv):
-    cb = with_other_rules(cv)
-    for L in 3, 12:
-        h, C = sample(L=L, M=5, D=4)
-        CC, Ch, M = cb.moments(h, C)
-        C_m = [C[:, m].T for m in range(5)]  # the paper's C, D x L
-        assert_allclose(CC, np.mean([c.T @ c for c in C_m], axis=0), atol=1e-12)
-        assert_allclose(Ch, np.mean([c.T @ h[m] for m, c in enumerate(C_m)], axis=0), atol=1e-12)
-        assert M == 5
 
 
 def by_least_squares(h, C, *rows):
@@ -99,23 +89,21 @@ def test_singular_sets(cv):
 
 def test_nearly_equal_variates_are_told_apart(cv):
     """Two variates that differ by 1e-5 of their size, and h made of the difference."""
-    cb = with_other_rules(cv)
     _, C = sample(L=2)
     C[1] = C[0] + 1e-5 * C[1]
     h = 3e5 * (C[1] - C[0]) + C[0]
-    a = cb.empirical_weights(cb.moments(h, C))
+    a = cv.combine.empirical_weights(cv.combine.moments(h, C))
     assert_allclose(a, [3e5 - 1, -3e5], rtol=1e-4)
 
 
 def test_moving_moments_by_brute_force(cv):
     """Discounted sums over all past samples, written out, and the paper's M_eff."""
-    cb = with_other_rules(cv)
     B = 2
-    steps = [sample(L=2, M=B, D=3, seed=s) for s in range(5)]
-    for gamma in 0.0, 0.3, 0.9:  # the first is the plain pooled mean
-        state = cb.start(2)
+    for L, gamma in product((2, 12), (0.0, 0.3, 0.9)):  # 0: the plain pooled mean
+        steps = [sample(L=L, M=B, D=3, seed=s) for s in range(5)]
+        state = cv.combine.start(L)
         for t, (h, C) in enumerate(steps, start=1):
-            state = cb.update(state, h, C, gamma)
+            state = cv.combine.update(state, h, C, gamma)
             count = [(1 - gamma) ** (t - s) for s in range(1, t + 1)]  # by age now
             CC = sum(n * np.einsum("lmd,kmd->lk", C, C) for n, (_, C) in zip(count, steps))
             Ch = sum(n * np.einsum("lmd,md->l", C, h) for n, (h, C) in zip(count, steps))
@@ -125,18 +113,22 @@ def test_moving_moments_by_brute_force(cv):
 
 
 def test_zero_weights_before_the_first_step(cv):
-    cb = with_other_rules(cv)
-    for v0 in 0.0, 1e-3:
-        assert_allclose(cb.bayes_weights(cb.start(3), v0, 4), np.zeros(3), atol=0)
-    assert cb.bayes_weights(cb.start(3, runs=(2, 5)), 1e-3, 4).shape == (2, 5, 3)
+    for v0, runs in (0.0, ()), (1e-3, ()), (1e-3, (2, 5)):
+        a = cv.combine.bayes_weights(cv.combine.start(3, runs), v0, 4)
+        assert_allclose(a, np.zeros((*runs, 3)), atol=0, strict=True)
 
 
 def test_batched_equals_looped(cv):
-    cb = with_other_rules(cv)
-    runs = (2, 3)
+    cb, runs = with_other_rules(cv), (2, 3)
     h, C = sample(L=3, M=4, D=5, runs=runs)
-    h2, C2 = sample(L=3, M=4, D=5, runs=runs, seed=1)
+
+    def moving(h, C):
+        state = cb.update(cb.start(3, h.shape[:-2]), h, C, 0.1)
+        return cb.update(state, 2 - h, C, 0.1)
+
     rules = {
+        "moving CC": lambda h, C: moving(h, C).CC,
+        "moving Ch": lambda h, C: moving(h, C).Ch,
         "bayes": lambda h, C: cb.bayes_weights(cb.moments(h, C), 0.3, 5),
         "empirical": lambda h, C: cb.empirical_weights(cb.moments(h, C)),
         "scalar": lambda h, C: cb.scalar_weight(cb.moments(h, C)),
@@ -149,35 +141,24 @@ def test_batched_equals_looped(cv):
         batched = rule(h, C)
         for r in np.ndindex(runs):
             assert_allclose(batched[r], rule(h[r], C[r]), rtol=1e-7, err_msg=name)
-    batched = cb.update(cb.update(cb.start(3, runs), h, C, 0.1), h2, C2, 0.1)
-    for r in np.ndindex(runs):
-        one = cb.update(cb.update(cb.start(3), h[r], C[r], 0.1), h2[r], C2[r], 0.1)
-        assert_allclose(batched.CC[r], one.CC)
-        assert_allclose(batched.Ch[r], one.Ch)
-        assert batched.M == one.M
 
 
 def test_v0_broadcasts_against_runs(cv):
-    cb = with_other_rules(cv)
-    h, C = sample(runs=(5,))
-    v0 = np.array([[0.0], [0.1], [1.0]])
-    a = cb.bayes_weights(cb.moments(h, C), v0, 4)
-    assert a.shape == (3, 5, 3)
-    for k in range(3):
-        assert_allclose(a[k], cb.bayes_weights(cb.moments(h, C), v0[k, 0], 4))
+    seen, v0 = cv.combine.moments(*sample(runs=(5,))), np.array([[0.0], [0.1], [1.0]])
+    alone = [cv.combine.bayes_weights(seen, v, 4) for v in v0[:, 0]]
+    assert_allclose(cv.combine.bayes_weights(seen, v0, 4), alone, strict=True)
 
 
 def test_combine(cv):
-    cb = with_other_rules(cv)
     h, C = sample(L=3, M=2, D=4)
     a = np.array([2.0, -1.0, 0.5])
-    assert_allclose(cb.combine(h, C, a), h + 2 * C[0] - C[1] + 0.5 * C[2])
+    assert_allclose(cv.combine.combine(h, C, a), h + 2 * C[0] - C[1] + 0.5 * C[2])
     by_coordinate = np.outer(a, [1.0, 0.0, -1.0, 2.0])
-    g = cb.combine(h, C, by_coordinate)
-    assert_allclose(cb.mean(h, C, by_coordinate), (g[0] + g[1]) / 2)
-    for d, one in enumerate([slice(d, d + 1) for d in range(4)]):
-        alone = cb.combine(h[:, one], C[:, :, one], by_coordinate[:, d])
-        assert_allclose(g[:, one], alone)
+    g = cv.combine.combine(h, C, by_coordinate)
+    assert_allclose(cv.combine.mean(h, C, by_coordinate), (g[0] + g[1]) / 2)
+    for d in range(4):
+        alone = cv.combine.combine(h[:, [d]], C[:, :, [d]], by_coordinate[:, d])
+        assert_allclose(g[:, [d]], alone)
 
 
 def test_scalar_weight(cv):
@@ -192,50 +173,40 @@ def test_coordinate_weights(cv):
     """Ordinary ridge regression in every coordinate by itself."""
     cb = with_other_rules(cv)
     h, C = sample(L=2, M=7, D=3)
-    a = cb.coordinate_weights(h, C, v0=0.3)
-    assert a.shape == (2, 3)
-    for d in range(3):
-        A = np.vstack([C[:, :, d].T, np.sqrt(0.3) * np.eye(2)])
-        right = np.linalg.lstsq(A, -np.append(h[:, d], [0, 0]))[0]
-        assert_allclose(a[:, d], right)
+    ridge = np.sqrt(0.3) * np.eye(2), np.zeros(2)
+    each = [by_least_squares(h[:, [d]], C[:, :, [d]], ridge) for d in range(3)]
+    assert_allclose(cb.coordinate_weights(h, C, v0=0.3), np.transpose(each), strict=True)
 
 
 def test_ridge_weights(cv):
     """The penalty is the one with the least left-out risk, each term by least squares."""
     cb = with_other_rules(cv)
-    compare_ridge_with_least_squares(cb, D=2, noise=5, penalties=[1e-3, 0.1, 1, 10, 1e3])
-    # L = D = number of penalties, where axes could be mistaken for one another
-    compare_ridge_with_least_squares(cb, D=3, noise=2, penalties=[0.01, 1, 100])
+    for D, noise, penalties in (2, 5, [1e-3, 0.1, 1, 10, 1e3]), (3, 2, [0.01, 1, 100]):
+        # the second: L = D = number of penalties, where axes could be mistaken for one another
+        h, C = sample(L=3, M=6, D=D, seed=3)
+        h = h + noise * np.random.default_rng(5).standard_normal(h.shape)  # some penalty pays
 
+        def fit(rows, p):
+            size = p * (C[:, rows] ** 2).sum() / 3  # n p t
+            return by_least_squares(h[rows], C[:, rows], (np.sqrt(size) * np.eye(3), np.zeros(3)))
 
-def compare_ridge_with_least_squares(cb, D, noise, penalties):
-    h, C = sample(L=3, M=6, D=D, seed=3)
-    h = h + noise * np.random.default_rng(5).standard_normal(h.shape)  # so that some penalty pays
+        def left_out(p):
+            total = 0.0
+            for k in range(3):
+                out = np.arange(6) % 3 == k
+                A, b = stacked(h[out], C[:, out])
+                total += ((b + A @ fit(~out, p)) ** 2).sum()
+            return total
 
-    def fit(rows, p):
-        A, b = stacked(h[rows], C[:, rows])
-        n, t = len(h[rows]), (A**2).sum() / len(h[rows]) / 3
-        A = np.vstack([A, np.sqrt(n * p * t) * np.eye(3)])
-        return np.linalg.lstsq(A, -np.append(b, np.zeros(3)))[0]
-
-    def left_out(p):
-        total = 0.0
-        for k in range(3):
-            out = np.arange(6) % 3 == k
-            A, b = stacked(h[out], C[:, out])
-            total += ((b + A @ fit(~out, p)) ** 2).sum()
-        return total
-
-    a, p = cb.ridge_weights(h, C, penalties, folds=3)
-    right = min(penalties, key=left_out)
-    assert right not in (penalties[0], penalties[-1])  # else the choice would prove nothing
-    assert p == right
-    assert_allclose(a, fit(slice(None), right))
+        a, p = cb.ridge_weights(h, C, penalties, folds=3)
+        right = min(penalties, key=left_out)
+        assert right not in (penalties[0], penalties[-1])  # else the choice would prove nothing
+        assert p == right
+        assert_allclose(a, fit(slice(None), right))
 
 
 def test_empty_and_single_sets(cv):
-    cb = with_other_rules(cv)
-    h, C = sample(L=0)
+    cb, (h, C) = cv.combine, sample(L=0)
     a = cb.bayes_weights(cb.moments(h, C), 1e-3, 4)
     assert a.shape == (0,)
     assert_allclose(cb.combine(h, C, a), h)
@@ -245,39 +216,28 @@ def test_empty_and_single_sets(cv):
     assert_allclose(a, [-(C[0] * h).sum() / ((C**2).sum() + 4 * 0.5)])
 
 
-def with_other_rules(cv):
-    """`combine`, and the rules for weights that chapters compare it with."""
-    return SimpleNamespace(**vars(part(cv, "experiments.weights")) | vars(cv.combine))
-
-
-# What does not depend on a mutant --------------------------------------------------------------
-
-
 BAD = {
-    "other M in C": (lambda h, C: combine.moments(h, C[:, 1:]),
-                     r"got h \(6, 4\) and C \(3, 5, 4\)"),
-    "no L axis": (lambda h, C: combine.moments(h, C[0]), r"C \(\.\.\., L, M, D\)"),
-    "no samples": (lambda h, C: combine.moments(h[:0], C[:, :0]), "at least one sample"),
-    "NaN in c_1": (lambda h, C: combine.moments(h, spoil(C, 1, np.nan)), "variate 1 has a NaN"),
-    "inf in c_2": (lambda h, C: combine.moments(h, spoil(C, 2, np.inf)), "variate 2 has a NaN"),
-    "overflow": (lambda h, C: combine.moments(h, spoil(C, 0, 1e200)), "variate 0 .* overflows"),
-    "NaN in h": (lambda h, C: combine.moments(spoil(h, 1, np.nan), C), "^h has a NaN"),
-    "a bad run": (
-        lambda h, C: combine.moments(np.stack([h, h]), np.stack([C, spoil(C, 2, np.nan)])),
-        r"variate 2 in run \(1,\)"),
-    "negative v0": (lambda h, C: combine.bayes_weights(combine.moments(h, C), -1.0, 4), "v0 must"),
-    "NaN v0": (lambda h, C: combine.bayes_weights(combine.moments(h, C), np.nan, 4), "v0 must"),
+    "other M in C": (lambda h, C: moments(h, C[:, 1:]), r"got h \(6, 4\) and C \(3, 5, 4\)"),
+    "no L axis": (lambda h, C: moments(h, C[0]), r"C \(\.\.\., L, M, D\)"),
+    "no samples": (lambda h, C: moments(h[:0], C[:, :0]), "at least one sample"),
+    "NaN in c_1": (lambda h, C: moments(h, spoil(C, 1, np.nan)), "variate 1 has a NaN"),
+    "inf in c_2": (lambda h, C: moments(h, spoil(C, 2, np.inf)), "variate 2 has a NaN"),
+    "overflow": (lambda h, C: moments(h, spoil(C, 0, 1e200)), "variate 0 .* overflows"),
+    "NaN in h": (lambda h, C: moments(spoil(h, 1, np.nan), C), "^h has a NaN"),
+    "a bad run": (lambda h, C: moments(np.stack([h, h]), np.stack([C, spoil(C, 2, np.nan)])),
+                  r"variate 2 in run \(1,\)"),
+    "negative v0": (lambda h, C: combine.bayes_weights(moments(h, C), -1.0, 4), "v0 must"),
+    "NaN v0": (lambda h, C: combine.bayes_weights(moments(h, C), np.nan, 4), "v0 must"),
     "gamma of one": (lambda h, C: combine.update(combine.start(3), h, C, 1.0), "gamma must"),
     "state of another L": (lambda h, C: combine.update(combine.start(2), h, C, 0.1),
                            r"begin with start\(L=3, runs=\(\)\)"),
     "wrong number of weights": (lambda h, C: combine.combine(h, C, np.ones(4)), "needs weights"),
     "weights of more runs": (lambda h, C: combine.combine(h, C, np.ones((5, 3))), "needs weights"),
     "h of another D": (lambda h, C: combine.combine(h[:, :2], C, np.ones(3)), "needs h of shape"),
-    "n0 of zero": (
-        lambda h, C: weights.posterior_moments(combine.moments(h, C), np.eye(3), np.ones(3), 0),
-        "n0, the number"),
+    "n0 of zero": (lambda h, C: weights.posterior_moments(moments(h, C), np.eye(3), np.ones(3), 0),
+                   "n0, the number"),
     "traces of another L": (
-        lambda h, C: weights.general_weights(combine.moments(h, C), np.eye(2), np.ones(3)),
+        lambda h, C: weights.general_weights(moments(h, C), np.eye(2), np.ones(3)),
         "3 variates need traces"),
     "moments that do not fit": (lambda h, C: combine.best_weights(np.eye(3), np.ones(2)),
                                 "CC must"),

@@ -1,28 +1,21 @@
 """Draws that lean on each other: laws, exact means, weights. Oracles are scipy and enumeration.
 
 Means are not sampled where they can be summed: `draw` takes base samples, so all values of a
-discrete z, or quadrature nodes, give the exact mean of an estimator. The checks take the package,
-so that they can be run on copies with a bug (tests/harness.py).
+discrete z, or quadrature nodes, give the exact mean of an estimator.
 """
 
 from itertools import product
 
 import autograd.numpy as anp
 import numpy as np
-import pytest
+import oracles
 from autograd import grad
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from scipy.special import betaln, expit, gammaln
 
-import cvlib
-from experiments import relaxing
-
 EXACT = {"rtol": 0, "atol": 1e-9}
 RNG = np.random.default_rng
-
-
-# Small problems, written out --------------------------------------------------------------------
 
 
 class Switches:
@@ -34,11 +27,8 @@ class Switches:
         self.w = np.array([0.7, -0.4, 1.5])[:d]
         self.states = np.array(list(product([0.0, 1.0], repeat=d)))
         self.p = expit(self.w)
-        self.P = self.probability(self.states)
+        self.P = np.prod(np.where(self.states == 1, self.p, 1 - self.p), -1)
         self.exact = (self.P * self.f(self.states)) @ (self.states - self.p)
-
-    def probability(self, b):
-        return np.prod(b * self.p + (1 - b) * (1 - self.p), -1)
 
     def f(self, b):
         """log p(x, b) - log q(b), any b in the cube."""
@@ -48,15 +38,12 @@ class Switches:
     def model(self, cv):
         """Model, family and the ELBO's integrand, the same for all lines and draws."""
         if cv not in self.known:
-            self.known[cv] = self._model(cv)
+            lik = lambda z, batch: -anp.logaddexp(0.0, -(anp.sum(batch[0] * z, -1) + batch[1]))
+            q = cv.families.Bernoulli(len(self.w))
+            model = cv.models.Model(lik, q.prior(np.zeros(q.dim)), (self.A, self.c), q.dim)
+            data, prior, variational = cv.terms(model, q)
+            self.known[cv] = model, q, data + prior - variational
         return self.known[cv]
-
-    def _model(self, cv):
-        lik = lambda z, batch: -anp.logaddexp(0.0, -(anp.sum(batch[0] * z, -1) + batch[1]))
-        q = cv.families.Bernoulli(len(self.w))
-        model = cv.models.Model(lik, q.prior(np.zeros(q.dim)), (self.A, self.c), q.dim)
-        data, prior, variational = cv.terms(model, q)
-        return model, q, data + prior - variational
 
     def all_samples(self, M):
         """Every M states with their probability: (S, M, d), (S,)."""
@@ -117,9 +104,6 @@ def cdf(q, w, eps):
     return np.where(z < 0, stats.beta.cdf(expit(z), a, b), stats.beta.sf(expit(-z), b, a))
 
 
-# Laws --------------------------------------------------------------------------------------------
-
-
 def test_plain_draws_are_what_they_were(cv):
     """The same numbers from the same generator, to the bit, with and without the word."""
     model = cv.models.logistic_regression(*cv.datasets.toy())
@@ -140,31 +124,20 @@ def test_partners_have_the_law_and_the_opposite_place(cv):
         assert_allclose(q.mirror(w, partner), eps, rtol=1e-7, atol=1e-9, err_msg=repr(q))
 
 
-def test_quantiles(cv):
-    u = (np.arange(50) + 0.5) / 50
-    for q, w in families(cv).items():
-        eps = q.quantile(w, np.repeat(u[:, None], q.noise_dim, 1))
-        right = np.repeat(u[:, None], q.noise_dim, 1)
-        assert_allclose(cdf(q, w, eps), right, atol=1e-9, err_msg=repr(q))
-
-
 def test_pairs_share_their_data(cv):
     model = cv.models.logistic_regression(*cv.datasets.toy())
     q = cv.families.Gaussian(2)
-    w = q.start((3,))
-    draw = cv.draw(model, q, w, 8, RNG(0), noise="pairs")
-    assert draw.M == 8 and draw.group == 2 and draw.index.shape == (3, 8)
-    assert_array_equal(draw.index[:, :4], draw.index[:, 4:])
+    drawn = lambda **how: cv.draw(model, q, q.start((3,)), 8, RNG(0), noise="pairs", **how)
+    draw, batches = drawn(), drawn(batch=3, each=True).index
+    assert draw.M == 8 and draw.group == 2
+    assert draw.index.shape == (3, 8) and batches.shape == (3, 8, 3)
+    for index in draw.index, batches:
+        assert_array_equal(index[:, :4], index[:, 4:])
     assert_array_equal(draw.eps[:, :4], -draw.eps[:, 4:])
     assert len(np.unique(draw.index)) > 4 and len(np.unique(draw.eps)) == 48
-    draw = cv.draw(model, q, w, 8, RNG(0), noise="pairs", batch=3, each=True)
-    assert_array_equal(draw.index[:, :4], draw.index[:, 4:])
-    assert draw.index.shape == (3, 8, 3)
-    draw = cv.draw(model, q, w, 8, RNG(0), noise="pairs", batch=3)
-    assert draw.index.shape == (3, 1, 3)
-    draw = cv.draw(model, q, w, 8, RNG(0), noise="pairs", batch=1, each=True)
-    assert draw.index.shape == (3, 8)
-    given = cv.draw(model, q, w[0], eps=np.eye(2), index=[4, 5], noise="pairs")
+    assert drawn(batch=3).index.shape == (3, 1, 3)
+    assert drawn(batch=1, each=True).index.shape == (3, 8)
+    given = cv.draw(model, q, q.start(), eps=np.eye(2), index=[4, 5], noise="pairs")
     assert_array_equal(given.eps, np.concatenate([np.eye(2), -np.eye(2)]))
     assert_array_equal(given.index, [4, 5, 4, 5])
 
@@ -189,16 +162,16 @@ def test_points_are_even_and_scrambled_afresh(cv):
 
 
 def test_sobol_has_the_law_of_q(cv):
-    """The sample of q in a Sobol draw: each base coordinate is uniform through scipy's cdf."""
+    """Quantiles are those of scipy's cdf; through it each base coordinate of a draw is even."""
+    u = (np.arange(50) + 0.5) / 50
     for q, w in families(cv).items():
+        right = np.repeat(u[:, None], q.noise_dim, 1)
+        assert_allclose(cdf(q, w, q.quantile(w, right)), right, atol=1e-9, err_msg=repr(q))
         model = cv.models.Model(lambda z, b: z[..., 0], lambda z: z[..., 0], np.zeros(1), q.dim)
         draw = cv.draw(model, q, w, 64, RNG(0), noise="sobol")
         cells = np.sort(np.floor(cdf(q, w, draw.eps) * 64), 0)
         assert_array_equal(cells, np.repeat(np.arange(64)[:, None], q.noise_dim, 1))
         assert draw.group == 64
-
-
-# Means -------------------------------------------------------------------------------------------
 
 
 def test_means_over_pairs_of_switches(cv):
@@ -209,10 +182,8 @@ def test_means_over_pairs_of_switches(cv):
     draw = paired_draw(cv, problem, u)
     assert_array_equal(draw.z, np.concatenate([b, opposite]))
     f = problem.model(cv)[2]
-    half = len(u)
     for line in cv.SF(f), cv.DisARM(f):
-        G = line(draw)
-        assert_allclose(P @ (G[:half] + G[half:]) / 2, problem.exact, **EXACT)
+        assert_allclose(np.tile(P, 2) @ line(draw) / 2, problem.exact, **EXACT)
     factor = (-1) ** opposite * (b != opposite) * expit(np.abs(problem.w))
     right = ((problem.f(b) - problem.f(opposite)) / 2)[:, None] * factor
     assert_allclose(cv.DisARM(f)(draw), np.concatenate([right, right]), **EXACT)
@@ -223,14 +194,12 @@ def test_leave_one_out_for_switches(cv):
     f = problem.model(cv)[2]
     for M in (2, 3):
         z, P = problem.all_samples(M)
-        draw = problem.draw_of(cv, z)
-        values = problem.f(z)
-        right = np.zeros(z.shape)
+        G, values = cv.LOO(f)(problem.draw_of(cv, z)), problem.f(z)
         for m in range(M):
             others = np.delete(values, m, -1).mean(-1)
-            right[:, m] = (values[:, m] - others)[:, None] * (z[:, m] - problem.p)
-        assert_allclose(cv.LOO(f)(draw), right, **EXACT)
-        assert_allclose(P @ cv.LOO(f)(draw).mean(-2), problem.exact, **EXACT)
+            right = (values[:, m] - others)[:, None] * (z[:, m] - problem.p)
+            assert_allclose(G[:, m], right, **EXACT)
+        assert_allclose(P @ G.mean(-2), problem.exact, **EXACT)
 
 
 def test_leave_one_pair_out(cv):
@@ -254,35 +223,21 @@ def test_vargrad(cv):
     w = np.array([0.3, -0.2, 1.1, 0.4, 0.7])
     data, prior, variational = cv.terms(model, q)
     draw = cv.draw(model, q, w, 6, RNG(0), subsample=False)
-    z, joint = draw.z, model.log_joint(draw.z)
-
-    def half_variance(w):
-        L = anp.array([[1.0, 0.0], [0.0, 0.0]]) * w[2] + anp.array([[0.0, 0.0], [1.0, 0.0]]) * w[3]
-        L = L + anp.array([[0.0, 0.0], [0.0, 1.0]]) * w[4]
-        eps = anp.linalg.solve(L, (z - w[:2]).T).T
-        ratio = -0.5 * anp.sum(eps**2, -1) - anp.log(w[2]) - anp.log(w[4]) - joint
-        return 0.5 * anp.sum((ratio - anp.mean(ratio)) ** 2) / (len(z) - 1)
-
+    ratio = lambda w: oracles.log_density("Gaussian", 2, w, draw.z) - model.log_joint(draw.z)
     G = cv.LOO(data + prior - variational)(draw).mean(0)
-    assert_allclose(G, -grad(half_variance)(w), rtol=1e-9)
+    assert_allclose(G, -grad(lambda w: anp.var(ratio(w), ddof=1) / 2)(w), rtol=1e-9)
 
 
 def test_tiny_shapes(cv):
     """Where x underflows its law is a power, P(X <= x) = c x^a: z and its opposite, in logs."""
-    u = np.array([[1e-6], [0.01], [0.3], [0.5], [0.8]])
-    a, b = np.exp(-7.0), 0.6
-    for kind in ("Gamma", "Beta"):
-        log_c = -gammaln(a + 1) if kind == "Gamma" else -np.log(a) - betaln(a, b)
+    u, a, b = np.array([[1e-6], [0.01], [0.3], [0.5], [0.8]]), np.exp(-7.0), 0.6
+    for kind, log_c in ("Gamma", -gammaln(a + 1)), ("Beta", -np.log(a) - betaln(a, b)):
         q, w = getattr(cv.families, kind)(1), np.log([a, b])
         m, s = q.moments(w)
-        right = (np.log(u) - log_c) / a - np.log(b) * (kind == "Gamma")
+        at = lambda log_u: (log_u - log_c) / a - np.log(b) * (kind == "Gamma")
         eps = q.quantile(w, u)
-        assert_allclose(m + s * eps, right, rtol=1e-9, err_msg=kind)
-        right = (np.log1p(-u) - log_c) / a - np.log(b) * (kind == "Gamma")
-        assert_allclose(m + s * q.mirror(w, eps)[2:], right[2:], rtol=1e-7, err_msg=kind)
-
-
-# Weights -----------------------------------------------------------------------------------------
+        assert_allclose(m + s * eps, at(np.log(u)), rtol=1e-9, err_msg=kind)
+        assert_allclose(m + s * q.mirror(w, eps)[2:], at(np.log1p(-u))[2:], rtol=1e-7, err_msg=kind)
 
 
 def test_weights_count_what_is_independent(cv):
@@ -307,21 +262,3 @@ def test_weights_count_what_is_independent(cv):
         assert_allclose(Ch, np.einsum("rlmd,rmd->rl", G[:, 1:], G[:, 0]) / groups, rtol=1e-12)
         mean = state.G[:, 0].mean(1) / model.N
         assert_allclose(state.w - q.start(), 0.1 * 0.1 * mean, rtol=1e-9)
-
-
-# Refusals ----------------------------------------------------------------------------------------
-
-
-def refused(call, words):
-    with pytest.raises(ValueError, match=words):
-        call()
-
-
-def test_samples_of_a_surrogate_are_not_compared():
-    problem = Switches()
-    model, q, f = problem.model(cvlib)
-    s, phi = relaxing.network(3, 2, RNG(0))
-    line = lambda r: cvlib.LOO(cvlib.surrogate(f, r)) - cvlib.SF(cvlib.surrogate(f, r))
-    draw = cvlib.draw(model, q, problem.w, 4, RNG(0), subsample=False)
-    g = cvlib.SF(f)(draw)
-    refused(lambda: relaxing.variance_gradient(g, s, phi, line, draw), "compares samples")

@@ -20,28 +20,23 @@ def prior(z):
     return -anp.sum(anp.log(anp.cosh(z - 0.3)), -1)
 
 
-def families(cv):
-    f = cv.families
-    return [f.Gaussian(d), f.DiagonalGaussian(d), f.Gamma(d), f.Beta(d), f.Bernoulli(d),
-            f.Categorical(1, d)]  # fmt: skip
-
-
 def cases(cv):
     """(q, w, draw, {name: (integrand, its function for one draw)}), for all data and drawn."""
     models = [cv.models.Model(lik, prior, (X, y), d), cv.models.logistic_regression(X, y, 1.3)]
-    for q in families(cv):
+    kinds = "Gaussian", "DiagonalGaussian", "Gamma", "Beta", "Bernoulli"
+    for q in *(getattr(cv.families, kind)(d) for kind in kinds), cv.families.Categorical(1, d):
         for model in models[: 2 if q.gaussian else 1]:
             w = q.start() + rng.uniform(-0.4, 0.4, q.D)
-            terms = dict(zip(("data", "prior", "variational"), cv.terms(model, q)))
             for how in ({"subsample": False}, {}, {"batch": 3}, {"batch": 2, "each": True}):
                 draw = cv.draw(model, q, w, M, np.random.default_rng(1), **how)
-                yield q, w, draw, functions(cv, model, q, w, draw, terms)
+                yield q, w, draw, functions(cv, model, q, w, draw)
 
 
-def functions(cv, model, q, w, draw, terms):
+def functions(cv, model, q, w, draw):
     """What the integrands are, written afresh."""
+    data, prior, variational = cv.terms(model, q)
 
-    def data(z):
+    def log_lik(z):
         if draw.index is None:
             return anp.sum(model.log_lik(z[:, None], model.data), -1)
         each = draw.index.reshape(len(draw.index), -1)  # (M or 1, B)
@@ -49,14 +44,12 @@ def functions(cv, model, q, w, draw, terms):
         rows = tuple(a[index] for a in model.data)  # (M, B, ...)
         return N * anp.mean(model.log_lik(z[:, None], rows), -1)
 
-    known = {
-        "data": data,
-        "prior": model.log_prior,
-        "variational": lambda z: q.log_density(w[None], z),
+    return {
+        "data": (data, log_lik),
+        "prior": (prior, model.log_prior),
+        "variational": (variational, lambda z: q.log_density(w[None], z)),
+        "2 data - prior": (2 * data - prior, lambda z: 2 * log_lik(z) - model.log_prior(z)),
     }
-    found = {name: (terms[name], known[name]) for name in terms}
-    both = lambda z: 2 * known["data"](z) - known["prior"](z)
-    return found | {"2 data - prior": (2 * terms["data"] - terms["prior"], both)}
 
 
 def test_words_are_their_definitions(cv):

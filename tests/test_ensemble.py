@@ -1,8 +1,7 @@
 """Ensembles as words and rules: AQ, LB, matching and quadratics, and the Fisher matrices.
 
 The loops are NumPy alone, written from the formulas in z, one run after the other, with a refit by
-least squares for every draw that is left out. Means are sums over all outcomes of a draw. The
-checks take the package, so that they can be run on copies with a bug (tests/harness.py).
+least squares for every draw that is left out. Means are sums over all outcomes of a draw.
 """
 
 import dataclasses
@@ -12,10 +11,10 @@ from unittest import mock
 
 import numpy as np
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy import integrate, linalg
-from scipy.special import betaln, digamma, expit, gammaln, softmax
+from scipy.special import digamma, expit, log_expit, softmax
 from test_coupled import Switches, paired_draw
-from test_regression import assert_unbiased, by_hand, outcomes, plane, sym, tables
+from test_nongaussian import nodes, probability, states
+from test_regression import assert_unbiased, baseline_by_refits, by_hand, matched, outcomes, plane
 
 RNG = np.random.default_rng
 d = 3
@@ -53,9 +52,6 @@ def joined(q, mu, L):
     return np.concatenate([mu, L[np.tril_indices(d)] if q.full else np.diag(L)])
 
 
-# Words --------------------------------------------------------------------------------------------
-
-
 def by_refits(q, e, G, ridge, group):
     """c (B, d) and A (B, d, d) of every draw, on the others; of a diagonal q one by one."""
     if q.full:
@@ -63,12 +59,6 @@ def by_refits(q, e, G, ridge, group):
     each = [by_hand(e[:, [i]], G[:, [i]], ridge, group) for i in range(d)]
     c, A = np.stack([c[:, 0] for c, _ in each], -1), np.stack([A[:, 0, 0] for _, A in each], -1)
     return c, A[..., None] * np.eye(d)
-
-
-def in_w(q, L, c, A):
-    """[L^-T c, what w has of L^-T A] for one row."""
-    back = np.linalg.inv(L).T
-    return joined(q, back @ c, back @ A)
 
 
 def test_rows_of_all_quadratics_are_refits(cv):
@@ -83,10 +73,10 @@ def test_rows_of_all_quadratics_are_refits(cv):
         got, mean = line(draw), line.mean(draw)
         for r in range(2):
             mu, L = full(q, draw.w[r])
-            e = draw.eps[r]
+            e, back = draw.eps[r], np.linalg.inv(L).T
             G = score(mu + e @ L.T) @ L + e  # the slope of -log q is e
-            c, A = by_refits(q, e, G, strength, 2 if noise == "pairs" else 1)
-            right = [in_w(q, L, *row) for row in zip(c, A)]
+            rows = zip(*by_refits(q, e, G, strength, 2 if noise == "pairs" else 1))
+            right = [joined(q, back @ c, back @ A) for c, A in rows]
             assert_allclose(got[r], right, rtol=1e-8, atol=1e-10)
             assert_allclose(mean[r], np.mean(right, 0), rtol=1e-8, atol=1e-10)
 
@@ -165,9 +155,6 @@ def test_a_step_takes_the_mean_at_once(cv):
             assert_allclose(plan.gradient(cv.optimize.init(plan, RNG(0), w=w[0])).g, right)
 
 
-# A baseline that is linear in the score -----------------------------------------------------------
-
-
 def test_the_linear_baseline_for_switches(cv):
     """All outcomes of two samples, and of two pairs: the gradient by enumeration."""
     problem = Switches(d=2)
@@ -185,97 +172,51 @@ def test_the_linear_baseline_for_switches(cv):
 
 def test_the_linear_baseline_by_refits(cv):
     """(f - b0 - b.S) S + F b, b fitted to the other samples, for a family with a full F."""
-    model, q = three_classes(cv)
+    lik = lambda z, row: row[0] * (0.3 * z[..., 0] - 2.0 * z[..., 1] + z[..., 2])
+    model = cv.models.Model(lik, lambda z: 0.2 * z[..., 0], np.ones(1), 3)
+    q = cv.families.Categorical(1, 3)
     data, prior, _ = cv.terms(model, q)
     w = np.array([[0.2, -0.5, 0.9], [1.0, 0.3, -0.1]])
     draw = cv.draw(model, q, w, 5, RNG(0), subsample=False)
     for ridge, word in (0.5, cv.LB), (2.0, cv.linear_baseline(2.0)):
         got = word(data + prior)(draw)
         for r in range(2):
-            p = softmax(w[r])
-            F, S = np.diag(p) - np.outer(p, p), draw.z[r] - p
-            f = of_three(draw.z[r])
-            for m in range(5):
-                rest = np.arange(5) != m
-                design = np.column_stack([np.ones(4), S[rest]])
-                normal = design.T @ design + ridge * linalg.block_diag(0, F)
-                # w has a direction without effect: any solution will do
-                b = np.linalg.lstsq(normal, design.T @ f[rest], rcond=1e-10)[0]
-                right = (f[m] - b[0] - S[m] @ b[1:]) * S[m] + F @ b[1:]
-                assert_allclose(got[r, m], right, atol=1e-9)
-
-
-def of_three(z):
-    return z @ np.array([0.3, -2.0, 1.0]) + 0.2 * z[..., 0]
-
-
-def three_classes(cv):
-    lik = lambda z, row: row[0] * (0.3 * z[..., 0] - 2.0 * z[..., 1] + 1.0 * z[..., 2])
-    prior = lambda z: 0.2 * z[..., 0]
-    return cv.models.Model(lik, prior, np.ones(1), 3), cv.families.Categorical(1, 3)
+            p, f = softmax(w[r]), draw.z[r] @ [0.5, -2.0, 1.0]
+            right = baseline_by_refits(draw.z[r] - p, f, np.diag(p) - np.outer(p, p), ridge)
+            assert_allclose(got[r], right, atol=1e-9)
 
 
 def test_fisher_of_discrete_families(cv):
     """E[S S^T] over all values of z, S = z - E z."""
-    for q, classes in (cv.families.Bernoulli(2), 0), (cv.families.Categorical(2, 3), 3):
-        w = RNG(0).uniform(-1, 1, (2, q.D))
-        for r in range(2):
-            if classes:
-                p = softmax(w[r].reshape(-1, classes), -1).ravel()
-                states = np.array(
-                    [np.eye(3)[list(k)].ravel() for k in itertools.product(range(3), repeat=2)]
-                )
-                P = np.prod(np.where(states == 1, p, 1), -1)
-            else:
-                p = expit(w[r])
-                states = np.array(list(itertools.product([0.0, 1.0], repeat=2)))
-                P = np.prod(np.where(states == 1, p, 1 - p), -1)
-            S = states - p
-            got = q.fisher(w)[r]
+    for q in cv.families.Bernoulli(2), cv.families.Categorical(2, 3):
+        W, z = RNG(0).uniform(-1, 1, (2, q.D)), states(q)
+        for w, got in zip(W, q.fisher(W)):
+            P = probability(q, w, z)
+            S = z - P @ z
             got = got if got.ndim == 2 else np.diag(got)
             assert_allclose(got, (P[:, None] * S).T @ S, atol=1e-12)
 
 
 def test_fisher_of_gamma_and_beta(cv):
-    """E[S S^T] in z by adaptive quadrature, coordinate by coordinate, S written out."""
+    """E[S S^T] in z by quadrature, coordinate by coordinate, S written out."""
 
-    def gamma(a, b):
-        log_q = lambda z: a * np.log(b) - gammaln(a) + a * z - b * np.exp(z)
-        S = lambda z: np.array([a * (np.log(b) - digamma(a) + z), a - b * np.exp(z)])
-        return log_q, S
+    def slopes(family, a, b, z):
+        if family == "Gamma":
+            return [a * (np.log(b) - digamma(a) + z), a - b * np.exp(z)]
+        x, y, both = log_expit(z), log_expit(-z), digamma(a + b)
+        return [a * (x - digamma(a) + both), b * (y - digamma(b) + both)]
 
-    def beta(a, b):
-        logs = lambda z: (-np.logaddexp(0, -z), -np.logaddexp(0, z))
-        both = digamma(a + b)
-        log_q = lambda z: a * logs(z)[0] + b * logs(z)[1] - betaln(a, b)
-        S = lambda z: np.array(
-            [a * (logs(z)[0] - digamma(a) + both), b * (logs(z)[1] - digamma(b) + both)]
-        )
-        return log_q, S
-
-    for q, law in (cv.families.Gamma(2), gamma), (cv.families.Beta(2), beta):
-        w = RNG(0).uniform(-0.5, 0.8, (2, q.D))
-        for r in range(2):
+    for family in "Gamma", "Beta":
+        q = getattr(cv.families, family)(2)
+        W = RNG(0).uniform(-0.5, 0.8, (2, q.D))
+        for w, got in zip(W, q.fisher(W)):
             right = np.zeros((4, 4))
-            for i in range(2):
-                log_q, S = law(*np.exp(w[r, [i, i + 2]]))
-                for j, k in itertools.product(range(2), repeat=2):
-                    g = lambda z: S(z)[j] * S(z)[k] * np.exp(log_q(z))
-                    right[i + 2 * j, i + 2 * k] = integrate.quad(g, -60, 60, points=[0, 3])[0]
-            assert_allclose(q.fisher(w)[r], right, atol=1e-7)
-
-
-# Rules --------------------------------------------------------------------------------------------
-
-
-def matched(mu, Sigma, z, g, lam):
-    """The closed form of Cai et al. 2024 in z: the next mean and covariance."""
-    k, one = lam / (1 + lam), np.eye(len(mu))
-    zbar, gbar = z.mean(0), g.mean(0)
-    U = lam * np.atleast_2d(np.cov(g.T, bias=True)) + k * np.outer(gbar, gbar)
-    V = Sigma + lam * np.atleast_2d(np.cov(z.T, bias=True)) + k * np.outer(mu - zbar, mu - zbar)
-    new = 2 * V @ np.linalg.inv(one + np.real(linalg.sqrtm(one + 4 * U @ V)))
-    return mu / (1 + lam) + k * (new @ gbar + zbar), new
+            for own in [0, 2], [1, 3]:
+                a, b = np.exp(w[own])
+                z, p = nodes(family, a, b)
+                S = np.array(slopes(family, a, b, z))
+                right[np.ix_(own, own)] = (p * S) @ S.T
+            assert_allclose(got, right, atol=1e-7)
 
 
 def match_move(q, w, e, t):
@@ -295,7 +236,7 @@ def gauged(q, e, G, group):
     """|c|^2, |A + I|^2 and the rest of mean |G + e|^2, draw by draw and pair by pair."""
     u, B, n, parts = G + e, len(e), 0, np.zeros(2)
     outer = [np.outer(x, y) for x, y in zip(u, e)]
-    outer = [sym(T) if q.full else np.diag(np.diag(T)) for T in outer]
+    outer = [(T + T.T) / 2 if q.full else np.diag(np.diag(T)) for T in outer]
     for k, m in itertools.product(range(B), repeat=2):
         if k % (B // group) != m % (B // group):  # of two groups
             parts += u[k] @ u[m], (outer[k] * outer[m]).sum()
@@ -414,7 +355,7 @@ def test_quadratics_rest_at_a_gaussian_posterior(cv):
 def test_the_ridge_is_that_of_the_step_before(cv):
     """So that c and A are unbiased: all outcomes of three draws that take four values each."""
     nodes, p = plane()
-    table = tables(RNG(0), *nodes.shape) - 3  # slopes G + e at the nodes
+    table = RNG(0).normal(size=nodes.shape)  # slopes G + e at the nodes
     which, e, prob = outcomes(nodes, p, 3)
     q, rule, ensemble = cv.families.Gaussian(2), cv.rules.quadratics(), cv.rules
     w, found = q.start((len(e),)), []

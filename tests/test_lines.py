@@ -32,12 +32,6 @@ TERMS = {  # what a reader can write with the three terms, and `one`
 }
 CONFIGURATIONS = tuple(itertools.product(PROBLEMS, FAMILIES, (True, False)))  # last: subsampled?
 configurations = pytest.mark.parametrize("name, family, subsampled", CONFIGURATIONS)
-three = pytest.mark.parametrize(
-    "name, family", [*itertools.product(("logistic", "poisson", "curved"), FAMILIES)]
-)
-
-
-# Every line that can be written -----------------------------------------------------------------
 
 
 def quadratic(p, atom):
@@ -45,50 +39,37 @@ def quadratic(p, atom):
     return {"data": p.name == "linear", "prior": p.name != "curved"}.get(atom, True)
 
 
-def closed(p, atom):
-    """Is there a closed form of E_q[f]?"""
-    return {
-        "data": p.name in ("poisson", "linear"),
-        "prior": p.name != "curved",
-        "taylor_x(data)": False,
-        oracles.SLOPE: False,
-    }.get(atom, True)
+def written(p, word, parts):
+    """May this word, or this approximation, be written for this combination of atoms?"""
 
+    def legal(atom):
+        of_eta = p.glm and atom in ("data", "taylor_z(data)", "bound(data)")  # it sees x.z alone
+        in_x = p.glm and atom == "data" and not p.offset.any()
+        bent = atom not in ("taylor_x(data)", oracles.SLOPE)  # has a curvature
+        return {
+            "SF": atom != oracles.SLOPE,  # it has no value
+            "RB": of_eta,
+            "QD": of_eta,
+            "PR": bent,
+            "CF": bent and (quadratic(p, atom) or atom == "data" and p.name == "poisson"),
+            "taylor_x": in_x,
+            "taylor_x_slope": in_x,
+            "bound": p.name in ("logistic", "offset") if atom == "data" else quadratic(p, atom),
+        }.get(word, True)
 
-def of_eta(p, atom):
-    """Does the integrand see of z only x.z?"""
-    return p.glm and atom in ("data", "taylor_z(data)", "bound(data)")
-
-
-def written(p, method, parts):
-    """May this word be written for this combination of atoms?"""
-    legal = {
-        "SF": lambda a: a != oracles.SLOPE,  # it has no value
-        "RB": lambda a: of_eta(p, a),
-        "QD": lambda a: of_eta(p, a),
-        "PR": lambda a: a not in ("taylor_x(data)", oracles.SLOPE),  # no curvature
-        "CF": lambda a: closed(p, a),
-    }.get(method, lambda a: True)
-    return all(legal(a) for a in parts)
+    return all(legal(atom) for atom in parts)
 
 
 def approximate(p, approximation, parts):
     """What an approximation makes of a combination of atoms; None where it may not be written."""
-    if approximation is None:
-        return parts
-    in_x = lambda a: a == "data" and p.glm and not p.offset.any(), lambda a: False
-    legal, keeps = {
-        "taylor_z": (lambda a: True, lambda a: quadratic(p, a)),
-        "taylor_x": in_x,
-        "taylor_x_slope": in_x,
-        "bound": (
-            lambda a: p.name in ("logistic", "offset") if a == "data" else quadratic(p, a),
-            lambda a: a != "data",
-        ),
-    }[approximation]
-    if not all(legal(a) for a in parts):
+    if not written(p, approximation, parts):
         return None
-    return {a if keeps(a) else f"{approximation}({a})": c for a, c in parts.items()}
+
+    def changed(atom):
+        stays = {None: True, "taylor_z": quadratic(p, atom), "bound": atom != "data"}
+        return atom if stays.get(approximation) else f"{approximation}({atom})"
+
+    return {changed(atom): c for atom, c in parts.items()}
 
 
 def every_line(cv, p, model, q):
@@ -117,34 +98,19 @@ def every_line(cv, p, model, q):
 def setting(cv, name, family, d=2, N=5):
     """Problem, model, q, two w's (2, D) and every legal line."""
     p = oracles.problem(name, d, N)
-    model = oracles.build(cv, p)
-    q = getattr(cv.families, family)(d)
+    model, q = oracles.build(cv, p), getattr(cv.families, family)(d)
     return p, model, q, oracles.weights(family, d), every_line(cv, p, model, q)[0]
 
 
 def grid_draw(cv, p, model, q, w, subsampled, nodes=16):
     """A draw whose samples are all (Gauss-Hermite node, data point) pairs, and the node weights."""
     nodes += 6 * (p.name == "curved")  # sech is no polynomial's neighbour
-    points, weight = np.polynomial.hermite_e.hermegauss(nodes)
-    eps = np.stack(np.meshgrid(*[points] * p.d, indexing="ij"), -1).reshape(-1, p.d)
-    weight = np.prod(np.meshgrid(*[weight / weight.sum()] * p.d, indexing="ij"), 0).ravel()
-    runs = w.shape[:-1]
+    eps, weight = oracles.hermite(p.d, nodes)
+    of_runs = lambda a: np.broadcast_to(a, (*w.shape[:-1], *a.shape))
     if not subsampled:
-        draw = cv.draw(model, q, w, eps=np.broadcast_to(eps, (*runs, *eps.shape)), subsample=False)
-        return draw, weight
-    eps = np.repeat(eps, p.N, 0)
-    index = np.tile(np.arange(p.N), len(weight))
-    eps, index = (np.broadcast_to(a, (*runs, *a.shape)) for a in (eps, index))
-    return cv.draw(model, q, w, eps=eps, index=index), weight
-
-
-def exact_means(p, family, method, parts, w, whole):
-    """The right mean for every data point that may be drawn, (N, D)."""
-    total = sum(c * oracles.exact_gradient(p, family, atom, w, method) for atom, c in parts.items())
-    return total.mean(0, keepdims=True) if whole else total
-
-
-# Properties -------------------------------------------------------------------------------------
+        return cv.draw(model, q, w, eps=of_runs(eps), subsample=False), weight
+    eps, index = np.repeat(eps, p.N, 0), np.tile(np.arange(p.N), len(weight))
+    return cv.draw(model, q, w, eps=of_runs(eps), index=of_runs(index)), weight
 
 
 @configurations
@@ -157,18 +123,13 @@ def test_exact_means(cv, name, family, subsampled):
         for run in range(2):
             samples = table[run, k].reshape(len(weight), -1, q.D)  # (nodes, N or 1, D)
             mean = np.tensordot(weight, samples, 1)
-            right = exact_means(p, family, method, parts, w[run], whole or not subsampled)
-            scale = 1 + np.abs(right).max()
-            assert_allclose(
-                mean, np.broadcast_to(right, mean.shape), rtol=0, atol=1e-9 * scale, err_msg=text
-            )
+            exact = lambda atom: oracles.exact_gradient(p, family, atom, w[run], method)  # (N, D)
+            right = sum(c * exact(atom) for atom, c in parts.items())
+            right = right if subsampled and not whole else right.mean(0, keepdims=True)
+            right = np.broadcast_to(right, mean.shape)
+            atol = 1e-9 * (1 + np.abs(right).max())
+            assert_allclose(mean, right, rtol=0, atol=atol, err_msg=text)
     assert len(lines) >= 40
-
-
-def estimated(method, parts):
-    """What a line estimates, by hand, from its atoms {name: coefficient}."""
-    term = lambda atom: f"{method} {atom}" if atom == oracles.SLOPE else atom  # it is no gradient
-    return frozenset((term(atom), c) for atom, c in parts.items() if atom != "one")
 
 
 def pairs(lines):
@@ -178,7 +139,9 @@ def pairs(lines):
     """
     groups, found = {}, {}
     for line, method, parts, _ in lines.values():
-        groups.setdefault(estimated(method, parts), []).append(line)
+        term = lambda atom: f"{method} {atom}" if atom == oracles.SLOPE else atom  # no gradient
+        estimated = frozenset((term(atom), c) for atom, c in parts.items() if atom != "one")
+        groups.setdefault(estimated, []).append(line)
     for (a, *_), (b, *_) in itertools.combinations(groups.values(), 2):
         assert not (a - b).is_control_variate, (a, b)
     for a, b in (pair for group in groups.values() for pair in itertools.combinations(group, 2)):
@@ -213,28 +176,18 @@ def test_single_draws(cv, name, family, subsampled, d=3, M=4, N=5, seed=0):
     p, model, q, w, lines = setting(cv, name, family, d, N)
     rng = np.random.default_rng(seed)
     eps, index = rng.standard_normal((2, M, d)), rng.integers(p.N, size=(2, M))
-    draw = (
-        cv.draw(model, q, w, eps=eps, index=index)
-        if subsampled
-        else cv.draw(model, q, w, eps=eps, subsample=False)
-    )
+    draw = cv.draw(model, q, w, eps=eps, **{"index": index} if subsampled else {"subsample": False})
     chosen = {text: line for text, line in lines.items() if line[1] != "CF"}
     table = cv.evaluate([line for line, *_ in chosen.values()], draw)
     for run in range(2):
-        kept = {}  # each atom once
         for k, (text, (_, method, parts, whole)) in enumerate(chosen.items()):
             drawn = None if whole or not subsampled else index[run]
-            right = 0
-            for atom, c in parts.items():
-                key = method, atom, drawn is None
-                if key not in kept:
-                    kept[key] = oracles.sample_gradient(
-                        method, p, family, atom, w[run], eps[run], drawn
-                    )
-                right = right + c * kept[key]
+            right = sum(
+                c * oracles.sample_gradient(method, p, family, atom, w[run], eps[run], drawn)
+                for atom, c in parts.items()
+            )
             tolerance = 1e-9 * (1 + np.abs(right).max())
             assert_allclose(table[run, k], right, rtol=1e-8, atol=tolerance, err_msg=text)
-    return len(chosen)
 
 
 def test_origin(cv):
@@ -260,66 +213,55 @@ def test_closed_form_of_prior_and_entropy(cv):
         p = oracles.problem("linear", d, 4)
         model, q = oracles.build(cv, p), getattr(cv.families, family)(d)
         w = oracles.weights(family, d)[1]
-        data, prior, variational = cv.terms(model, q)
+        L0 = oracles.unpack(family, d, w)[1]
+        law, inverse = stats.multivariate_normal(w[:d], L0 @ L0.T), np.linalg.inv(L0 @ L0.T)
 
-        def conjugate(w, what):
-            mu, L = oracles.unpack(family, d, w)
-            S = anp.dot(L, L.T)
+        def conjugate(v, what):
+            mu, L = oracles.unpack(family, d, v)
+            S, away = anp.dot(L, L.T), mu - w[:d]
             if what == "prior":
                 return -0.5 * (anp.sum(mu**2) + anp.trace(S)) / oracles.PRIOR_SD**2
             if what == "data":
-                spread = anp.sum(anp.dot(p.X, S) * p.X)
-                return (
-                    -0.5 * (anp.sum((p.y - anp.dot(p.X, mu)) ** 2) + spread) / (oracles.NOISE_SD**2)
-                )
-            S0 = oracles.unpack(family, d, w0)[1] @ oracles.unpack(family, d, w0)[1].T
-            inverse, away = np.linalg.inv(S0), mu - w0[:d]
+                miss, spread = p.y - anp.dot(p.X, mu), anp.sum(anp.dot(p.X, S) * p.X)
+                return -0.5 * (anp.sum(miss**2) + spread) / oracles.NOISE_SD**2
             return -0.5 * (anp.sum(inverse * S) + anp.dot(away, anp.dot(inverse, away)))
 
-        w0 = w.copy()
         draw = cv.draw(model, q, w, M=2, rng=np.random.default_rng(0), subsample=False)
-        for what, f in [("data", data), ("prior", prior), ("variational", variational)]:
-            right = grad(lambda w: conjugate(w, what))(w)
+        for what, f in zip(("data", "prior", "variational"), cv.terms(model, q)):
+            right = grad(conjugate)(w, what)
             scale = np.abs(right).max()
             assert_allclose(cv.CF(f)(draw)[1], right, rtol=1e-8, atol=1e-9 * scale, err_msg=what)
-        S = oracles.unpack(family, d, w)[1]
-        entropy = stats.multivariate_normal(w[:d], S @ S.T).entropy()
-        assert_allclose(q.entropy(w), entropy)
         z = np.random.default_rng(1).standard_normal((3, d))
-        density = stats.multivariate_normal(w[:d], S @ S.T).logpdf(z)
-        assert_allclose(q.log_q(w, z), np.ravel(density))
+        assert_allclose(q.entropy(w), law.entropy())
+        assert_allclose(q.log_q(w, z), np.ravel(law.logpdf(z)))
 
 
 def test_badly_conditioned(cv, low=1e-4, high=1e4):
     """RP2 by the closed form of a 2 x 2 root, and for diagonal L of d = 5; entries 1e-4..1e4."""
     rng = np.random.default_rng(0)
+
+    def rp2_of_prior(q, w, eps):
+        model = oracles.build(cv, oracles.problem("linear", q.dim, 3))
+        return cv.RP2(cv.terms(model, q)[1])(cv.draw(model, q, w, eps=eps, subsample=False))
+
+    def f(w, e):
+        """log prior at mu + S e; a 2 x 2 root is (Sigma + |det L| I) / sqrt(tr + 2 |det L|)."""
+        mu, L = oracles.unpack("Gaussian", 2, w)
+        delta = anp.abs(L[0, 0] * L[1, 1])
+        S = anp.dot(L, L.T)
+        root = (S + delta * np.eye(2)) / anp.sqrt(anp.trace(S) + 2 * delta)
+        return oracles.normal_prior(mu + anp.dot(root, e))
+
+    q = cv.families.Gaussian(2)
     for scales in [(high, low), (low, high), (-high, low), (low, -low), (1.0, -1.0)]:
-        q, d = cv.families.Gaussian(2), 2
         L = np.array([[scales[0], 0], [0.3 * min(map(abs, scales)), scales[1]]])
-        w = q.pack([0.1, -0.2], L)
-        p = oracles.problem("linear", 2, 3)
-        model = oracles.build(cv, p)
-        prior = cv.terms(model, q)[1]
-        eps = rng.standard_normal((3, d))
-
-        def f(w, e):
-            """log prior at mu + S e; a 2 x 2 root is (Sigma + |det L| I) / sqrt(tr + 2 |det L|)."""
-            mu, L = oracles.unpack("Gaussian", 2, w)
-            delta = anp.abs(L[0, 0] * L[1, 1])
-            S = anp.dot(L, L.T)
-            root = (S + delta * np.eye(2)) / anp.sqrt(anp.trace(S) + 2 * delta)
-            return p.prior(mu + anp.dot(root, e))
-
-        got = cv.RP2(prior)(cv.draw(model, q, w, eps=eps, index=np.zeros(3, int)))
-        for m in range(3):
-            right = grad(lambda w: f(w, eps[m]))(w)
-            assert_allclose(got[m], right, rtol=1e-6, atol=1e-7 * np.abs(right).max())
-    d = 5
-    q, p = cv.families.Gaussian(d), oracles.problem("linear", 5, 3)
-    model, s = oracles.build(cv, p), np.array([high, -low, 1.0, 3.0, -7.0])
-    w = q.pack(np.zeros(d), np.diag(s))
-    eps = rng.standard_normal((1, d))
-    got = cv.RP2(cv.terms(model, q)[1])(cv.draw(model, q, w, eps=eps, index=np.zeros(1, int)))[0]
+        w, eps = q.pack([0.1, -0.2], L), rng.standard_normal((3, 2))
+        for e, got in zip(eps, rp2_of_prior(q, w, eps)):
+            right = grad(f)(w, e)
+            assert_allclose(got, right, rtol=1e-6, atol=1e-7 * np.abs(right).max())
+    d, s = 5, np.array([high, -low, 1.0, 3.0, -7.0])
+    q, eps = cv.families.Gaussian(d), rng.standard_normal((1, d))
+    (got,) = rp2_of_prior(q, q.pack(np.zeros(d), np.diag(s)), eps)
     u = -np.abs(s) * eps[0] / oracles.PRIOR_SD**2
     for k, E in enumerate(oracles.basis("Gaussian", d)):
         dS = E * s + (E * s).T  # the change of Sigma, entry by entry over s_i + s_j
@@ -330,9 +272,7 @@ def test_badly_conditioned(cv, low=1e-4, high=1e4):
 @pytest.mark.parametrize("name, family", [("logistic", "Gaussian"), ("curved", "DiagonalGaussian")])
 def test_batched_equals_looped(cv, name, family, d=2, M=3, N=5, seed=0):
     """Two leading axes of runs against one run at a time; one line at a time; a given array."""
-    p = oracles.problem(name, d, N)
-    model, q = oracles.build(cv, p), getattr(cv.families, family)(d)
-    lines = every_line(cv, p, model, q)[0]
+    p, model, q, _, lines = setting(cv, name, family, d, N)
     rng = np.random.default_rng(seed)
     w = q.start((2, 3)) + 0.3 * rng.standard_normal((2, 3, q.D))
     eps, index = rng.standard_normal((2, 3, M, d)), rng.integers(N, size=(2, 3, M))
@@ -354,10 +294,11 @@ def test_batched_equals_looped(cv, name, family, d=2, M=3, N=5, seed=0):
             assert alone.shape == (2, 3, M, q.D)
             scale = 1 + np.abs(alone).max()
             assert np.abs(table[:, :, k] - alone).max() < 1e-11 * scale, repr(line)
-    return len(together)
 
 
-@three
+@pytest.mark.parametrize(
+    "name, family", [*itertools.product(("logistic", "poisson", "curved"), FAMILIES)]
+)
 def test_batches(cv, name, family, d=2, M=3, N=5, B=2, seed=0, constant=False):
     """A batch of B data points gives the mean of what its points give, one after the other.
 
@@ -373,8 +314,7 @@ def test_batches(cv, name, family, d=2, M=3, N=5, B=2, seed=0, constant=False):
     close = np.array([1e-11 if method != "QD" else 3e-9 * N for _, method, *_ in lines.values()])
     rng = np.random.default_rng(seed)
     w, eps = oracles.weights(family, d), rng.standard_normal((2, M, d))
-    each = rng.integers(N, size=(2, M, B))
-    shared = rng.integers(N, size=(2, B))
+    each, shared = rng.integers(N, size=(2, M, B)), rng.integers(N, size=(2, B))
     everyone = np.tile(np.arange(N), (2, 1))
     for index, kind in (
         (each, {"index": each, "batch": B, "each": True}),
@@ -391,7 +331,6 @@ def test_batches(cv, name, family, d=2, M=3, N=5, B=2, seed=0, constant=False):
         error = np.abs(table - right).max((0, 2, 3)) / (1 + np.abs(right).max((0, 2, 3)))
         worst = np.argmax(error / close)
         assert error[worst] < close[worst], f"{together[worst]!r}: {error[worst]:.1e}"
-    return len(together)
 
 
 def test_arithmetic(cv):
@@ -399,20 +338,16 @@ def test_arithmetic(cv):
     p, model, q, w, _ = setting(cv, "logistic", "Gaussian")
     data, prior, variational = cv.terms(model, q)
     draw = cv.draw(model, q, w[0], M=4, rng=np.random.default_rng(0))
-    a, b = cv.RP1(data), cv.RP2(data)
-    A, B = a(draw), b(draw)
-    close = lambda x, y: assert_allclose(x, y, rtol=1e-11, atol=1e-11)
-    close((a - b)(draw), A - B)
-    close((2 * a + b / 4)(draw), 2 * A + B / 4)
-    close((-a)(draw), -A)
-    close((b - a)(draw), B - A)
-    close((cv.SF(data) + cv.CF(prior) + b + a)(draw), (a + b + cv.CF(prior) + cv.SF(data))(draw))
-    close((a - a + b)(draw), B)
+    a, b, c, s = cv.RP1(data), cv.RP2(data), cv.CF(prior), cv.SF(data)
+    A, B, C, S, P = (line(draw) for line in (a, b, c, s, cv.RP1(prior)))
+    for line, right in (
+        (a - b, A - B), (b - a, B - A), (2 * a + b / 4, 2 * A + B / 4), (-a, -A), (a - a + b, B),
+        (s + c + b + a, A + B + C + S), (cv.RP1(data + prior), A + P),
+        (cv.SF(2 * data - prior), 2 * S - cv.SF(prior)(draw)),
+        (a + cv.RP1(prior) - cv.CF(variational), A + P - cv.CF(variational)(draw)),
+    ):  # fmt: skip
+        assert_allclose(line(draw), right, rtol=1e-11, atol=1e-11, err_msg=repr(line))
     assert not (a - a).parts and np.all((a - a)(draw) == 0)
-    close(cv.RP1(data + prior)(draw), A + cv.RP1(prior)(draw))
-    close(cv.SF(2 * data - prior)(draw), 2 * cv.SF(data)(draw) - cv.SF(prior)(draw))
-    combined = cv.RP1(data) + cv.RP1(prior) - cv.CF(variational)
-    close(combined(draw), A + cv.RP1(prior)(draw) - cv.CF(variational)(draw))
 
 
 def test_judged(cv):
@@ -460,50 +395,38 @@ def test_draws(cv, runs=4000, M=3):
     """
     p = oracles.problem("logistic", 2, 5)
     model, q = oracles.build(cv, p), cv.families.Gaussian(2)
-    draw = cv.draw(model, q, q.start((runs,)), M=M, rng=np.random.default_rng(1))
+    rng, w = np.random.default_rng, q.start((runs,))
+    draw, again = (cv.draw(model, q, w, M=M, rng=rng(1)) for _ in range(2))
     assert draw.eps.shape == (runs, M, 2) and draw.index.shape == (runs, M)
-    columns = [draw.eps[:, m, j] for m in range(M) for j in range(2)]  # mean 0, variance 1
     for i in range(p.N):
         share = (draw.index == i).mean()
         assert abs(share - 1 / p.N) < 7 * np.sqrt(0.16 / draw.index.size), "data not uniform"
-    columns += [(draw.index[:, m] - 2) / np.sqrt(2) for m in range(M)]  # 0..4: mean 2, variance 2
-    for k, a in enumerate(columns):
-        assert abs(a.mean()) < 7 / np.sqrt(runs), "mean of the draw"
-        assert abs((a**2).mean() - 1) < 7 * np.sqrt(2 / runs), "variance of the draw"
-        for b in columns[:k]:
-            assert abs((a * b).mean()) < 7 / np.sqrt(runs), "two entries of a draw are correlated"
-        neighbour = np.roll(a, 1)
-        assert abs((a * neighbour).mean()) < 7 / np.sqrt(runs), "two runs are correlated"
-    for kind, shape in (({"batch": 2}, (1, 2)), ({"batch": 2, "each": True}, (M, 2))):
-        batch = cv.draw(model, q, q.start((runs,)), M=M, rng=np.random.default_rng(2), **kind)
-        assert batch.index.shape == (runs, *shape)
-        apart = (batch.index.reshape(runs, -1) - 2) / np.sqrt(2)  # (runs, M B or B)
-        product = apart.T @ apart / runs - np.eye(apart.shape[1])
-        assert np.abs(product).max() < 7 * np.sqrt(2 / runs), "points of a batch are correlated"
-        assert np.abs(apart.mean(0)).max() < 7 / np.sqrt(runs), "batches are not uniform"
-    again = cv.draw(model, q, q.start((runs,)), M=M, rng=np.random.default_rng(1))
+    standard = lambda index: (index.reshape(runs, -1) - 2) / np.sqrt(2)  # 0..4: mean and variance 2
+    found = [np.append(draw.eps.reshape(runs, -1), standard(draw.index), 1)]
+    for each, shape in (False, (1, 2)), (True, (M, 2)):
+        index = cv.draw(model, q, w, M=M, rng=rng(2), batch=2, each=each).index
+        assert index.shape == (runs, *shape)
+        found.append(standard(index))
+    for x in found:  # (runs, entries), with mean 0 and variance 1
+        product = np.abs(x.T @ x / runs - np.eye(x.shape[1]))
+        neighbours = np.abs((x * np.roll(x, 1, 0)).mean(0))
+        assert np.abs(x.mean(0)).max() < 7 / np.sqrt(runs), "mean of the draw"
+        assert np.diag(product).max() < 7 * np.sqrt(2 / runs), "variance of the draw"
+        assert np.triu(product, 1).max() < 7 / np.sqrt(runs), "entries of a draw are correlated"
+        assert neighbours.max() < 7 / np.sqrt(runs), "two runs are correlated"
     assert np.array_equal(again.eps, draw.eps) and np.array_equal(again.index, draw.index)
     mu, L = oracles.unpack("Gaussian", 2, oracles.weights("Gaussian", 2)[0])
     draw = cv.draw(model, q, q.pack(mu, L), M=4, rng=np.random.default_rng(0))
     assert_allclose(draw.z, mu + np.array([L @ e for e in draw.eps]))
 
 
-# Models and exact references ----------------------------------------------------------------------
-
-
-def likelihoods(cv):
-    m = cv.models
-    return {
-        "logistic": (m.LOGISTIC, np.array([-1.0, 1.0])),
-        "poisson": (m.POISSON, np.array([0.0, 1.0, 7.0])),
-        "linear": (m.gaussian_likelihood(oracles.NOISE_SD), np.array([-2.0, 0.5])),
-    }
-
-
 def test_hand_written_derivatives(cv):
     """phi', phi'', phi''' by hand equal autograd's, and phi the formula, far out too."""
-    for name, (lik, labels) in likelihoods(cv).items():
-        reach = {"logistic": 500.0, "poisson": 20.0, "linear": 100.0}[name]
+    m = cv.models
+    for name, lik, labels, reach in (
+        ("logistic", m.LOGISTIC, [-1.0, 1.0], 500.0), ("poisson", m.POISSON, [0.0, 1.0, 7.0], 20.0),
+        ("linear", m.gaussian_likelihood(oracles.NOISE_SD), [-2.0, 0.5], 100.0),
+    ):  # fmt: skip
         eta = np.concatenate([np.linspace(-reach, reach, 41), np.linspace(-4, 4, 41)])[:, None]
         eta, labels = np.broadcast_arrays(eta, labels)
         by_hand = lik.fast(eta, labels, 3)
@@ -566,6 +489,48 @@ def logistic_means(m, sd):
     slope = lambda t: 1 / (1 + np.exp(min(t, 700)))
     curve = lambda t: -1 / (2 * np.cosh(np.clip(t, -700, 700) / 2)) ** 2
     return [adaptive_mean(g, m, sd, -30.0, -8.0, 0.0, 8.0, 30.0) for g in (slope, curve)]
+
+
+def test_a_likelihood_of_one_s_own_says_how_wide_its_strip_is(cv):
+    """Student's t: poles at y +- 2i. A strip that is too wide for it costs the digits."""
+    fast = lambda eta, y, order: [
+        5 * (y - eta) / (4 + (y - eta) ** 2),
+        5 * ((y - eta) ** 2 - 4) / (4 + (y - eta) ** 2) ** 2,
+    ][:order]
+    m, y = np.array([-3.0, 0.2, 5.0]), np.array([0.5, 0.0, -2.0])
+    for sd in (0.1, 1.0, 6.0):
+        mean = lambda k, m, y: adaptive_mean(lambda t: fast(t, y, 2)[k], m, sd, y)
+        right = [[mean(k, *at) for at in zip(m, y)] for k in range(2)]
+        error = {}
+        for strip in (2.0, 12.0):
+            phi = oracles.PHI["student"]
+            student = cv.models.Likelihood("student", phi, fast=fast, strip=strip)
+            got = student.mean_slopes(m, np.full(3, sd**2), y, tolerance=1e-9)
+            error[strip] = np.abs(np.array(got) - right).max()
+        assert error[2.0] < 5e-9
+        assert sd < 1 or error[12.0] > 1e-6
+    assert cv.models.LOGISTIC.strip == np.pi  # where its slope has poles
+
+
+def test_values_and_degenerate_widths(cv):
+    logistic = cv.models.LOGISTIC
+    m, y = np.array([-20.0, -1.0, 0.0, 4.0]), np.array([1.0, -1.0, 1.0, 1.0])
+    for sd in (0.01, 1.0, 30.0):
+        phi = lambda t, y: -np.logaddexp(0, -y * t)
+        right = [adaptive_mean(lambda t: phi(t, b), a, sd, b) for a, b in zip(m, y)]
+        assert_allclose(logistic.mean(m, np.full(4, sd**2), y), right, rtol=1e-11, atol=1e-12)
+    at_m = logistic.derivatives(m, y, 2)
+    assert_allclose(logistic.mean_slopes(m, 0 * m, y), at_m, rtol=1e-13)
+    mixed = logistic.mean_slopes(m, np.array([0.0, 1.0, 0.0, 4.0]), y)
+    assert_allclose(np.array(mixed)[:, [0, 2]], np.array(at_m)[:, [0, 2]], rtol=1e-12)
+
+
+def test_likelihoods_that_know_their_means_are_asked(cv):
+    m, v, y = np.array([0.3, 2.0]), np.array([100.0, 0.5]), np.array([1.0, 3.0])
+    for likelihood in (cv.models.POISSON, cv.models.gaussian_likelihood(0.7)):
+        value, *slopes = likelihood.expected(m, v, y)
+        assert_allclose(likelihood.mean(m, v, y), value)
+        assert_allclose(likelihood.mean_slopes(m, v, y), slopes)
 
 
 def test_bound(cv):

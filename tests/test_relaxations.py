@@ -2,56 +2,40 @@
 
 import autograd.numpy as anp
 import numpy as np
+import pytest
 from harness import part
 from numpy.testing import assert_allclose
 from scipy import stats
 from scipy.special import expit, logit
-
-import cvlib
+from test_coupled import Switches
 
 T, TAU = 0.45, 0.7  # the one-coin problem E (b - t)^2, and a temperature
 
 
-def relaxing(cv=cvlib):
-    """How a surrogate is trained."""
-    return part(cv, "experiments.relaxing")
-
-
-def coin(cv, d=1, prior=0.3):
-    """f(b) = sum of (b - t)^2 and one product, so that coordinates interact."""
-    q = cv.families.Bernoulli(d)
+def coin(cv):
+    q = cv.families.Bernoulli(1)
     lik = lambda z, batch: anp.sum((z - T) ** 2, -1) * batch[0] + anp.prod(1 + z, -1)
-    return cv.models.Model(lik, q.prior(np.full(d, prior)), np.array([1.0, 0.5]), d), q
+    return cv.models.Model(lik, q.prior(0.3), np.array([1.0, 0.5]), 1), q
 
 
-def coin_value(z):
-    """The data term of the coin by hand, for scalar z."""
-    return 1.5 * (z - T) ** 2 + 2 * (1 + z)
-
-
-def unit_rule(order=60):
-    x, p = np.polynomial.legendre.leggauss(order)
-    return (x + 1) / 2, p / 2
-
-
-def coin_nodes(w, order=60):
+def coin_nodes(w):
     """A quadrature rule in the noise l of zeta = w + l, split where z jumps from 0 to 1.
 
     The tails are integrated in l as well, cut where the logistic density is below rounding.
     """
-    x, p = np.polynomial.legendre.leggauss(order)
+    x, p = np.polynomial.legendre.leggauss(60)
     edges = np.concatenate([np.linspace(-40, -w, 12), np.linspace(-w, 40, 12)[1:]])
     half, mid = np.diff(edges) / 2, (edges[1:] + edges[:-1]) / 2
     noise, weights = (mid[:, None] + half[:, None] * x).ravel(), (half[:, None] * p).ravel()
     return noise, weights * stats.logistic.pdf(noise)
 
 
-def exact_relaxed(w, value, tau):
-    """d/dw of E value(sigma(zeta / tau)): the integral of the logistic density's derivative."""
+def exact_relaxed(w):
+    """d/dw of E f(sigma(zeta / tau)): the integral of the logistic density's derivative."""
     zeta = np.linspace(w - 45, w + 45, 200_001)
-    density = stats.logistic.pdf(zeta - w)
-    slope = density * np.tanh((zeta - w) / 2)  # d/dw of the density of zeta
-    return np.trapezoid(slope * value(expit(zeta / tau)), zeta)
+    slope = stats.logistic.pdf(zeta - w) * np.tanh((zeta - w) / 2)  # d/dw of the density of zeta
+    z = expit(zeta / TAU)
+    return np.trapezoid(slope * (1.5 * (z - T) ** 2 + 2 * (1 + z)), zeta)  # the coin's data term
 
 
 def test_relaxed_means_by_quadrature(cv):
@@ -59,7 +43,7 @@ def test_relaxed_means_by_quadrature(cv):
     model, q = coin(cv)
     data = cv.terms(model, q)[0]
     for w in (-2.0, 0.3, 4.0):
-        exact = exact_relaxed(w, coin_value, TAU)
+        exact = exact_relaxed(w)
         noise, p = coin_nodes(w)
         f = cv.relax(data, TAU)
         eps = np.stack([noise, np.full_like(noise, 0.5)], -1)
@@ -68,7 +52,8 @@ def test_relaxed_means_by_quadrature(cv):
             assert_allclose(p @ method(f)(draw), [exact], rtol=1e-7, atol=1e-9)
         # not coupled: another integral, over v
         f = cv.relax(data, TAU, coupled=False)
-        v, pv = unit_rule(80)
+        x, px = np.polynomial.legendre.leggauss(80)
+        v, pv = (x + 1) / 2, px / 2
         v, pv = v**3, pv * 3 * v**2  # the ends matter: zeta goes to infinity there
         v, pv = np.concatenate([v / 2, 1 - v / 2]), np.concatenate([pv, pv]) / 2
         z = np.repeat([0.0, 1.0], len(v))
@@ -132,9 +117,8 @@ def test_conditional_draw_of_a_class(cv):
     won = first.z.reshape(-1, 2, 3) > 0
     E = np.where(won, x, p * (x - x.min(-1, keepdims=True))).reshape(-1, 6)
     eps = np.concatenate([first.eps[:, :6], E], -1)
-    own, again = q.zeta_given_z(first, True), q.zeta_given_z(
-        cv.draw(model, q, w, eps=eps, index=first.index), False
-    )  # fmt: skip
+    back = cv.draw(model, q, w, eps=eps, index=first.index)
+    own, again = q.zeta_given_z(first, True), q.zeta_given_z(back, False)
     assert_allclose(own[0], q.zeta(first))
     for one, other in zip(own, again):
         assert_allclose(one, other, rtol=1e-7, atol=1e-9)
@@ -176,28 +160,15 @@ def test_categorical_means(cv):
     model = cv.models.Model(lik, q.prior([0.0, 0.0]), np.array([1.0]), 2)
     f = cv.relax(cv.terms(model, q)[0], TAU)
     draw = cv.draw(model, q, np.array([0.0, 0.3]), M=50_000, rng=np.random.default_rng(4))
-    exact = exact_relaxed(0.3, coin_value, TAU) * np.array([-1, 1])
+    exact = exact_relaxed(0.3) * np.array([-1, 1])
     for method in (cv.SF, cv.RP1, cv.GR):
         assert z_scores(method(f)(draw) - exact).max() < 6
 
 
-def belief_network(cv, d=3, pixels=5, seed=0):
-    """Hidden bits z, pixels x ~ Bernoulli(sigma(A z + c)): one row (A_i, c_i, x_i) a pixel."""
-    rng = np.random.default_rng(seed)
-    A, c = 1.5 * rng.standard_normal((pixels, d)), 0.3 * rng.standard_normal(pixels)
-    x = (rng.uniform(size=pixels) < 0.5) * 1.0
-    lik = lambda z, batch: (
-        -anp.logaddexp(0, -(2 * batch[2] - 1) * (anp.sum(batch[0] * z, -1) + batch[1]))
-    )
-    q = cv.families.Bernoulli(d)
-    return cv.models.Model(lik, q.prior(np.zeros(d)), (A, c, x), d), q
-
-
 def test_extreme_logits_are_finite(cv):
     for q in (cv.families.Bernoulli(3), cv.families.Categorical(1, 3)):
-        model = cv.models.Model(
-            lambda z, b: anp.sum(z, -1) * b[0], q.prior(np.zeros(3)), np.array([1.0]), 3
-        )
+        lik = lambda z, batch: anp.sum(z, -1) * batch[0]
+        model = cv.models.Model(lik, q.prior(np.zeros(3)), np.array([1.0]), 3)
         f = sum(cv.terms(model, q)[1:], cv.terms(model, q)[0])
         draw = cv.draw(model, q, np.array([-30.0, 0.0, 30.0]), M=2000, rng=np.random.default_rng(6))
         for coupled in (True, False):
@@ -218,8 +189,8 @@ def training_cases(cv):
         return model, q, np.array(w), base(data), made
 
     SF, RP1, GR = cv.SF, cv.RP1, cv.GR
-    yield case(*belief_network(cv), [0.5, -1.0, 0.3], SF, GR, RP1)
-    yield case(*belief_network(cv), [0.5, -1.0, 0.3], SF, GR, RP1, -2)  # the other way, twice
+    for scale in 1, -2:  # the other way, twice
+        yield case(*Switches().model(cv)[:2], [0.5, -1.0, 0.3], SF, GR, RP1, scale)
     yield case(*categorical(cv), [0.5, -1.0, 0.2], SF, GR, RP1)
     X = np.random.default_rng(0).standard_normal((4, 2))
     model = cv.models.logistic_regression(X, np.array([1.0, -1.0, 1.0, 1.0]))
@@ -233,9 +204,10 @@ def training_cases(cv):
 def test_variance_gradient(cv):
     """Against finite differences of the mean square of h - c_phi on the same draw."""
     rng = np.random.default_rng(7)
+    relaxing = part(cv, "experiments.relaxing")
     for k, (model, q, w, h, line) in enumerate(training_cases(cv)):
         w = np.stack([w, w + 0.1]) if k % 2 else w  # two runs: a mean over both
-        s, phi = relaxing(cv).network(q.dim, 3, rng)
+        s, phi = relaxing.network(q.dim, 3, rng)
         phi = phi + 0.3 * rng.standard_normal(phi.size)
         draw = cv.draw(model, q, w, M=5, rng=rng)
         fixed = dict(eps=draw.eps, index=draw.index)
@@ -245,19 +217,26 @@ def test_variance_gradient(cv):
             return (h - line(lambda z: s(phi, z)))(fresh)
 
         loss = lambda phi: (g(phi) ** 2).sum(-1).mean()
-        got = relaxing(cv).variance_gradient(g(phi), s, phi, line, draw)
-        step = 1e-5
-        want = [
-            (loss(phi + step * e) - loss(phi - step * e)) / (2 * step) for e in np.eye(phi.size)
-        ]
+        got = relaxing.variance_gradient(g(phi), s, phi, line, draw)
+        steps = 1e-5 * np.eye(phi.size)
+        want = [(loss(phi + step) - loss(phi - step)) / 2e-5 for step in steps]
         assert_allclose(got, want, rtol=2e-5, atol=1e-6 * np.abs(want).max())
+
+
+def test_samples_of_a_surrogate_are_not_compared(cv):
+    relaxing, (model, q, f) = part(cv, "experiments.relaxing"), Switches().model(cv)
+    s, phi = relaxing.network(3, 2, np.random.default_rng(0))
+    line = lambda r: cv.LOO(cv.surrogate(f, r)) - cv.SF(cv.surrogate(f, r))
+    draw = cv.draw(model, q, q.start(), 4, np.random.default_rng(0), subsample=False)
+    with pytest.raises(ValueError, match="compares samples"):
+        relaxing.variance_gradient(cv.SF(f)(draw), s, phi, line, draw)
 
 
 def test_surrogates_have_mean_zero(cv):
     """Any function at all, on every family: its variate has mean zero."""
     rng = np.random.default_rng(8)
     for model, q, w, _, line in training_cases(cv):
-        s, phi = relaxing(cv).network(q.dim, 3, rng)
+        s, phi = part(cv, "experiments.relaxing").network(q.dim, 3, rng)
         phi = phi + rng.standard_normal(phi.size)
         c = line(lambda z: s(phi, z))
         assert c.is_control_variate
@@ -287,8 +266,8 @@ def test_functions_of_one_name_stay_apart(cv):
     assert np.abs(warm[1] - warm[0]).max() > 0
 
 
-def test_the_network_starts_as_the_zero_function():
-    s, phi = relaxing().network(3, 4, np.random.default_rng(0))
+def test_the_network_starts_as_the_zero_function(cv):
+    s, phi = part(cv, "experiments.relaxing").network(3, 4, np.random.default_rng(0))
     assert_allclose(s(phi, np.ones((5, 3))), np.zeros(5))
     assert phi.shape == (3 * 4 + 4 + 4,)
     assert np.abs(s(phi + 1, np.ones((5, 3)))).min() > 0.1

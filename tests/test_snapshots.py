@@ -35,39 +35,29 @@ def test_what_a_snapshot_lacks_is_said():
                 word(f)(draw)
 
 
-def test_expansions_are_called_as_they_are_written():
-    _, model, q, *_ = setting("logistic", "Gaussian")
-    data, prior, _ = cv.terms(model, q)
-    names = {"data": data, "prior": prior, "CF": CF, "taylor_z": taylor_z, "bound": bound,
-             "parabola": cv.parabola}  # fmt: skip
-    for text in (
-        "taylor_z(data, at='snapshot', order=1).over_all_data()", "taylor_z(prior, order=1)",
-        "CF(bound(data, at='snapshot'))", "CF(parabola(data, at='snapshot').over_all_data())",
-        "CF(taylor_z(data, at='snapshot')) - CF(taylor_z(data, at='snapshot').over_all_data())",
-    ):  # fmt: skip
-        assert repr(eval(text, names)) == text
-    assert repr(cv.parabola(data + prior)) == "parabola(data) + prior"
-    assert taylor_z(cv.one, order=1).parts.keys() == cv.one.parts.keys()
-    linear = cv.terms(setting("linear", "Gaussian")[1], q)[0]  # what is a parabola stays
-    assert cv.parabola(linear).parts.keys() == linear.parts.keys()
-
-
-# Passes ---------------------------------------------------------------------------------------
+def test_a_snapshot_on_all_data_needs_no_pass(monkeypatch):
+    """Once taken, an expansion over all data does not call the likelihood again."""
+    _, model, q, w, rng = setting("curved", "Gaussian", runs=())
+    old = cv.snapshot(model, q.mean(w) + 0.1)
+    monkeypatch.setattr(model, "log_lik", None)  # a call would fail
+    T = taylor_z(cv.terms(model, q)[0], at="snapshot")
+    lines = [word(T.over_all_data()) for word in (CF, RP1, SF)]
+    for subsample, also in (False, [CF(T) - RP1(T)]), (True, []):
+        draw = cv.draw(model, q, w, M=3, rng=rng, subsample=subsample, snapshot=old)
+        cv.evaluate(lines + also, draw)
 
 
 def test_a_mapped_array_of_other_numbers_is_not_copied(tmp_path):
-    p, *_ = setting("logistic", "Gaussian", N=50)
+    p, _, q, w, _ = setting("logistic", "Gaussian", N=50)
     X, y = files(tmp_path, p, np.float32)
-    model = cv.models.logistic_regression(X, y)
-    assert model.X.dtype == np.float32 and cv.passes.is_mapped(model.X)
-    q = cv.families.Gaussian(2)
-    line, rng = RP1(cv.terms(model, q)[0]), np.random.default_rng(0)
-    plain = cv.models.logistic_regression(X.astype(float), y.astype(float))
-    draw = cv.draw(model, q, q.start(), M=5, rng=rng)
-    same = cv.draw(plain, q, q.start(), eps=draw.eps, index=draw.index)
-    assert line(draw).dtype == float
-    assert_allclose(line(draw), RP1(cv.terms(plain, q)[0])(same))
-    for a, b in zip(everything(model, q, q.start()), everything(plain, q, q.start())):
+    inside = X.astype(float), y.astype(float)
+    models = [cv.models.logistic_regression(*data) for data in ((X, y), inside)]
+    assert models[0].X.dtype == np.float32 and cv.passes.is_mapped(models[0].X)
+    draws = [cv.draw(model, q, w, M=5, rng=np.random.default_rng(0)) for model in models]
+    got, right = (RP1(cv.terms(draw.model, q)[0])(draw) for draw in draws)
+    assert got.dtype == float
+    assert_allclose(got, right)
+    for a, b in zip(*(everything(model, q, w) for model in models)):
         assert_allclose(a, b, rtol=1e-6)
 
 
@@ -108,7 +98,7 @@ def test_a_nan_far_down_a_file_is_named(tmp_path, monkeypatch):
         cv.models.logistic_regression(mapped, p.y)
     y = p.y.copy()
     y[44] = 0.5
-    with pytest.raises(ValueError, match="must be -1 or \\+1"):
+    with pytest.raises(ValueError, match=r"must be -1 or \+1"):
         cv.models.logistic_regression(p.X, y)
 
 
@@ -125,10 +115,6 @@ def test_a_bar_where_a_pass_takes_long(monkeypatch, capsys):
     assert "pass over the data" in capsys.readouterr().err
 
 
-def plain_sums(rows, mu):
-    return mu @ rows[0].T @ rows[0], rows[1].sum()
-
-
 def test_a_cluster_that_loses_a_worker_changes_no_digit(tmp_path, monkeypatch, cluster):  # noqa: F811
     from distributed import Client
 
@@ -137,12 +123,13 @@ def test_a_cluster_that_loses_a_worker_changes_no_digit(tmp_path, monkeypatch, c
         client.wait_for_workers(2, timeout=PATIENCE)
     p, model, q, w, _ = setting("logistic", "Gaussian", N=101)
     X, y = files(tmp_path, p)
+    sums = lambda rows, mu: (mu @ rows[0].T @ rows[0], rows[1].sum())
 
     def slowly(rows, mu):  # a function of this test: sent as it is
         import time
 
         time.sleep(0.1)
-        return mu @ rows[0].T @ rows[0], rows[1].sum()
+        return sums(rows, mu)
 
     mapped = cv.models.logistic_regression(X, y, prior_sd=oracles.PRIOR_SD)
     monkeypatch.setattr(cv.passes, "CHUNK", 300)
@@ -153,15 +140,13 @@ def test_a_cluster_that_loses_a_worker_changes_no_digit(tmp_path, monkeypatch, c
             for a, b in zip(everything(m, q, w), right):
                 assert_array_equal(a, b)
         mu = np.array([0.4, 0.1])
-        alone = [plain_sums((p.X[k : k + 7], p.y[k : k + 7]), mu) for k in range(0, 101, 7)]
-        found = None
+        alone = [sums((p.X[k : k + 7], p.y[k : k + 7]), mu) for k in range(0, 101, 7)]
         monkeypatch.setattr(cv.passes, "CHUNK", 14)
-        for k, part in enumerate(cv.passes.each(slowly, (X, y), mu)):
-            for a, b in zip(part, alone[k]):
+        parts = zip(cv.passes.each(slowly, (X, y), mu), alone, strict=True)
+        for k, (part, right) in enumerate(parts):
+            for a, b in zip(part, right):
                 assert_array_equal(a, b)
             if k == 1:
                 workers[0].kill()
                 workers[0].wait()
-            found = k
-        assert found == len(alone) - 1
     assert cv.passes._cluster.get() is None

@@ -1,7 +1,6 @@
 """The zoo: which lines are legal, that each has mean zero, what each can remove, who wrote it.
 
-Means are exact for Gaussian families, over quadrature nodes times all data points. The checks take
-the package, so that they can be run on copies with a bug (tests/harness.py).
+Means are exact for Gaussian families, over quadrature nodes times all data points.
 """
 
 import itertools
@@ -15,33 +14,22 @@ import test_lines
 from harness import part
 from numpy.testing import assert_allclose
 from scipy import stats
-from test_lines import CONFIGURATIONS
 
 import cvlib as cv
 from experiments import catalogue
 
-DRAWN = [c for c in CONFIGURATIONS if c[2]]
-configurations, drawn = (
-    pytest.mark.parametrize("name, family, subsampled", some)
-    for some in (DRAWN + [c for c in CONFIGURATIONS if c[0] == "logistic" and not c[2]], DRAWN)
-)
-SUMS = {  # every sum of the ELBO's parts, and `one`
-    "data": {"data": 1},
-    "prior": {"prior": 1},
-    "variational": {"variational": 1},
-    "data + prior": {"data": 1, "prior": 1},
+DRAWN = [c for c in test_lines.CONFIGURATIONS if c[2]]
+ALSO_WHOLE = DRAWN + [c[:2] + (False,) for c in DRAWN if c[0] == "logistic"]
+SUMS = {text: parts for text, parts in test_lines.TERMS.items() if "*" not in text} | {
     "data - variational": {"data": 1, "variational": -1},
     "prior - variational": {"prior": 1, "variational": -1},
-    "data + prior - variational": {"data": 1, "prior": 1, "variational": -1},
-    "one": {"one": 1},
-}
+}  # every sum of the ELBO's parts, and `one`
 
 
 @cache
 def problem(cv, name, family):
     p = oracles.problem(name)
-    model = oracles.build(cv, p)
-    q = getattr(cv.families, family)(p.d)
+    model, q = oracles.build(cv, p), getattr(cv.families, family)(p.d)
     return p, model, q, oracles.weights(family, p.d)
 
 
@@ -83,16 +71,11 @@ def legal(cv, name, family, subsampled=True):
 
 def evaluated(cv, lines, draw):
     """Every line's gradients, (lines, ..., M, D), from its parts, each of them evaluated once."""
-    parts = list(dict.fromkeys(part for line in lines for part in line.parts))
-    A = np.array([[line.parts.get(part, 0.0) for part in parts] for line in lines])
-    table = cv.evaluate([cv.recipe.estimators.Estimator({part: 1}) for part in parts], draw)
-    return np.tensordot(A, np.moveaxis(table, -3, 0), 1)
+    parts, A = part(cv, "experiments.catalogue").spanned(lines)
+    return np.tensordot(A, np.moveaxis(cv.evaluate(parts, draw), -3, 0), 1)
 
 
-# What is legal ----------------------------------------------------------------------------------
-
-
-@configurations
+@pytest.mark.parametrize("name, family, subsampled", ALSO_WHOLE)
 def test_complete(cv, name, family, subsampled):
     """All legal lines are listed, or are zero or a multiple of a listed one, at another w."""
     _, model, q, w = problem(cv, name, family)
@@ -102,8 +85,7 @@ def test_complete(cv, name, family, subsampled):
     right = expected(cv, name, family, subsampled)
     assert set(keys) <= set(right), "a line that is not legal"
     w = np.abs(w[0])  # where the diagonal Gaussian has one reparameterisation
-    rng = np.random.default_rng(5)
-    draw = cv.draw(model, q, w, M=5, rng=rng, subsample=subsampled)
+    draw = cv.draw(model, q, w, M=5, rng=np.random.default_rng(5), subsample=subsampled)
     table = evaluated(cv, list(right.values()), draw)
     values = {k: value.ravel() for k, value in zip(right, table)}
     unit = {k: v / np.linalg.norm(v) for k, v in values.items() if np.abs(v).max() > 1e-8}
@@ -119,7 +101,6 @@ def test_complete(cv, name, family, subsampled):
         if c.same_as:
             other = [unit[k] for k, o in zip(keys, listed) if repr(o.line) == c.same_as]
             assert len(other) == 1 and abs(other[0] @ unit[k]) > 1 - 1e-9
-    return len(listed)
 
 
 def test_records(cv):
@@ -142,36 +123,24 @@ def test_records(cv):
             assert c.passes_over_data == (".over_all_data()" in repr(c.line) and not moments)
 
 
-# What each does ---------------------------------------------------------------------------------
-
-
-def exact_shares(cv, name, family, subsampled):
-    """Every legal line, its mean over all, over eps given i (N, D), over i given eps (K, D)."""
+@pytest.mark.parametrize("name, family, subsampled", DRAWN)
+def test_means_and_noises(cv, name, family, subsampled):
+    """Mean zero, exactly; and the shares of the noise that a record says it has, and no other."""
     p, model, q, w = problem(cv, name, family)
     variates = legal(cv, name, family, subsampled)
     draw, weight = test_lines.grid_draw(cv, p, model, q, w, subsampled, nodes=14)
+    assert len(variates) > 15
     for start in range(0, len(variates), 100):
         some = variates[start : start + 100]
-        table = evaluated(cv, [c.line for c in some], draw)  # (lines, 2, K [N], D)
-        for c, values in zip(some, table):
-            values = values.reshape(2, len(weight), -1, q.D)
-            given_i = np.einsum("k,rknd->rnd", weight, values)
-            yield c, values, given_i, values.mean(2)
-
-
-@drawn
-def test_means_and_noises(cv, name, family, subsampled):
-    """Mean zero, exactly; and the shares of the noise that a record says it has, and no other."""
-    count = 0
-    for c, values, given_i, given_eps in exact_shares(cv, name, family, subsampled):
-        size = 1 + np.abs(values).max()
-        assert_allclose(given_i.mean(1), 0, atol=1e-9 * size, err_msg=repr(c))
-        rest = values - given_i[:, None] - given_eps[:, :, None]
-        there = {"data": given_i, "q": given_eps, "both": rest}
-        found = tuple(s for s, part in there.items() if np.abs(part).max() > 1e-8 * size)
-        assert c.noises == found, f"{c!r}: {c.noises}, but it has {found}"
-        count += 1
-    assert count == len(legal(cv, name, family, subsampled)) > 15
+        table = evaluated(cv, [c.line for c in some], draw)  # (lines, 2, K N, D)
+        for c, values in zip(some, table.reshape(len(some), 2, len(weight), p.N, q.D)):
+            given_i, given_eps = np.einsum("k,rknd->rnd", weight, values), values.mean(2)
+            size = 1 + np.abs(values).max()
+            assert_allclose(given_i.mean(1), 0, atol=1e-9 * size, err_msg=repr(c))
+            rest = values - given_i[:, None] - given_eps[:, :, None]
+            there = {"data": given_i, "q": given_eps, "both": rest}
+            found = tuple(s for s, part in there.items() if np.abs(part).max() > 1e-8 * size)
+            assert c.noises == found, f"{c!r}: {c.noises}, but it has {found}"
 
 
 def test_other_families_join_by_themselves():
@@ -182,13 +151,8 @@ def test_other_families_join_by_themselves():
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((6, 3)), rng.standard_normal(6)
     lik = lambda z, batch: -0.5 * (batch[1] - anp.sum(batch[0] * anp.tanh(z), -1)) ** 2
-    worst, coordinates = 0.0, 0
-    for q in (
-        cv.families.Gamma(3),
-        cv.families.Beta(3),
-        cv.families.Bernoulli(3),
-        cv.families.Categorical(1, 3),
-    ):
+    worst, coordinates, F = 0.0, 0, cv.families
+    for q in F.Gamma(3), F.Beta(3), F.Bernoulli(3), F.Categorical(1, 3):
         model = cv.models.Model(lik, lambda z: -0.5 * anp.sum(z**2, -1), (X, y), q.dim)
         variates = catalogue.legal(model, q)
         assert any(c.name == "score" for c in variates)
@@ -203,12 +167,8 @@ def test_other_families_join_by_themselves():
         C = evaluated(cv, [c.line for c in variates], draw)
         z = np.abs(C.mean(1)) / (C.std(1) / np.sqrt(draw.M) + 1e-12)
         worst, coordinates = max(worst, z.max()), coordinates + z.size
-        print(f"\n{q!r}: {len(variates)} legal lines", end="")
     assert coordinates > 300
     assert worst < stats.norm.isf(1e-7 / 2 / 2000)
-
-
-# Names ------------------------------------------------------------------------------------------
 
 
 def test_names(cv):
