@@ -1,27 +1,23 @@
-"""Cells and engine: seeds from names, the same bytes from any workers, numbers by hand.
-
-The checks take the package, so that they can be run on copies with a bug (tests/harness.py).
-"""
+"""Cells and engine: seeds from names, the public loop in each cell, numbers by hand."""
 
 import hashlib
-import tempfile
-from pathlib import Path
+from functools import partial
 
 import numpy as np
 import pytest
-from harness import part
 from numpy.testing import assert_allclose
 from scipy import optimize
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from experiments import cell, engine, load, plans, store
-from experiments.__main__ import main
+import cvlib as cv
+from experiments import Refused, cell, compute, engine, load, plans, store, tasks
+from experiments.__main__ import main, settings
 
 TINY = dict(v0=1e-3, gamma=0.02, M=2, steps=6, first=0, runs=3)
 
 
-def tiny(cvs="S7", make=cell, **changed):
-    return make("sgd", **({"data": "toy", "cvs": cvs, "lr": 0.1} | TINY | changed))
+def tiny(cvs="S7", **changed):
+    return cell("sgd", **({"data": "toy", "cvs": cvs, "lr": 0.1} | TINY | changed))
 
 
 def tree(folder):
@@ -29,18 +25,17 @@ def tree(folder):
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
-# Cells ---------------------------------------------------------------------------------------
-
-
-def test_the_name_says_all_and_gives_the_seed(cv):
-    ex = part(cv, "experiments")
-    c = tiny(make=ex.cell)
+def test_the_name_says_all_and_gives_the_seed():
+    c = tiny()
     assert c.name == "sgd data=toy cvs=S7 lr=0.1 v0=0.001 gamma=0.02 M=2 steps=6 first=0 runs=3"
     assert c.seed == int(hashlib.sha256(c.name.encode()).hexdigest()[:32], 16)
-    assert tiny(make=ex.cell, first=3).seed != c.seed
+    assert tiny(first=3).seed != c.seed
+    record = compute(c)
+    assert record["name"] == c.name and set(record) == {"name", "versions", "result"}
+    assert record["result"] == tasks.sgd(np.random.default_rng(c.seed), **dict(c.settings))
 
 
-def worn(cv):
+def worn():
     """Renewed beyond 1.5 times what was left of the noise in the first five steps, and .01."""
     seen = []  # of each step since the last renewal, what h + C a leaves of h's scatter
 
@@ -61,16 +56,14 @@ def worn(cv):
     return look
 
 
-def cells_as_loops(cv, model, q):
+def cells_as_loops(model, q):
     """(task, its settings, h, variates, how the public loop is told the same)."""
     zoo, rules = cv.zoo.paper(model, q), cv.rules
     f, prior, variational = cv.terms(model, q)
     rest, sure = cv.CF(prior) - cv.CF(variational), {"weights": rules.fixed(-1.0)}
     near, T = cv.taylor_z(f), cv.taylor_z(f, at="snapshot")
-    T1, B, P = (
-        cv.taylor_z(f, at="snapshot", order=1), cv.bound(f, at="snapshot"),
-        cv.parabola(f, at="snapshot"),
-    )  # fmt: skip
+    T1, B = cv.taylor_z(f, at="snapshot", order=1), cv.bound(f, at="snapshot")
+    P = cv.parabola(f, at="snapshot")
     minus = lambda word, old: [word(old) - cv.CF(old.over_all_data())]
     c7, pair = cv.CF(near) - cv.RP1(near), cv.CF(cv.bound(f)) - cv.PR(cv.bound(f))
     loop = {"lr": 0.3, "v0": 1e-3, "gamma": 0.1, "steps": 9}
@@ -84,7 +77,7 @@ def cells_as_loops(cv, model, q):
     bayes = {"weights": rules.bayes(1e-3, 0.1)}
     for base, cvs, renew, variates, how in (
         ("RP1", "taylor", 3, minus(cv.RP1, T), bayes),
-        ("PR", "taylor", "worn", minus(cv.PR, T), bayes | {"hooks": {1: worn(cv)}}),
+        ("PR", "taylor", "worn", minus(cv.PR, T), bayes | {"hooks": {1: worn()}}),
         ("PR", "bound", 1, minus(cv.PR, B), bayes), ("PR", "data", 4, minus(cv.CF, T), bayes),
         ("PR", "fixed", 4, minus(cv.PR, T), sure), ("RP1", "svrg", 2, minus(cv.RP1, T1), bayes),
         ("QD", "bound", 2, minus(cv.CF, B), bayes), ("QD", "means", 3, minus(cv.CF, P), sure),
@@ -114,55 +107,89 @@ def cells_as_loops(cv, model, q):
         yield "natural", settings | {"M": 2, "steps": 7, "runs": 2}, h, variates, loop | how
 
 
-def test_a_cell_is_the_public_loop(cv):
+def test_a_cell_is_the_public_loop():
     """The stored ELBOs are those of the loop, by quadrature, to three decimals."""
-    tasks, rng = part(cv, "experiments.tasks"), np.random.default_rng
+    rng = np.random.default_rng
     model = cv.models.logistic_regression(*cv.datasets.toy())
     q = cv.families.Gaussian(model.dim)
-    for task, settings, h, variates, how in cells_as_loops(cv, model, q):
-        found = getattr(tasks, task)(rng(3), data="toy", **settings)
+    for task, told, h, variates, how in cells_as_loops(model, q):
+        found = getattr(tasks, task)(rng(3), data="toy", **told)
         path = cv.optimize.sgd(model, q, h, variates, rng=rng(3), runs=(2,), **how)
         elbo, steps = cv.exact.elbo(model, q, path.path).T, range(how["steps"] + 1)
         assert found["steps"] == [*steps] and found["diverged"] == [-1] * 2
-        assert_allclose(found["elbo"], elbo, atol=6e-4, err_msg=f"{task}, {settings}")
+        assert_allclose(found["elbo"], elbo, atol=6e-4, err_msg=f"{task}, {told}")
         assert task != "natural" or found["cut"] == path.state.memory[0].tolist()
 
 
-def test_a_record_is_that_of_its_seed(cv):
-    ex = part(cv, "experiments")
-    c = tiny("c7", make=ex.cell)
-    record = ex.compute(c)
-    assert record["name"] == c.name and set(record) == {"name", "versions", "result"}
-    assert record["result"] == ex.tasks.sgd(np.random.default_rng(c.seed), **dict(c.settings))
+def test_a_worn_snapshot_is_renewed():
+    """When a rule written otherwise says so; more often where the weights run away."""
+    model, q, _ = tasks.problem("toy")
+    h, c = tasks.both("toy", "PR", "taylor")
+    far = q.pack(np.full(q.dim, 8.0), 0.1 * np.eye(q.dim))  # and narrow: a step is many widths
+    renewed = []
+    for lr, w in (0.3, far), (1e-9, None):
+        how = dict(lr=lr, w=w, steps=60, M=4, renew=1000, every=1, runs=(2,) if w is None else ())
+        paths = []
+        for rule in worn(), tasks.worn():
+            old, new = [], []
+
+            def look(state, plan):
+                old.append(state.snapshot)
+                state, plan = rule(state, plan)
+                new.append(state.snapshot)
+                return state, plan
+
+            rng = np.random.default_rng(0)
+            go = cv.optimize.sgd(model, q, h, [c], rng=rng, hooks={1: look}, **how)
+            paths.append(go.path)
+        assert np.allclose(*paths, rtol=1e-9)
+        renewed.append(sum(x is not y for x, y in zip(old, new)))
+    assert renewed[0] > renewed[1]
 
 
-def test_a_long_run_keeps_few_steps(cv):
-    ex = part(cv, "experiments")
+def test_svrg_is_the_gradient_at_the_older_weights():
+    """With the same draws, and minus its mean over q and the data, by cvlib.exact."""
+    (model, q, _), rng = tasks.problem("toy"), np.random.default_rng(5)
+    w, old = q.start() + 0.1 * rng.standard_normal((2, q.D))
+    mu, factor = q.moments(old)
+    kept = cv.snapshot(model, mu, factor=factor, mean=True)
+    draw = cv.draw(model, q, w, M=5, rng=rng, snapshot=kept)
+    then = cv.draw(model, q, old, eps=draw.eps, index=draw.index)
+    mean = cv.exact.term_gradients(model, q, old)["data"]
+    data = cv.terms(model, q)[0]
+    for base in "RP1", "PR", "QD":
+        _, c = tasks.both("toy", base, "gradient")
+        right = getattr(cv, base)(data)(then) - mean
+        assert np.allclose(c(draw), right, atol=1e-7 * np.abs(right).max()), base
+    more = dict(data="toy", base="QD", cvs="gradient", renew=1, lr=0.3, gamma=0.1, M=3, steps=9)
+    ends = np.array(tasks.joint(np.random.default_rng(3), **TINY | more)["elbo"])[:, -1]
+    exact = cv.optimize.noise_free(model, q, lr=0.3, steps=9).w  # renewed in every step: no noise
+    assert np.abs(ends - cv.exact.elbo(model, q, exact)).max() < 6e-4
+
+
+def test_a_long_run_keeps_few_steps():
     for steps, every in {40: 2, 59: 2, 60: 3}.items():
-        for task, more in {"noise_free": {}, "sgd": TINY | {"cvs": "none"}}.items():
-            c = ex.cell(task, **more | {"data": "toy", "lr": 0.1, "steps": steps})
-            kept = [*range(0, steps, every), steps]
-            assert ex.compute(c)["result"]["steps"] == kept
+        free = cell("noise_free", data="toy", lr=0.1, steps=steps)
+        for c in free, tiny("none", steps=steps):
+            assert compute(c)["result"]["steps"] == [*range(0, steps, every), steps]
 
 
-def test_a_diverged_run_is_counted_and_left_out(cv):
+def test_a_diverged_run_is_counted_and_left_out():
     """With a huge learning rate runs break off: no ELBO afterwards, the step is on record."""
-    ex = part(cv, "experiments")
-    c = tiny("none", make=ex.cell, lr=1e6, steps=40, runs=4)
-    result = ex.compute(c)["result"]
+    c = tiny("none", lr=1e6, steps=40, runs=4)
+    result = compute(c)["result"]
     assert any(t > 0 for t in result["diverged"])
     for run, broke_off in zip(result["elbo"], result["diverged"]):
         for step, value in zip(result["steps"], run):
             assert (value is None) == (0 <= broke_off <= step)
-    (row,) = ex.plans._finals({("toy", "none", 1e6): [c]}, {c.name: result})
+    (row,) = plans._finals({("toy", "none", 1e6): [c]}, {c.name: result})
     assert row["elbo"].count(None) == len(row["diverged"]) > 0
 
 
-def test_halves_are_halves(cv):
+def test_halves_are_halves():
     """Rows as the name's digest draws them, without replacement; the model has just these."""
-    tasks, (X, y) = part(cv, "experiments.tasks"), cv.datasets.load("ionosphere")
-    for k in range(6):
-        name = f"ionosphere-half-{k}"
+    X, y = cv.datasets.load("ionosphere")
+    for name in [f"ionosphere-half-{k}" for k in range(6)]:
         digest = hashlib.sha256(name.encode()).hexdigest()
         order = np.random.default_rng(int(digest[:32], 16)).permutation(351)
         rows = tasks.half(name)
@@ -172,12 +199,11 @@ def test_halves_are_halves(cv):
     assert np.array_equal(tasks.problem("ionosphere")[0].X, X)
 
 
-def test_references_without_noise(cv):
+def test_references_without_noise():
     """Plain momentum ascent of the exact ELBO, and its maximum by another optimiser."""
-    ex = part(cv, "experiments")
     model = cv.models.logistic_regression(*cv.datasets.toy())
     q = cv.families.Gaussian(model.dim)
-    found = ex.compute(ex.cell("noise_free", data="toy", lr=0.1, steps=4))["result"]
+    found = compute(cell("noise_free", data="toy", lr=0.1, steps=4))["result"]
     w, velocity, elbo = q.start(), 0.0, []
     for _ in range(5):
         elbo.append(cv.exact.elbo(model, q, w))
@@ -185,33 +211,34 @@ def test_references_without_noise(cv):
         w = w + 0.1 * velocity
     assert_allclose(found["elbo"], elbo, atol=6e-4)
     best = optimize.minimize(lambda w: -cv.exact.elbo(model, q, w), q.start(), method="BFGS")
-    found = ex.compute(ex.cell("optimum", data="toy"))["result"]
+    found = compute(cell("optimum", data="toy"))["result"]
     assert_allclose(found["elbo"], -best.fun, atol=6e-4)
     assert found["N"] == 60
 
 
-def test_variance_by_hand(cv):
+def replicas(R, rng):
+    """The problem, and G(w, count): its gradient and variates on fresh draws, (R, 8, count, D)."""
+    model, q, zoo = tasks.problem("toy")
+    draw = lambda w, count: cv.draw(model, q, np.stack([w] * R), count, rng)
+    return model, q, zoo, lambda *at: cv.evaluate([zoo.h, *zoo.S7], draw(*at)) / model.N
+
+
+def test_variance_by_hand():
     """Each draw's gradient, its weights and its distance from the mean, one replica at a time.
 
     A draw of k steps ago counts (1 - gamma)^k; the ridge is D v0 over the sum of these counts.
     """
-    ex, gamma, v0, M, R, n = part(cv, "experiments"), 0.1, 0.03, 4, 2, 9
-    c = ex.cell(
+    gamma, v0, M, R, n = 0.1, 0.03, 4, 2, 9
+    c = cell(
         "variance", data="toy", lr=0.1, v0=v0, gamma=gamma, M=M, steps=5, replicas=R, samples=R * n
     )
-    found = ex.compute(c)["result"]
+    found = compute(c)["result"]
     assert found["steps"] == [0, 1, 2, 3, 4]
-    model, q, zoo = part(cv, "experiments.tasks").problem("toy")
-    rng = np.random.default_rng(c.seed)  # the same draws, in the same order
+    rng, past = np.random.default_rng(c.seed), []  # the same draws, in the same order
+    model, q, zoo, G = replicas(R, rng)
     path = cv.optimize.sgd(
         model, q, zoo.h, zoo.S7, lr=0.1, steps=5, M=M, rng=rng, v0=v0, gamma=gamma
     ).path
-
-    def G(w, count):  # (R, 8, count, D)
-        draw = cv.draw(model, q, np.stack([w] * R), count, rng)
-        return cv.evaluate([zoo.h, *zoo.S7], draw) / model.N
-
-    past = []
     for t, w in enumerate(path[:5]):
         now = G(w, n)
         now[:, 0] -= cv.exact.gradient(model, q, w) / model.N
@@ -232,24 +259,16 @@ def test_variance_by_hand(cv):
     assert len(found["trace"]) == 6 and len(found["trace"]["best"]) == 1
 
 
-def test_norms_by_hand(cv):
+def test_norms_by_hand():
     """The three steps of the procedure with the cell's own draws, one replica at a time."""
-    ex, M, R, n, v0 = part(cv, "experiments"), 3, 4, 7, [0.0, 1e-2, 1e-1, 1.0]
-    c = ex.cell(
+    M, R, n, v0 = 3, 4, 7, [0.0, 1e-2, 1e-1, 1.0]
+    c = cell(
         "norms", data="toy", lr=0.08, step=5, lag=2, M=M, replicas=R, samples=R * n, low=-2,
         high=0, count=3,
     )  # fmt: skip
-    found = ex.compute(c)["result"]
-    model, q, zoo = part(cv, "experiments.tasks").problem("toy")
-    path, rng = (
-        cv.optimize.noise_free(model, q, lr=0.08, steps=5).path,
-        np.random.default_rng(c.seed),
-    )
-
-    def G(w, count):  # (R, 8, count, D)
-        draw = cv.draw(model, q, np.stack([w] * R), count, rng)
-        return cv.evaluate([zoo.h, *zoo.S7], draw) / model.N
-
+    found = compute(c)["result"]
+    model, q, _, G = replicas(R, np.random.default_rng(c.seed))
+    path = cv.optimize.noise_free(model, q, lr=0.08, steps=5).path
     g = cv.exact.gradient(model, q, path[5]) / model.N
     second, first = G(path[5], n), G(path[3], M)
     second[:, 0] -= g
@@ -275,74 +294,48 @@ def test_norms_by_hand(cv):
     assert_allclose(found["exact"], mean2, rtol=1e-4)
 
 
-def test_a_cell_has_one_thread_whatever_the_machine(cv):
-    ex, threads = part(cv, "experiments"), lambda rng: [p["num_threads"] for p in threadpool_info()]
-    with pytest.MonkeyPatch.context() as patch, threadpool_limits(2):
-        patch.setattr(ex.tasks, "threads", threads, raising=False)
-        counts = ex.compute(ex.cell("threads"))["result"]
+def test_a_cell_has_one_thread_whatever_the_machine(monkeypatch):
+    threads = lambda rng: [p["num_threads"] for p in threadpool_info()]
+    monkeypatch.setattr(tasks, "threads", threads, raising=False)
+    with threadpool_limits(2):
+        counts = compute(cell("threads"))["result"]
         assert counts and set(counts) == {1} and set(threads(None)) == {2}
 
 
 # Engine --------------------------------------------------------------------------------------
 
-
-def quick_run(cv, cells, folder, **options):
-    """engine.run on this process alone, and the names of the cells it computed."""
-    engine, asked = part(cv, "experiments.engine"), []
-    with pytest.MonkeyPatch.context() as patch:
-        work = engine.compute
-        patch.setattr(engine, "compute", lambda c: asked.append(c.name) or work(c))
-        return engine.run(cells, folder, jobs=1, progress=False, **options), asked
+alone = partial(engine.run, jobs=1, progress=False)  # on this process
 
 
-def test_finished_cells_are_not_computed_again(cv):
-    ex = part(cv, "experiments")
-    short, long = (tiny(cvs, make=ex.cell) for cvs in ("none", "c5"))
-    with tempfile.TemporaryDirectory() as folder:
-        first, asked = quick_run(cv, [short, short], folder)
-        assert asked == [short.name] and list(first) == [short.name]
-        both, asked = quick_run(cv, [short, long], folder)
-        assert asked == [long.name] and both == first | {long.name: both[long.name]}
-        assert both[long.name] == ex.compute(long)["result"]
-        again, asked = quick_run(cv, [short, long], folder, resume=False)  # and compared
-        assert asked == [long.name, short.name] and again == both  # long ones first
+def test_finished_cells_are_not_computed_again(tmp_path, monkeypatch):
+    (short, long), asked = (tiny("none"), tiny("c5")), []
+    monkeypatch.setattr(engine, "compute", lambda c: asked.append(c.name) or compute(c))
+    first = alone([short, short], tmp_path)
+    assert asked == [short.name] and list(first) == [short.name]
+    both = alone([short, long], tmp_path)
+    assert asked[1:] == [long.name] and both == first | {long.name: both[long.name]}
+    assert both[long.name] == compute(long)["result"]
+    assert alone([short, long], tmp_path, resume=False) == both  # and compared
+    assert asked[2:] == [long.name, short.name]  # long ones first
 
 
-def test_a_worker_of_another_version_is_refused(cv):
-    ex = part(cv, "experiments")
-    c = tiny("none", make=ex.cell)
-    other = ex.compute(c) | {"versions": ex.store.versions() | {"numpy": "1.0"}}
-    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ex.engine, "compute", lambda c: other)
-        with pytest.raises(ex.Refused, match="'numpy': '1.0'.*the same versions on all machines"):
-            ex.run([c], folder, jobs=1, progress=False)
-        assert not tree(Path(folder))
+def test_a_worker_of_another_version_is_refused(tmp_path, monkeypatch):
+    other = compute(tiny("none")) | {"versions": store.versions() | {"numpy": "1.0"}}
+    monkeypatch.setattr(engine, "compute", lambda c: other)
+    with pytest.raises(Refused, match="'numpy': '1.0'.*the same versions on all machines"):
+        alone([tiny("none")], tmp_path)
+    assert not tree(tmp_path)
 
 
-def test_a_smaller_run_has_a_name_of_its_own(cv):
-    settings, plans = part(cv, "experiments.__main__").settings, part(cv, "experiments.plans")
-    command = "python -m experiments table1"
-    assert settings("table1") == settings("table1", runs=50) == ("table1", plans.Size(), command)
-    small = plans.Size()._replace(runs=2)
-    assert settings("table1", runs=2) == ("table1-runs2", small, f"{command} --runs 2")
-    quick = settings("figure1", quick=True)
-    assert quick == ("figure1-quick", plans.QUICK, "python -m experiments figure1 --quick")
-    both = settings("table1", runs=3, quick=True)
-    assert both[0] == "table1-quick-runs3" and both[1] == plans.QUICK._replace(runs=3)
-    assert both[2] == f"{command} --quick --runs 3"
-
-
-def test_workers_and_order_do_not_matter(tmp_path):
-    cells = [tiny(cvs) for cvs in ("none", "S7", "c5", "c7")]
-    results = [
-        engine.run(cells, tmp_path / "one", jobs=1, progress=False),
-        engine.run(cells[::-1], tmp_path / "two", jobs=2, progress=False),
-        engine.run(cells[:1], tmp_path / "three", jobs=1, progress=False)
-        and engine.run(cells, tmp_path / "three", jobs=1, progress=False),
-    ]
-    assert results[0] == results[1] == results[2]
-    assert tree(tmp_path / "one") == tree(tmp_path / "two") == tree(tmp_path / "three")
-    assert len(tree(tmp_path / "one")) == 4
+def test_a_smaller_run_has_a_name_of_its_own():
+    for runs, quick, label, options, size in (
+        (None, False, "", "", plans.Size()), (50, False, "", "", plans.Size()),
+        (2, False, "-runs2", " --runs 2", plans.Size()._replace(runs=2)),
+        (None, True, "-quick", " --quick", plans.QUICK),
+        (3, True, "-quick-runs3", " --quick --runs 3", plans.QUICK._replace(runs=3)),
+    ):  # fmt: skip
+        command = f"python -m experiments table1{options}"
+        assert settings("table1", runs, quick) == (f"table1{label}", size, command)
 
 
 # The command ---------------------------------------------------------------------------------
@@ -356,7 +349,7 @@ def quick(tmp_path_factory):
     return folder
 
 
-def test_the_command_makes_every_file(quick, capsys):
+def test_the_command_makes_every_file(quick):
     for name in plans.PLANS:
         content = load(f"{name}-quick", quick)
         assert content["command"] == f"python -m experiments {name} --quick"
@@ -367,12 +360,10 @@ def test_the_command_makes_every_file(quick, capsys):
     assert tree(quick) == before
 
 
-@pytest.mark.parametrize(
-    "wrong", [["table2"], ["table1", "--runs", "0"], ["table1", "--jobs", "0"]]
-)
+@pytest.mark.parametrize("wrong", ["table2", "table1 --runs 0", "table1 --jobs 0"])
 def test_wrong_arguments_are_explained(wrong, capsys):
     with pytest.raises(SystemExit) as stop:
-        main(wrong)
+        main(wrong.split())
     assert stop.value.code == 2 and "usage" in capsys.readouterr().err
 
 

@@ -1,6 +1,7 @@
-"""What goes wrong on real machines: kill -9, lost workers, full disks, spoiled or foreign files."""
+"""Files of results, and what goes wrong on real machines: every refusal says what to do."""
 
 import errno
+import hashlib
 import json
 import os
 import re
@@ -8,14 +9,18 @@ import signal
 import subprocess
 import sys
 import time
+from importlib import metadata
+from itertools import count
 from pathlib import Path
 
+import numpy as np
 import pytest
+import scipy
 from test_experiments import tiny, tree
-from test_experiments_store import sealed
 
+import cvlib
 import experiments.__main__
-from experiments import Refused, engine, store
+from experiments import Refused, cell, engine, load, store
 from experiments.__main__ import main
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -24,6 +29,150 @@ ENV = os.environ | {"PYTHONPATH": os.pathsep.join(PATH)}
 COMMAND = [sys.executable, "-m", "experiments", "table1", "--quick"]
 CELLS = 15  # of the quick table
 PATIENCE = 120  # seconds before a test gives up
+words = lambda out: Path(f"{out}.log").read_text()  # of a command
+NAME = "sgd data=toy runs=2"
+RESULT = {"steps": [0, 5], "elbo": [[-12.345, None], [-6.0, 7.25]]}
+
+
+@pytest.fixture
+def path(tmp_path):
+    """A file that the store wrote."""
+    path = tmp_path / "cells" / "a.json"
+    store.write(path, {"name": NAME, "versions": store.versions(), "result": RESULT})
+    return path
+
+
+def sealed(record):
+    """The text of a record with the right checksum, as anyone could make it."""
+    record = {key: value for key, value in record.items() if key != "sha256"}
+    return json.dumps(record | {"sha256": hashlib.sha256(json.dumps(record).encode()).hexdigest()})
+
+
+def test_a_file_holds_its_content_and_a_checksum(path):
+    text = path.read_text("utf-8")
+    record = json.loads(text)
+    assert list(record) == ["name", "versions", "result", "sha256"]
+    assert json.loads(sealed(record)) == record
+    assert store.read(path, NAME, "result") == {k: record[k] for k in list(record)[:3]}
+    assert text.endswith("}\n") and len(text.splitlines()) == 6  # an entry a line
+    assert [p.name for p in path.parent.iterdir()] == ["a.json"]
+
+
+def test_every_altered_digit_is_refused(path):
+    text = path.read_text("utf-8")
+    digits = [m.start() for m in re.finditer("[0-9]", text)]
+    assert len(digits) > 50
+    for at in digits:
+        path.write_text(text[:at] + str((int(text[at]) + 1) % 10) + text[at + 1 :], "utf-8")
+        said = "was altered: its checksum" if '"elbo"' in text[:at] else "make it again"
+        for any_version in False, True:
+            with pytest.raises(Refused, match=said):
+                store.read(path, NAME, "result", any_version=any_version)
+    path.write_text(json.dumps(json.loads(text), indent=3), "utf-8")  # the same numbers
+    assert store.read(path, NAME, "result")["result"] == RESULT
+
+
+SPOILED = {
+    "empty": (lambda text: "", "cannot be read as a result"),
+    "cut short": (lambda text: text[: len(text) // 2], "cannot be read as a result"),
+    "no JSON": (lambda text: "hello", "cannot be read as a result"),
+    "no text": (lambda text: "\0", "cannot be read as a result"),
+    "a list": (lambda text: "[]", "cannot be read as a result"),
+    "versions that are none": (lambda text: '{"versions": 3}', "cannot be read as a result"),
+    "not a number": (lambda text: text.replace("-6.0", "NaN"), "cannot be read as a result"),
+    "nothing": (lambda text: "{}", "it has no name and no versions and no result"),
+    "no versions": (lambda text: change(text, "versions", None), "it has no versions"),
+    "no checksum": (lambda text: text.replace("sha256", "sha1"),
+                    "was altered: its checksum is missing or that of other numbers"),
+    "another version": (
+        lambda text: change(text, "versions", {"cvlib": "9.1"}),
+        f"was made with cvlib 9.1 (now {cvlib.__version__}), and only these versions can go on"),
+    "an older version, without a checksum": (
+        lambda text: text.replace('"cvlib": "', '"cvlib": "0.0.').replace("sha256", "sha1"),
+        f"was made with cvlib 0.0.{cvlib.__version__} (now {cvlib.__version__})"),
+    "another schema": (lambda text: change(text, "versions", {"schema": 0}),
+                       "was made with schema 0 (now 1)"),
+    "another NumPy and SciPy": (
+        lambda text: change(text, "versions", {"numpy": "9.1", "scipy": "9.2"}),
+        f"was made with numpy 9.1 (now {np.__version__}), scipy 9.2 (now {scipy.__version__})"),
+    "a package more": (lambda text: change(text, "versions", {"jax": "1"}),
+                       "was made with {'schema': 1, "),
+    "another cell": (lambda text: change(text, "name", "sgd data=toy runs=3"),
+                     f"holds 'sgd data=toy runs=3', not {NAME!r}"),
+}  # fmt: skip
+
+
+def change(text, key, value):
+    """The text with one entry changed (versions: some of them) or, for None, gone; sealed anew."""
+    record = json.loads(text)
+    record[key] = record[key] | value if isinstance(value, dict) else value
+    return sealed({k: v for k, v in record.items() if v is not None})
+
+
+@pytest.mark.parametrize("what", SPOILED)
+def test_a_file_that_is_not_ours_is_refused_in_words(path, what):
+    spoil, told = SPOILED[what]
+    path.write_text(spoil(path.read_text("utf-8")), "utf-8")
+    before = path.read_bytes()
+    with pytest.raises(Refused, match=re.escape(told)) as said:
+        store.read(path, NAME, "result")
+    assert str(said.value).startswith(f"{path} ")
+    assert "Nothing was overwritten: move it away and make it again" in str(said.value)
+    assert path.read_bytes() == before
+
+
+def test_a_result_is_loaded_whatever_made_it(tmp_path):
+    content = {"name": "table1", "versions": {"cvlib": "0.1"}, "rows": [{"elbo": -3.25}]}
+    (tmp_path / "table1.json").write_text(sealed(content))
+    assert load("table1", tmp_path) == content
+    altered = sealed(content).replace("3.25", "3.26")
+    less = sealed({"name": "table1", "versions": {}})
+    for text, told in (altered, "was altered"), (less, "it has no rows"):
+        (tmp_path / "table1.json").write_text(text)
+        with pytest.raises(Refused, match=told):
+            load("table1", tmp_path)
+
+
+def test_versions_name_all_that_numbers_depend_on():
+    ours = {"schema": 1, "cvlib": cvlib.__version__, "autograd": metadata.version("autograd")}
+    assert store.versions() == ours | {"numpy": np.__version__, "scipy": scipy.__version__}
+
+
+def test_a_file_is_never_written_over(path):
+    before, record = path.read_bytes(), store.read(path, NAME, "result")
+    store.write(path, record)
+    with pytest.raises(Refused, match="a.json exists and differs from what this run"):
+        store.write(path, record | {"result": 1})
+    assert path.read_bytes() == before
+
+
+def test_two_processes_may_write_the_same_file(path, monkeypatch):
+    """The second comes and goes while the first is between its last byte and its new name."""
+    record, other = store.read(path, NAME, "result"), path.with_name("b.json")
+    pids, fsync = count(10), os.fsync
+    monkeypatch.setattr(store.os, "getpid", lambda: next(pids))
+
+    def interrupted(file):
+        monkeypatch.setattr(store.os, "fsync", fsync)
+        store.write(other, record)
+        return fsync(file)
+
+    monkeypatch.setattr(store.os, "fsync", interrupted)
+    store.write(other, record)
+    assert other.read_bytes() == path.read_bytes()
+    assert sorted(p.name for p in path.parent.iterdir()) == ["a.json", "b.json"]
+
+
+def test_a_row_has_a_line_and_a_cell_its_place():
+    content = {"name": "x", "rows": [{"a": 1, "b": [2.5, None]}, {"a": 3}], "none": []}
+    text = store.dumps(content)
+    assert json.loads(text) == content
+    assert '\n  {"a": 1, "b": [2.5, null]},\n  {"a": 3}\n' in text
+    place = Path("out") / "cells" / "sgd_data=a-b_lr=0.1.json"
+    assert store.cell_path("out", cell("sgd", data="a/b", lr=0.1)) == place
+
+
+# Machines ------------------------------------------------------------------------------------
 
 
 def start(out, *options, command=COMMAND):
@@ -32,22 +181,22 @@ def start(out, *options, command=COMMAND):
         return subprocess.Popen(command, env=ENV, stdout=log, stderr=subprocess.STDOUT)
 
 
-def words(out):
-    return Path(f"{out}.log").read_text()
-
-
 def finish(process, out):
     """Wait for the command to come to a good end."""
     assert process.wait(timeout=PATIENCE) == 0, words(out)
 
 
-def wait_for_cells(out, count, process):
-    """Until so many cells are on disk; the command must still be at work then."""
+def wait_until(ready, process, out):
+    """The process must still be at work then."""
     limit = time.monotonic() + PATIENCE
-    while len(list((out / "cells").glob("*.json"))) < count:
+    while not ready():
         assert process.poll() is None, words(out)
-        assert time.monotonic() < limit, "no cell was finished in time"
-        time.sleep(0.01)
+        assert time.monotonic() < limit, "it did not come so far in time"
+        time.sleep(0.02)
+
+
+def wait_for_cells(out, count, process):
+    wait_until(lambda: len(list((out / "cells").glob("*.json"))) >= count, process, out)
 
 
 @pytest.fixture(scope="module")
@@ -93,16 +242,13 @@ def test_workers_end_with_their_parent(tmp_path):
     psutil = pytest.importorskip("psutil")
     out = tmp_path / "out"
     process = start(out, "--jobs", "2", command=COMMAND[:4])  # all 500 steps: minutes of work
-    limit, busy = time.monotonic() + PATIENCE, []
-    while len(busy) < 2:  # both have begun a cell
-        assert process.poll() is None, words(out)
-        assert time.monotonic() < limit, "the workers did not begin"
-        time.sleep(0.1)
-        children = psutil.Process(process.pid).children(recursive=True)
-        busy = [c for c in children if c.cpu_times().user > 1.2]  # an import takes 0.7
+    workers = lambda: psutil.Process(process.pid).children(recursive=True)
+    begun = lambda: sum(c.cpu_times().user > 1.2 for c in workers())  # an import takes 0.7
+    wait_until(lambda: begun() >= 2, process, out)
+    orphans = workers()
     process.kill()
     process.wait(timeout=PATIENCE)
-    _, alive = psutil.wait_procs(children, timeout=8)  # idle workers would stay for forty
+    _, alive = psutil.wait_procs(orphans, timeout=8)  # idle workers would stay for forty
     for left in alive:
         left.kill()
     assert not alive
@@ -111,24 +257,20 @@ def test_workers_end_with_their_parent(tmp_path):
 @pytest.fixture
 def cluster(tmp_path):
     """A scheduler and two workers, begun as the package says; (address, worker processes)."""
-    for words in "dask scheduler --port 8786", "dask worker tcp://", "--nthreads 1":
-        assert words in experiments.__doc__ and words in experiments.__main__.__doc__
+    for told in "dask scheduler --port 8786", "dask worker tcp://", "--nthreads 1":
+        assert told in experiments.__doc__ and told in experiments.__main__.__doc__
     pytest.importorskip("distributed", reason="Dask is not installed: pip install distributed")
     note, processes = tmp_path / "scheduler.json", []
 
     def launch(what, *options):
         command = [sys.executable, "-m", "dask", what, "--no-dashboard", *options]
         log = open(tmp_path / f"{what}{len(processes)}.log", "w")
-        processes.append(
-            subprocess.Popen(command, env=ENV, cwd=tmp_path, stdout=log, stderr=subprocess.STDOUT)
-        )
+        processes.append(subprocess.Popen(command, env=ENV, cwd=tmp_path, stdout=log, stderr=log))
         return processes[-1]
 
-    launch("scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(note))
-    limit = time.monotonic() + PATIENCE
-    while not note.exists() or not note.read_text().strip():
-        assert time.monotonic() < limit, "the scheduler did not start"
-        time.sleep(0.05)
+    options = "--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(note)
+    there = lambda: note.exists() and note.read_text().strip()
+    wait_until(there, launch("scheduler", *options), tmp_path / "scheduler0")
     address = json.loads(note.read_text())["address"]
     workers = [launch("worker", address, "--no-nanny", "--nthreads", "1") for _ in range(2)]
     yield address, workers
@@ -168,7 +310,7 @@ def test_no_scheduler_or_no_dask_there(tmp_path, monkeypatch, there):
     assert not tree(tmp_path)
 
 
-def test_a_worker_process_that_is_killed(tmp_path, monkeypatch):
+def test_a_worker_process_that_is_killed(tmp_path):
     """What the kernel does when memory runs out: a sentence, and finished cells stay."""
     script = (
         "import os, sys; from experiments import engine, Refused;"
@@ -178,13 +320,9 @@ def test_a_worker_process_that_is_killed(tmp_path, monkeypatch):
         "except Refused as error: print(error)"
     )
     env = ENV | {"PYTHONPATH": f"{ENV['PYTHONPATH']}{os.pathsep}{ROOT / 'tests'}"}
-    ran = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path)], env=env, capture_output=True, text=True
-    )
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    ran = subprocess.run(command, env=env, capture_output=True, text=True)
     assert "a worker process was killed" in ran.stdout, ran.stderr
-
-
-# The disk ------------------------------------------------------------------------------------
 
 
 def test_a_full_disk_in_the_middle_of_a_write(tmp_path, monkeypatch):
@@ -217,9 +355,6 @@ def test_a_folder_that_is_a_file(tmp_path):
     with pytest.raises(SystemExit, match="could not be written: "):
         again(tmp_path / "out")
     assert tree(tmp_path) == {"out": b"mine"}
-
-
-# Files of others -----------------------------------------------------------------------------
 
 
 def test_altered_cells_stop_the_command(tmp_path, undisturbed):

@@ -1,15 +1,17 @@
-"""The plans: which cells each asks for, and every row of its file from made-up results, by hand.
-
-The checks take the package, so that they can be run on copies with a bug (tests/harness.py).
-"""
+"""The plans: which cells each asks for, and every row of its file from made-up results, by hand."""
 
 import itertools
+import math
 import statistics
 from decimal import Context
 
 import numpy as np
 import pytest
-from harness import part
+
+import cvlib
+from cvlib import CF, PR, QD, RB, RP1, bound, taylor_z
+from cvlib.recipe.estimators import check_gradient, check_variate
+from experiments import plans, summary, tasks
 
 LINES = ("none", "S4", "S5", "S6", "S7", "c5", "c7")
 RATE = {"ionosphere": 0.4, "australian": 0.4, "sonar": 0.2}
@@ -18,6 +20,17 @@ SMALL = dict(
     sets=("australian", "sonar"), rates=(0.1, 0.4), halves=1, v0s=(0.0, 1e-3), gammas=(0.5,),
     Ms=(2, 10), draws_instead=(4, 7),
 )  # fmt: skip
+SWEPT = ("RP1", "taylor"), ("PR", "taylor"), ("PR", "bound"), ("QD", "taylor")
+ONCE = ("RP1", "svrg"), ("PR", "svrg"), ("PR", "data"), ("PR", "fixed"), ("QD", "bound")
+JOINT = [("paper", "none", 0)]  # the lines with one variate for both noises
+JOINT += [(*line, K) for line in SWEPT for K in (1, 5, 20, 50, 200, "worn")]
+JOINT += [(*line, 50) for line in ONCE]
+JOINT += [("QD", "means", K) for K in (1, 5, 20, 50, 200)]
+JOINT += [("PR", "means", 50), ("PR", "gradient", 50), ("QD", "gradient", 50)]
+JOINT += [("PR", "none", 0), ("QD", "none", 0)]  # a hundred data points for one sample
+digits = lambda x, count: float(Context(prec=count).create_decimal_from_float(x))
+lowest = lambda value: -np.inf if value is None else value
+runs_of = lambda results, names: [run for name in names for run in results[name]["elbo"]]
 
 
 def sgd_names(data, cvs, lr, runs, v0="0.001", gamma="0.02", steps=3, task="sgd", M=10):
@@ -49,38 +62,22 @@ def made_up(name, rng):
     return {"v0": [0.0, 1.0], "mean": numbers(2), "error": numbers(2), "best": numbers(1)[0]}
 
 
-def gathered(cv, plan, names):
+def gathered(plan, names):
     """The plan's rows from made-up results, and those results; the cells must be those named."""
-    plans = part(cv, "experiments.plans")
     cells, gather = plans.PLANS[plan](plans.Size(**SMALL))
     assert sorted(c.name for c in cells) == sorted(names)
-    rng = np.random.default_rng(0)
-    results = {name: made_up(name, rng) for name in names}
+    results = {name: made_up(name, np.random.default_rng(k)) for k, name in enumerate(names)}
     return gather(results), results
 
 
-def digits(x, count):
-    return float(Context(prec=count).create_decimal_from_float(x))
-
-
-def lowest(value):
-    return -np.inf if value is None else value
-
-
-def runs_of(results, names):
-    return [run for name in names for run in results[name]["elbo"]]
-
-
-def end(results, names, **settings):
+def end(results, names, line, **more):
     """The row of a line: last ELBO of every run, and when the diverged ones were lost."""
+    row = dict(zip(("data", "cvs", "lr"), line)) | more
     lost = [step for name in names for step in results[name]["diverged"] if step >= 0]
-    return settings | {"elbo": [run[3] for run in runs_of(results, names)], "diverged": lost}
+    return row | {"elbo": [run[3] for run in runs_of(results, names)], "diverged": lost}
 
 
-# Cells and rows of each plan -----------------------------------------------------------------
-
-
-def test_table1(cv):
+def test_table1():
     half = "ionosphere-half-0"
     lines = [(data, cvs, RATE[data], 12) for data in ("australian", "sonar") for cvs in LINES]
     lines += [(half, cvs, 0.4, 11) for cvs in ("none", "S7", "c5", "c7")]  # few_runs
@@ -88,27 +85,18 @@ def test_table1(cv):
     paths = {data: f"noise_free data={data} lr={lr} steps=3" for data, lr in rates.items()}
     best = {data: f"optimum data={data}" for data in rates}
     names = sum((sgd_names(*line) for line in lines), [])
-    found, results = gathered(cv, "table1", [*names, *paths.values(), *best.values()])
-    assert found == {
-        "rows": [
-            end(results, sgd_names(data, cvs, lr, runs), data=data, cvs=cvs, lr=lr)
-            for data, cvs, lr, runs in lines
-        ],
-        "limits": [
-            {
-                "data": data,
-                "lr": lr,
-                "noise_free": results[paths[data]]["elbo"][3],
-                "optimum": results[best[data]]["elbo"],
-            }
-            for data, lr in rates.items()
-        ],
-    }
+    found, results = gathered("table1", [*names, *paths.values(), *best.values()])
+    rows = [end(results, sgd_names(*line), line) for line in lines]
+    limits = []
+    for data, lr in rates.items():
+        path, optimum = (results[one[data]]["elbo"] for one in (paths, best))
+        limits.append({"data": data, "lr": lr, "noise_free": path[3], "optimum": optimum})
+    assert found == {"rows": rows, "limits": limits}
     assert any(row["diverged"] for row in found["rows"])  # else the made-up runs prove less
     assert len(found["rows"][0]["elbo"]) == 12 and len(found["rows"][-1]["elbo"]) == 11
 
 
-def test_slopes_and_draws(cv):
+def test_slopes_and_draws():
     """The columns with an expansion in x and c5 of the halves, read otherwise; 4 and 7 draws."""
     lines = [(data, cvs, RATE[data], 12) for data in SMALL["sets"] for cvs in "S5 S6 S7 c5".split()]
     lines += [("ionosphere-half-0", "c5", 0.4, 11)]  # few_runs
@@ -116,19 +104,16 @@ def test_slopes_and_draws(cv):
     sizes = [(data, "none", RATE[data], M) for data in SMALL["sets"] for M in (4, 7)]
     draws = {size: sgd_names(*size[:3], 11, M=size[3]) for size in sizes}
     for plan, named in (("slopes", slopes), ("draws", draws)):
-        found, results = gathered(cv, plan, sum(named.values(), []))
-        rows = [
-            end(results, names, data=data, cvs=cvs, lr=lr)
-            | ({"M": last} if plan == "draws" else {})
-            for (data, cvs, lr, last), names in named.items()
-        ]
+        found, results = gathered(plan, sum(named.values(), []))
+        M = lambda line: {"M": line[3]} if plan == "draws" else {}
+        rows = [end(results, names, line, **M(line)) for line, names in named.items()]
         assert found == {"rows": rows}
 
 
-def test_figure1(cv):
+def test_figure1():
     end = "v0=0.001 gamma=0.02 M=10 steps=3 replicas=3 samples=8"
     names = {data: f"variance data={data} lr={RATE[data]} {end}" for data in SMALL["sets"]}
-    found, results = gathered(cv, "figure1", list(names.values()))
+    found, results = gathered("figure1", list(names.values()))
     rows = []
     for data, name in names.items():
         for cvs, trace in results[name]["trace"].items():
@@ -140,19 +125,17 @@ def test_figure1(cv):
     assert found == {"steps": [0, 2], "rows": rows}
 
 
-def test_figures_3_and_4(cv):
+def test_figures_3_and_4():
     """Lines and noise-free paths at every rate: their curves, and where they end."""
     pairs = list(itertools.product(SMALL["sets"], SMALL["rates"]))
     lines = {(d, cvs, lr): sgd_names(d, cvs, lr, 12) for d, lr in pairs for cvs in LINES}
     paths = {(d, lr): f"noise_free data={d} lr={lr} steps=3" for d, lr in pairs}
     names = [*sum(lines.values(), []), *paths.values()]
-    found, results = gathered(cv, "figure4", names)
-    of = lambda names, **settings: end(results, names, **settings)
-    assert found["rows"] == [of(v, data=d, cvs=c, lr=lr) for (d, c, lr), v in lines.items()]
-    assert [x["noise_free"] for x in found["limits"]] == [
-        results[name]["elbo"][3] for name in paths.values()
-    ]
-    found, results = gathered(cv, "figure3", names)
+    found, results = gathered("figure4", names)
+    assert found["rows"] == [end(results, names, line) for line, names in lines.items()]
+    last = [results[name]["elbo"][3] for name in paths.values()]
+    assert [row["noise_free"] for row in found["limits"]] == last
+    found, results = gathered("figure3", names)
     rows = []
     for (data, cvs, lr), names in lines.items():
         ranked = [sorted(map(lowest, x)) for x in zip(*runs_of(results, names))]  # at each step
@@ -175,55 +158,35 @@ def test_figures_3_and_4(cv):
     assert any(None in row["low"] for row in rows if "low" in row)
 
 
-def test_figure5(cv):
-    norms = {}
-    for (data, lag), M in itertools.product(
-        [("toy", 0), ("ionosphere", 0), ("ionosphere", 10)], SMALL["Ms"]
-    ):
-        norms[data, lag, M] = (
-            f"norms data={data} lr=0.08 step=25 lag={lag} M={M} replicas=4 samples=6 "
-            "low=-9 high=3 count=25"
-        )
-    ends = {}
+def test_figure5():
+    norms, ends, places = {}, {}, (("toy", 0), ("ionosphere", 0), ("ionosphere", 10))
+    for (data, lag), M in itertools.product(places, SMALL["Ms"]):
+        norms[data, lag, M] = f"norms data={data} lr=0.08 step=25 lag={lag} M={M} replicas=4 "
+        norms[data, lag, M] += "samples=6 low=-9 high=3 count=25"
     for data in SMALL["sets"]:
         at = lambda **changed: sgd_names(data, "S7", RATE[data], 11, **changed)
         ends[data, "v0", 0.0] = at(v0="0.0")
         ends[data, "v0", 0.001] = at()
         ends[data, "gamma", 0.5] = at(gamma="0.5")
-    found, results = gathered(cv, "figure5", [*norms.values(), *sum(ends.values(), [])])
-    assert found == {
-        "rows": [
-            {"data": data, "lag": lag, "M": M, **results[name]}
-            for (data, lag, M), name in norms.items()
-        ],
-        "effect": [
-            end(results, names, data=data, cvs="S7", lr=RATE[data], varied=key, value=value)
-            for (data, key, value), names in ends.items()
-        ],
-    }
+    found, results = gathered("figure5", [*norms.values(), *sum(ends.values(), [])])
+    rows = [dict(zip(("data", "lag", "M"), key)) | results[name] for key, name in norms.items()]
+    effect = []
+    for (data, key, value), names in ends.items():
+        effect.append(end(results, names, (data, "S7", RATE[data]), varied=key, value=value))
+    assert found == {"rows": rows, "effect": effect}
 
 
-def test_full_size(cv):
+def test_full_size():
     """The paper's sizes; figures 3 and 4 share their cells, and the table has some of them."""
-    plans = part(cv, "experiments.plans")
     names = {name: [c.name for c in plan(plans.Size())[0]] for name, plan in plans.PLANS.items()}
     assert {name: len(set(cells)) for name, cells in names.items()} == {
-        "table1": 3 * 7 * 5 + 6 * 4 + 9 + 9,
-        "slopes": 3 * 4 * 5 + 6,
-        "draws": 3 * 4,
-        "figure1": 3,
-        "figure3": 3 * 6 * 7 * 5 + 3 * 6,
-        "figure4": 3 * 6 * 7 * 5 + 3 * 6,
+        "table1": 3 * 7 * 5 + 6 * 4 + 9 + 9, "slopes": 3 * 4 * 5 + 6, "draws": 3 * 4, "figure1": 3,
+        "figure3": 3 * 6 * 7 * 5 + 3 * 6, "figure4": 3 * 6 * 7 * 5 + 3 * 6,
         "figure5": 3 * 5 + 3 * (8 + 6 - 1),  # v0 and gamma share the cell of their defaults
-        "ladder": 3 * 25 * 5 + 3 + 3,
-        "natural": 3 * 17 * (7 + 4) + 3 + 3,
-        "joint": 3 * (1 + 4 * 6 + 5 + 8 + 2) * 5 + 3,
-        "quadratics": 3 * (11 * 2 + 1),
-        "answers": 7,
-        "covered": 16 + 5,
-        "choosing": 8 + 3 * 3,
-        "vae": 6 + 8 + 2 + 4 + 2 + 2,
-    }
+        "ladder": 3 * 25 * 5 + 3 + 3, "natural": 3 * 17 * (7 + 4) + 3 + 3,
+        "joint": 3 * (1 + 4 * 6 + 5 + 8 + 2) * 5 + 3, "quadratics": 3 * (11 * 2 + 1),
+        "answers": 7, "covered": 16 + 5, "choosing": 8 + 3 * 3, "vae": 6 + 8 + 2 + 4 + 2 + 2,
+    }  # fmt: skip
     assert set(names["figure3"]) == set(names["figure4"])
     lines = [sgd_names(data, cvs, RATE[data], 50, steps=500) for data in RATE for cvs in LINES]
     assert set(sum(lines, [])) <= set(names["table1"]) & set(names["figure3"])
@@ -233,12 +196,118 @@ def test_full_size(cv):
     assert rates == {"0.025", "0.05", "0.1", "0.2", "0.4", "0.8"}
 
 
+@pytest.mark.parametrize("base, cvs", {line[:2]: None for line in plans.LADDER})
+def test_lines_of_the_ladder_as_they_are_written(base, cvs):
+    """The word of the base is the word of its pairs; every line is legal where it stands."""
+    model, q, z = tasks.problem("toy")
+    f, prior, variational = cvlib.terms(model, q)
+    word = {"paper": RP1, "RP1": RP1, "RB": RB, "PR": PR, "QD": QD}[base]
+    p = RP1(prior) if base == "paper" else CF(prior)
+    T, B = taylor_z(f), bound(f)
+    expected = {"none": [], "c7": [CF(T) - word(T)], "bound": [CF(B) - word(B)], "S7": z.S7}
+    expected |= {"Jd": [CF(T) - CF(T.over_all_data())], "price": [RP1(f) - PR(f)]}
+    h, lines = tasks.ladder("toy", base, cvs)
+    assert h.parts == (word(f) + p - CF(variational)).parts
+    wanted = sum((expected[name] for name in cvs.split("+")), [])
+    assert [c.parts for c in lines] == [c.parts for c in wanted]
+    check_gradient(h)
+    for c in lines:
+        check_variate(c)
+
+
+def test_rows_of_joint():
+    """Final ELBOs of all runs, and the share of the gap that their median closes."""
+    cells, gather = plans.joint(plans.Size(sets=("sonar",), runs=12))
+    results = {}
+    for k, c in enumerate(cells):
+        runs = dict(c.settings).get("runs", 0)
+        results[c.name] = {"elbo": [[0.0, -100.0 + k]] * runs, "diverged": [-1] * runs}
+    results[cells[-1].name] = {"elbo": [0.0, -20.0], "steps": [0, 500]}
+    found = gather(results)
+    assert found["limits"] == [{"data": "sonar", "lr": 0.2, "noise_free": -20.0}]
+    assert len(found["rows"]) == len(JOINT) and found["steps"] == [0, 500]
+    for k, (row, line) in enumerate(zip(found["rows"], JOINT)):
+        assert (row["base"], row["cvs"], row["renew"]) == line
+        assert row["elbo"] == [-100.0 + 2 * k] * 10 + [-99.0 + 2 * k] * 2
+        assert row["closed"][0] == pytest.approx(2 * k / 80, abs=1e-5)
+    *curves, exact = found["curves"]
+    assert exact == {"data": "sonar", "base": "exact", "median": [0.0, -20.0]}
+    names = [(row["base"], row["cvs"], row["renew"]) for row in curves]
+    assert names == [line for line in JOINT if line in plans.CURVES] and len(names) == 7
+    for row, k in zip(curves, map(JOINT.index, names)):  # ten of twelve runs have the lower value
+        assert row["median"] == row["low"] == [0.0, -100.0 + 2 * k]
+
+
 # Numbers of a row ----------------------------------------------------------------------------
 
 
-def test_summary(cv):
+def test_rows_of_the_ladder():
+    """Nine runs: one standard error of the rank of the median, 3/2, is 1.5 places either way."""
+    cells, gather = plans.ladder(plans.Size(runs=9, steps=1, sets=("australian",)))
+    results = {}
+    for c in cells:
+        s = dict(c.settings)
+        ends = [-300.0 - k for k in range(9)]  # the plain gradient
+        if s.get("base") == "PR":
+            ends = [-102.0 - k / 2 for k in range(9)]
+        if s.get("cvs") == "S7":
+            ends[-1] = None
+        if s.get("cvs") == "price":
+            ends = [None] * 9
+        diverged = [-1 if end is not None else 1 for end in ends]
+        results[c.name] = {"elbo": [[-500.0, end] for end in ends], "diverged": diverged}
+        if c.task == "noise_free":
+            results[c.name] = {"elbo": [-500.0, -100.0]}
+        elif c.task == "optimum":
+            results[c.name] = {"elbo": -99.0}
+    found = gather(results)
+    ends = {"noise_free": -100.0, "optimum": -99.0}
+    assert found["limits"] == [{"data": "australian", "lr": 0.4} | ends]
+    rows = {(row["base"], row["cvs"], row["M"]): row for row in found["rows"]}
+    assert list(rows) == plans.LADDER
+    plain = rows["paper", "none", 10]
+    assert plain["elbo"] == [-300.0 - k for k in range(9)] and plain["diverged"] == []
+    assert plain["median"] == statistics.median(plain["elbo"]) == -304.0
+    # quantiles 1/2 +- 1/6 of nine numbers one apart: 8/6 places
+    assert plain["error"] == pytest.approx(8 / 6, abs=0.005)
+    assert plain["closed"] == [0.0, 0.0]
+    price = rows["PR", "Jd", 10]
+    assert price["median"] == -104.0 and price["error"] == pytest.approx(4 / 6, abs=0.0005)
+    assert price["closed"][0] == pytest.approx(1 - 4 / 204, abs=1e-6)
+    error = math.hypot(4 / 6, 4 / 204 * 8 / 6) / 204
+    assert price["closed"][1] == pytest.approx(error, rel=0.005)
+    lost = rows["paper", "S7", 10]  # a diverged run is the worst: the median moves up to -304.0
+    assert lost["diverged"] == [1] and lost["median"] == -304.0
+    gone = rows["paper", "price", 10]
+    assert gone["median"] is None and gone["closed"] == [None, None]
+    assert rows["PR", "none", 30]["M"] == 30 and rows["PR", "none", 30]["median"] == -104.0
+
+
+def test_the_error_of_a_median_is_its_spread():
+    """Normal runs: the median of 50 has the standard error sqrt(pi / 2 / 50), nearly."""
+    rng = np.random.default_rng(0)
+    found = np.array([plans._median(x.tolist()) for x in rng.normal(3, 2, (4000, 50))])
+    spread = found[:, 0].std()
+    assert spread == pytest.approx(2 * math.sqrt(math.pi / 2 / 50), rel=0.05)
+    assert found[:, 1].mean() == pytest.approx(spread, rel=0.05)
+
+
+@pytest.mark.filterwarnings("ignore:invalid value")  # None for a lost run
+def test_what_is_kept_of_a_cell():
+    """First steps within 1 and 0.1 nats, the gap at the end; None for never and for a lost run."""
+    elbo = [[-9.0, -2.5, -2.05], [-9.0, -2.0, -3.5], [-9.0, None, None]]
+    result = {"steps": [0, 1, 5], "elbo": elbo, "diverged": [-1, -1, 1], "cut": [0, 2, 1]}
+    steps = {"to_1": [1, 1, None], "to_0.1": [5, 1, None]}
+    kept = {"gap": [0.05, 1.5, None], "diverged": [1], "cut": 3}
+    assert plans._reached(result, -2.0) == steps | kept
+    result = {"each": 2, "fall": 1.0, "gap": [[1.0, 0.5], [3.0, None]]}
+    assert plans._spread(result) == {
+        "each": 2, "fall": 1.0, "mean": [2.0, None], "error": [1.0, None], "worst": [3.0, None],
+    }  # fmt: skip
+
+
+def test_summary():
     """-1 ... -19, -70, -113: median -11, quartiles -16 and -6; ten ranges below is -111."""
-    summary = part(cv, "experiments").summary
     whole = [-float(k) for k in range(1, 20)] + [-70.0, -113.0]
     order = np.random.default_rng(0).permutation(21)
     found = summary([whole[k] for k in order])

@@ -1,15 +1,14 @@
-"""The ways up of chapter 16: slopes, estimates, steps, prices, the choice of settings, the file."""
+"""The ways up of chapter 16: slopes, estimates, steps, prices, the choice of settings."""
 
 import autograd.numpy as anp
 import numpy as np
 import pytest
 from autograd import elementwise_grad, grad, jacobian
-from harness import part
 from numpy.testing import assert_allclose
 
-from experiments import cell, compute, load, plans
+import cvlib as cv
+from experiments import climbs
 
-SETS = "sonar", "ionosphere", "australian"
 WAYS = [
     "batch and match", "landing", "landing, pairs", "least squares", "fixed even", "fresh even",
     "Price, pairs", "all quadratics", "all quadratics, pairs", "rotated", "rotated twice",
@@ -18,12 +17,7 @@ RNG = np.random.default_rng
 
 
 @pytest.fixture(scope="module")
-def climbs(cv):
-    return part(cv, "experiments.climbs")
-
-
-@pytest.fixture(scope="module")
-def t(climbs):
+def t():
     return climbs.target("toy")
 
 
@@ -42,7 +36,7 @@ def place(t, runs):
     return np.tile(mu, (runs, 1)), np.tile(L, (runs, 1, 1))
 
 
-def exact(t, climbs):
+def exact(t):
     """c = E[G] and A = E[G e^T] at `place`, by quadrature."""
     mu, L = (x[0] for x in place(t, 1))
     g = climbs.exact.gradient(t.model, t.q, t.q.pack(mu, L))
@@ -68,7 +62,7 @@ def test_laplace_is_the_mode_and_its_curvature(t):
 
 
 @pytest.mark.parametrize("way", WAYS[1:])
-def test_estimates_have_the_right_mean_and_price(t, climbs, way):
+def test_estimates_have_the_right_mean_and_price(t, way):
     """Means of 6000 runs against quadrature; even draws are biased, a little."""
     mu, L = place(t, 6000)
     each, memory = {"rotated twice": 4, "least squares": 1}.get(way, 2), {}
@@ -76,7 +70,7 @@ def test_estimates_have_the_right_mean_and_price(t, climbs, way):
     c, A, price = climbs.ESTIMATES[way](t, mu, L, each * t.d, RNG(0), memory)
     prices = {"rotated": 5, "rotated twice": 10, "Price, pairs": 2 * 3}
     assert price == prices.get(way, each * t.d)
-    for found, right in zip((c, A), exact(t, climbs)):
+    for found, right in zip((c, A), exact(t)):
         error = found.std(0) / np.sqrt(len(mu)) + 1e-12
         off = np.abs(found.mean(0) - right)
         if "even" in way:
@@ -88,7 +82,7 @@ def test_estimates_have_the_right_mean_and_price(t, climbs, way):
         assert_allclose(again[0], c)
 
 
-def test_least_squares_with_many_values_is_the_fit_of_numpy(t, climbs):
+def test_least_squares_with_many_values_is_the_fit_of_numpy(t):
     mu, L = place(t, 1)
     c, A, _ = climbs.least_squares(t, mu, L, 20, RNG(3), {})
     e = RNG(3).standard_normal((1, 40, 2))
@@ -99,17 +93,17 @@ def test_least_squares_with_many_values_is_the_fit_of_numpy(t, climbs):
     assert_allclose(A[0] + np.eye(2), [[b[3], b[4]], [b[4], b[5]]], rtol=1e-6)
 
 
-def test_even_draws_have_covariance_one(climbs):
+def test_even_draws_have_covariance_one():
     e = climbs.even(RNG(0), 3, 10, 4)
     assert_allclose(e.sum(1), 0, atol=1e-12)
     assert_allclose(e.mT @ e / 10, np.tile(np.eye(4), (3, 1, 1)), atol=1e-9)
 
 
-def test_a_step_on_the_exact_gradient_is_the_package_s(cv, t, climbs):
+def test_a_step_on_the_exact_gradient_is_the_package_s(t):
     """`optimize.noise_free` takes the same natural step."""
     (mu, L), w = place(t, 1), t.q.pack(*(x[0] for x in place(t, 1)))
     for rho in 1.0, 0.3:
-        c, A = exact(t, climbs)
+        c, A = exact(t)
         found = climbs.natural(mu, L, c[None], A[None], rho)
         path = cv.optimize.noise_free(
             t.model, t.q, w=w, lr=rho, steps=1, rule=cv.rules.natural(reach=1e9)
@@ -117,7 +111,7 @@ def test_a_step_on_the_exact_gradient_is_the_package_s(cv, t, climbs):
         assert_allclose(t.q.pack(*(x[0] for x in found)), path.path[-1], rtol=1e-7)
 
 
-def test_a_climb_is_its_steps(cv, t, climbs):
+def test_a_climb_is_its_steps(t):
     """First moves by the package's rule; then by hand; the price decides what counts at a mark."""
     path = climbs.begun(t, "moves", 2, RNG(4))
     f, prior, variational = cv.terms(t.model, t.q)
@@ -137,7 +131,7 @@ def test_a_climb_is_its_steps(cv, t, climbs):
         mu, L = climbs.natural(mu, L, u.mean(1), A, 2 / (s + 1))
         gaps.append(t.gap(mu, L))
     found = climbs.climb(t, "landing", "nowhere", 2, 2.0, 2, RNG(5), marks=(1, 2, 5, 6))
-    assert_allclose(found.T, [gaps[0], gaps[1], gaps[2], gaps[3]], rtol=1e-9)
+    assert_allclose(found.T, gaps, rtol=1e-9)
     rng = RNG(6)
     mu, L = climbs.begun(t, "nowhere", 2, rng)[0][1:]
     for lam in 1.0, 0.5:
@@ -146,7 +140,7 @@ def test_a_climb_is_its_steps(cv, t, climbs):
     assert_allclose(found[:, 0], t.gap(mu, L), rtol=1e-9)
 
 
-def test_the_setting_is_chosen_on_runs_of_its_own(climbs, monkeypatch):
+def test_the_setting_is_chosen_on_runs_of_its_own(monkeypatch):
     seen = []
 
     def climb(t, way, start, each, fall, runs, rng, marks=climbs.MARKS):
@@ -157,42 +151,9 @@ def test_the_setting_is_chosen_on_runs_of_its_own(climbs, monkeypatch):
     monkeypatch.setattr(climbs, "climb", climb)
     found = climbs.race(RNG(0), "toy", "landing", "moves", 20)
     assert (found["each"], found["fall"]) == (4, 2.0) and found["gap"].shape == (20, 7)
-    assert seen[:-1] == [
-        (each, fall, 4, 1) for each in (2, 4, 24) for fall in (1.0, 2.0, 4.0, np.inf)
-    ]
-    assert seen[-1] == (4, 2.0, 20, 7)
+    falls = 1.0, 2.0, 4.0, np.inf
+    tried = [(each, fall, 4, 1) for each in (2, 4, 24) for fall in falls]
+    assert seen == [*tried, (4, 2.0, 20, 7)]
     seen.clear()
     assert climbs.race(RNG(0), "toy", "rotated twice", "mode", 3)["each"] == 4
     assert {each for each, *_ in seen} == {4}
-
-
-def test_what_is_kept_of_a_cell(cv):
-    result = {"each": 2, "fall": 1.0, "gap": [[1.0, 0.5], [3.0, None]]}
-    assert part(cv, "experiments.plans")._spread(result) == {
-        "each": 2, "fall": 1.0, "mean": [2.0, None], "error": [1.0, None], "worst": [3.0, None],
-    }  # fmt: skip
-
-
-# What is stored ------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def stored():
-    return load("quadratics")
-
-
-def test_rows_are_whole(stored):
-    assert stored["marks"] == [2, 4, 8, 12, 20, 40, 60]
-    keys = {(r["data"], r["way"], r["start"]) for r in stored["rows"]}
-    assert keys == {(d, w, s) for d in SETS for w in WAYS for s in ("moves", "mode")}
-    assert all(len(r["mean"]) == 7 and None not in r["mean"] for r in stored["rows"])
-    assert len(stored["noise"]) == 3 * 3 * 9
-    assert all(1 < price < 3 for price in stored["laplace"].values())
-
-
-def test_a_slice_is_computed_again(stored):
-    key = dict(data="australian", way="rotated twice", start="mode")
-    again = plans._spread(compute(cell("quadratics", **key, runs=20))["result"])
-    (row,) = (r for r in stored["rows"] if key.items() <= r.items())
-    assert (again["each"], again["fall"]) == (row["each"], row["fall"])
-    assert_allclose(again["mean"], row["mean"], rtol=0.02)

@@ -1,38 +1,135 @@
-"""The stored results: complete, of a release, one slice computed again; pages assert the rest."""
+"""The stored results: whole, of a release, slices computed again; and truths of the experiments.
 
+Pages assert what the results say.
+"""
+
+import numpy as np
 import pytest
+from numpy.testing import assert_allclose
+from scipy import stats
+from test_experiments_plans import JOINT
+from test_experiments_quadratics import WAYS
 from test_project import released
 
-from experiments import RESULTS, cell, compute, load, plans, store
+from experiments import RESULTS, cell, compute, covered, load, plans, posteriors, store, truths
 from experiments.__main__ import settings
 
-NAMES = list(plans.PLANS)
+SETS = "ionosphere", "australian", "sonar"
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", plans.PLANS)
 def test_a_result_says_how_it_was_made(name):
     content = load(name)
     label, size, command = settings(name)
     assert (content["name"], content["command"]) == (label, command)
     assert content["versions"]["schema"] == store.SCHEMA
-    assert content["versions"]["cvlib"] in released()  # the slice below says if it still holds
+    assert content["versions"]["cvlib"] in released()  # the slices below say if it still holds
     assert content["settings"]["runs"] == size.runs
     assert content["settings"]["steps"] == 500
     assert len((RESULTS / f"{name}.json").read_bytes()) < 350_000
 
 
 def test_every_line_has_all_its_runs():
-    table = load("table1")
-    for row in table["rows"]:
+    table = load("table1")["rows"]
+    for row in table:
         assert len(row["elbo"]) == (10 if "half" in row["data"] else 50)
         assert len(row["diverged"]) == row["elbo"].count(None)
-    assert len(table["rows"]) == 3 * 7 + 6 * 4
+    assert len(table) == 3 * 7 + 6 * 4
+    joint = {(r["data"], r["base"], r["cvs"], r["renew"]): r for r in load("joint")["rows"]}
+    assert set(joint) == {(data, *line) for data in SETS for line in JOINT}
+    assert all(len(r["elbo"]) == 50 and not r["diverged"] for r in joint.values())
 
 
-def test_a_slice_is_computed_again():
-    """Ten runs of one line, all 500 steps, equal to the stored numbers in every digit."""
+def test_all_runs_of_the_ladder_are_there_and_below_the_optimum():
+    stored = load("ladder")
+    best = {row["data"]: row["optimum"] for row in stored["limits"]}
+    assert list(best) == list(SETS)
+    assert len(stored["rows"]) == 3 * len(plans.LADDER)
+    for row in stored["rows"]:
+        assert len(row["elbo"]) == 50
+        assert max(v for v in row["elbo"] if v is not None) < best[row["data"]]
+
+
+def test_every_line_of_natural_steps_has_every_rate_and_all_its_runs():
+    stored, seen = load("natural"), {}
+    assert stored["steps"] == 150
+    rates = {(rho, 0) for rho in plans.RHOS} | {(0.1, 40), (0.2, 20), (0.4, 10), (1.0, 10)}
+    for r in stored["rows"]:
+        line = r["data"], r["base"], r["cvs"], r["whole"]
+        seen.setdefault(line, set()).add((r["rho"], r["after"]))
+        assert len(r["gap"]) == len(r["to_1"]) == len(r["to_0.1"]) == 20
+        assert len(r["diverged"]) == r["gap"].count(None)
+        assert min(gap for gap in r["gap"] if gap is not None) > 0
+    assert set(seen) == {(data, *line) for data in SETS for line in plans.NATURAL}
+    assert all(found == rates for found in seen.values())
+
+
+def test_the_ways_with_gradients_alone_are_whole():
+    stored = load("quadratics")
+    assert stored["marks"] == [2, 4, 8, 12, 20, 40, 60]
+    keys = {(r["data"], r["way"], r["start"]) for r in stored["rows"]}
+    assert keys == {(d, w, s) for d in SETS for w in WAYS for s in ("moves", "mode")}
+    assert all(len(r["mean"]) == 7 and None not in r["mean"] for r in stored["rows"])
+    assert len(stored["noise"]) == 3 * 3 * 9
+    assert all(1 < price < 3 for price in stored["laplace"].values())
+
+
+def again(task, key, **settings):
+    """What a cell of the plan `task` gives now, and the stored row with this key."""
+    one = cell(task, **settings)
+    assert one in plans.PLANS[task](plans.Size())[0]
+    (row,) = (r for r in load(task)["rows"] if key.items() <= r.items())
+    return compute(one)["result"], row
+
+
+def test_slices_are_computed_again():
+    """Ten runs of one line, all 500 steps, equal in every digit; and of two other plans."""
     line, more = {"data": "australian", "cvs": "taylor", "lr": 0.4}, {"base": "PR", "renew": 200}
-    again = cell("joint", **line, **plans.LOOP, **more, steps=500, first=0, runs=10)
-    assert again in plans.PLANS["joint"](plans.Size())[0]
-    (row,) = [r for r in load("joint")["rows"] if (line | more).items() <= r.items()]
-    assert [run[-1] for run in compute(again)["result"]["elbo"]] == row["elbo"][:10]
+    loop = plans.LOOP | more | {"steps": 500, "first": 0, "runs": 10}
+    result, row = again("joint", line | more, **line, **loop)
+    assert [run[-1] for run in result["elbo"]] == row["elbo"][:10]
+    key = dict(data="australian", base="QD", cvs="snapshot", whole=False, rho=0.4, after=10)
+    result, row = again("natural", key, **key, M=10, steps=150, runs=20)
+    (best,) = (r["optimum"] for r in load("natural")["limits"] if r["data"] == "australian")
+    assert plans._reached(result, best).items() <= row.items()
+    key = dict(data="australian", way="rotated twice", start="mode")
+    result, row = again("quadratics", key, **key, runs=20)
+    found = plans._spread(result)
+    assert (found["each"], found["fall"]) == (row["each"], row["fall"])
+    assert_allclose(found["mean"], row["mean"], rtol=0.02)
+
+
+# Truths, against other people's chains and densities of SciPy -----------------------------------
+
+
+@pytest.mark.parametrize("name", posteriors.names)
+def test_truths_agree_with_the_reference_draws(name, monkeypatch):
+    """Ten thousand of them: an error of a hundredth of a standard deviation."""
+    monkeypatch.setattr(truths, "NODES", (5, 4))
+    for size, few in {"GRID": 9, "LOTS": 2, "POINTS": 256}.items():
+        monkeypatch.setattr(truths, size, few)
+    known, found = posteriors.load(name), truths.truth(name)
+    assert np.abs((found.mean - known.mean) / known.sd).max() < 0.035
+    assert (found.error / known.sd).max() < 0.02
+
+
+def test_held_out_truths():
+    """Densities by scipy, and means of 300,000 draws of the laws themselves."""
+    rng = np.random.default_rng(0)
+    model, asked = covered.student6()
+    A = np.array([[1, 0, 0], [0.5, 1, 0], [0.5, 0.5, 1]])
+    law = stats.multivariate_t(np.zeros(3), A @ A.T, 6)
+    agree(model, asked, law.rvs(300_000, rng), law.logpdf)
+    model, asked = covered.skewed()
+    a, A = [2, 1, 1.5, 3, 5], (np.tri(5) + np.eye(5)) / 2
+    x = np.log(rng.gamma(a, size=(300_000, 5)))
+    density = lambda z: stats.loggamma(a).logpdf(np.linalg.solve(A, z.T).T).sum(-1)
+    agree(model, asked, x @ A.T, density)
+
+
+def agree(model, asked, z, log_density):
+    apart = model.log_joint(z[:50]) - log_density(z[:50])
+    assert np.ptp(apart) < 1e-9
+    for f, exact in asked.values():
+        values = f(z) * 1.0
+        assert abs(values.mean() - exact) < 5 * values.std() / 300_000**0.5

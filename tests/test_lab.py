@@ -140,15 +140,6 @@ class Reader:
               .filter(c => c.model.type === 'code').map(c => c.model.executionCount)"""
         )
 
-    def active_cell(self):
-        return self.page.evaluate("jupyterapp.shell.currentWidget.content.activeCellIndex")
-
-    def type_after_first_line(self, words):
-        """Of the first code cell."""
-        self.page.locator(".jp-CodeCell .cm-line").first.click()
-        self.page.keyboard.press("End")
-        self.page.keyboard.type(words)
-
 
 @pytest.fixture(scope="module")
 def reader(browser, lab):
@@ -190,10 +181,11 @@ def test_a_chapter_is_run_and_saved_and_left_as_it_is(reader, project, suffix):
     box = reader.slider()
     assert "once you run this cell" not in box.inner_text()
     box.locator("input").focus()
-    cell, value = reader.active_cell(), box.locator("output").inner_text()
+    active = "jupyterapp.shell.currentWidget.content.activeCellIndex"
+    cell, value = reader.page.evaluate(active), box.locator("output").inner_text()
     reader.page.keyboard.press("ArrowRight")
     assert box.locator("output").inner_text() != value
-    assert reader.active_cell() == cell
+    assert reader.page.evaluate(active) == cell
     reader.do("docmanager:save")
     reader.close()
     twin = f"book/{CHAPTER}.ipynb"
@@ -207,7 +199,9 @@ def test_an_edit_changes_its_line_and_the_chapter_is_executed_and_opened_again(r
     for suffix in "ipynb", "md":
         before = md.read_text("utf-8").splitlines()
         reader.open(f"{CHAPTER}.{suffix}")
-        reader.type_after_first_line(f"  # {suffix}")
+        reader.page.locator(".jp-CodeCell .cm-line").first.click()
+        reader.page.keyboard.press("End")
+        reader.page.keyboard.type(f"  # {suffix}")
         reader.do("docmanager:save")
         reader.close()
         after = md.read_text("utf-8").splitlines()

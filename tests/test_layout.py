@@ -1,7 +1,8 @@
-"""The shape of the package: which folder may know which, how long things are, what has types."""
+"""The shape of the package: who may know whom, how long things are, what an import brings."""
 
 import ast
 import inspect
+import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -12,16 +13,8 @@ import pytest
 import cvlib
 
 PACKAGE = Path(cvlib.__file__).parent
-LAYERS = (
-    "combining",
-    "models",
-    "families",
-    "recipe",
-    "zoo",
-    "ascent",
-    "choosing",
-    "fitting",
-)  # folders and files, from the base up
+# Folders and files, from the base up
+LAYERS = "combining models families recipe zoo ascent choosing fitting".split()
 FOLDERS = [layer for layer in LAYERS if (PACKAGE / layer).is_dir()]
 BASE = {"arguments", "special", "draws", "datasets"}  # below them, for all
 FILES = sorted(PACKAGE.rglob("*.py"))
@@ -41,16 +34,11 @@ def imported(path):
                 yield from ((*parts, alias.name) for alias in node.names)
 
 
-@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("layer", [*LAYERS, *sorted(BASE)])
 def test_imports_run_one_way(layer):
-    allowed = {*LAYERS[: LAYERS.index(layer) + 1]} | BASE
+    allowed = BASE.union(LAYERS[: LAYERS.index(layer) + 1] if layer in LAYERS else ())
     for path in [p for p in FILES if p.relative_to(PACKAGE).with_suffix("").parts[0] == layer]:
         assert {parts[0] for parts in imported(path)} <= allowed, name(path)
-
-
-def test_what_lies_below_knows_no_folder():
-    for module in BASE:
-        assert {parts[0] for parts in imported(PACKAGE / f"{module}.py")} <= BASE, module
 
 
 def test_no_files_import_each_other_in_a_circle():
@@ -78,10 +66,8 @@ def test_a_file_is_short_says_what_it_is_and_has_types(path):
         if isinstance(node, ast.FunctionDef):
             assert node.end_lineno - node.lineno < 50, f"{node.name} is longer than a screen"
     for f in public(tree):
-        given = [
-            a for a in (*f.args.posonlyargs, *f.args.args, *f.args.kwonlyargs) if a.arg != "self"
-        ]
-        untyped = [a.arg for a in given if a.annotation is None and a.arg != "cls"]
+        given = *f.args.posonlyargs, *f.args.args, *f.args.kwonlyargs
+        untyped = [a.arg for a in given if a.annotation is None]
         assert f.returns is not None and not untyped, f"{f.name}: {untyped or 'what it returns'}"
 
 
@@ -107,13 +93,10 @@ def test_methods_say_what_they_return_or_stand_for_one_that_does(layer):
         for name, kind in inspect.getmembers(module, inspect.isclass):
             if kind.__module__ != module.__name__ or name.startswith("_"):
                 continue
-            typed = {n for base in kind.__mro__ for n, f in methods(base) if _returns(f)}
+            returns = lambda f: "return" in getattr(f, "__annotations__", {})
+            typed = {n for base in kind.__mro__ for n, f in methods(base) if returns(f)}
             untyped = [n for n, _ in methods(kind) if n not in typed]
             assert not untyped, f"{module.__name__}.{name}: {untyped}"
-
-
-def _returns(f):
-    return "return" in getattr(f, "__annotations__", {})
 
 
 def test_functions_shadow_no_module():
@@ -162,8 +145,7 @@ def test_a_gradient_enters_few_files():
 
     gradient()  # what is imported when it is first asked for is not entered again
     files = entered(gradient)
-    print(len(files), "files for a gradient:", *files)
-    assert len(files) <= 12
+    assert len(files) <= 12, files
     page = (PACKAGE.parent / "book" / "internals.md").read_text("utf-8")
     told = page[page.index("## The path of one gradient") : page.index("## `cvlib.combining`")]
     assert [file for file in files if f"`{file}`" not in told] == []
@@ -171,12 +153,27 @@ def test_a_gradient_enters_few_files():
     plan = cvlib.optimize.Noisy(model, q, h, [c], lr=0.01, M=10, **rules)
     state = cvlib.optimize.init(plan, rng)
     files = entered(lambda: cvlib.optimize.step(state, plan))
-    print(len(files), "files for a step:", *files)
-    assert len(files) <= 16
+    assert len(files) <= 16, files
 
 
 def test_a_fit_enters_few_files():
     model = sonar()[0]
     files = entered(lambda: cvlib.fit(model, progress=False))
-    print(len(files), "files for a fit:", *files)
-    assert len(files) <= 16
+    assert len(files) <= 16, files
+
+
+# What an import brings --------------------------------------------------------------------------
+
+LATER = (
+    "scipy.special", "scipy.linalg", "importlib.resources", "html", "gzip", "autograd.scipy",
+    "matplotlib", "joblib", "threadpoolctl", "tqdm", "experiments",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("package", ["cvlib", "experiments"])
+def test_what_is_needed_later_or_never_is_not_imported_at_once(package):
+    """Every chapter imports the experiments: a part of scipy costs as much as all the rest."""
+    late = LATER if package == "cvlib" else ("scipy.s", "matplotlib")
+    code = f"import {package}, sys; print(*(n for n in sys.modules if n.startswith({late})))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == []

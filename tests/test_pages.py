@@ -1,8 +1,10 @@
-"""What every chapter has: exercises with solutions, a summary, history, words for its pictures."""
+"""The chapters: executed twins, exercises with solutions, words of one meaning, the short path."""
 
 import ast
 import re
+from functools import partial
 
+import jupytext
 import nbformat
 import notebooks  # tools/notebooks.py
 import pdf  # tools/pdf.py
@@ -11,60 +13,114 @@ import shortpath  # tools/shortpath.py
 import typeset  # tools/typeset.py
 import yaml
 from bs4 import BeautifulSoup
+from jupyter_client.kernelspec import get_kernel_spec
+from jupytext.config import load_jupytext_config
+from pybtex.database import parse_file
 
-NUMBERED = [md for md in notebooks.chapters() if re.match(r"\d+-", md.name)]
-INTRO = notebooks.BOOK / "intro.md"
-stem = lambda path: path.stem
+BOOK = notebooks.BOOK
+CHAPTERS = notebooks.chapters()
+NUMBERED = [md for md in CHAPTERS if re.match(r"\d+-", md.name)]
+INTRO = BOOK / "intro.md"
 read = lambda md: md.read_text("utf-8")
+each = partial(pytest.mark.parametrize, "md", ids=lambda md: md.stem)
 
 
-def exercises(text):
-    """{label: title} of the exercises of a chapter."""
-    blocks = re.findall(r"^:::+\{exercise(?:-start)?\} ?(.*)\n((?::\w+:.*\n)*)", text, re.M)
-    return {re.search(r":label: (\S+)", options)[1]: title for title, options in blocks}
+def outputs(md):
+    """(cell, output) of all that the notebook of a chapter stores."""
+    cells = nbformat.read(md.with_suffix(".ipynb"), as_version=4).cells
+    return [(cell, output) for cell in cells for output in cell.get("outputs", [])]
 
 
-def solved(text):
-    """The labels of the exercises that have a solution."""
-    return re.findall(r"^:::+\{solution(?:-start)?\} (\S+)", text, re.M)
+# Files ------------------------------------------------------------------------------------------
 
 
-# The limits of the book: what is read, so all text outside code cells, markup and front matter too.
-WHOLE, CHAPTER = 100_000, 5_200
+@each(CHAPTERS)
+def test_the_notebook_is_the_executed_twin_of_the_text(md):
+    assert notebooks.problem(md) is None, "run: make notebooks"
 
 
-def words(text):
-    """The number of words outside code cells."""
-    return len(re.sub(r"^```\{code-cell\}.*?^```$", "", text, flags=re.M | re.S).split())
+@each(CHAPTERS)
+def test_a_save_in_jupyter_lab_leaves_the_text_as_it_is(md):
+    """What Lab does on a save: the text through jupytext and back, with the kernel's own name."""
+    config = load_jupytext_config(str(md))
+    nb = jupytext.read(md, config=config)
+    assert nb.metadata.kernelspec.display_name == get_kernel_spec("python3").display_name
+    assert jupytext.writes(nb, "md:myst", config=config) == read(md), "make notebooks"
+
+
+@each(CHAPTERS)
+def test_stored_outputs_are_clean(md):
+    """Readers see no warning, no error, no machine's path, nothing fetched from elsewhere."""
+    for cell, output in outputs(md):
+        assert output.output_type != "error", cell.source
+        assert output.get("name") != "stderr", output.text
+        shown = [x for kind, x in output.get("data", {}).items() if re.search("^text/|svg", kind)]
+        text = output.get("text", "") + "".join(shown)
+        assert not re.search(r"(?<![\w.])/(home|root|tmp|work|Users)/", text), text[:300]
+        assert not re.search(r"<(link|script|img|iframe)[^>]+=[\"']?https?:", text), text[:300]
+        assert not re.search(r"object at 0x[0-9a-f]+", text), text[:300]
+
+
+def test_the_table_of_contents_names_every_page_and_no_other():
+    """And every notebook comes from a text."""
+    named = {f.removeprefix("book/") for f in notebooks.pages_of_toc()}
+    chapters = {p.stem for p in CHAPTERS}
+    plain = {p.stem for p in BOOK.glob("*.md")} - chapters
+    assert named == {f"{c}.ipynb" for c in chapters} | plain
+    assert {p.stem for p in BOOK.glob("*.ipynb")} <= chapters
+
+
+def test_the_readme_shows_the_first_figure_of_the_introduction():
+    picture = notebooks.first_picture(BOOK / "intro.ipynb")
+    assert (BOOK / notebooks.STORY).read_bytes() == picture, "run: make notebooks"
+    assert f"book/{notebooks.STORY}" in read(BOOK.parent / "README.md")
+
+
+def test_cited_keys_exist_and_every_entry_is_whole():
+    entries = parse_file(BOOK / "references.bib").entries
+    for key, entry in entries.items():
+        assert entry.persons and {"title", "year"} <= set(entry.fields), key
+    cited = re.findall(r"\{cite[a-z:]*\}`([^`]+)`", "".join(map(read, BOOK.glob("*.md"))))
+    assert {key.strip() for keys in cited for key in keys.split(",")} <= set(entries)
+
+
+def test_no_large_file():
+    """A clone stays small: what readers download is built, not stored."""
+    for path in BOOK.rglob("*"):
+        assert not path.is_file() or path.stat().st_size < 2_000_000, path
+
+
+# What a chapter has -----------------------------------------------------------------------------
 
 
 def test_the_book_and_its_chapters_stay_short():
-    """Longer is not better: a chapter that grows has to lose something first."""
-    counts = {md.stem: words(read(md)) for md in sorted(notebooks.BOOK.glob("*.md"))}
-    assert not {name: n for name, n in counts.items() if n > CHAPTER}
-    assert sum(counts.values()) <= WHOLE
+    """Longer is not better: a chapter that grows has to lose something first.
+
+    What is read counts, so all words outside code cells, markup and front matter too.
+    """
+    code = re.compile(r"^```\{code-cell\}.*?^```$", re.M | re.S)
+    counts = {md.stem: len(code.sub("", read(md)).split()) for md in BOOK.glob("*.md")}
+    assert not {name: n for name, n in counts.items() if n > 5_200}
+    assert sum(counts.values()) <= 100_000
 
 
-@pytest.mark.parametrize("md", NUMBERED, ids=stem)
-def test_six_exercises_or_more_each_marked_and_one_a_project(md):
-    titles = list(exercises(read(md)).values())
-    assert len(titles) >= 6
+@each(NUMBERED)
+def test_six_exercises_or_more_all_but_the_project_with_a_folded_solution(md):
+    text = read(md)
+    blocks = re.findall(r"^:::+\{exercise(?:-start)?\} ?(.*)\n((?::\w+:.*\n)*)", text, re.M)
+    titles = [title for title, _ in blocks]
+    labels = [re.search(r":label: (\S+)", options)[1] for _, options in blocks]
+    assert len(titles) >= 6 and len(set(labels)) == len(labels)
     for title in titles:
         assert re.fullmatch(r"★{1,3} (warm-up|derivation|computation|(open )?project)", title)
     assert titles[0] == "★ warm-up"
     assert ["project" in title for title in titles] == [False] * (len(titles) - 1) + [True]
+    solved = re.findall(r"^:::+\{solution(?:-start)?\} (\S+)(\n(?::\w+:.*\n)*)?", text, re.M)
+    assert sorted(label for label, _ in solved) == sorted(labels[:-1])
+    assert all(":class: dropdown" in options for _, options in solved)
 
 
-@pytest.mark.parametrize("md", NUMBERED, ids=stem)
-def test_every_exercise_but_the_project_has_a_folded_solution(md):
-    text = read(md)
-    asked = [label for label, title in exercises(text).items() if "project" not in title]
-    assert sorted(solved(text)) == sorted(asked)
-    folded = re.findall(r"^:::+\{solution(?:-start)?\} \S+\n((?::\w+:.*\n)*)", text, re.M)
-    assert all(":class: dropdown" in options for options in folded)
-
-
-@pytest.mark.parametrize("md", NUMBERED, ids=stem)
+@each(NUMBERED)
 def test_a_chapter_ends_with_a_summary_and_its_history_with_sources(md):
     text = read(md)
     last = [title for title in re.findall(r"^## (.+)$", text, re.M) if title != "Exercises"][-2:]
@@ -73,43 +129,37 @@ def test_a_chapter_ends_with_a_summary_and_its_history_with_sources(md):
     assert history.count("{cite") >= 3
 
 
-@pytest.mark.parametrize("md", notebooks.chapters(), ids=stem)
+@each(CHAPTERS)
 def test_sliders_are_small_and_every_picture_has_words(md):
-    """A slider's page in the stored output: under 700 KB, a label, a value and an alt text each."""
-    for cell in nbformat.read(md.with_suffix(".ipynb"), as_version=4).cells:
-        for output in cell.get("outputs", []):
-            page = output.get("data", {}).get("text/html", "")
-            if "cv-slider" in page:
-                assert len(page) < 700_000, cell.source
-                alts = re.findall(r'<img [^>]*?alt="([^"]*)"', page)
-                values = re.search(r'data-values="([^"]*)"', page)[1].split("|")
-                assert len(alts) == len(values) == page.count("<img")
-                assert all(len(alt) > 20 for alt in alts) and len(set(alts)) == len(alts)
-                assert 'type="range"' in page and "aria-valuetext" in page
+    """A slider's page in the stored output: under 700 KB, a label, a value and an alt text each.
 
-
-@pytest.mark.parametrize("md", notebooks.chapters(), ids=stem)
-def test_figures_have_words(md):
-    """A cell that draws says in words what is to be seen."""
+    And a cell that draws says in words what is to be seen.
+    """
+    for cell, output in outputs(md):
+        page = output.get("data", {}).get("text/html", "")
+        if "cv-slider" in page:
+            assert len(page) < 700_000, cell.source
+            alts = re.findall(r'<img [^>]*?alt="([^"]*)"', page)
+            values = re.search(r'data-values="([^"]*)"', page)[1].split("|")
+            assert len(alts) == len(values) == page.count("<img")
+            assert all(len(alt) > 20 for alt in alts) and len(set(alts)) == len(alts)
+            assert 'type="range"' in page and "aria-valuetext" in page
     for cell in notebooks.read_text(md).cells:
         if "plt.show()" in cell.source:
             alt = cell.metadata.get("mystnb", {}).get("image", {}).get("alt", "")
             assert len(alt) > 40, notebooks.first_line(cell)
 
 
-OTHERS = [md for md in notebooks.chapters() if not md.name.startswith("20-")]
-
-
-@pytest.mark.parametrize("md", OTHERS, ids=stem)
+@each([md for md in CHAPTERS if not md.name.startswith("20-")])
 def test_tables_are_tables_and_stored_results_are_read_by_one_helper(md):
     """No three printed lines have three columns each, but those of a `cv.report`."""
     columns = lambda line: len(re.split(r" {2,}", line.strip())) > 2
-    for cell in nbformat.read(md.with_suffix(".ipynb"), as_version=4).cells:
+    for cell in notebooks.read_text(md).cells:
         assert cell.cell_type != "code" or not re.search(r"json\.load|read_text", cell.source)
-        for output in cell.get("outputs", []):
-            lines = output.get("text", "").splitlines()
-            wide = "".join("x" if columns(line) else "." for line in lines)
-            assert "xxx" not in wide or "pilot draws" in lines[0], output.text
+    for _, output in outputs(md):
+        lines = output.get("text", "").splitlines()
+        wide = "".join("x" if columns(line) else "." for line in lines)
+        assert "xxx" not in wide or "pilot draws" in lines[0], output.text
 
 
 def test_the_map_has_the_parts_and_chapters_of_the_contents_in_order():
@@ -128,7 +178,7 @@ def test_the_map_has_the_parts_and_chapters_of_the_contents_in_order():
 
 def test_each_class_of_the_page_on_own_words_takes_fewer_than_twenty_lines():
     """So the page says; whether each works its own cells assert."""
-    text, lengths = read(notebooks.BOOK / "extending.md"), {}
+    text, lengths = read(BOOK / "extending.md"), {}
     for cell in re.findall(r"```\{code-cell\} ipython3\n(.*?)```", text, re.S):
         lines = cell.splitlines()
         for node in (n for n in ast.parse(cell).body if isinstance(n, ast.ClassDef)):
@@ -157,13 +207,6 @@ def test_the_short_path_goes_through_the_book_in_order():
     assert 4 < sum(map(shortpath.time_of, path)) / 60 <= 5  # an afternoon
 
 
-def shown(stop):
-    """The words and formulas of a stop, without code and without what is folded."""
-    titles = re.split(r"^## (.+)\n", read(notebooks.BOOK / f"{stop.page}.md"), flags=re.M)
-    text = {"": titles[0].split("\n# ")[1]} | dict(zip(titles[1::2], titles[2::2]))
-    return " ".join(shortpath.PARTS.sub("", text[title]) for title in stop.read)
-
-
 # Words of the book's own: the stop that introduces each, or none where `needs` must.
 INTRODUCED = {
     r"\bRP1\b": "four-terms", r"\bSF\b": "four-terms", r"\bCF\b": None, r"\bRP2\b": None,
@@ -185,8 +228,11 @@ def test_every_word_of_the_path_is_introduced_on_it():
     known = set()
     for stop in shortpath.stops():
         known |= {word for word in INTRODUCED if re.search(word, stop.needs)}
+        titles = re.split(r"^## (.+)\n", read(BOOK / f"{stop.page}.md"), flags=re.M)
+        text = {"": titles[0].split("\n# ")[1]} | dict(zip(titles[1::2], titles[2::2]))
+        shown = " ".join(shortpath.PARTS.sub("", text[title]) for title in stop.read)  # unfolded
         for word, home in INTRODUCED.items():
-            if word not in known and re.search(word, shown(stop)):
+            if word not in known and re.search(word, shown):
                 assert home and home in stop.page, (stop.page, word)
                 known.add(word)
 
@@ -213,19 +259,16 @@ def test_reading_times_count_words_code_and_formulas_but_nothing_folded(tmp_path
     assert 3.5 < found["One"] < 3.7 and found["Two"] == 2 and 0.5 <= found["Three"] < 0.6
 
 
-@pytest.mark.parametrize(
-    "broken, whole",
-    [
-        (r"a ={}& b \\ & + c .", r"a ={}& b + c ."),
-        (r"& a \\ & \quad = b \\ & \qquad {} - c", r"& a = b - c"),
-        (r"a &= b \\ &= c", None),  # a chain
-        (r"a &= b, \\ c &= d", None),  # two formulas
-        (r"a ={}& b \\ & + " + "c" * 70, None),  # too long for a line
-    ],
-)
-def test_a_formula_broken_for_phones_is_joined_if_it_is_one_and_fits(broken, whole):
-    made = typeset.joined(r"\begin{aligned}" + broken + r"\end{aligned}")
-    assert made == r"\begin{aligned}" + (whole or broken) + r"\end{aligned}"
+def test_a_formula_broken_for_phones_is_joined_if_it_is_one_and_fits():
+    for broken, whole in {
+        r"a ={}& b \\ & + c .": r"a ={}& b + c .",
+        r"& a \\ & \quad = b \\ & \qquad {} - c": r"& a = b - c",
+        r"a &= b \\ &= c": None,  # a chain
+        r"a &= b, \\ c &= d": None,  # two formulas
+        r"a ={}& b \\ & + " + "c" * 70: None,  # too long for a line
+    }.items():
+        made = typeset.joined(r"\begin{aligned}" + broken + r"\end{aligned}")
+        assert made == r"\begin{aligned}" + (whole or broken) + r"\end{aligned}"
 
 
 def test_on_paper_a_section_says_once_which_code_is_left_out():
@@ -236,3 +279,54 @@ def test_on_paper_a_section_says_once_which_code_is_left_out():
     lines = [line.get_text() for line in found.select(".left-out")]
     assert lines == [f"Code left out: {which} of a.ipynb" for which in ("cell 1", "cells 2 and 4")]
     assert "code" not in found.get_text() and found.get_text().count("out") == 5
+
+
+# Words, each with one meaning, the field's beside it at its first use ---------------------------
+
+
+# What a word must not mean: what to write in its place
+BANNED = {
+    r"\bprices?\b(?!')": "cost; the price is a stationary loss",
+    r"\ba look at (all |the )?(data|rows)\b": "a pass; a look is a checkpoint",
+    r"\beven (draws|points)\b(?=[^.]*(stratified|interval|hypercube))": "stratified draws",
+    r"a loser could sign|no mean, of no function|worth beside the largest": "a plain sentence",
+    r"minus the regression coefficient of": "a plain sentence",
+}
+
+
+FIELD = {  # our word: the field's, which stands beside it, before it or on the same screen
+    r"\bswitch(es)?\b": "Bernoulli", r"\blanding\b": "[Ss]ticking the landing|STL",
+    r"\b[Ee]ven draws\b": "[Mm]oment-match", r"\bparabolas?\b": "[Qq]uadratic",
+    r"weights keep|share of (the |its )?draws": "effective sample size",
+    r"\bSF\b": "[Ss]core function|REINFORCE", r"\bRP1\b": "[Rr]eparameteri|pathwise",
+    r"\bPR\b": "Price|Bonnet", r"\bQD\b": "[Qq]uadrature", r"\bLOO\b": "[Ll]eave-one-out|RLOO",
+    r"at (a|each|every) look\b": "checkpoint", r"[Oo]pposite pairs": "[Aa]ntithetic",
+    r"[Rr]otated draws": "spherical-radial", r"\bprices?\b(?!')": "stationary loss",
+}  # fmt: skip
+
+
+@each(NUMBERED)
+def test_no_word_has_a_second_meaning_and_the_field_s_name_stands_beside_ours(md):
+    """The price is at home in chapter 15, whose theorem defines it."""
+    text = re.sub(r"\A---\n.*?\n---\n", "", read(md), flags=re.S)
+    text = re.sub(r"\{term\}`([^`<]*)[^`]*`", r"\1", text)
+    names = r"^:+\{solution[^\n]*$|^:label:[^\n]*$|^\$\$ \(eq:[^\n]*$|\{[\w:]+\}`[^`]*`"
+    prose = re.sub(rf"^```.*?^```|{names}|`[^`\n]*`", "", text, flags=re.M | re.S)  # without code
+    for wrong, right in BANNED.items():
+        found = re.search(wrong, prose)
+        home = "less-noise" in md.stem and "price" in wrong
+        assert home or not found, f"{prose[found.start() - 40 : found.end() + 20]!r}: write {right}"
+    for ours, theirs in FIELD.items():
+        if used := re.search(ours, prose):
+            known = re.search(theirs, prose)
+            assert known and known.start() < used.end() + 1500, (ours, theirs)
+
+
+def test_the_glossary_has_a_column_for_the_field_s_name_and_defines_each_word():
+    text = read(BOOK / "glossary.md")
+    rows = re.findall(r"^\| \{term\}`([^`]+)` \| (.+?) \| (.*?) ?\|$", text, re.M)
+    assert len(rows) >= 30
+    defined = re.findall(r"^(\S.*)\n  \S", text.split("```{glossary}")[1], re.M)
+    assert len(defined) == len(set(defined))
+    assert {word for word, *_ in rows} <= set(defined)
+    assert all(len(theirs) > 2 for _, theirs, _ in rows)

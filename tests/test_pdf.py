@@ -19,9 +19,6 @@ TWO = notebooks.BOOK / "02-one-control-variate.md"
 words = lambda text: re.sub(r"\s+", "", text)  # as PDFs have it: spaces are places, not letters
 
 
-SHEETS = {pdf.FILE: 400, pdf.AFTERNOON: 90}  # at most
-
-
 def edition(site, file):  # noqa: F811
     made = site / file
     if not made.exists() or made.stat().st_mtime < (site / "index.html").stat().st_mtime:
@@ -44,15 +41,9 @@ def book(printer, site):  # noqa: F811
 
 
 @pytest.fixture(scope="module")
-def afternoon(printer, site):  # noqa: F811
-    return edition(site, pdf.AFTERNOON)
-
-
-@pytest.fixture(scope="module")
 def chapters(book):
     """{title: (first page, [(title, page) of its sections])} from the bookmarks."""
-    number = book.get_destination_page_number
-    found = {}
+    number, found = book.get_destination_page_number, {}
     for item in book.outline:
         if isinstance(item, list):  # the sections of the chapter before
             found[list(found)[-1]][1].extend((section.title, number(section)) for section in item)
@@ -75,20 +66,24 @@ def text_of(book, chapters, title):
     return words("".join(page.extract_text() for page in book.pages[first:last]))
 
 
+def links_of(book):
+    """(page, link) of all links."""
+    for number, page in enumerate(book.pages):
+        yield from ((number, link.get_object()) for link in page.get("/Annots", []))
+
+
 def test_bookmarks_are_the_chapters_and_their_sections_in_order(book, chapters, two):
     pages = [page for page in notebooks.pages_of_toc() if Path(page).stem not in pdf.LEFT_OUT]
     assert len(chapters) == len(pages) + 1 and list(chapters)[-1] == "Solutions"
-    assert 5 * len(pages) < len(book.pages) < SHEETS[pdf.FILE]
+    assert 5 * len(pages) < len(book.pages) < 400
     firsts = [page for page, _ in chapters.values()]
     assert firsts == sorted(set(firsts))
     for first, sections in chapters.values():
         numbers = [first, *(page for _, page in sections)]
         assert numbers == sorted(numbers)
     assert len(next(iter(chapters.values()))[1]) >= 3  # the introduction's
-    text = TWO.read_text("utf-8")
-    assert [title for title, _ in chapters[two][1]] == [
-        heading for heading in re.findall(r"^## (.+)$", text, re.M) if "$" not in heading
-    ]
+    headings = re.findall(r"^## (.+)$", TWO.read_text("utf-8"), re.M)
+    assert [title for title, _ in chapters[two][1]] == [h for h in headings if "$" not in h]
     for title, page in chapters[two][1]:
         assert words(title) in words(book.pages[page].extract_text())
 
@@ -99,9 +94,8 @@ def test_solutions_are_in_the_appendix_with_links_both_ways(book, chapters, two)
     assert "Solutionto" not in text_of(book, chapters, two)
     assert "SolutiontoExercise2.1" in text_of(book, chapters, "Solutions")
     named, links = book.named_destinations, {}
-    for number, page in enumerate(book.pages):
-        for link in page.get("/Annots", []):
-            links.setdefault(str(link.get_object().get("/Dest")), []).append(number)
+    for number, link in links_of(book):
+        links.setdefault(str(link.get("/Dest")), []).append(number)
     appendix = chapters["Solutions"][0]
     for label in solved:
         assert max(links[f"/02-one-control-variate--{label}"]) >= appendix  # from the solution
@@ -129,8 +123,9 @@ def test_running_heads_and_formulas_are_text(book, chapters, two):
     assert "(2.2)" in text_of(book, chapters, two)
 
 
-def test_the_afternoon_edition_is_the_short_path(afternoon, site):  # noqa: F811
-    assert 50 < len(afternoon.pages) < SHEETS[pdf.AFTERNOON]
+def test_the_afternoon_edition_is_the_short_path(printer, site):  # noqa: F811
+    afternoon = edition(site, pdf.AFTERNOON)
+    assert 50 < len(afternoon.pages) < 90
     titles = [item.title for item in afternoon.outline if not isinstance(item, list)]
     assert len(titles) == len(shortpath.stops())
     sections = [[s.title for s in item] for item in afternoon.outline if isinstance(item, list)]
@@ -151,25 +146,21 @@ def test_pages_are_numbered_and_the_contents_agree(book, chapters):
 
 
 def test_links_lead_to_places_in_the_book(book, chapters, two):
-    named, inner = book.named_destinations, 0
-    for page in book.pages:
-        for link in page.get("/Annots", []):
-            link = link.get_object()
-            if "/Dest" in link:
-                assert str(link["/Dest"]) in named
-                inner += 1
-            else:
-                assert not str(link["/A"]["/URI"]).startswith("file:")
-    assert inner > 300
+    named, links = book.named_destinations, [link for _, link in links_of(book)]
+    inner = [str(link["/Dest"]) for link in links if "/Dest" in link]
+    assert len(inner) > 300 and {*inner} <= {*named}
+    outer = [str(link["/A"]["/URI"]) for link in links if "/Dest" not in link]
+    assert not [link for link in outer if link.startswith("file:")]
     place = named["/02-one-control-variate--"]
     assert book.get_destination_page_number(place) == chapters[two][0]
 
 
 def test_the_menus_offer_it(book, site):  # noqa: F811
-    html = (site / "book/02-one-control-variate.html").read_text("utf-8")
+    page = site / "book/02-one-control-variate.html"
+    html = page.read_text("utf-8")
     assert f'href="../{pdf.FILE}"' in html and f'href="../{pdf.AFTERNOON}"' in html
     pdf.name_in_menus(site)  # a second time changes nothing
-    assert (site / "book/02-one-control-variate.html").read_text("utf-8") == html
+    assert page.read_text("utf-8") == html
 
 
 # The printer itself, on pages broken on purpose ---------------------------------------------------

@@ -1,17 +1,24 @@
-"""The project's own papers: one version everywhere, and the linter's checks before each commit."""
+"""One version everywhere, the linter's checks before each commit, and what readers take along.
 
+tests/test_site.py unpacks the site's own zip in an empty folder, installs it and runs a chapter.
+"""
+
+import io
+import json
 import re
 import shutil
 import subprocess
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
+import takeaway  # tools/takeaway.py
 import yaml
 
 import cvlib
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = takeaway.ROOT
 read = lambda name: (ROOT / name).read_text("utf-8")
 
 
@@ -66,3 +73,86 @@ def test_what_a_browser_looks_at_is_tested_apart():
         assert apart <= set(re.findall(r"--ignore tests/(\S+)", line))
     (line,) = plan("site-test", "bin/pytest")
     assert apart <= set(re.findall(r" tests/(\S+)", line))
+
+
+# A zip of the project that makes itself again, a wheel of the package ---------------------------
+
+
+@pytest.fixture(scope="module")
+def project():
+    return takeaway.project()
+
+
+@pytest.fixture(scope="module")
+def unpacked(project, tmp_path_factory):
+    """The project as Python unpacks it: other times, other permissions, no git."""
+    folder = tmp_path_factory.mktemp("unpacked")
+    zipfile.ZipFile(io.BytesIO(project)).extractall(folder)
+    return folder / takeaway.NAME
+
+
+def test_the_unpacked_project_makes_the_same_zip(project, unpacked):
+    assert not (unpacked / ".git").exists()
+    (unpacked / ".ci/run").chmod(0o600)
+    (unpacked / "Makefile").chmod(0o777)
+    for folder in "_build/html", ".venv/bin", "cvlib/__pycache__", "cvlib_vi.egg-info", ".git":
+        (unpacked / folder).mkdir(parents=True)
+        (unpacked / folder / "made").touch()
+    (unpacked / "results/cells").mkdir()
+    (unpacked / "results/cells/one.json").touch()
+    (unpacked / "book/intro.failed").touch()
+    assert takeaway.project(unpacked) == project
+    (unpacked / "book/20-new.md").touch()  # but what a reader adds is taken
+    assert Path("book/20-new.md") in takeaway.files(unpacked)
+    (unpacked / "book/20-new.md").unlink()
+
+
+def test_the_project_is_what_git_knows_or_would_take():
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout")
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    named = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    present = {Path(p) for p in named.split("\0") if p and (ROOT / p).exists()}
+    assert set(takeaway.files()) == present
+
+
+def test_times_order_and_permissions_are_fixed(project):
+    entries = zipfile.ZipFile(io.BytesIO(project)).infolist()
+    names = [entry.filename.removeprefix(takeaway.NAME + "/") for entry in entries]
+    assert names == sorted(names) and "cvlib/__init__.py" in names and len(project) < 12_000_000
+    assert {entry.date_time for entry in entries} == {(1980, 1, 1, 0, 0, 0)}
+    modes = {name: oct(entry.external_attr >> 16) for name, entry in zip(names, entries)}
+    assert modes[".ci/run"] == "0o100755" and modes["Makefile"] == "0o100644"
+
+
+def test_the_wheel_holds_the_package_and_what_chapters_read_and_is_the_same_again(unpacked):
+    built = takeaway.wheel()
+    assert takeaway.wheel(unpacked) == built
+    names = zipfile.ZipFile(io.BytesIO(built)).namelist()
+    own = {str(p) for p in takeaway.files() if p.parts[0] == "cvlib"}
+    assert own == {name for name in names if name.startswith("cvlib/")}
+    book = {f"{to}/{p.name}" for pattern, to in takeaway.BOOK.items() for p in ROOT.glob(pattern)}
+    assert book | {"cvbook/__init__.py"} == {n for n in names if n.startswith("cvbook/")}
+    assert {name.split("/")[0].split("-")[0] for name in names} == {"cvlib", "cvbook", "cvlib_vi"}
+    assert f"cvlib_vi-{cvlib.__version__}.dist-info/METADATA" in names
+    assert takeaway.wheel_name() == f"cvlib_vi-{cvlib.__version__}-py3-none-any.whl"
+
+
+def test_what_chapters_import_from_the_project_is_in_the_wheel():
+    held = {p.relative_to(ROOT) for pattern in takeaway.BOOK for p in ROOT.glob(pattern)}
+    ours = [p.relative_to(ROOT) for p in (*ROOT.glob("benchmarks/*.py"), *ROOT.glob("tools/*.py"))]
+    module = {".".join(p.with_suffix("").parts).removeprefix("tools."): p for p in ours}
+    found = set()
+    for text in map(read, ROOT.glob("book/*.md")):
+        for start, names in re.findall(r"^from ([\w.]+) import (.+)$", text, re.M):
+            found |= {start, *(f"{start}.{name.strip()}" for name in names.split(","))}
+        found |= set(re.findall(r"^import ([\w.]+)", text, re.M))
+    used = {module[name] for name in found & set(module)}
+    assert {Path("benchmarks/race_read.py"), Path("tools/sliders.py")} <= used <= held
+
+
+def test_a_chapter_alone_is_the_chapter_and_a_first_cell():
+    text = read("book/02-one-control-variate.ipynb")
+    first, *rest = json.loads(takeaway.alone(text))["cells"]
+    assert "cvbook.here()" in first["source"] and takeaway.wheel_name() in "".join(first["source"])
+    assert rest == json.loads(text)["cells"]

@@ -122,8 +122,7 @@ def test_a_formula_has_one_line_on_a_wide_screen_and_two_on_a_phone(browser, sit
         page.evaluate(sitecheck.MATHS)
         shown = page.locator("div.math:has(.wide-screen)").first.locator("mjx-container:visible")
         assert shown.count() == 1
-        assert shown.locator("[data-mml-node=mtr]").count() >= lines
-        assert (shown.locator("[data-mml-node=mtr]").count() == 1) == (lines == 1)
+        assert min(shown.locator("[data-mml-node=mtr]").count(), 2) == lines
 
 
 def test_the_periodic_table_has_a_picture_everywhere_and_buttons_on_a_screen(browser, site):
@@ -193,19 +192,16 @@ CONTRAST = """() => {
 def test_words_stand_out_from_their_ground(browser, site, mode):
     """At least 4.5:1; in the dark figures are turned round, and nothing stands in a pale box."""
     page = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme=mode)
-    for name in "intro", "02-one-control-variate", "notation":
+    for name in "intro", "notation", "02-one-control-variate":
         page.goto((site / f"book/{name}.html").resolve().as_uri(), wait_until="load")
         page.evaluate(sitecheck.UNFOLD)
         assert page.evaluate(CONTRAST) == []
-    page.goto((site / "book/02-one-control-variate.html").resolve().as_uri())
-    figure = page.evaluate(
-        "() => { const s = getComputedStyle(document.querySelector('figure img'));"
-        " return [s.backgroundColor, s.filter]; }"
+    styles = lambda which, key: page.evaluate(
+        f"() => [...document.querySelectorAll('{which}')].map(e => getComputedStyle(e).{key})"
     )
+    figure = [styles("figure img", key)[0] for key in ("backgroundColor", "filter")]
     assert mode == "light" or figure == ["rgb(255, 255, 255)", "invert(0.93) hue-rotate(180deg)"]
-    boxes = "() => [...document.querySelectorAll('.cell_output .text_html')].map("
-    boxes += "e => getComputedStyle(e).backgroundColor)"
-    assert set(page.evaluate(boxes)) == {"rgba(0, 0, 0, 0)"}
+    assert set(styles(".cell_output .text_html", "backgroundColor")) == {"rgba(0, 0, 0, 0)"}
     page.close()
 
 
@@ -245,10 +241,8 @@ def test_a_figure_opens_at_full_size(browser, site):
 
 def test_the_periodic_table_answers_to_keys_and_taps(browser, site):
     with opened(browser, site / "book/07-the-zoo.html", 390) as page:
-        pressed, said = (
-            page.locator(".cv-table [aria-pressed=true]"),
-            page.locator(".cv-table [aria-live]"),
-        )
+        pressed = page.locator(".cv-table [aria-pressed=true]")
+        said = page.locator(".cv-table [aria-live]")
         texts = [said.inner_text()]
         pressed.focus()
         page.keyboard.press("ArrowLeft")
@@ -294,12 +288,13 @@ def test_the_two_lines_of_the_introduction_bring_the_book_to_an_empty_folder(
     book = tmp_path / "cvbook"
     same = lambda name: stored_text(book / "book" / name) == stored_text(ROOT / "book" / name)
     assert same("02-one-control-variate.ipynb")
-    wheel = (site / takeaway.wheel_name()).resolve()
+    wheel, elsewhere = (site / takeaway.wheel_name()).resolve(), tmp_path / "elsewhere"
+    elsewhere.mkdir()
     run = shell(
         f"../cvbook/.venv/bin/python -m pip install -q --no-deps --target here {wheel}\n"
         "PYTHONPATH=here ../cvbook/.venv/bin/python -c"
         " 'import cvlib; print(cvlib.__file__); cvlib.datasets.load(\"sonar\")'",
-        make_folder(tmp_path / "elsewhere"),
+        elsewhere,
     )
     assert run.stdout.strip().endswith("elsewhere/here/cvlib/__init__.py"), run.stdout + run.stderr
 
@@ -337,11 +332,6 @@ def test_a_chapter_downloaded_alone_runs_with_the_wheel(browser_required, site, 
     assert said[:-1] == stored_text(ROOT / f"book/{name}.ipynb")
 
 
-def make_folder(path):
-    path.mkdir()
-    return path
-
-
 def stored_text(ipynb):
     """What the cells of a notebook print, and their tables."""
     cells = nbformat.read(ipynb, as_version=4).cells
@@ -357,10 +347,13 @@ GOOD = f"""<!doctype html><html lang="en"><head><title>t</title>
 <body><h1 id="top">Good</h1> <a href="#top">up</a> <a href="good.html#top">self</a>
 <span class="math">\\(x^2\\)</span> <pre>\\(code\\)</pre>
 <img alt="A dot." src="{DOT}"></body></html>"""
+inside = lambda html: f'<article class="bd-article">{html}</article>'
 slider = lambda control: (
     f'<div class="cv-slider">{control}<img alt="a" src="{DOT}">'
     f'<img alt="b" src="{DOT}" style="display: none"></div>'
 )
+KNOB = '<label>v<input type="range" max="1" value="0"></label>'
+WIDE = '<mjx-container><div style="width: 200px">x</div></mjx-container>'
 DEFECTS = {  # what is added to the good page, and what must be found
     '<img alt="x" src="https://example.org/x.png">': "request outside the site",
     '<img alt="x" src="missing.png">': "failed request: missing.png",
@@ -373,24 +366,19 @@ DEFECTS = {  # what is added to the good page, and what must be found
     '<div style="width: 2000px">wide</div>': "wider than the screen at 1280 px",
     '<div style="width: 700px">wide</div>': "wider than the screen at 390 px",
     '<details><div style="width: 700px">wide</div></details>': "wider than the screen at 390 px",
-    '<article class="bd-article"><pre style="width: 90px; overflow: auto">0123456789012345678</pre>'
-    "</article>": "clipped at 1280 px",
-    '<article class="bd-article"><p style="width: 0">'
-    '<span class="math">\\(x\\)</span>, so</p></article>': "line that begins with punctuation",
-    '<article class="bd-article"><div class="math" style="width: 90px; overflow: auto">'
-    '<mjx-container><div style="width: 200px">x</div></mjx-container></div></article>': (
+    inside('<pre style="width: 90px; overflow: auto">0123456789012345678</pre>'): (
+        "clipped at 1280 px"
+    ),
+    inside('<p style="width: 0"><span class="math">\\(x\\)</span>, so</p>'): (
+        "line that begins with punctuation"
+    ),
+    inside(f'<div class="math" style="width: 90px; overflow: auto">{WIDE}</div>'): (
         "clipped at 1280 px"
     ),
     slider(""): "slider without keys",
-    slider('<label>v<input type="range" max="1" value="0" oninput="0"></label>'): (
-        "slider that tells no value"
-    ),
-    slider('<label>v<input type="range" max="1" value="0"></label>'): (
-        "slider that shows no other picture"
-    ),
-    slider('<label>v<input type="range" max="1" value="0"></label>' + "x" * 700_000): (
-        "slider over 700 KB"
-    ),
+    slider(KNOB.replace('"0">', '"0" oninput="0">')): "slider that tells no value",
+    slider(KNOB): "slider that shows no other picture",
+    slider(KNOB + "x" * 700_000): "slider over 700 KB",
     '<a href="gone.html">gone</a>': "link to a missing page: gone.html",
     '<a href="#gone">gone</a>': "link to a missing anchor: good.html#gone",
     f'<img src="{DOT}">': "picture without alt text",

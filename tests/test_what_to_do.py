@@ -16,14 +16,11 @@ import cvlib
 
 PAGE = (notebooks.BOOK / "what-to-do.md").read_text("utf-8")
 BLOCK = re.compile(r"^ *```python\n(.*?)^ *```$", re.M | re.S)
-CELL = re.compile(
-    r"^```(?:\{code-cell\} ipython3|python)\n(?::tags:[^\n]*\n)?(.*?)^```$", re.M | re.S
-)
-PRINTED = re.compile(r"```(?:\{code-cell\} ipython3|python)\n.*?^```|(?<!\})`[^`\n]+`", re.M | re.S)
-TEXTS = {md: md.read_text("utf-8") for md in notebooks.BOOK.glob("*.md")}
-LABELS = {
-    label: md for md, text in TEXTS.items() for label in re.findall(r"^\(([\w-]+)\)=", text, re.M)
-}
+BEGINS = r"```(?:\{code-cell\} ipython3|python)\n"
+CELL = re.compile(rf"^{BEGINS}(?::tags:[^\n]*\n)?(.*?)^```$", re.M | re.S)
+PRINTED = re.compile(rf"{BEGINS}.*?^```|(?<!\}})`[^`\n]+`", re.M | re.S)
+TEXTS = [md.read_text("utf-8") for md in notebooks.BOOK.glob("*.md")]
+PAGE_OF = {label: text for text in TEXTS for label in re.findall(r"^\(([\w-]+)\)=", text, re.M)}
 links = partial(re.findall, r"\{ref\}`(?:[^`<]*<)?([\w-]+)>?`")
 
 
@@ -52,24 +49,17 @@ def called(lines):
 
 def test_ten_questions_in_order_and_every_link_leads_somewhere():
     assert [k for k in ANSWERS if k.isdigit()] == [str(k) for k in range(1, 11)]
-    assert {label for label in links(PAGE) if label not in LABELS} == set()
+    assert {*links(PAGE)} <= PAGE_OF.keys()
     first = lambda words: next(k for k, text in ANSWERS.items() if words in text)
-    order = [
-        "a formula",
-        "deep model",
-        "NumPyro",
-        "discrete",
-        "more rows than",
-        "generalised linear",
-    ]
-    order += ["kinks", "smooth, with up to", "more than 500"]
-    places = [int(first(words)) for words in order]
+    order = "a formula; deep model; NumPyro; discrete; more rows than; generalised linear; kinks"
+    order += "; smooth, with up to; more than 500"
+    places = [int(first(words)) for words in order.split("; ")]
     assert places == sorted(set(places))
 
 
 def section(label):
     """The text under a label, to the next heading of its level that is not in code."""
-    text = TEXTS[LABELS[label]].split(f"({label})=\n")[1]
+    text = PAGE_OF[label].split(f"({label})=\n")[1]
     level = len(re.match("#+", text)[0])
     bare = re.sub(r"^```.*?^```$", lambda block: "x" * len(block[0]), text, flags=re.M | re.S)
     later = re.search(rf"^#{{1,{level}}} ", bare[level:], re.M)
@@ -102,6 +92,9 @@ def stand_ins():
     cv.choose = partial(cvlib.choose, seconds=0.02, resamples=5)
     fit = thin = cv.fit(model)
     z = rng.standard_normal((400, 2))
+    miss = lambda z, b: -((b[0] - z[..., 0] - z[..., 1]) ** 2)
+    prior = cvlib.families.Bernoulli(2).prior(np.zeros(2))
+    switches = cvlib.models.Model(miss, prior, np.ones(3), 2)
     glm, q = cvlib.models.logistic_regression(X, y), cvlib.families.Gaussian(2)
     g, prior, variational = cvlib.terms(glm, q)
     old, w, score, f = cvlib.parabola(g, at="snapshot"), q.start(), -z, z[:, 0]
@@ -125,19 +118,12 @@ def test_a_line_runs(space, key, lines, tmp_path, monkeypatch):
         return run_copied(lines)
     if "from_jax" in lines:
         pytest.importorskip("jax")
-    models = {"renew": space["glm"], "Bernoulli": switches()}
+    models = {"renew": space["glm"], "Bernoulli": space["switches"]}
     model = next((models[word] for word in models if word in lines), space["model"])
     write_rows(tmp_path, monkeypatch)
     some = {"model": model} | ({"d": 1, "K": 2} if "Categorical" in lines else {})
     with warnings.catch_warnings(action="ignore"):
         exec(lines.replace("1000000", "2000"), space | some)
-
-
-def switches():
-    q = cvlib.families.Bernoulli(2)
-    return cvlib.models.Model(
-        lambda z, b: -((b[0] - z[..., 0] - z[..., 1]) ** 2), q.prior(np.zeros(2)), np.ones(3), 2
-    )
 
 
 def write_rows(folder, monkeypatch):
@@ -152,7 +138,7 @@ def write_rows(folder, monkeypatch):
 def defined(label):
     """{name: [functions of that name]} that stand in the code of a page."""
     found = {}
-    for block in CELL.findall(TEXTS[LABELS[label]]):
+    for block in CELL.findall(PAGE_OF[label]):
         for node in ast.parse(block).body if "def " in block and "---\n" not in block else ():
             if isinstance(node, ast.FunctionDef):
                 found.setdefault(node.name, []).append(node)
@@ -173,8 +159,10 @@ def run_copied(lines):
         assert len(given) == needed and len({len(some) for some in words}) == 1, line
         if name == "fit":  # its page runs it; its arguments are `key` or `generator`
             assert given in [some[:needed] for some in words], line
+        elif name == "normal":
+            judge_mixture(line)
         else:
-            (judge_mixture if name == "normal" else judge_copied)(name, line)
+            judge_copied(name, line)
 
 
 def judge_copied(name, line):
@@ -198,7 +186,7 @@ def judge_copied(name, line):
         assert np.isclose(space[name](groups, np.array([log_pi] * 2), *more), np.mean(alone))
 
 
-def judge_mixture(_, line):
+def judge_mixture(line):
     """At one point: the sum over both labels, by hand."""
     space = {"np": np, "logsumexp": logsumexp}
     exec(ast.unparse(DEFINED["normal"][0]), space)
@@ -211,7 +199,7 @@ def judge_mixture(_, line):
 
 def test_many_rows_of_the_chapter_run_from_files(tmp_path, monkeypatch):
     """The block of the page, on 2,000 rows: least squares has the same line."""
-    text = TEXTS[LABELS["sec-own-rows"]].split("(sec-own-rows)=")[1]
+    text = PAGE_OF["sec-own-rows"].split("(sec-own-rows)=")[1]
     write_rows(tmp_path, monkeypatch)
     fitted = partial(cvlib.fit, steps=10, progress=False)
     space = {"np": np, "positive": cvlib.positive, "cv": SimpleNamespace(**vars(cvlib))}
