@@ -11,7 +11,7 @@ side: constant ones, then ones that fall to zero along a cosine. The first seed 
 best of each has all seeds. Needs JAX and NumPyro, and takes about twenty minutes:
 
     python -m benchmarks.network --save
-    python -m benchmarks.network --save --fits     `fit` anew, four minutes; the rest as it is stored
+    python -m benchmarks.network --save --fits     `fit` anew, four minutes; the rest as stored
 """
 
 import argparse
