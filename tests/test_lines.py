@@ -72,12 +72,12 @@ def approximate(p, approximation, parts):
     return {changed(atom): c for atom, c in parts.items()}
 
 
-def every_line(cv, p, model, q):
+def every_line(cv, p, model, q, terms=TERMS):
     """(legal, illegal): legal as {repr: (line, method, parts, on all data?)}, illegal as thunks."""
     names = dict(zip(("data", "prior", "variational"), cv.terms(model, q)), one=cv.one)
     legal, illegal = {}, []
     for (text, parts), approximation, whole in itertools.product(
-        TERMS.items(), APPROXIMATIONS, (False, True)
+        terms.items(), APPROXIMATIONS, (False, True)
     ):
         f = eval(text, names)
         changed = approximate(p, approximation, parts)

@@ -44,21 +44,9 @@ def unsigned(line):
 def expected(cv, name, family, subsampled):
     """{unsigned parts: line} of all pairs, by the tests' own account of what is legal."""
     p, model, q, _ = problem(cv, name, family)
-    names = dict(zip(("data", "prior", "variational"), cv.terms(model, q)), one=cv.one)
-    lines = {}
-    for (text, parts), approximation in itertools.product(SUMS.items(), test_lines.APPROXIMATIONS):
-        changed = test_lines.approximate(p, approximation, parts)
-        if changed is None:
-            continue
-        f = eval(text, names)
-        f = getattr(cv, approximation)(f) if approximation else f
-        words = [m for m in test_lines.METHODS if test_lines.written(p, m, changed)]
-        ways = [(m, getattr(cv, m)(f)) for m in words]
-        if subsampled and "data" in text:
-            ways += [(m, getattr(cv, m)(f.over_all_data())) for m in words]
-        for (m, a), (n, b) in itertools.combinations(ways, 2):
-            if approximation != "taylor_x_slope" or m == n:  # else each word has a mean of its own
-                lines.setdefault(unsigned(a - b), a - b)
+    every = test_lines.every_line(cv, p, model, q, SUMS)[0]
+    seen = {text: line for text, line in every.items() if subsampled or not line[3]}
+    lines = {unsigned(line): line for line in test_lines.pairs(seen).values()}
     lines.pop((), None)
     return lines
 
