@@ -8,6 +8,7 @@ import re
 import warnings
 from functools import cache, partial
 from pathlib import Path
+from unittest.mock import Mock
 
 import autograd.numpy as anp
 import numpy as np
@@ -16,8 +17,13 @@ from autograd import grad
 from harness import Verdict, judge
 from mutants import MUTANTS
 from numpy.testing import assert_allclose
+from scipy import stats
 
 import cvlib
+from cvlib.ascent import rotated
+from cvlib.draws import Draw
+from cvlib.fitting import run
+from experiments import posteriors
 
 PAGE = Path(__file__).resolve().parents[1] / "book" / "api.md"
 NEEDS = {"in_jax": "jax", "in_numpyro": "numpyro", "in_pymc": "pymc"}
@@ -41,8 +47,8 @@ def snippets():
     return {name: text for name in NEEDS for text in code if f"\n{name} = " in text}
 
 
-def normal(x, mean, sd):
-    return -0.5 * ((x - mean) / sd) ** 2 - anp.log(sd)
+normal = lambda x, mean, sd: -0.5 * ((x - mean) / sd) ** 2 - anp.log(sd)
+elpd = lambda loo: loo.elpd_loo if hasattr(loo, "elpd_loo") else loo.elpd  # ArviZ before 1, from it
 
 
 def by_autograd(cv):
@@ -79,14 +85,16 @@ def agrees(cv, other):
     return apart[0]
 
 
+def refused(make, rows, kind=ValueError):
+    """Each row: the arguments, and words of what is said."""
+    for *args, words in rows:
+        with pytest.raises(kind, match=words):
+            make(*args)
+
+
 @pytest.mark.parametrize("name", NEEDS)
-def test_density_slope_and_names(name):
+def test_density_slope_names_and_fit_are_those_of_the_model_for_autograd(name):
     assert len(snippets()) == 3
-    agrees(cvlib, model(name))
-
-
-@pytest.mark.parametrize("name", NEEDS)
-def test_the_fit_is_that_of_the_model_for_autograd(name):
     other, own = model(name), by_autograd(cvlib)
     constant = agrees(cvlib, other)
     fit, right = (cvlib.fit(m, progress=False) for m in (other, own))
@@ -103,8 +111,6 @@ def test_the_fit_is_that_of_the_model_for_autograd(name):
 def test_eight_schools_in_numpyro_is_the_chapter_s_own_model():
     """The lines of the chapter on own models, beside posteriordb's model written for autograd."""
     need("numpyro")
-    from experiments import posteriors
-
     (page,) = PAGE.parent.glob("*-your-own-model.md")
     code = re.search(r"```python\n(import numpyro\n.*?)```", page.read_text("utf-8"), re.S)[1]
     y = np.array([28.0, 8, -3, 7, -1, 1, 18, 12])
@@ -185,8 +191,6 @@ def test_data_are_arguments_of_what_is_compiled():
 
 def by_numpy(one, w, e, positive):
     """The natural step of the package on the same rotation, from w at rho = 1."""
-    from cvlib.draws import Draw
-
     d, square = 6, (e[0] ** 2).sum()
     outer = (2 * d + 1) * d / (2 * d * square)
     weight = np.append(np.full(2 * d, outer), (2 * d + 1) * (1 - d / square))
@@ -200,8 +204,6 @@ def by_numpy(one, w, e, positive):
 
 @pytest.mark.parametrize("width, positive", [(0.5, False), (3.0, True)])
 def test_a_step_inside_jax_is_the_package_s_on_the_same_draws(width, positive, monkeypatch):
-    from cvlib.ascent import rotated
-
     one, rng = logistic(), np.random.default_rng(5)
     w = one.q.pack(rng.standard_normal(6) / 3, width * np.eye(6) + 0.1 * np.tri(6, k=-1))
     if positive:  # where log p is not concave the curvature may be of either sign
@@ -226,9 +228,6 @@ def test_a_step_inside_jax_is_the_package_s_on_the_same_draws(width, positive, m
 
 
 def test_a_fit_inside_jax_settles_is_kept_and_stops_from_the_keyboard(monkeypatch, tmp_path):
-    from cvlib.ascent import rotated
-    from cvlib.fitting import run
-
     monkeypatch.setattr(run, "CLIMB", 5)
     one = logistic()
     fit = cvlib.fit(one.compiled, progress=False)
@@ -281,9 +280,7 @@ def test_arviz_has_all_groups():
     assert found.posterior["beta"].shape == (1, 500, 3)
     assert_allclose(found.log_likelihood["y"].values[0], fit.log_lik(500, 1))
     assert_allclose(found.posterior_predictive["y"].values[0], fit.predict(f, 500, 1))
-    loo = az.loo(found)
-    elpd = loo.elpd_loo if hasattr(loo, "elpd_loo") else loo.elpd  # ArviZ before 1, and from it on
-    assert elpd < found.log_likelihood["y"].mean("draw").sum()
+    assert elpd(az.loo(found)) < found.log_likelihood["y"].mean("draw").sum()
     row_free = cvlib.models.Compiled(lambda z: (-0.5 * (z**2).sum(-1), -z), 2)
     free = cvlib.fit(row_free, progress=False).to_arviz(9).groups
     groups = free() if callable(free) else [g.strip("/") for g in free if g[1:]]
@@ -293,8 +290,6 @@ def test_arviz_has_all_groups():
 @pytest.mark.parametrize("name", ["in_numpyro", "in_pymc"])
 def test_rows_of_a_model_from_elsewhere(name):
     """The log-likelihood of every row by SciPy, for LOO of q and of the posterior; z from draws."""
-    from scipy import stats
-
     az = need("arviz")
     other = model(name)
     fit = cvlib.fit(other, progress=False, bend=False)
@@ -309,12 +304,11 @@ def test_rows_of_a_model_from_elsewhere(name):
     assert_allclose(stats_["log_q"].values[0], fit.q.log_q(fit.w, z))
     assert_allclose(stats_["lp"].values[0], other.log_joint(z))
     whole = fit.to_arviz(1000, 1)
-    of = lambda loo: loo.elpd_loo if hasattr(loo, "elpd_loo") else loo.elpd
-    found = [of(az.loo(whole)), of(az.loo(fit.to_arviz(1000, 1, corrected=True)))]
+    found = [az.loo(whole), az.loo(fit.to_arviz(1000, 1, corrected=True))]
     if hasattr(az, "loo_approximate_posterior"):
         known = whole.sample_stats
-        found += [of(az.loo_approximate_posterior(whole, known["lp"], known["log_q"]))]
-    assert np.ptp(found) < 0.5
+        found += [az.loo_approximate_posterior(whole, known["lp"], known["log_q"])]
+    assert np.ptp([*map(elpd, found)]) < 0.5
     plot = getattr(az, "plot_posterior", None) or az.plot_dist  # ArviZ before 1, and from it on
     plot(whole)
 
@@ -343,37 +337,25 @@ def test_the_draws_of_nuts_are_answered():
     assert_allclose(by_name.estimate, found.estimate, rtol=1e-5)
 
 
-GROUPS = 12
+def test_the_posterior_predictive_of_pymc_is_near_the_data():
+    """Where PyMC does not know an axis again it draws from the prior, without a word.
 
-
-def measured():
-    """Means of groups far from the prior's middle, and ten measurements of each."""
-    rng = np.random.default_rng(2)
-    means = 5 + np.linspace(-3, 3, GROUPS)
-    group = np.repeat(np.arange(GROUPS), 10)
-    return group, means[group] + 0.3 * rng.standard_normal(group.size)
-
-
-def by_labels(pm, group, data):
-    """A PyMC model of them, with a labelled axis, one without labels, and constant data."""
-    with pm.Model(coords={"school": [f"no. {k}" for k in range(GROUPS)]}) as described:
+    Groups have means far from the prior's middle, and ten measurements each. In the model are a
+    labelled axis, one without labels, and constant data.
+    """
+    pm = need("pymc")
+    need("arviz")
+    group = np.repeat(np.arange(12), 10)
+    data = 5 + np.linspace(-3, 3, 12)[group] + 0.3 * np.random.default_rng(2).standard_normal(120)
+    with pm.Model(coords={"school": [f"no. {k}" for k in range(12)]}) as described:
         described.add_coord("half", length=2)
-        scale = pm.Data("scale", np.full(GROUPS, 4.0), dims="school")
+        scale = pm.Data("scale", np.full(12, 4.0), dims="school")
         a = pm.Normal("a", 0, scale, dims="school")
         b = pm.Normal("b", 0, 4, dims="half")
         c = pm.Normal("c", 0, scale / 100)  # no axis of a name, but one of constant data
         pm.Deterministic("twice", 2 * a, dims="school")
-        mean = a[group] + b[(group >= GROUPS // 2).astype(int)] + c[group]
+        mean = a[group] + b[(group >= 6).astype(int)] + c[group]
         pm.Normal("y", mean, 0.3, observed=data)
-    return described
-
-
-def test_the_posterior_predictive_of_pymc_is_near_the_data():
-    """Where PyMC does not know an axis again it draws from the prior, without a word."""
-    pm = need("pymc")
-    need("arviz")
-    group, data = measured()
-    described = by_labels(pm, group, data)
     fit = cvlib.fit(cvlib.models.from_pymc(described), progress=False)
     kept = fit.to_arviz(200, 1)
     assert kept.posterior["a"].dims == ("chain", "draw", "school")
@@ -459,37 +441,34 @@ def test_numpyro_models_without_a_name():
 
 def test_numpyro_models_that_cannot_be_are_told_what_would_be_right():
     numpyro = need("numpyro")
-    described, dist, gap = Regression(numpyro), numpyro.distributions, y.copy()
-    gap[3] = np.nan
-    holed, make = X.copy(), cvlib.models.from_numpyro
-    holed[5, 1] = np.nan
-    closed = lambda: described(X, gap)
-    for program, args, words in [
-        (described, (X, gap), "there is NaN in its data: drop or fill"),
-        (described, (holed, y), "there is NaN in its data: drop or fill"),
-        (closed, (), "there is NaN in its data: drop or fill"),
-        (described, (X,), r"give all that it takes, as arrays: .*missing 1 required"),
-        (described, (X.tolist(), y), "give all that it takes, as arrays"),
-        (described.observed, (y,), "observed has no unknown: all that it samples is observed"),
-        (described.param, (y,), r'a in param is a numpyro.param, .*numpyro.sample\("a"'),
-        (described.discrete, (dist.Bernoulli(0.3), y), "k is discrete: only real unknowns"),
-        (described.discrete, (dist.Poisson(3.0), y), "k is discrete: only real unknowns"),
-        (None, (), r"model=None is no function: write from_numpyro\(model, X, y\)"),
-        ("model", (), "model='model' is no function"),
-    ]:
-        with pytest.raises(ValueError, match=words), warnings.catch_warnings(action="ignore"):
-            make(program, *args)
+    described, dist = Regression(numpyro), numpyro.distributions
+    gap, holed = y.copy(), X.copy()
+    gap[3] = holed[5, 1] = np.nan
+    rows = [
+        (described, X, gap, "there is NaN in its data: drop or fill"),
+        (described, holed, y, "there is NaN in its data: drop or fill"),
+        (lambda: described(X, gap), "there is NaN in its data: drop or fill"),
+        (described, X, r"give all that it takes, as arrays: .*missing 1 required"),
+        (described, X.tolist(), y, "give all that it takes, as arrays"),
+        (described.observed, y, "observed has no unknown: all that it samples is observed"),
+        (described.param, y, r'a in param is a numpyro.param, .*numpyro.sample\("a"'),
+        (described.discrete, dist.Bernoulli(0.3), y, "k is discrete: only real unknowns"),
+        (described.discrete, dist.Poisson(3.0), y, "k is discrete: only real unknowns"),
+        (None, r"model=None is no function: write from_numpyro\(model, X, y\)"),
+        ("model", "model='model' is no function"),
+    ]
+    with warnings.catch_warnings(action="ignore"):
+        refused(cvlib.models.from_numpyro, rows)
 
 
-@pytest.mark.parametrize("table", ["DataFrame", "Series"])
-def test_tables_into_numpyro(table):
+def test_tables_into_numpyro():
     """A model that takes its columns apart has them; else the cure is named."""
     numpyro = need("numpyro")
     pandas = pytest.importorskip("pandas", reason="PyMC and ArviZ bring pandas")
     described, frame = Regression(numpyro), pandas.DataFrame(X)
-    args = (frame, y) if table == "DataFrame" else (X, pandas.Series(y))
-    with pytest.raises(ValueError, match=r"JAX knows no tables: give table.to_numpy\(\)"):
-        cvlib.models.from_numpyro(described, *args)
+    words = r"JAX knows no tables: give table.to_numpy\(\)"
+    rows = [(described, frame, y, words), (described, X, pandas.Series(y), words)]
+    refused(cvlib.models.from_numpyro, rows)
     apart = lambda frame: described(frame[[0, 1, 2]].to_numpy(), y)
     agrees(cvlib, cvlib.models.from_numpyro(apart, frame))
 
@@ -497,7 +476,7 @@ def test_tables_into_numpyro(table):
 def test_jax_functions_that_cannot_be_are_told_what_would_be_right():
     jnp = need("jax.numpy")
     square = lambda z: -jnp.sum(z**2)
-    for f, parameters, words in [
+    rows = [
         (3, 2, r"log_joint=3 is no function: write from_jax\("),
         (square, 0, "parameters=0: it must be at least one"),
         (square, 2.5, "parameters=2.5 must be a whole number"),
@@ -510,39 +489,28 @@ def test_jax_functions_that_cannot_be_are_told_what_would_be_right():
         (lambda p: p.sigm, {"sigma": cvlib.positive}, "no parameter 'sigm': .* declares sigma"),
         (lambda z: jnp.log(z[0]), 2, "it must be a number for every real z. Put exp"),
         (lambda z: square(z) * np.nan, 2, "it must be a number for every real z"),
-    ]:
-        with pytest.raises((TypeError, ValueError), match=words):
-            cvlib.models.from_jax(f, parameters)
+    ]
+    refused(cvlib.models.from_jax, rows, (TypeError, ValueError))
 
 
 def test_what_is_no_pymc_model_is_told_what_would_be_right():
     pm = need("pymc")
-    for wrong in None, {"beta": 3}, pm.Model:
-        with pytest.raises(ValueError, match="is no PyMC model: give that of `with pm.Model"):
-            cvlib.models.from_pymc(wrong)
     with pm.Model() as empty:
         pm.Normal("y", 0, 1, observed=1.0)
-    with pytest.raises(ValueError, match="PyMC model has no unknown: all that it samples is"):
-        cvlib.models.from_pymc(empty)
     with pm.Model() as coin:
         pm.Normal("y", pm.Bernoulli("b", 0.5), 1, observed=1.0)
-    with pytest.raises(ValueError, match="b is discrete"):
-        cvlib.models.from_pymc(coin)
+    no_model = "is no PyMC model: give that of `with pm.Model"
+    rows = [(wrong, no_model) for wrong in (None, {"beta": 3}, pm.Model)]
+    rows += [(empty, "PyMC model has no unknown: all that it samples is"), (coin, "b is discrete")]
+    refused(cvlib.models.from_pymc, rows)
 
 
 def test_what_is_missing_is_said(monkeypatch):
-
-    def absent(name, *args, **kwargs):
-        raise ImportError(name)
-
-    monkeypatch.setattr("cvlib.models.compiled.import_module", absent)
-    for make in (
-        lambda: cvlib.models.from_jax(lambda z: 0.0, 2),
-        lambda: cvlib.models.from_numpyro(lambda: None),
-        lambda: cvlib.models.from_pymc(None),
-    ):
-        with pytest.raises(ValueError, match=r"needs (\w+): pip install '\.\[\1\]' in the project"):
-            make()
+    monkeypatch.setattr("cvlib.models.compiled.import_module", Mock(side_effect=ImportError))
+    missing = r"needs (\w+): pip install '\.\[\1\]' in the project"
+    refused(cvlib.models.from_jax, [(lambda z: 0.0, 2, missing)])
+    refused(cvlib.models.from_numpyro, [(lambda: None, missing)])
+    refused(cvlib.models.from_pymc, [(None, missing)])
 
 
 @pytest.mark.parametrize("bug", MUTANTS["adapters"], ids=lambda bug: bug[0])

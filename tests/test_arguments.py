@@ -12,12 +12,13 @@ from functools import partial
 from inspect import signature
 from pathlib import Path
 from tempfile import mkdtemp
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import autograd.numpy as anp
 import numpy as np
 import pytest
+from autograd import hessian
 
 import cvlib as cv
 from cvlib.choosing import Choice, Report
@@ -32,12 +33,11 @@ pytestmark = pytest.mark.filterwarnings("ignore::cvlib.Distrust")
 ASKED = (Found, cv.Fit, cv.models.Model, cv.models.GLM, cv.models.Compiled, cv.families.Family,
          Report, Choice, Snapshot)  # fmt: skip
 NOT_CALLED = {  # a class that the package makes, or that a reader derives from
-    "Answer", "Distrust", "Fit", "combine.Moments", "families.Family", "families.FamilyPrior",
-    "families.Route", "families.Unconstrained", "models.Groups",
-    "optimize.Diverged", "optimize.Interrupted", "optimize.Path", "passes.Late", "passes.Mapped",
-    "rules.Ascent",
-    "rules.Weighting", "Choice", "Report", "Snapshot", "Found", "Fit.after",
-    "families.Family.bend",
+    "Answer", "Choice", "Distrust", "Fit", "Fit.after", "Found", "Report", "Snapshot",
+    "combine.Moments", "families.Family", "families.Family.bend", "families.FamilyPrior",
+    "families.Route", "families.Unconstrained", "models.Groups", "optimize.Diverged",
+    "optimize.Interrupted", "optimize.Path", "passes.Late", "passes.Mapped", "rules.Ascent",
+    "rules.Weighting",
 }  # fmt: skip
 ELSEWHERE = {  # they need packages that are not here: make adapters
     "Found.to_arviz", "models.from_jax", "models.from_numpyro", "models.from_pymc", "passes.on",
@@ -99,17 +99,9 @@ def arguments(name: str, f: Any) -> set[str]:
     return found
 
 
-def names(kind) -> set[str]:
-    return {field.name for field in fields(kind)}
-
-
-def keyword_only(f) -> set[str]:
-    return {p.name for p in signature(f).parameters.values() if p.kind is p.KEYWORD_ONLY}
-
-
-SAMPLING = names(cv.Sampling)
+SAMPLING = {field.name for field in fields(cv.Sampling)}
 PLAN = {"lr", "rule", "momentum", "average"}
-GLM = keyword_only(cv.models.GLM)
+GLM = {p.name for p in signature(cv.models.GLM).parameters.values() if p.kind is p.KEYWORD_ONLY}
 HANDED_ON = {
     "draw": SAMPLING, "report": SAMPLING, "choose": SAMPLING, "noise_free": PLAN,
     "sgd": PLAN | SAMPLING | {"M", "weights", "v0", "gamma", "sampling", "renew"},
@@ -138,8 +130,6 @@ def seen(x: Any) -> Any:
             return seen([x.w, x.eps, x.index, x.group, x.snapshot, x.z])
         case Estimator():
             return repr(x)
-        case SimpleNamespace():
-            return seen(vars(x))
         case dict():
             return [(seen(key), seen(value)) for key, value in x.items()]
         case tuple() | list():
@@ -158,15 +148,8 @@ def seen(x: Any) -> Any:
             return repr(x)
 
 
-class Fresh:
+class Fresh(partial):
     """Made anew for every call: a generator, a clock, a state."""
-
-    def __init__(self, make, *args):
-        self.make = partial(make, *args)
-
-
-def Seed(number):
-    return Fresh(np.random.default_rng, number)
 
 
 class Case(NamedTuple):
@@ -180,7 +163,7 @@ class Case(NamedTuple):
 
 def outcome(case: Case, values: dict) -> Any:
     """What can be told of the call with these values; a refusal is told as well."""
-    made = {key: x.make() if isinstance(x, Fresh) else x for key, x in values.items()}
+    made = {key: x() if isinstance(x, Fresh) else x for key, x in values.items()}
     whose = made.pop("self", None)
     f = PUBLIC[case.name] if whose is None else getattr(whose, case.name.split(".")[-1])
     given, takes = [], signature(f).parameters.values()
@@ -195,30 +178,17 @@ def outcome(case: Case, values: dict) -> Any:
 
 # Small things to call with ------------------------------------------------------------------------
 
+Seed = partial(Fresh, np.random.default_rng)
 X, Y = cv.datasets.toy(12)
 COUNTS = np.arange(12.0) % 4
-GLMS = [cv.models.logistic_regression(X, Y, sd) for sd in (1.0, 0.5)]
-ONE, TWO = GLMS
-BINARY = cv.models.Model(
-    lambda z, batch: anp.sum(z * batch[0], -1),
-    cv.families.Bernoulli(2).prior(0.3),
-    np.array([[0.5, -1.0], [0.2, 0.1]]),
-    2,
-)
+ONE, TWO = (cv.models.logistic_regression(X, Y, sd) for sd in (1.0, 0.5))
+COUNTED = cv.models.poisson_regression(X, COUNTS)
 NORMAL = cv.models.linear_regression(X, Y, noise_sd=0.7)
-
-
-def line_lik(p, batch):
-    x, y = batch
-    return -0.5 * ((y - p.slope * x) / p.sigma) ** 2 - anp.log(p.sigma)
-
-
-def line_prior(p):
-    return -0.5 * p.slope**2 - p.sigma
-
-
-def wide_prior(p):
-    return -0.1 * p.slope**2 - p.sigma
+FULL, DIAGONAL = cv.families.Gaussian(2), cv.families.DiagonalGaussian(2)
+GAMMA, SWITCH = cv.families.Gamma(2), cv.families.Bernoulli(2)
+BINARY = cv.models.Model(lambda z, batch: anp.sum(z * batch[0], -1), SWITCH.prior(0.3),
+                         np.array([[0.5, -1.0], [0.2, 0.1]]), 2)  # fmt: skip
+line_lik = lambda p, b: -0.5 * ((b[1] - p.slope * b[0]) / p.sigma) ** 2 - anp.log(p.sigma)
 
 
 def peaks(z, batch):
@@ -230,19 +200,14 @@ def peaks(z, batch):
 SKEWED = cv.models.Model(lambda z, b: 2 * z[..., 0] - anp.exp(z[..., 0]) + b[0],
                          cv.models.GaussianPrior(9.0), np.zeros(1), 1)  # fmt: skip
 PEAKS = cv.models.Model(peaks, cv.models.GaussianPrior(9.0), np.zeros(1), 2)
-NAMED = cv.models.Model(
-    line_lik, line_prior, (X[:, 0], Y), parameters={"slope": (), "sigma": cv.positive}
-)
-FULL, DIAGONAL, GAMMA, SWITCH = (
-    cv.families.Gaussian(2), cv.families.DiagonalGaussian(2), cv.families.Gamma(2),
-    cv.families.Bernoulli(2),
-)  # fmt: skip
+LINE = {"log_lik": line_lik, "log_prior": lambda p: -0.5 * p.slope**2 - p.sigma,
+        "data": (X[:, 0], Y), "parameters": {"slope": (), "sigma": cv.positive}}  # fmt: skip
+NAMED = cv.models.Model(**LINE)
 W, V = FULL.pack([0.3, -0.2], [[0.8, 0.0], [0.1, 0.6]]), FULL.pack([0.1, 0.2], np.eye(2))
 DATA, PRIOR, VARIATIONAL = cv.terms(ONE, FULL)
 H = cv.RP1(DATA) + cv.CF(PRIOR) - cv.CF(VARIATIONAL)
 FAR = cv.taylor_z(DATA, at="snapshot")
 LOGITS = cv.terms(BINARY, SWITCH)[0]
-COUNTED = cv.models.poisson_regression(X, COUNTS)
 STEEP = cv.RP1(cv.terms(COUNTED, FULL)[0])
 TOO_WIDE = cv.draw(COUNTED, FULL, FULL.pack([900.0, 900.0], np.eye(2)), 2, np.random.default_rng(0))
 C7 = cv.CF(cv.taylor_z(DATA)) - cv.RP1(cv.taylor_z(DATA))
@@ -250,7 +215,6 @@ OLD = cv.RP1(FAR) - cv.CF(FAR.over_all_data())
 SNAP = cv.snapshot(ONE, [0.3, -0.2])
 LINES = {"mine": H, "c7": C7}
 TABLE = {"mine": (H, {"c7": C7})}
-COSTS = {"mine": 1.0, "mine with c7": 1.25}  # a close contest
 FIT = cv.fit(ONE, steps=4, progress=False)
 FOLDER = Path(mkdtemp())
 FIT.save(FOLDER / "fit")
@@ -274,14 +238,6 @@ def switched(x):
     return line(x, cv.draw(BINARY, SWITCH, [0.3, 0.1], 8, rng, subsample=False, noise="pairs"))
 
 
-def closed(f):
-    return line(cv.CF(f))
-
-
-def word_of_all(word):
-    return line(word(DATA + PRIOR - VARIATIONAL))
-
-
 def sgd(model=ONE, q=FULL, h=H, cvs=(C7,), steps=6, lr=0.1, M=4, **more):
     rng = np.random.default_rng(0)
     return cv.optimize.sgd(model, q, h, list(cvs), steps=steps, lr=lr, M=M, rng=rng, **more).w
@@ -292,13 +248,6 @@ def on_scores(rule, q=FULL):
     h, factor = cv.candidates(ONE, q)["RP1"][0], 0.3 * (np.eye(2) if q.full else np.ones(2))
     far = q.joined(np.array([4.0, -4.0]), factor)
     return sgd(q=q, h=h, cvs=(), rule=rule, lr=1.0, M=8, subsample=False, w=far)
-
-
-def begun(w):
-    return Fresh(lambda: cv.optimize.init(NOISY, np.random.default_rng(0), w=w))
-
-
-NOISY = cv.optimize.Noisy(ONE, FULL, H, lr=0.1, M=4)
 
 
 def as_likelihood(lik):
@@ -327,55 +276,39 @@ def declared(constraint):
     return model.names, model.log_joint(np.linspace(-0.2, 0.3, model.dim))
 
 
-def again(f):
-    """The same value under another name or another function: a twin that differs."""
-    return lambda *args: 1.1 * f(*args)
-
-
-def calls(path):
-    """Path of a run, with its record."""
-    return path.w, path.steps, path.path, path.average, path.a, path.state.t
-
-
-def hook(state, plan):
-    return state._replace(w=state.w + 0.1), plan
-
-
 def points(rows, z, k):
     """A part of a pass at points, which shows how many rows and points it was given."""
     return (k * (z @ rows[0].sum(0)) + 0.01 * len(z) + 1e-6 * len(rows[0]),)
 
 
-def quad(z):
-    return -0.5 * (z**2).sum(-1) - z[:, 0], -z - np.array([1.0, 0.0])
-
-
-def quad_hessian(z):
-    return np.broadcast_to(-np.eye(2), (len(z), 2, 2))
-
-
 def compiled(model):
-    from autograd import hessian
-
     z = POINTS[0]
     return model, model.totals(z, 1), hessian(lambda z: model.log_lik(z, (np.zeros(1),))[()])(z)
 
 
+quad = lambda z: (-0.5 * (z**2).sum(-1) - z[:, 0], -z - np.array([1.0, 0.0]))
+hook = lambda state, plan: (state._replace(w=state.w + 0.1), plan)
+NOISY = cv.optimize.Noisy(ONE, FULL, H, lr=0.1, M=4)
+begun = lambda w: Fresh(lambda: cv.optimize.init(NOISY, np.random.default_rng(0), w=w))
+recorded = lambda path: (path.w, path.steps, path.path, path.average, path.a, path.state.t)
 GLM_VALUES = {"X": X, "prior_sd": 1.0, "prior_mean": 0.0, "offset": None}
-GLM_OTHERS = {
-    "X": 2 * X, "y": None, "prior_sd": np.array([1.0, 2.0]), "prior_mean": 0.4,
-    "offset": np.full(12, 0.3),
-}  # fmt: skip
-PILOT = {
-    "model": ONE, "q": FULL, "w": W, "M": 4, "rng": Seed(0), "pilot": 6, "natural": False
-}  # fmt: skip
+GLM_OTHERS = {"X": 2 * X, "prior_sd": np.array([1.0, 2.0]), "prior_mean": 0.4,
+              "offset": np.full(12, 0.3)}  # fmt: skip
+HERE, THERE = {"model": ONE, "q": FULL}, {"model": TWO, "q": DIAGONAL}
+AT, AWAY = {**HERE, "w": W}, {**THERE, "w": V}
+HOW = {"subsample": False, "batch": 2, "noise": "pairs", "sampling": cv.Sampling(subsample=False)}
+CLOSE, CLEAR = ({"mine": 1.0, "mine with c7": cost} for cost in (1.25, 2.0))  # contests
+PILOT = {**AT, "M": 4, "rng": Seed(0), "pilot": 6, "natural": False, "costs": CLOSE}
+OTHER_PILOT = {**AWAY, "M": 6, "rng": Seed(1), "pilot": 8, "natural": True, "costs": CLEAR, **HOW}
+RUN = {**HERE, "steps": 6, "lr": 0.1}
+OTHER_RUN = {**AWAY, "steps": 7, "lr": 0.2, "every": 2, "average": 3, "hooks": {2: hook},
+             "rule": cv.rules.adam(), "momentum": 0.5}  # fmt: skip
 
 # The table ----------------------------------------------------------------------------------------
 
 CASES = [
     # fits
-    Case("fit", {"model": ONE, "steps": 3, "progress": False},
-         {"model": TWO, "q": DIAGONAL}),
+    Case("fit", {"model": ONE, "steps": 3, "progress": False}, THERE),
     Case("fit", {"model": NAMED, "steps": 20, "seed": 0, "progress": False},
          {"steps": 15, "seed": 1, "start": "random", "M": 30,
           "callback": lambda fit: True, "seconds": 1e-9, "q": DIAGONAL, "model": ONE}),
@@ -383,36 +316,30 @@ CASES = [
          {"seed": 1, "start": (np.zeros(2), np.ones(2))}),  # no step: the start is all there is
     Case("fit", {"model": PEAKS, "steps": 1, "seed": 0, "progress": False}, {"restarts": 6}),
     Case("fit", {"model": SKEWED, "seed": 0, "progress": False}, {"bend": False}),
-    Case("fit", {"model": cv.models.poisson_regression(X, COUNTS), "q": GAMMA, "steps": 20,
-                 "seed": 0, "M": 5, "progress": False},
+    Case("fit", {"model": COUNTED, "q": GAMMA, "steps": 20, "seed": 0, "M": 5, "progress": False},
          {"M": 6, "seed": 1, "steps": 21}),
     Case("Fit.go_on", {"self": NAMED_FIT, "steps": 20, "progress": False},
          {"steps": 15, "seconds": 1e-9, "callback": lambda fit: True}),
     Case("Fit.load", {"path": FOLDER / "fit", "model": ONE},
          {"path": FOLDER / "other", "model": TWO}),
     # answers
-    Case("Found.sample", {"self": FIT, "n": 3, "seed": 0}, {"n": 4, "seed": 1}),
+    *[Case(f"Found.{name}", {"self": FIT, "n": 40, "seed": 0}, {"n": 50, "seed": 1})
+      for name in ("sample", "log_lik", "evidence")],
     Case("Found.draws", {"self": NAMED_FIT, "n": 10, "seed": 0, "corrected": False},
          {"n": 11, "seed": 1, "corrected": True}),
-    Case("Found.log_lik", {"self": FIT, "n": 3, "seed": 0}, {"n": 4, "seed": 1}),
     Case("Found.predict", {"self": NAMED_FIT, "n": 3, "seed": 0,
                            "f": lambda p, batch, rng: p.slope * batch[0] + rng.normal()},
          {"n": 4, "seed": 1, "data": (X[:5, 1], Y[:5]),
           "f": lambda p, batch, rng: p.slope * batch[0]}),
-    Case("Found.expect", {"self": FIT, "f": lambda z: z, "n": 40, "seed": 0},
-         {"f": lambda z: z**2, "n": 50, "seed": 1}),
-    Case("Found.quantile", {"self": FIT, "f": lambda z: z, "n": 40, "seed": 0},
-         {"f": lambda z: z**2, "probs": 0.5, "n": 50, "seed": 1}),
-    Case("Found.evidence", {"self": FIT, "n": 40, "seed": 0}, {"n": 50, "seed": 1}),
+    *[Case(f"Found.{name}", {"self": FIT, "f": lambda z: z, "n": 40, "seed": 0},
+           {"f": lambda z: z**2, "n": 50, "seed": 1, **other})
+      for name, other in [("expect", {}), ("quantile", {"probs": 0.5})]],
     Case("Found.table", {"self": FIT, "most": 20}, {"most": 1}),
-    Case("expect", {"f": lambda z: z**3, "z": MANY, "score": -MANY},
-         {"f": lambda z: z, "z": 2 * MANY, "score": -2 * MANY + 1, "order": 2, "block": 3,
-          "weights": np.linspace(1, 2, 30)}),
-    Case("quantile", {"f": lambda z: z**3, "z": MANY, "score": -MANY},
-         {"f": lambda z: z, "z": 2 * MANY, "score": -2 * MANY + 1, "order": 0, "block": 3,
-          "weights": np.linspace(1, 2, 30), "probs": 0.3}),
-    Case("elbo", {"model": ONE, "q": FULL, "w": W, "M": 5, "rng": Seed(0)},
-         {"model": TWO, "q": DIAGONAL, "w": V, "M": 6, "rng": Seed(1)}),
+    *[Case(name, {"f": lambda z: z**3, "z": MANY, "score": -MANY},
+           {"f": lambda z: z, "z": 2 * MANY, "score": -2 * MANY + 1, "block": 3,
+            "weights": np.linspace(1, 2, 30), **other})
+      for name, other in [("expect", {"order": 2}), ("quantile", {"order": 0, "probs": 0.3})]],
+    Case("elbo", {**AT, "M": 5, "rng": Seed(0)}, {**AWAY, "M": 6, "rng": Seed(1)}),
     # models
     *[Case(f"models.{name}", {**GLM_VALUES, "y": y, **more}, {**GLM_OTHERS, "y": y[::-1], **other})
       for name, y, more, other in [
@@ -425,17 +352,17 @@ CASES = [
          {"mean": True, "factor": 2 * np.eye(2)}),
     Case("models.GaussianPrior", {"sd": 1.0, "mean": 0.0}, {"sd": 2.0, "mean": 0.5},
          lambda prior: prior(POINTS)),
-    Case("models.Model", {"log_lik": line_lik, "log_prior": line_prior, "data": (X[:, 0], Y),
-                          "parameters": {"slope": (), "sigma": cv.positive}, "name": "mine"},
-         {"log_lik": again(line_lik), "log_prior": wide_prior, "data": (X[:, 1], Y), "dim": 2,
-          "parameters": {"sigma": cv.positive, "slope": ()}, "name": "yours"}),
+    Case("models.Model", {**LINE, "name": "mine"},
+         {"log_lik": lambda *args: 1.1 * line_lik(*args), "data": (X[:, 1], Y), "dim": 2,
+          "log_prior": lambda p: -0.1 * p.slope**2 - p.sigma, "name": "yours",
+          "parameters": {"sigma": cv.positive, "slope": ()}}),
     Case("models.Model.totals", {"self": NAMED, "z": POINTS, "order": 1},
          {"z": POINTS + 1, "order": 2}),
     Case("models.Compiled", {"value_and_slope": quad, "dim": 2, "name": "mine"},
          {"value_and_slope": lambda z: (quad(z)[0] + 1, quad(z)[1]), "dim": 3, "name": "yours",
           "parameters": {"a": 1}, "value": lambda z: quad(z)[0] + 1,
-          "hessian": lambda z: 2 * quad_hessian(z), "named": lambda z: {"a": z},
-          "names": ["a", "b"]}, compiled),
+          "hessian": lambda z: np.broadcast_to(-2 * np.eye(2), (len(z), 2, 2)),
+          "named": lambda z: {"a": z}, "names": ["a", "b"]}, compiled),
     Case("models.Compiled.totals", {"self": cv.models.Compiled(quad, 2), "z": POINTS, "order": 1},
          {"z": POINTS + 1, "order": 0}),
     Case("models.Likelihood",
@@ -464,7 +391,8 @@ CASES = [
     Case("families.Family.cross_grad", {"self": GAMMA, "w": np.zeros(4), "v": np.ones(4)},
          {"w": np.ones(4) / 2, "v": np.zeros(4)}),
     # lines
-    Case("all_quadratics", {"ridge": 0.5}, {"ridge": 5.0}, word_of_all),
+    Case("all_quadratics", {"ridge": 0.5}, {"ridge": 5.0},
+         lambda word: line(word(DATA + PRIOR - VARIATIONAL))),
     Case("linear_baseline", {"ridge": 0.5}, {"ridge": 5.0}, lambda word: switched(word(LOGITS))),
     *[Case(name, {"f": DATA, "at": "mu"}, {"f": DATA + PRIOR, "at": "snapshot"},
            lambda f: line(f, cv.draw(ONE, FULL, V, 4, np.random.default_rng(0), subsample=False,
@@ -476,17 +404,14 @@ CASES = [
     Case("surrogate", {"f": LOGITS, "function": lambda z: anp.sum(z, -1), "coupled": True},
          {"f": DATA, "function": lambda z: anp.sum(z**2, -1), "coupled": False},
          lambda f: switched(cv.GR(f))),
-    Case("terms", {"model": ONE, "q": FULL}, {"model": TWO, "q": DIAGONAL},
-         lambda terms: [sorted((a.owner, a.name) for a in f.parts) and
-                        [(repr(a.q), a.model.log_prior.sd) for a in f.parts] for f in terms]),
+    Case("terms", HERE, THERE,
+         lambda terms: [(repr(a.q), a.model.log_prior.sd) for f in terms for a in f.parts]),
     Case("evaluate", {"lines": [H], "draw": DRAW},
          {"lines": [H, C7], "draw": OTHER_DRAW, "out": np.empty((1, 4, 4))}),
     Case("evaluate", {"lines": [STEEP], "draw": TOO_WIDE, "check": False}, {"check": True}),
-    Case("draw", {"model": ONE, "q": FULL, "w": W, "M": 4, "rng": Seed(0)},
-         {"model": cv.models.logistic_regression(X[:3], Y[:3]), "q": DIAGONAL, "w": V, "M": 6,
-          "rng": Seed(1), "eps": MANY[:4], "index": np.arange(4), "snapshot": SNAP,
-          "sampling": cv.Sampling(subsample=False), "subsample": False, "batch": 2, "each": True,
-          "noise": "pairs"}),
+    Case("draw", {**AT, "M": 4, "rng": Seed(0)},
+         {**AWAY, "model": cv.models.logistic_regression(X[:3], Y[:3]), "M": 6, "rng": Seed(1),
+          "eps": MANY[:4], "index": np.arange(4), "snapshot": SNAP, "each": True, **HOW}),
     Case("Sampling", {"subsample": True, "batch": 3},
          {"subsample": False, "batch": 4, "each": True, "noise": "pairs"},
          lambda how: cv.draw(ONE, FULL, W, 4, np.random.default_rng(0), sampling=how)),
@@ -525,34 +450,25 @@ CASES = [
     Case("passes.slices", {"data": (np.ones((2**12, 2)),), "width": 2**9},
          {"data": (np.ones((2**11, 2)),), "width": 2**10}),
     # exact references
-    Case("exact.elbo", {"model": ONE, "q": FULL, "w": W, "tolerance": 1e-13},
-         {"model": TWO, "q": DIAGONAL, "w": V, "tolerance": 1e-2}),
-    Case("exact.gradient", {"model": ONE, "q": FULL, "w": W},
-         {"model": TWO, "q": DIAGONAL, "w": V}),
-    Case("exact.term_gradients", {"model": ONE, "q": FULL, "w": W},
-         {"model": TWO, "q": DIAGONAL, "w": V}),
-    Case("exact.optimum", {"model": ONE, "q": FULL, "w": None},
-         {"model": TWO, "q": DIAGONAL, "w": np.full(5, np.nan)}),
+    Case("exact.elbo", {**AT, "tolerance": 1e-13}, {**AWAY, "tolerance": 1e-2}),
+    Case("exact.gradient", AT, AWAY),
+    Case("exact.term_gradients", AT, AWAY),
+    Case("exact.optimum", {**HERE, "w": None}, {**THERE, "w": np.full(5, np.nan)}),
     # the loop
     Case("optimize.init", {"plan": cv.optimize.Noisy(ONE, FULL, H, lr=0.1, M=2), "rng": Seed(0)},
          {"plan": cv.optimize.Noisy(ONE, DIAGONAL, cv.candidates(ONE, DIAGONAL)["RP1"][0], lr=0.1,
                                     M=2), "rng": Seed(1), "w": V, "runs": (3,)}),
     Case("optimize.step", {"state": begun(W), "plan": NOISY},
          {"state": begun(V), "plan": replace(NOISY, lr=0.2)}),
-    Case("optimize.sgd", {"model": ONE, "q": FULL, "h": H, "cvs": [C7], "steps": 6, "lr": 0.1,
-                          "M": 4, "rng": Seed(0)},
-         {"model": TWO, "q": DIAGONAL, "h": cv.RP1(DATA + PRIOR - VARIATIONAL), "cvs": [],
-          "steps": 7, "lr": 0.2, "M": 6, "rng": Seed(1), "w": V, "runs": (2,), "every": 2,
-          "hooks": {2: hook}, "state": begun(W), "rule": cv.rules.adam(), "momentum": 0.5,
-          "average": 3, "weights": cv.rules.fixed(1.0), "v0": 1.0, "gamma": 0.5, "subsample": False,
-          "sampling": cv.Sampling(batch=2), "batch": 3, "noise": "pairs"}, calls),
-    Case("optimize.sgd", {"model": ONE, "q": FULL, "h": H, "steps": 6, "lr": 0.1, "M": 4,
-                          "state": begun(W), "batch": 3}, {"state": begun(V), "each": True}, calls),
-    Case("optimize.sgd", {"model": ONE, "q": FULL, "h": H, "cvs": [OLD], "steps": 9, "lr": 0.5,
-                          "M": 4, "rng": Seed(0), "renew": 1}, {"renew": 50}, calls),
-    Case("optimize.noise_free", {"model": ONE, "q": FULL, "steps": 6, "lr": 0.1},
-         {"model": TWO, "q": DIAGONAL, "steps": 7, "lr": 0.2, "w": V, "every": 2, "average": 3,
-          "hooks": {2: hook}, "rule": cv.rules.adam(), "momentum": 0.5}, calls),
+    Case("optimize.sgd", {**RUN, "M": 4, "rng": Seed(0), "h": H, "cvs": [C7]},
+         {**OTHER_RUN, "h": cv.RP1(DATA + PRIOR - VARIATIONAL), "cvs": [], "M": 6, "rng": Seed(1),
+          "runs": (2,), "state": begun(W), "weights": cv.rules.fixed(1.0), "v0": 1.0, "gamma": 0.5,
+          **HOW}, recorded),
+    Case("optimize.sgd", {**RUN, "h": H, "M": 4, "state": begun(W), "batch": 3},
+         {"state": begun(V), "each": True}, recorded),
+    Case("optimize.sgd", {**HERE, "h": H, "cvs": [OLD], "steps": 9, "lr": 0.5, "M": 4,
+                          "rng": Seed(0), "renew": 1}, {"renew": 50}, recorded),
+    Case("optimize.noise_free", RUN, OTHER_RUN, recorded),
     Case("optimize.thinning", {"steps": 10**6, "nbytes": 10**4}, {"steps": 10**7, "nbytes": 10**5}),
     # rules, by what a run makes of them
     Case("rules.adam", {"b1": 0.9, "b2": 0.99, "eps": 1e-8}, {"b1": 0.5, "b2": 0.5, "eps": 1.0},
@@ -575,26 +491,17 @@ CASES = [
            {"model": NAMED, "q": DIAGONAL, "subsample": True, "M": 3}, lambda table: [
                (name, h, cvs, next(iter(h.parts))[1].q) for name, (h, cvs) in table.items()])
       for name in ("candidates", "zoo.candidates")],
-    Case("zoo.whole_gradient", {"model": ONE, "q": FULL}, {"model": TWO, "q": DIAGONAL},
+    Case("zoo.whole_gradient", HERE, THERE,
          lambda line: [(atom.q, atom.model) for _, atom in line.parts]),
-    Case("report", {"lines": LINES, **PILOT, "costs": COSTS},
-         {"lines": {"mine": H}, "model": TWO, "q": DIAGONAL, "w": V, "M": 6, "rng": Seed(1),
-          "pilot": 8, "costs": {"mine": 1.0, "mine with c7": 2.0}, "natural": True,
-          "subsample": False, "batch": 2, "noise": "pairs",
-          "sampling": cv.Sampling(subsample=False)}),
-    Case("report", {"lines": LINES, **PILOT, "costs": COSTS, "batch": 2}, {"each": True}),
-    Case("choose", {**PILOT, "among": TABLE, "costs": COSTS, "resamples": 20},
-         {"model": TWO, "q": DIAGONAL, "w": V, "M": 6, "rng": Seed(1), "among": {"mine": (H, {})},
-          "pilot": 8, "costs": {"mine": 1.0, "mine with c7": 2.0}, "natural": True,
-          "resamples": 30, "subsample": False, "batch": 2, "noise": "pairs",
-          "sampling": cv.Sampling(subsample=False)}),
+    Case("report", {"lines": LINES, **PILOT}, {"lines": {"mine": H}, **OTHER_PILOT}),
+    Case("report", {"lines": LINES, **PILOT, "batch": 2}, {"each": True}),
+    Case("choose", {**PILOT, "among": TABLE, "resamples": 20},
+         {**OTHER_PILOT, "among": {"mine": (H, {})}, "resamples": 30}),
     Case("choose", {**PILOT, "among": {"mine": (H, {"old": OLD})}, "batch": 2, "renew": 5,
                     "costs": {"mine": 1.0, "mine with old": 1e-6}}, {"each": True, "renew": 1}),
-    Case("zoo.paper", {"model": ONE, "q": FULL, "in_x": cv.taylor_x},
-         {"model": TWO, "q": DIAGONAL, "in_x": cv.taylor_x_slope},
+    Case("zoo.paper", {**HERE, "in_x": cv.taylor_x}, {**THERE, "in_x": cv.taylor_x_slope},
          lambda zoo: cv.evaluate([zoo.h, zoo.c5], DRAW)),
-    Case("zoo.published", {"model": ONE, "q": FULL}, {"model": TWO, "q": DIAGONAL},
-         lambda lines: cv.evaluate([*lines.values()][:3], DRAW)),
+    Case("zoo.published", HERE, THERE, lambda lines: cv.evaluate([*lines.values()][:3], DRAW)),
     Case("zoo.written", {"write": cv.RP1, "args": (DATA,)}, {"write": cv.SF, "args": (PRIOR,)}),
 ]  # fmt: skip
 
@@ -607,6 +514,7 @@ for case in CASES:
     count = sum(other.split()[0] == case.name for other in EACH)
     EACH[case.name + (f" {count + 1}" if count else "")] = case
 PAIRS = [(name, argument) for name, case in EACH.items() for argument in case.others]
+USUAL: dict[str, Any] = {}
 
 
 @pytest.mark.parametrize("name", EACH)
@@ -617,9 +525,6 @@ def test_the_same_arguments_give_the_same_result(name):
     assert not str(once).startswith("refused"), once
     assert once == outcome(case, case.values)
     USUAL[name] = once
-
-
-USUAL: dict[str, Any] = {}
 
 
 @pytest.mark.parametrize("name, argument", PAIRS)

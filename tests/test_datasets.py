@@ -1,15 +1,10 @@
-"""The three data sets: the files, their shapes, scalings and labels.
-
-The checks take the package, so that they can be run on copies with a bug (tests/harness.py).
-"""
+"""The three data sets: the files, their shapes, scalings and labels."""
 
 import csv
 import hashlib
-import re
 from importlib import resources
 
 import numpy as np
-import pytest
 from numpy.testing import assert_allclose
 
 SETS = {"australian": (690, 14, 307), "ionosphere": (351, 34, 225), "sonar": (208, 60, 111)}
@@ -33,26 +28,18 @@ def test_shapes_scaling_and_labels(cv):
     for name, (N, d, positive) in SETS.items():
         X, y = cv.datasets.load(name)
         features, labels = raw(name)
+        varies = np.ptp(features, axis=0) > 0
+        assert np.flatnonzero(~varies).tolist() == ([1] if name == "ionosphere" else [])
         assert X.shape == (N, d + 1) and y.shape == (N,)
         assert np.all(X[:, -1] == 1)
         assert set(y) == {-1.0, 1.0} and (y == 1).sum() == positive
         assert np.array_equal(y == 1, labels == 1)
         for j in range(d):
-            column, original = X[:, j], features[:, j]
-            if np.ptp(original) == 0:
-                assert np.all(column == 0)
-            else:
-                assert (column.min(), column.max()) == (-1, 1)
-                assert_allclose(np.corrcoef(column, original)[0, 1], 1)
-
-
-def test_other_scalings(cv):
-    for name in SETS:
-        features, _ = raw(name)
-        X, _ = cv.datasets.load(name, features="raw")
-        assert np.array_equal(X[:, :-1], features)
+            assert (X[:, j].min(), X[:, j].max()) == ((-1, 1) if varies[j] else (0, 0))
+            if varies[j]:
+                assert_allclose(np.corrcoef(X[:, j], features[:, j])[0, 1], 1)
+        assert np.array_equal(cv.datasets.load(name, features="raw")[0][:, :-1], features)
         X, _ = cv.datasets.load(name, features="standardised")
-        varies = np.ptp(features, axis=0) > 0
         assert np.all(X[:, -1] == 1)
         assert_allclose(X[:, :-1].mean(0), 0, atol=1e-12)
         assert_allclose(X[:, :-1].std(0), varies.astype(float), atol=1e-12)
@@ -67,10 +54,7 @@ def test_rows_are_picked_before_the_scaling(cv):
     assert np.array_equal(load("sonar", "raw", rows=mask)[0], load("sonar", "raw")[0][mask])
     numbers = range(0, 208, 2)
     for rows in np.array(numbers), list(numbers), tuple(numbers), slice(0, None, 2), list(mask):
-        try:
-            same = load("sonar", rows=rows)
-        except Exception as error:
-            pytest.fail(f"rows as a {type(rows).__name__}: {error!r}")
+        same = load("sonar", rows=rows)
         assert np.array_equal(same[0], X) and np.array_equal(same[1], y)
     shuffled = load("sonar", "raw", rows=(5, 3, 3))[0]
     assert np.array_equal(shuffled, load("sonar", "raw")[0][[5, 3, 3]])
@@ -80,30 +64,9 @@ def test_toy_set(cv):
     """Two clouds of unit variance about (1, 1/2) and its negative, labels in turn."""
     X, y = cv.datasets.toy(10, seed=3)
     assert X.shape == (10, 2) and y.tolist() == [1.0, -1.0] * 5
-    assert np.array_equal(X, cv.datasets.toy(10, seed=3)[0])
-    assert not np.array_equal(X, cv.datasets.toy(10, seed=4)[0])
     X, y = cv.datasets.toy(20_000)
     assert cv.datasets.toy()[0].shape == (60, 2) and np.array_equal(y[:60], cv.datasets.toy()[1])
     for label in 1, -1:
         cloud = X[y == label]
         assert_allclose(cloud.mean(0), [label, label / 2], atol=0.05)  # five standard errors
         assert_allclose(np.cov(cloud.T), np.eye(2), atol=0.07)
-
-
-@pytest.mark.parametrize(
-    "given, words",
-    [
-        (("iris",), "unknown data set 'iris': choose one of ['australian', 'ionosphere', 'sonar']"),
-        (("sonar", "unit"), "features='unit': choose one of ['raw', 'scaled', 'standardised']"),
-        (("sonar", "raw", []), "leaves no data point of sonar"),
-        (("sonar", "raw", 3), "rows=3: give a list"),
-    ],
-)
-def test_wrong_names_list_the_right_ones(cv, given, words):
-    with pytest.raises(ValueError, match=re.escape(words)):
-        cv.datasets.load(*given)
-
-
-def test_ionosphere_has_its_constant_column():
-    features, _ = raw("ionosphere")
-    assert np.flatnonzero(np.ptp(features, axis=0) == 0).tolist() == [1]

@@ -14,7 +14,8 @@ from harness import part
 from numpy.testing import assert_allclose
 from oracles import FAMILIES
 
-N = 7
+N, RNG = 7, np.random.default_rng
+drawn = lambda cv, model, q, M, **kind: cv.draw(model, q, q.start() + 0.1, M, RNG(1), **kind)
 
 
 class Counted:
@@ -32,8 +33,7 @@ class Counted:
     def price(self, *texts, M, **kind):
         """Rows of each call, sorted, when these lines are evaluated on one draw."""
         lines = [written(self.cv, self.model, self.q, text) for text in texts]
-        rng = np.random.default_rng(1)
-        draw = self.cv.draw(self.model, self.q, self.q.start() + 0.1, M=M, rng=rng, **kind)
+        draw = drawn(self.cv, self.model, self.q, M, **kind)
         self.rows = []
         self.cv.evaluate(lines, draw)
         return sorted(self.rows)
@@ -41,16 +41,15 @@ class Counted:
 
 def written(cv, model, q, text):
     """A line from its text; T is taylor_z(data), B is bound(data), P is taylor_z(prior)."""
-    names = dict(zip(("data", "prior", "variational"), cv.terms(model, q)))
-    names |= {"T": cv.taylor_z(names["data"]), "P": cv.taylor_z(names["prior"])}
-    if "B" in text:
-        names["B"] = cv.bound(names["data"]) if isinstance(model, cv.models.GLM) else None
-    return eval(text, {**vars(cv), **names})
+    data, prior, variational = cv.terms(model, q)
+    names = {"data": data, "prior": prior, "variational": variational}
+    names |= {"T": cv.taylor_z(data), "P": cv.taylor_z(prior)}
+    return eval(text, vars(cv) | names | ({"B": cv.bound(data)} if "B" in text else {}))
 
 
 def own_model(cv, d, count):
     """No function of x.z; every call of log_lik notes how many rows it has."""
-    rng = np.random.default_rng(0)
+    rng = RNG(0)
     data = rng.standard_normal((N, d)), rng.standard_normal(N)
 
     def log_lik(z, batch):
@@ -73,7 +72,7 @@ def glm(cv, d, count):
         count.note(eta + y)
         return logistic.fast(eta, y, order)
 
-    X = np.random.default_rng(0).standard_normal((N, d))
+    X = RNG(0).standard_normal((N, d))
     y = np.where(np.arange(N) % 2, 1.0, -1.0)
     return cv.models.GLM(X, y, replace(logistic, fast=fast))
 
@@ -85,12 +84,9 @@ def test_own_model_at_mu_on_all_data(cv):
     """Slope: N rows. Curvature: d products. Whatever M is, however many lines share them."""
     for d in (2, 5):
         own = Counted(cv, "Gaussian", d, own_model)
+        several = "CF(T) - RP1(T)", "RP1(T) - RP2(T)", "PR(T)", "CF(T) - RP2(T)"
         for M in (1, 10, 50):
-            for lines in (
-                ["CF(T)"],
-                ["CF(T) - RP1(T)"],
-                ["CF(T) - RP1(T)", "RP1(T) - RP2(T)", "PR(T)", "CF(T) - RP2(T)"],
-            ):
+            for lines in several[:1], several, ["CF(T)"]:
                 assert own.price(*lines, M=M, subsample=False) == [N, N * d]
             assert own.price("SF(T)", M=M, subsample=False) == [N, N, N * d]  # and the value
         whole = "CF(T.over_all_data()) - RP1(T.over_all_data())"
@@ -112,14 +108,11 @@ def test_own_model_at_samples(cv):
     d, M = 3, 5
     for family in FAMILIES:
         own = Counted(cv, family, d, own_model)
-        for line, right in (
-            ("RP1(data)", [M * N]),
-            ("SF(data)", [M * N]),
-            ("RP1(data) - RP2(data)", [M * N, M * N]),
-            ("PR(data)", [M * N, M * N * d]),
-            ("RP1(data) - PR(data)", [M * N, M * N * d]),  # the slope is shared
-        ):
-            assert own.price(line, M=M, subsample=False) == right, line
+        price = lambda line: own.price(line, M=M, subsample=False)
+        assert price("RP1(data)") == price("SF(data)") == [M * N]
+        assert price("RP1(data) - RP2(data)") == [M * N, M * N]
+        assert price("PR(data)") == [M * N, M * N * d]
+        assert price("RP1(data) - PR(data)") == [M * N, M * N * d]  # the slope is shared
         assert own.price("RP1(data)", "RP1(2 * data)", M=M) == [M]
 
 
@@ -165,9 +158,7 @@ def test_shared_work_is_done_once(cv):
     for family in FAMILIES:
         model = Counted(cv, family, 3, glm)
         lines = [c.line for c in part(cv, "experiments.catalogue").legal(model.model, model.q)][::9]
-        draw = cv.draw(
-            model.model, model.q, model.q.start() + 0.1, M=4, rng=np.random.default_rng(0)
-        )
+        draw = drawn(cv, model.model, model.q, M=4)
         draw.kept = Once()
         first = cv.evaluate(lines, draw)
         made = {**draw.kept}
@@ -181,19 +172,9 @@ def test_shared_work_is_done_once(cv):
 # How large ----------------------------------------------------------------------------------------
 
 
-def peak(work):
-    """The most memory that `work` held at once, in bytes."""
-    tracemalloc.start()
-    try:
-        work()
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-
-
 def wide(cv, own, d):
     """A model with many dimensions and one data point."""
-    X, y = np.random.default_rng(0).standard_normal((1, d)) / np.sqrt(d), np.array([1.0])
+    X, y = RNG(0).standard_normal((1, d)) / np.sqrt(d), np.array([1.0])
     if not own:
         return cv.models.logistic_regression(X, y)
     lik = lambda z, batch: -anp.logaddexp(0, -batch[1] * anp.sum(batch[0] * anp.tanh(z), -1))
@@ -212,11 +193,16 @@ def test_diagonal_family_builds_no_square_matrix(cv, d=1000):
     """All that is held at once is less than one d x d matrix."""
     q = cv.families.DiagonalGaussian(d)
     for own, subsample in ((False, True), (False, False), (True, True), (True, False)):
-        model, rng = wide(cv, own, d), np.random.default_rng(0)
-        draw = cv.draw(model, q, q.start() + 0.1, M=1, rng=rng, subsample=subsample)
+        model = wide(cv, own, d)
+        draw = drawn(cv, model, q, M=1, subsample=subsample)
         for text in LINES + (() if own else OF_ETA):
             line = written(cv, model, q, text)
-            most = peak(lambda: cv.evaluate([line], draw))
+            tracemalloc.start()
+            try:
+                cv.evaluate([line], draw)
+                most = tracemalloc.get_traced_memory()[1]
+            finally:
+                tracemalloc.stop()
             assert most < 8 * d * d, f"{text}: {most / 2**20:.1f} MB"
 
 
@@ -224,7 +210,7 @@ def test_blocks_of_columns(cv, d=150):
     """More than two blocks of columns: diag(H) sd against second derivatives by hand."""
     model, q = wide(cv, True, d), cv.families.DiagonalGaussian(d)
     mu, sigma = np.linspace(-1, 1, d), np.linspace(0.5, 1.5, d)
-    draw = cv.draw(model, q, q.pack(mu, sigma), M=2, rng=np.random.default_rng(0), subsample=False)
+    draw = cv.draw(model, q, q.pack(mu, sigma), M=2, rng=RNG(0), subsample=False)
     (x, y), t = model.data, np.tanh(mu)
     s = 1 / (1 + np.exp(y * (x @ t)))
     slope = (y * s) @ x * (1 - t**2)
