@@ -12,7 +12,7 @@ from functools import partial
 from inspect import signature
 from pathlib import Path
 from tempfile import mkdtemp
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import autograd.numpy as anp
@@ -130,8 +130,6 @@ def seen(x: Any) -> Any:
             return seen([x.w, x.eps, x.index, x.group, x.snapshot, x.z])
         case Estimator():
             return repr(x)
-        case SimpleNamespace():
-            return seen(vars(x))
         case dict():
             return [(seen(key), seen(value)) for key, value in x.items()]
         case tuple() | list():
