@@ -25,12 +25,6 @@ tails = lambda cv: part(cv, "combining.tails")
 answers = lambda cv: part(cv, "families.found")
 
 
-def a_fit(cv, model, mu, L):
-    """What an answer needs of a fit with q = N(mu, L L^T)."""
-    q = cv.families.Gaussian(len(mu))
-    return answers(cv).Found(model, q, q.pack(np.asarray(mu, float), L))
-
-
 # Variates of known mean --------------------------------------------------------------------------
 
 
@@ -107,7 +101,7 @@ def fitted(Y, C, w, which=0):
 
 def test_the_jackknife_is_made_of_refits(cv):
     rng = np.random.default_rng(2)
-    n, block = 24, 4
+    n = 24
     C, Y, w = rng.standard_normal((n, 2)), rng.standard_normal((n, 3)), rng.exponential(size=n)
     C[5], w[5] = 10 * C[5], 0.3 * w[5]  # far out and light: it decides the slopes
     Y[:, 0] += C[:, 0] ** 2
@@ -259,8 +253,7 @@ def test_doubts_of_the_weights(cv):
     few = np.where(np.random.default_rng(2).uniform(size=4000) < 0.2, 1.0, 0.01)  # have it all
     says = " ".join(cv.expect(z, z, -z, few).warnings)
     assert "a tail that was hardly met" in says
-    model, mean, S, _ = linear(cv)
-    narrow = a_fit(cv, model, mean, 0.05 * np.linalg.cholesky(S))
+    narrow, *_ = linear(cv, wide=0.05)
     assert "too heavy to believe" in " ".join(narrow.evidence(400, 0).warnings)
 
 
@@ -292,8 +285,11 @@ def test_smoothing_is_that_of_arviz(cv):
 # After a fit -----------------------------------------------------------------------------------
 
 
-def linear(cv):
-    """y ~ N(X z, 1/4), z ~ N(0, 1): model, posterior mean and covariance, log evidence."""
+def linear(cv, off=0.0, wide=1.0):
+    """y ~ N(X z, 1/4), z ~ N(0, 1), and a q that is the posterior, or off it, or too wide.
+
+    What an answer needs of a fit; the posterior's mean and covariance, and the log evidence.
+    """
     rng = np.random.default_rng(9)
     X = rng.standard_normal((20, 2))
     y = X @ [1.0, -0.5] + 0.5 * rng.standard_normal(20)
@@ -306,19 +302,20 @@ def linear(cv):
     prior = lambda z: -0.5 * (z[..., 0] ** 2 + z[..., 1] ** 2) - np.log(2 * np.pi)
     S = np.linalg.inv(4 * X.T @ X + np.eye(2))
     log = stats.multivariate_normal.logpdf(y, np.zeros(20), 0.25 * np.eye(20) + X @ X.T)
-    return cv.models.Model(log_lik, prior, (X, y), 2), S @ X.T @ y * 4, S, log
+    model, q = cv.models.Model(log_lik, prior, (X, y), 2), cv.families.Gaussian(2)
+    mean = S @ X.T @ y * 4
+    w = q.pack(mean + off, wide * np.linalg.cholesky(S))
+    return answers(cv).Found(model, q, w), mean, S, log
 
 
 def test_a_linear_model_is_answered_exactly(cv):
     """Whatever q is; the evidence where q is the posterior, and within its error beside it."""
-    model, mean, S, log = linear(cv)
-    off = a_fit(cv, model, mean + 0.1, 1.3 * np.linalg.cholesky(S))
+    off, mean, S, log = linear(cv, 0.1, 1.3)
     f = lambda z: np.stack([z[:, 0], z[:, 1], z[:, 0] * z[:, 1]], 1)
     found = off.expect(f, 300, 0)
     assert_allclose(found.estimate, [*mean, S[0, 1] + mean[0] * mean[1]], atol=1e-9)
     assert found.se.max() < 1e-9 and found.order == 2 and found.n == 300
-    at = a_fit(cv, model, mean, np.linalg.cholesky(S))
-    exact = at.evidence(300, 0)
+    exact = linear(cv)[0].evidence(300, 0)
     assert_allclose(exact.estimate, log, atol=1e-9)
     assert exact.se < 1e-9
     logs = [off.evidence(400, seed) for seed in range(40)]
@@ -329,13 +326,12 @@ def test_a_linear_model_is_answered_exactly(cv):
 
 def test_the_law_of_the_draws(cv):
     """Half of q and half of Student's t, by SciPy's densities; shares have mean one."""
-    model, mean, S, _ = linear(cv)
-    fit = a_fit(cv, model, mean, np.linalg.cholesky(S))
+    fit, mean, S, _ = linear(cv)
     at = answers(cv).drawn(fit, 20_000, 0)
     q = stats.multivariate_normal.logpdf(at.z, mean, S)
     t = stats.multivariate_t.logpdf(at.z, mean, S, 5)
     law = np.logaddexp(q, t) - np.log(2)
-    assert_allclose(at.log, model.log_joint(at.z) - law, rtol=1e-9)
+    assert_allclose(at.log, fit.model.log_joint(at.z) - law, rtol=1e-9)
     assert_allclose(at.share, np.exp(q - law), rtol=1e-9)
     assert_allclose(at.score, -(at.z - mean) @ np.linalg.inv(S), atol=1e-8)
     C = np.column_stack([at.share - 1, at.share[:, None] * own.stein(at.e, -at.e, 2)])
@@ -346,8 +342,7 @@ def test_the_law_of_the_draws(cv):
 
 def test_a_rare_event_is_looked_for(cv):
     """P(z_0 > c) = 0.0005 and 0.001 under a Gaussian posterior, by SciPy."""
-    model, mean, S, _ = linear(cv)
-    fit = a_fit(cv, model, mean, np.linalg.cholesky(S))
+    fit, mean, S, _ = linear(cv)
     for P in (5e-4, 1e-3):
         c = stats.norm.isf(P, mean[0], np.sqrt(S[0, 0]))
         got = [fit.expect(lambda z, c=c: z[:, 0] > c, 1000, seed) for seed in range(12)]
@@ -358,15 +353,13 @@ def test_a_rare_event_is_looked_for(cv):
 
 def test_corrected_draws(cv):
     """Of a q that is off: their mean and spread are the posterior's."""
-    model, mean, S, _ = linear(cv)
-    off = a_fit(cv, model, mean + 0.1, 1.3 * np.linalg.cholesky(S))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    off, mean, S, _ = linear(cv, 0.1, 1.3)
+    with warnings.catch_warnings(action="error"):
         found = off.draws(4000, 0, corrected=True)
     assert type(found) is dict and found["z"].shape == (4000, 2)  # JAX knows no other dict
     assert (np.abs(found["z"].mean(0) - mean) < 4 * np.sqrt(np.diag(S) / 4000)).all()
     assert_allclose(np.cov(found["z"].T), S, rtol=0.15, atol=1e-3)
-    far = a_fit(cv, model, mean + 30 * np.sqrt(np.diag(S)), np.linalg.cholesky(S))
+    far, *_ = linear(cv, 30 * np.sqrt(np.diag(S)))
     with pytest.warns(UserWarning, match="k-hat of the weights is .* do not correct the draws"):
         far.draws(100, 0, corrected=True)
 
@@ -420,7 +413,6 @@ def test_the_elbo(cv):
 def test_a_fit_answers_by_name():
     rng = np.random.default_rng(0)
     y = 3 + 2 * rng.standard_normal(30)
-
     log_lik = lambda p, b: -0.5 * ((b[0] - p.mu) / p.sigma) ** 2 - anp.log(p.sigma)
     flat = lambda p: -anp.log(p.sigma)  # Jeffreys: mu is t, sigma^2 inverse gamma
     named = {"mu": cvlib.real, "sigma": cvlib.positive}
@@ -436,8 +428,6 @@ def test_a_fit_answers_by_name():
     log += special.gammaln((n - 1) / 2) - (n - 1) / 2 * np.log((n - 1) * s2 / 2)
     got = fit.evidence(2000)
     assert abs(got.estimate - log) < 4 * got.se < 0.05 and fit.elbo < log
-    again = fit.expect(lambda p: p.mu, n=50, seed=np.random.default_rng(3))
-    assert again.estimate == fit.expect(lambda p: p.mu, n=50, seed=3).estimate
     assert repr(found).splitlines()[0].startswith("(2000 draws, variates of order 2, k-hat")
 
 
@@ -467,9 +457,8 @@ def test_draws_by_name_go_back_to_z():
 
 def test_what_to_arviz_lacks_is_said_with_an_extra_that_there_is(monkeypatch):
     monkeypatch.setitem(sys.modules, "arviz", None)
-    fit = a_fit(cvlib, cvlib.models.logistic_regression(np.eye(2), np.ones(2)), [0, 0], np.eye(2))
     with pytest.raises(ValueError, match=r"needs ArviZ: pip install '\.\[arviz\]' in the") as said:
-        fit.to_arviz(10)
+        FIT.to_arviz(10)
     project = Path(__file__).parents[1] / "pyproject.toml"
     about = tomllib.loads(project.read_text("utf-8"))["project"]
     named = {*re.findall(r"\[(\w+)\]", str(said.value))}
@@ -482,6 +471,9 @@ def test_what_an_answer_prints():
     two = own.Answer(np.array([1.0, 20.0]), np.array([0.5, 0.0]), np.nan, 1, 64, ("so so",))
     lines = ["(64 draws, variates of order 1)", "  [0] 1.00 ± 0.50", "  [1] 20 ± 0", "! so so"]
     assert repr(two).splitlines() == lines
+    many = lambda k: repr(cvlib.expect(np.tile(Z, (1, k)), Z, -Z, order=0))
+    assert "..." not in many(10) and "[19]" in many(10)
+    assert "  ..." in many(11).splitlines() and "[20]" not in many(11)
 
 
 Z = np.random.default_rng(0).standard_normal((50, 2))
@@ -489,29 +481,26 @@ NO_CALL = lambda z: pytest.fail("f was called")
 Found, Q = answers(cvlib).Found, cvlib.families.Gaussian(2)
 MODEL = cvlib.models.logistic_regression(Z, np.sign(Z[:, 0]))
 FIT = Found(MODEL, Q, Q.start())
+OUTSIDE = r"probs=\[0.5, 1\]: it must lie in \(0, 1\)"
 BAD = {
     "other scores": (lambda: cvlib.expect(Z[:, 0], Z, Z[1:]),
                      r"one n; got \(50, 2\), \(49, 2\) and \(50,\)"),
     "scores of NaN": (lambda: cvlib.expect(Z[:, 0], Z, np.where(Z > 1, np.nan, Z)),
                       "scores are not finite"),
-    "no block": (lambda: cvlib.expect(Z, Z, -Z, block=0), "block=0: it must be at least one"),
     "no weights": (lambda: cvlib.expect(Z, Z, -Z, np.zeros(50)), "all weights are zero"),
     "no draws": (lambda: cvlib.expect(Z[:0], Z[:0], -Z[:0]), "number of draws"),
     "no model": (lambda: Found(None, Q, FIT.w), "is no model"),
     "no family": (lambda: Found(MODEL, FIT.w, Q), "is no family"),
     "a short w": (lambda: Found(MODEL, Q, FIT.w[1:]), "w must be"),
-    "rng for seed": (lambda: FIT.sample(10, rng=1),
-                     "sample has no argument rng: write seed="),
+    "rng for seed": (lambda: FIT.sample(10, rng=1), "sample has no argument rng: write seed="),
     "a seed in words": (lambda: FIT.expect(NO_CALL, 10, "one"),
                         "seed='one': give a whole number or a generator"),
-    "a fit's probs": (lambda: FIT.quantile(NO_CALL, probs=[0.5, 1]),
-                      r"probs=\[0.5, 1\]: it must lie in \(0, 1\)"),
+    "a fit's probs": (lambda: FIT.quantile(NO_CALL, probs=[0.5, 1]), OUTSIDE),
     "no probs": (lambda: FIT.quantile(NO_CALL, probs=[]),
                  r"probs=\[\]: give one probability or a list, such as \[0.05, 0.95\]"),
     "a table of probs": (lambda: FIT.quantile(NO_CALL, probs=[[0.1, 0.9]]),
                          r"probs=\[\[0.1, 0.9\]\]: give one probability or a list"),
-    "a chain's probs": (lambda: cvlib.quantile(NO_CALL, Z, -Z, probs=[0.5, 1]),
-                        r"probs=\[0.5, 1\]: it must lie in \(0, 1\)"),
+    "a chain's probs": (lambda: cvlib.quantile(NO_CALL, Z, -Z, probs=[0.5, 1]), OUTSIDE),
 }  # fmt: skip
 
 

@@ -1,5 +1,7 @@
 """The stored noise that chapter 19 judges `cv.choose` by, against brute force."""
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
@@ -29,12 +31,9 @@ def test_the_square_of_a_step_is_what_a_loop_finds():
         f"{base}{drawn}{' with ' + ', '.join(S) if S else ''}"
         for base, (_, cvs) in table.items()
         for drawn in ("", " in pairs")
-        for S in subsets(list(cvs))
+        for r in range(len(cvs) + 1)
+        for S in combinations(cvs, r)
     }
-
-
-def subsets(names):
-    return [[]] if not names else [s for r in subsets(names[1:]) for s in (r, [names[0], *r])]
 
 
 def test_noise_in_fisher_s_units_by_the_score():

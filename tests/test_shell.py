@@ -1,5 +1,6 @@
 """The shell around the mathematics: state over calls, files, limits, order of data, printing."""
 
+import pickle
 import re
 import time
 from contextlib import nullcontext
@@ -8,15 +9,18 @@ from html import escape
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
+from unittest import mock
 from zlib import crc32
 
 import autograd.numpy as anp
 import numpy as np
 import pytest
+from autograd.extend import defvjp, primitive
 from scipy import stats
 
 import cvlib as cv
 from cvlib.combining.tails import k_hat
+from cvlib.families.found import drawn
 from cvlib.fitting import run, starts
 from cvlib.models import density, passes
 from cvlib.models.density import Density
@@ -61,39 +65,32 @@ def told(fit):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_going_on_is_the_run_that_did_not_stop(kind):
+def test_going_on_is_the_run_that_did_not_stop(kind, tmp_path):
+    """From memory and from a file."""
     model, q, first, second = KINDS[kind]
     begun = quick(model, q, steps=first)
     assert begun.run.kind == kind
+    begun.save(str(tmp_path / "fit"))
+    loaded = cv.Fit.load(tmp_path / "fit", model)
     before, seconds = told(begun), begun.seconds
+    assert told(loaded) == before and loaded.seconds == seconds > 0
     after = begun.go_on(steps=second, progress=False)
-    assert told(begun) == before and begun.seconds == seconds > 0
+    assert told(begun) == before and begun.seconds == seconds
     assert after.steps > begun.steps == first
-    assert after.seconds > seconds
     assert np.array_equal(after.looks[: len(begun.looks)], begun.looks)
     assert after.words[: len(begun.run.words)] == begun.run.words
-    assert told(begun.go_on(steps=second, progress=False)) == told(after)  # the generator too
+    for again in (fit.go_on(steps=second, progress=False) for fit in (begun, loaded)):
+        assert told(again) == told(after) and again.seconds > seconds  # the generator too
     if kind == "full":  # it stopped at a look
         assert np.array_equal(quick(model, q, steps=second).w, after.w)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_saved_fit_goes_on_as_one_that_was_not(kind, tmp_path):
-    model, q, first, second = KINDS[kind]
-    begun = quick(model, q, steps=first)
-    begun.save(str(tmp_path / "fit"))
-    loaded = cv.Fit.load(tmp_path / "fit", model)
-    assert told(loaded) == told(begun) and loaded.seconds == begun.seconds
-    after = loaded.go_on(steps=second, progress=False)
-    assert told(after) == told(begun.go_on(steps=second, progress=False))
-    assert after.seconds > begun.seconds
-
-
-def test_seconds_add_up(tmp_path):
-    long = cv.Fit(replace(quick(steps=3).run, seconds=1000.0))
+def test_seconds_add_up_and_trouble_stays(tmp_path):
+    long = cv.Fit(replace(quick(steps=3).run, seconds=1000.0, trouble="no mode was found"))
     long.save(tmp_path / "fit")
     for fit in (long, cv.Fit.load(tmp_path / "fit", LINE)):
         assert fit.seconds == 1000 < fit.go_on(steps=4, progress=False).seconds < 1100
+        assert fit.warnings[0].startswith("no mode was found. A prior may be missing")
 
 
 def test_settled_is_kept_and_lost_with_the_run():
@@ -109,20 +106,11 @@ def test_settled_is_kept_and_lost_with_the_run():
 def test_an_exact_fit_stays_settled_over_files_and_calls(tmp_path):
     fit = quick(GLM)
     fit.save(tmp_path / "fit")
-    loaded = cv.Fit.load(tmp_path / "fit", GLM)
-    assert fit.settled and loaded.settled and told(loaded) == told(fit)
-    after = loaded.go_on(seconds=60, progress=False)
-    assert after.settled and after.seconds > fit.seconds and len(after.looks) == 2
-    assert np.allclose(after.w, fit.w, atol=1e-8)
-
-
-def test_the_elbo_of_a_fit_is_the_exact_one():
-    fit = quick(GLM)
-    exact = cv.exact.elbo(GLM, fit.q, fit.w)
-    assert abs(fit.elbo - exact) < 4 * fit.error < 0.1
-    again = np.std([cv.elbo(GLM, fit.q, fit.w, 4000, np.random.default_rng(k)).value
-                    for k in range(20)])  # fmt: skip
-    assert 0.6 < fit.error / again < 1.7
+    for kept in (cv.Fit.load(tmp_path / "fit", GLM), pickle.loads(pickle.dumps(fit))):
+        assert kept.settled and told(kept) == told(fit)
+        after = kept.go_on(seconds=60, progress=False)
+        assert after.settled and after.seconds > fit.seconds and len(after.looks) == 2
+        assert np.array_equal(after.w, fit.w)
 
 
 # Files --------------------------------------------------------------------------------------------
@@ -150,11 +138,15 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
 @pytest.mark.parametrize("factor, same", [(1 + 1e-5, False), (1 + 1e-10, True)])
 def test_a_fit_of_functions_that_differ_a_little_is_refused(factor, same, tmp_path):
     quick(steps=3).save(tmp_path / "fit")
-    scaled = lambda p, batch: factor * log_lik(p, batch)
-    other = cv.models.Model(scaled, log_prior, LINE.data, parameters=PARAMETERS)
+    of = lambda lik: cv.models.Model(lik, log_prior, LINE.data, parameters=PARAMETERS)
+    other = of(lambda p, batch: factor * log_lik(p, batch))
+    one = primitive(lambda v: 1.0 + 0 * v)
+    defvjp(one, lambda ans, v: lambda g: g * (factor - 1))
+    turned = of(lambda p, batch: log_lik(p, batch) * one(p.slope))  # the same values, other slopes
     student = [cv.models.GLM(X, Y, cv.models.student_t_likelihood(4.0 * x)) for x in (1, factor)]
     for call, words in [
         (lambda: cv.Fit.load(tmp_path / "fit", other), "other data or other functions"),
+        (lambda: cv.Fit.load(tmp_path / "fit", turned), "other data or other functions"),
         (lambda: cv.snapshot(LINE, np.zeros(2)).check(other), "another likelihood"),
         (lambda: cv.snapshot(student[0], np.zeros(2)).check(student[1]), "another likelihood"),
     ]:
@@ -166,35 +158,28 @@ def test_a_fit_of_functions_that_differ_a_little_is_refused(factor, same, tmp_pa
 
 
 def three(a, b, c):
-    return cv.models.Model(
-        lambda z, batch: -0.5 * (batch[0] + batch[1] + batch[2] - z[..., 0]) ** 2,
-        cv.models.GaussianPrior(), (a, b, c), 1,
-    )  # fmt: skip
+    lik = lambda z, batch: -0.5 * (batch[0] + batch[1] + batch[2] - z[..., 0]) ** 2
+    return cv.models.Model(lik, cv.models.GaussianPrior(), (a, b, c), 1)
 
 
-def test_the_checksum_is_of_every_row_of_every_array(monkeypatch, tmp_path):
+def test_another_row_of_any_array_is_refused(tmp_path):
     arrays = np.arange(10.0), np.ones(10), np.linspace(0, 1, 10)
-    fit = quick(three(*arrays), steps=1)
-    fit.save(tmp_path / "fit")
-    monkeypatch.setattr(passes, "CHUNK", 4)  # several parts
-    whole = three(*arrays)
-    assert three(*arrays).checksum == whole.checksum
+    quick(three(*arrays), steps=1).save(tmp_path / "fit")
+    old = cv.snapshot(three(*arrays), np.zeros(1))
     for array, row in product(range(3), (0, 4, 9)):
         moved = [a + 1e-9 * (np.arange(10) == row) * (k == array) for k, a in enumerate(arrays)]
-        other = three(*moved)
-        assert other.checksum != whole.checksum
         with pytest.raises(ValueError, match="not one of the data"):
-            cv.snapshot(whole, np.zeros(1)).check(other)
-    monkeypatch.undo()
+            old.check(three(*moved))
     cv.Fit.load(tmp_path / "fit", three(*arrays))
     with pytest.raises(ValueError, match="other data"):
         cv.Fit.load(tmp_path / "fit", three(*moved))
 
 
 def test_the_checksum_is_the_same_whatever_the_parts_of_a_pass(monkeypatch):
-    """It is that of all bytes, array by array; another order of rows or arrays has another one."""
+    """It is that of shapes, kinds and all bytes; another order of rows or arrays has another."""
     rng, rows = np.random.default_rng(0), np.arange(10)
-    y, x, kinds = rng.standard_normal(10), rng.standard_normal((10, 3)), rng.integers(0, 5, 10)
+    y, kinds = rng.standard_normal(10), rng.integers(0, 5, 10)
+    x = rng.standard_normal((10, 3)).astype(np.float32)
     away = lambda z, batch: -0.5 * (batch[0] - z[..., 0]) ** 2
     of = lambda *data: cv.models.Model(away, cv.models.GaussianPrior(), data, 1).checksum
     head = repr([(a.shape, a.dtype.str) for a in (y, x, kinds)]).encode()
@@ -206,27 +191,15 @@ def test_the_checksum_is_the_same_whatever_the_parts_of_a_pass(monkeypatch):
         assert of(y[::-1], x[::-1], kinds[::-1]) != right
         assert of(y, np.roll(x, 1, 1), kinds) != right
         assert of(y, x, kinds[np.roll(rows, 1)]) != right
-        assert of(y, kinds, x) != right
-
-
-def test_the_checksum_is_of_shape_and_kind():
-    a = np.arange(10.0)
-    sums = {three(x, a, a).checksum for x in (a, a.astype(int), a.astype(np.float32), a + 0.0)}
-    assert len(sums) == 3
-
-
-def sorted_rows(order):
-    """The mean of normal data, of which some rows stand for all in the search for the mode."""
-    y = np.sort(np.random.default_rng(0).standard_normal(41_000) + 3)[order]
-    return cv.models.Model(
-        lambda z, batch: -0.5 * (batch[0] - z[..., 0]) ** 2, cv.models.GaussianPrior(10.0), y, 1
-    )  # fmt: skip
+        assert right not in (of(y, kinds, x), of(y, x.astype(float), kinds))
 
 
 def test_sorted_data_give_the_mode_of_shuffled_ones():
-    shuffle = np.random.default_rng(1).permutation(41_000)
-    for order in (slice(None), slice(None, None, -1), shuffle):
-        model = sorted_rows(order)
+    """The mean of normal data, of which some rows stand for all in the search for the mode."""
+    y = np.sort(np.random.default_rng(0).standard_normal(41_000) + 3)
+    away = lambda z, batch: -0.5 * (batch[0] - z[..., 0]) ** 2
+    for rows in (y, y[::-1], np.random.default_rng(1).permutation(y)):
+        model = cv.models.Model(away, cv.models.GaussianPrior(10.0), rows, 1)
         some = Density.of_some(model, np.random.default_rng(0))
         assert len({*some.model.data[0]}) == 10_000 and some.scale == 4.1
         begin = starts.start(model)
@@ -252,7 +225,9 @@ H = cv.candidates(GLM, Q)["RP1"][0]
 FIT = quick(steps=3)
 Z = np.random.default_rng(0).standard_normal((40, 2))
 RNG = np.random.default_rng
-none = {"seconds": 1e-9, "steps": None}  # no step
+start = lambda q=None, model=LINE, **more: quick(model, q, seconds=1e-9, steps=None, **more)
+draw = lambda M=2, **more: cv.draw(GLM, Q, Q.start(), M, RNG(0), **more)
+mean = lambda z=Z, **more: cv.expect(z, z, -z, **{"order": 0} | more)
 
 
 def sgd(**more):
@@ -260,41 +235,46 @@ def sgd(**more):
     return cv.optimize.sgd(GLM, Q, H, **more)
 
 
+def report(pilot=2, cost=1.0):
+    how = {"M": 2, "rng": RNG(0), "pilot": pilot, "costs": {"h": cost}}
+    return cv.report({"h": H}, GLM, Q, Q.start(), **how)
+
+
+def counted(y):
+    return cv.models.poisson_regression(X, np.append(np.zeros(29), y))
+
+
 def bowl(d, **more):
     return cv.models.Compiled(lambda z: (-(z**2).sum(-1) / 2, -z), d, **more)
 
 
 def made(constraint):
-    return cv.models.Model(
-        lambda p, batch: anp.sum(p.x, -1) + batch[0], lambda p: -anp.sum(p.x**2, -1), np.zeros(2),
-        parameters={"x": constraint},
-    )  # fmt: skip
+    lik, prior = lambda p, b: anp.sum(p.x, -1) + b[0], lambda p: -anp.sum(p.x**2, -1)
+    return cv.models.Model(lik, prior, np.zeros(2), parameters={"x": constraint})
 
 
 LIMITS = {
-    "a point to start from": (lambda x: quick(start=np.array([x, 0.1]), **none), 9.9e5, 1e6,
-                              "below 1e6"),
-    "a far point below zero": (lambda x: quick(start=np.array([x, 0.1]), **none), -9.9e5, -5e6,
-                               "below 1e6"),
-    "a spread to start with": (lambda x: quick(start=(np.zeros(2), [[1, 0], [0, x]]), **none),
-                               1e-9, 0.0, "positive definite"),
+    "a point to start from": (lambda x: start(start=[x, 0.1]), 9.9e5, 1e6, "below 1e6"),
+    "a far point below zero": (lambda x: start(start=[x, 0.1]), -9.9e5, -5e6, "below 1e6"),
+    "a spread to start with": (lambda x: start(start=(np.zeros(2), [[1, 0], [0, x]])), 1e-9, 0.0,
+                               "positive definite"),
     "steps": (lambda x: quick(steps=x), 1, 0, "at least one"),
     "seconds": (lambda x: quick(steps=None, seconds=x), 1e-9, 0.0, "be positive"),
     "steps to go on to": (lambda x: FIT.go_on(steps=x, progress=False), 4, 3, "must lie beyond"),
     "seconds to go on for": (lambda x: FIT.go_on(seconds=x, progress=False), 1e-9, 0.0, "positive"),
-    "draws of a full q": (lambda x: quick(M=x, **none), 3, 2, "at least 3"),
-    "draws of a diagonal q": (lambda x: quick(q=D, M=x, **none), 2, 1, "at least 2"),
-    "draws of another q": (lambda x: quick(COUNTS, G, M=x, **none), 1, 0, "at least one"),
-    "restarts": (lambda x: quick(restarts=x, **none), 0, -1, "at least 0"),
-    "a seed": (lambda x: quick(seed=x, **none), 0, -1, "at least 0"),
+    "draws of a full q": (lambda x: start(M=x), 3, 2, "at least 3"),
+    "draws of a diagonal q": (lambda x: start(D, M=x), 2, 1, "at least 2"),
+    "draws of another q": (lambda x: start(G, COUNTS, M=x), 1, 0, "at least one"),
+    "restarts": (lambda x: start(restarts=x), 0, -1, "at least 0"),
+    "a seed": (lambda x: start(seed=x), 0, -1, "at least 0"),
     "draws": (lambda x: FIT.sample(x), 1, 0, "at least one"),
     "draws of an expectation": (lambda x: FIT.expect(lambda p: p.slope, x), 10, 9, "at least 10"),
     "draws of the evidence": (lambda x: FIT.evidence(x), 10, 9, "at least 10"),
-    "draws of a mean": (lambda x: cv.expect(Z[:x], Z[:x], -Z[:x], order=0), 2, 1, "at least 2"),
-    "a block of draws": (lambda x: cv.expect(Z, Z, -Z, order=0, block=x), 20, 21, "two blocks"),
-    "no block of draws": (lambda x: cv.expect(Z, Z, -Z, order=0, block=x), 1, 0, "at least one"),
-    "an order of variates": (lambda x: cv.expect(Z, Z, -Z, order=x), 2, 3, "order 0, 1 or 2"),
-    "weights of draws": (lambda x: cv.expect(Z, Z, -Z, np.r_[np.ones(39), x]), 0.0, -1e-9,
+    "draws of a mean": (lambda x: mean(Z[:x]), 2, 1, "at least 2"),
+    "a block of draws": (lambda x: mean(block=x), 20, 21, "two blocks"),
+    "no block of draws": (lambda x: mean(block=x), 1, 0, "block=0: it must be at least one"),
+    "an order of variates": (lambda x: mean(order=x), 2, 3, "order 0, 1 or 2"),
+    "weights of draws": (lambda x: mean(weights=np.append(np.ones(39), x)), 0.0, -1e-9,
                          "none negative"),
     "draws of an ELBO": (lambda x: cv.elbo(GLM, Q, Q.start(), x, RNG(0)), 2, 1, "at least 2"),
     "an interval": (lambda x: cv.interval(0.0, x), 1e-9, 0.0, "must lie below"),
@@ -303,33 +283,26 @@ LIMITS = {
     "positive numbers": (lambda x: made(cv.positive(x)), 1, 0, "at least one"),
     "unknowns": (bowl, 1, 0, "at least one"),
     "noise": (lambda x: cv.models.linear_regression(X, Y, noise_sd=x), 1e-3, 0.0, "be positive"),
-    "degrees of freedom": (lambda x: cv.models.student_t_likelihood(x), 1e-3, 0.0, "be positive"),
+    "degrees of freedom": (cv.models.student_t_likelihood, 1e-3, 0.0, "be positive"),
     "a scale": (lambda x: cv.models.student_t_likelihood(3.0, x), 1e-3, 0.0, "be positive"),
-    "a shape": (lambda x: cv.models.negative_binomial_likelihood(x), 1e-3, 0.0, "be positive"),
-    "a prior's sd": (lambda x: cv.models.GaussianPrior(np.array([1.0, x])), 1e-3, 0.0,
-                     "be positive"),
-    "a prior's mean": (lambda x: cv.models.GaussianPrior(1.0, np.array([0.0, x])), 1e300, np.inf,
-                       "must be finite"),
-    "a number in the second array": (lambda x: three(np.ones(3), np.array([1, 2, x]), np.ones(3)),
+    "a shape": (cv.models.negative_binomial_likelihood, 1e-3, 0.0, "be positive"),
+    "a prior's sd": (lambda x: cv.models.GaussianPrior([1.0, x]), 1e-3, 0.0, "be positive"),
+    "a prior's mean": (lambda x: cv.models.GaussianPrior(1.0, [0.0, x]), 1e99, np.inf, "be finite"),
+    "a number in the second array": (lambda x: three(np.ones(3), np.append([1, 2], x), np.ones(3)),
                                      1e9, np.nan, r"array 1 of the data is nan at \[2\]"),
     "rows of data": (lambda x: three(*3 * [np.ones(x)]), 1, 0, "at least one data point"),
     "rows of the third array": (lambda x: three(np.ones(3), np.ones(3), np.ones(x)), 3, 4,
                                 "one row per data point"),
-    "a count": (lambda x: cv.models.poisson_regression(X, np.r_[np.zeros(29), x]), 0.0, -1.0,
-                "whole numbers from 0"),
-    "half a count": (lambda x: cv.models.poisson_regression(X, np.r_[np.zeros(29), x]), 1.0, 0.5,
-                     "whole numbers from 0"),
-    "a sign": (lambda x: cv.models.logistic_regression(X, np.r_[np.ones(29), x]), -1.0, 0.0,
+    "a count": (counted, 0.0, -1.0, "whole numbers from 0"),
+    "half a count": (counted, 1.0, 0.5, "whole numbers from 0"),
+    "a sign": (lambda x: cv.models.logistic_regression(X, np.append(np.ones(29), x)), -1.0, 0.0,
                r"must be -1 or \+1"),
     "a pick": (lambda x: cv.pick(Z, np.array([0, x])[:, None]), 1, 2, "runs 0..2, z has 0..1"),
     "a pick below zero": (lambda x: cv.pick(Z, np.array([1, x])[:, None]), 0, -1, "runs -1..1"),
-    "an index": (lambda x: cv.draw(GLM, Q, Q.start(), 2, RNG(0), index=np.array([0, x])), 29, 30,
-                 r"lie in 0..29"),
-    "an index below zero": (lambda x: cv.draw(GLM, Q, Q.start(), 2, RNG(0),
-                                              index=np.array([3, x])), 0, -1, "lie in 0..29"),
-    "samples": (lambda x: cv.draw(GLM, Q, Q.start(), x, RNG(0)), 1, 0, "at least one"),
-    "samples in pairs": (lambda x: cv.draw(GLM, Q, Q.start(), x, RNG(0), noise="pairs"), 2, 3,
-                         "an even number"),
+    "an index": (lambda x: draw(index=np.array([0, x])), 29, 30, r"lie in 0..29"),
+    "an index below zero": (lambda x: draw(index=np.array([3, x])), 0, -1, "lie in 0..29"),
+    "samples": (draw, 1, 0, "at least one"),
+    "samples in pairs": (lambda x: draw(x, noise="pairs"), 2, 3, "an even number"),
     "a batch": (lambda x: cv.Sampling(batch=x), 1, 0, "at least one"),
     "logarithms in w": (lambda x: G.mean(np.array([0.0, 0.0, 0.0, x])), 300.0, 300.1, "between"),
     "logits below zero": (lambda x: cv.families.Bernoulli(2).mean(np.array([x, 0.0])), -300.0,
@@ -337,8 +310,8 @@ LIMITS = {
     "an order of a snapshot": (lambda x: cv.snapshot(GLM, np.zeros(2), x), 1, 0, "order 1 or 2"),
     "a higher one": (lambda x: cv.snapshot(GLM, np.zeros(2), x), 2, 3, "order 1 or 2"),
     "an order of an expansion": (lambda x: cv.taylor_z(DATA, order=x), 1, 0, "order 1 or 2"),
-    "a ridge": (lambda x: cv.all_quadratics(x), 0.0, -1e-9, "zero or positive"),
-    "a baseline's ridge": (lambda x: cv.linear_baseline(x), 1e-9, 0.0, "be positive"),
+    "a ridge": (cv.all_quadratics, 0.0, -1e-9, "zero or positive"),
+    "a baseline's ridge": (cv.linear_baseline, 1e-9, 0.0, "be positive"),
     "a rate": (lambda x: sgd(lr=x), 1e-9, 0.0, "be positive"),
     "momentum": (lambda x: sgd(momentum=x), 0.0, -1e-9, r"lie in \[0, 1\)"),
     "too much momentum": (lambda x: sgd(momentum=x), 0.999, 1.0, r"lie in \[0, 1\)"),
@@ -356,11 +329,9 @@ LIMITS = {
     "first moves": (lambda x: cv.rules.quadratics(most=x), 0, -1, "at least 0"),
     "reach of quadratics": (lambda x: cv.rules.quadratics(reach=x), 1e-9, 0.0, "be positive"),
     "rho of a diagonal q": (lambda x: cv.rules.quadratics(diagonal=x), 1e-9, 0.0, "be positive"),
-    "a pilot": (lambda x: cv.report({"h": H}, GLM, Q, Q.start(), M=2, rng=RNG(0), pilot=x,
-                                    costs={"h": 1.0}), 2, 1, "at least 2"),
-    "a cost": (lambda x: cv.report({"h": H}, GLM, Q, Q.start(), M=2, rng=RNG(0), pilot=2,
-                                   costs={"h": x}), 1e-9, 0.0, "be positive"),
-    "a family": (lambda x: cv.families.Gaussian(x), 1, 0, "at least one"),
+    "a pilot": (report, 2, 1, "at least 2"),
+    "a cost": (lambda x: report(cost=x), 1e-9, 0.0, "be positive"),
+    "a family": (cv.families.Gaussian, 1, 0, "at least one"),
     "classes": (lambda x: cv.families.Categorical(2, x), 2, 1, "classes=1.*at least 2"),
     "a name for every coordinate": (lambda x: bowl(2, names=["a"] * x), 2, 3, "3 names for 2"),
 }  # fmt: skip
@@ -374,55 +345,45 @@ def test_a_limit_is_where_it_is_said_to_be(name):
         call(outside)
 
 
-def test_a_full_q_up_to_so_many_unknowns(monkeypatch):
-    monkeypatch.setattr(starts, "FULL", 2)
-    assert quick(bowl(2), steps=1).q == cv.families.Gaussian(2)
-    assert quick(bowl(3), steps=1).q == cv.families.DiagonalGaussian(3)
-
-
-def test_the_way_of_a_fit_at_its_limits():
-    model = lambda N, d=2, glm=True: SimpleNamespace(
-        N=N, dim=d, likelihood=glm or None, traced=None
-    )
+def test_the_way_of_a_fit_at_its_limits(monkeypatch):
+    about = {"likelihood": True, "traced": None}
+    model = lambda N, d=2, **more: SimpleNamespace(N=N, dim=d, **about | more)
+    own = lambda N: model(N, likelihood=None)
     wide, narrow = cv.families.Gaussian(300), cv.families.DiagonalGaussian(300)
     assert run.way(model(167_772), Q) == "exact" and run.way(model(167_773), Q) == "passes"
     assert run.way(model(2982, 300), wide) == "exact"
     assert run.way(model(2983, 300), wide) == "full"
     assert run.way(model(2983, 300), narrow) == "exact"
-    assert run.way(model(10, 2, False), G) == "adam"
-    assert run.way(model(40_000, 2, False), Q) == "full"
-    assert run.way(model(40_001, 2, False), Q) == "passes"
-    assert run.way(model(40_001, 2, False), D) == "diagonal"
+    assert run.way(own(10), G) == "adam"
+    assert run.way(own(40_000), Q) == "full"
+    assert run.way(own(40_001), Q) == "passes"
+    assert run.way(own(40_001), D) == "diagonal"
     assert density.enough(model(40_000)) == 40_000 and density.enough(model(40_001)) == 10_000
     assert density.enough(model(10**6, 300)) == 15_000
+    monkeypatch.setattr(starts, "FULL", 2)
+    for d, family in ((2, cv.families.Gaussian), (3, cv.families.DiagonalGaussian)):
+        assert quick(bowl(d), steps=1).q == family(d)
 
 
 # Starts and clocks --------------------------------------------------------------------------------
 
 
-def begun_from(monkeypatch, **more):
+def begun_from(**more):
     """The points from which a fit looks for the mode."""
-    points, searched = [], starts.searched
-
-    def noted(density, z, *args):
-        points.append(z.copy())
-        return searched(density, z, *args)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(starts, "searched", noted)
+    with mock.patch.object(starts, "searched", wraps=starts.searched) as search:
         quick(steps=1, **more)
-    return points
+    return [call.args[1] for call in search.call_args_list]
 
 
-def test_random_points_come_from_the_seed(monkeypatch):
-    first, again, other = (begun_from(monkeypatch, start="random", seed=k) for k in (0, 0, 1))
+def test_random_points_come_from_the_seed():
+    first, again, other = (begun_from(start="random", seed=k) for k in (0, 0, 1))
     assert np.array_equal(first, again) and len(first) == 1
     assert np.abs(first[0] - other[0]).min() > 1e-3
-    first, again, other = (begun_from(monkeypatch, restarts=3, seed=k) for k in (0, 0, 1))
+    first, again, other = (begun_from(restarts=3, seed=k) for k in (0, 0, 1))
     assert np.array_equal(first, again) and len(first) == 4
     assert np.array_equal(first[0], other[0]) and not first[0].any()  # z = 0 comes first
     assert len({tuple(z) for z in (*first, *other)}) == 7
-    given = begun_from(monkeypatch, start=np.array([0.5, 0.2]), restarts=1)
+    given = begun_from(start=np.array([0.5, 0.2]), restarts=1)
     assert np.array_equal(given[0], [0.5, 0.2]) and len(given) == 2
 
 
@@ -435,44 +396,40 @@ def test_no_restart_begins_when_it_is_late(monkeypatch):
 
 
 def test_a_fit_hands_its_clock_to_every_search(monkeypatch):
-    clocks, now = {}, time.perf_counter
+    """A third of the seconds are for the mode; a tenth is kept for the last looks."""
+    over, now = {passed: set() for passed in (0, 150, 170, 430, 460)}, time.perf_counter
 
     def note(where, name):
         f = getattr(where, name)
 
         def noted(*args, **more):
-            clocks[name] = passes._late.get()
+            for passed, late in over.items():
+                with mock.patch.object(time, "perf_counter", lambda: now() + passed):
+                    late |= {name} if passes._late.get()() else set()
             return f(*args, **more)
 
         monkeypatch.setattr(where, name, noted)
 
-    for where, name in (
-        (starts, "searched"), (starts, "climbed"), (starts, "top"), (cv.exact, "optimum")
-    ):  # fmt: skip
-        note(where, name)
+    for name in ("searched", "climbed", "top"):
+        note(starts, name)
+    note(cv.exact, "optimum")
     quick(steps=6, seconds=500)
     quick(q=D, steps=1, seconds=500)
     quick(GLM, seconds=500)
-    assert sorted(clocks) == ["climbed", "optimum", "searched", "top"]
-    assert not any(late() for late in clocks.values())
-    for passed, over in (200, ["climbed", "searched"]), (520, [*clocks]):  # the fit's own: 576
-        monkeypatch.setattr(time, "perf_counter", lambda passed=passed: now() + passed)
-        assert [name for name, late in clocks.items() if late()] == sorted(
-            over, key=[*clocks].index
-        )
+    mode, every = {"climbed", "searched"}, {"climbed", "searched", "optimum", "top"}
+    assert over == {0: set(), 150: set(), 170: mode, 430: mode, 460: every}
 
 
 def test_a_start_that_is_given_is_where_it_begins():
     fit = quick(steps=20)
-    for start in (fit, (fit.mean, fit.cov)):
-        begun = quick(start=start, **none)
+    apart = np.diag(fit.sd**2)
+    for q, given, cov in [
+        (Q, fit, fit.cov), (Q, (fit.mean, fit.cov), fit.cov), (Q, (fit.mean, fit.sd), apart),
+        (D, fit, apart), (D, (fit.mean, fit.sd), apart),
+    ]:  # fmt: skip
+        begun = start(q, start=given)
         assert begun.steps == 0 and begun.words[0] == "began at the start that was given"
-        assert np.allclose(begun.mean, fit.mean) and np.allclose(begun.cov, fit.cov)
-    for start in (fit, (fit.mean, fit.sd)):
-        begun = quick(q=D, start=start, **none)
-        assert np.allclose(begun.mean, fit.mean) and np.allclose(begun.cov, np.diag(fit.sd**2))
-    begun = quick(start=(fit.mean, fit.sd), **none)
-    assert np.allclose(begun.cov, np.diag(fit.sd**2))
+        assert np.allclose(begun.mean, fit.mean) and np.allclose(begun.cov, cov)
 
 
 def test_every_doubt_is_a_warning_of_its_own_kind():
@@ -484,15 +441,10 @@ def test_every_doubt_is_a_warning_of_its_own_kind():
     assert {w.category for w in seen} == {cv.Distrust} and {w.filename for w in seen} == {__file__}
 
 
-# Answers ------------------------------------------------------------------------------------------
-
-
 def test_all_answers_look_at_the_same_draws():
     z = FIT.sample(5, 3)
     slope, sigma = z[:, 0], np.exp(z[:, 1])
-    named = FIT.draws(5, 3)
-    assert [*named] == ["slope", "sigma"]
-    assert np.array_equal(named["slope"], slope) and np.allclose(named["sigma"], sigma)
+    assert [*FIT.draws(5, 3)] == ["slope", "sigma"]  # test_parameters.py has their values
     away = (Y - slope[:, None] * X[:, 0]) / sigma[:, None]
     assert np.allclose(FIT.log_lik(5, 3), -0.5 * away**2 - np.log(sigma)[:, None])
     line = lambda p, batch, rng: p.slope * batch[0] + 0 * rng.normal()
@@ -504,29 +456,17 @@ def test_all_answers_look_at_the_same_draws():
     assert np.array_equal(FIT.sample(5, rng), z) and not np.array_equal(FIT.sample(5, rng), z)
 
 
-def test_mean_sd_and_covariance_are_those_of_the_draws():
-    for fit in (FIT, quick(q=D, steps=3)):
-        z = fit.sample(40_000)
-        assert np.allclose(fit.cov, np.cov(z.T), atol=0.05 * fit.cov.max())
-        assert np.allclose(fit.sd, np.sqrt(np.diag(fit.cov)))
-        assert np.allclose(fit.mean, z.mean(0), atol=0.03 * fit.sd.max())
-
-
 # What it looks like -------------------------------------------------------------------------------
 
 
-def many(d):
-    return quick(bowl(d), steps=1)
-
-
 def test_a_long_fit_prints_its_first_rows():
+    many = lambda d: quick(bowl(d), steps=1)
     twelve, thirteen = repr(many(12)), repr(many(13))
     assert "z[11]" in twelve and "..." not in twelve
     assert "z[11]" in thirteen and "z[12]" not in thirteen
     assert "  ..." in thirteen.splitlines()
     fit = many(25)
-    names = [name for name, _, _ in fit.table()]
-    assert names == [f"z[{k}]" for k in range(20)]
+    assert [name for name, _, _ in fit.table()] == [f"z[{k}]" for k in range(20)]
     assert len(fit.table(most=3)) == 3 and len(fit.table(most=99)) == 25
     html = fit._repr_html_()
     assert html.count("<tr>") == 21 and "z[19]" in html and "z[20]" not in html
@@ -549,40 +489,15 @@ def test_the_head_has_two_standard_errors():
     assert all(f"- {w}" in FIT.report for w in FIT.words) and FIT.warnings
 
 
-def weights_by_hand(fit, n, seed):
-    """log p(x, z) less the log density of the draws: half q, half Student's t with 5 degrees."""
-    rng, L = np.random.default_rng(seed), np.linalg.cholesky(fit.cov)
-    e = rng.standard_normal((n, 2))
-    e[::2] *= np.sqrt(5 / rng.chisquare(5, n // 2))[:, None]
-    z = fit.mean + e @ L.T
-    normal = stats.multivariate_normal(fit.mean, fit.cov).logpdf(z)
-    student = stats.multivariate_t(fit.mean, fit.cov, 5).logpdf(z)
-    return fit.model.log_joint(z) - np.logaddexp(normal, student) + np.log(2)
-
-
 def test_the_tail_and_the_value_of_the_evidence_are_those_of_its_weights():
+    """Those of the law of the draws, which test_answers.py has by SciPy."""
     for n, seed in (2000, 0), (1000, 3):
-        log, found = weights_by_hand(FIT, n, seed), FIT.evidence(n, seed)
+        log, found = drawn(FIT, n, seed).log, FIT.evidence(n, seed)
         assert found.n == n and np.isclose(found.k_hat, k_hat(log), atol=1e-6)
         plain = np.exp(log - log.max())
         error = plain.std() / plain.mean() / np.sqrt(n)
         value = log.max() + np.log(plain.mean())
         assert abs(found.estimate - value) < 4 * error and 0 < found.se < error
-
-
-def test_a_long_answer_prints_its_first_rows():
-    answer = lambda k: repr(cv.expect(np.tile(Z, (1, k)), Z, -Z, order=0))
-    assert "..." not in answer(10) and "[19]" in answer(10)
-    assert "  ..." in answer(11).splitlines() and "[20]" not in answer(11)
-
-
-def test_looks_are_on_common_draws():
-    first, again, other = (run.weighed(GLM, Q, Q.start(), k, 300) for k in (0, 0, 1))
-    assert np.array_equal(first.z, again.z) and len(first.z) == 300
-    assert not np.array_equal(first.z, other.z)
-
-
-# Data of its own ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("make", [
