@@ -6,9 +6,11 @@ asked, and a warning says which did. `python tests/test_mutants.py` suggests one
 """
 
 from importlib import import_module
+from pathlib import Path
 from time import process_time
 from warnings import warn
 
+import mutate  # tools/mutate.py
 import pytest
 from harness import Verdict, checks_in, judge, loaded
 from mutants import MUTANTS
@@ -60,6 +62,12 @@ def test_every_list_has_its_checks_and_no_bug_stands_twice():
     assert len({(area, bug[0]) for area, bug in BUGS}) == len(BUGS)
     assert len({bug[1:4] for _, bug in BUGS}) == len(BUGS)
     assert [bug for area, bug in BUGS if bug[4] not in AREAS[area]] == []
+
+
+def test_bugs_at_random_name_places_and_tests_that_are_there():
+    tests = {name for names in mutate.FILES.values() for name in names}
+    assert all((mutate.ROOT / place).exists() for place in [*mutate.FILES, mutate.LEFT_OUT])
+    assert all(Path(__file__).with_name(f"test_{name}.py").exists() for name in tests)
 
 
 # The harness itself --------------------------------------------------------------------------

@@ -25,12 +25,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SHELL = ["shell", "arguments"]
 FILES = {  # where bugs are planted, and the tests that should see them, quick ones first
-    "cvlib/fitting": [*SHELL, "fit"],
+    "cvlib/fitting": [*SHELL, "fit", "budgets", "fitting"],
     "cvlib/families/found.py": [*SHELL, "answers", "fit"],
-    "cvlib/models": [*SHELL, "parameters", "own_models", "guards", "bad_input", "quadrature"],
-    **{f"cvlib/ascent/{name}.py": [*SHELL, "own_models", "fit"]
-       for name in ("search", "mode", "even", "exact")},
-}  # fmt: skip
+    "cvlib/models": [*SHELL, "parameters", "own_models", "bad_input", "lines", "passes"],
+    "cvlib/ascent/exact.py": [*SHELL, "own_models", "fit"],
+}
 LEFT_OUT = "cvlib/models/compiled.py"  # its tests need JAX, NumPyro and PyMC
 SECONDS = 600  # a bug that makes the tests take longer is seen
 PAIRS = "Lt LtE, Gt GtE, Eq NotEq, Is IsNot, In NotIn, Add Sub, Pow Mult, Mult Div, And Or"
