@@ -81,7 +81,8 @@ class Clock:
     """When to stop: at a step, or at a time that leaves room for a step and the last looks."""
 
     def __init__(self, seconds: float | None, steps: int | None, taken: int = 0):
-        self.began, self.step, self.look = time.perf_counter(), None, None
+        self.began, self.look = time.perf_counter(), None
+        self.step: float | None = None  # seconds of the last one
         self.seconds = np.inf if steps is not None else SECONDS
         if seconds is not None:
             self.seconds = number("seconds", seconds, 0, above=True)
