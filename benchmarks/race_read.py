@@ -53,18 +53,23 @@ class Race:
     def entered(self, model):
         return [way for name, way in self.rows if name == model]
 
-    def row(self, model, way, nats, clock="warm"):
-        """The row with the setting that was tuned to this target on this clock, or None."""
+    def tuned(self, model, way, nats, clock="warm"):
+        """The row with the setting that one seed found best for this target on this clock."""
         goal = [nats, "gradients" if clock == "gradients" else "seconds"]
-        rows = self.rows.get((model, way), [])
-        return next((row for row in rows if goal in row["goals"]), None)
+        return next(row for row in self.rows[model, way] if goal in row["goals"])
+
+    def row(self, model, way, nats, clock="warm"):
+        """Of a way's settings, each tuned to a goal, that whose seeds need least here, or None."""
+        rows = [row for row in self.rows.get((model, way), []) if nats in row["targets"]]
+        needs = lambda row: statistics.median(self._seeds(row, nats, clock))
+        return min(rows, key=needs, default=None)
 
     def setting(self, model, way, nats, clock="warm"):
         return self.row(model, way, nats, clock)["setting"]
 
     def where(self, model, way, nats, clock="warm"):
-        """{axis: "inside", "end", "flat", "edge" or "all"}: where the best setting lies on it."""
-        row = self.row(model, way, nats, clock)
+        """{axis: "inside", "end", "flat", "edge" or "all"}: where the tuned setting lies on it."""
+        row = self.tuned(model, way, nats, clock)
         goal = [nats, "gradients" if clock == "gradients" else "seconds"]
         return row["where"][row["goals"].index(goal)]
 
@@ -75,8 +80,9 @@ class Race:
     def seeds(self, model, way, nats, clock="warm"):
         """What each seed needed: warm seconds or gradients; cold is warm and what comes before."""
         row = self.row(model, way, nats, clock)
-        if row is None or nats not in row["targets"]:
-            return [np.inf]
+        return [np.inf] if row is None else self._seeds(row, nats, clock)
+
+    def _seeds(self, row, nats, clock):
         what = row["gradients" if clock == "gradients" else "seconds"]
         times = [seed[row["targets"].index(nats)] for seed in what]
         before = self.before(row) if clock == "cold" else 0.0
