@@ -251,6 +251,20 @@ def test_ways_within_the_noise_of_the_best():
     assert [n for n, _ in wide.near("hill", 0.1)] == ["best", "close", "late", "more"]
 
 
+def test_of_a_way_s_settings_the_best_on_the_seeds_stands_for_it():
+    """Which one seed tuned to the goal may be another: that one says where it lay in its grid."""
+    read = stored_race(way=(5.0, np.inf, np.inf))
+    (tuned,) = read.rows["hill", "way"]
+    tuned |= {"where": [{"rate": "inside"}, {"rate": "end"}]}
+    other = {"goals": [[0.01, "seconds"]], "seconds": [[3.0]] * 3, "gradients": [[9.0]] * 3}
+    read.rows["hill", "way"].append(tuned | other | {"setting": {"start": "mode"}, "ready": 7.0})
+    assert read.median("hill", "way", 0.1) == 3.0 and read.setting("hill", "way", 0.1) == {
+        "start": "mode"
+    }
+    assert read.median("hill", "way", 0.1, "cold") == 3.0 + 7.0 + 1.0
+    assert read.where("hill", "way", 0.1) == {"rate": "inside"}
+
+
 # Moves -------------------------------------------------------------------------------------------
 
 
