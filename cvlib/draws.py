@@ -398,6 +398,33 @@ def rotations(
     return e.reshape(*runs, M, d), weight.reshape(*runs, M)
 
 
+def spheres(
+    rng: np.random.Generator, d: int, radii: int = 1, turns: int = 1
+) -> tuple[np.ndarray, np.ndarray]:
+    """Base points (n, d) of N(0, I) and weights (n,), n = 2 d radii turns + 1: E[F(e)] in a sum.
+
+    Rotations with fixed radii: Gauss's points s_j = rho_j^2 and weights p_j for the law of rho^2,
+    chi^2 with d + 2 degrees of freedom, in place of a draw of it, and a rotation for each. The sum
+
+        sum_j p_j d / s_j mean_k (F(rho_j q_jk) + F(-rho_j q_jk)) / 2 + (1 - sum_j p_j d / s_j) F(0)
+
+    is exact for every polynomial F of degree 3, as that of `rotations`, and its mean over the
+    rotations for every one of degree 4 radii + 1: on a sphere the mean of F is F(0) plus a
+    polynomial in s of degree 2 radii without a constant, and d / s times it is one of degree
+    2 radii - 1. One radius is sqrt(d + 2), two are those of s = d + 4 +- sqrt(2 d + 8). All weights
+    are positive.
+    """
+    k, a = np.arange(radii), d / 2  # Laguerre's recurrence, and its points by Golub and Welsch
+    off = np.sqrt(k[1:] * (k[1:] + a))
+    half, vectors = np.linalg.eigh(np.diag(2 * k + a + 1) + np.diag(off, 1) + np.diag(off, -1))
+    square = np.tile(2 * half, turns)  # (radii turns,)
+    Q = np.linalg.qr(rng.standard_normal((len(square), d, d)))[0]
+    arms = (Q.mT * np.sqrt(square)[:, None, None]).reshape(-1, d)
+    each = np.repeat(np.tile(vectors[0] ** 2, turns) / (2 * turns * square), d)
+    centre = 1 - 2 * each.sum(keepdims=True)
+    return np.concatenate([arms, -arms, np.zeros((1, d))]), np.concatenate([each, each, centre])
+
+
 def directions(M: int, d: int) -> int:
     """Of each rotation of M samples; an error if they are not whole rotations."""
     if M < 3 or (M % (2 * d + 1) if M > 2 * d else M % 2 == 0):

@@ -213,7 +213,7 @@ def test_a_step_inside_jax_is_the_package_s_on_the_same_draws(width, positive, m
         prior = lambda z: 0.5 * anp.sum(z**2, -1)
         one.own = cvlib.models.Model(rows, prior, (one.X, one.y), 6)
         one.compiled = cvlib.models.from_jax(bent, 6, data=(one.X, one.y))
-    plan = rotated.Rotated(one.compiled, one.q, lr=1.0)
+    plan = rotated.Compiled(one.compiled, one.q, lr=1.0)
     before = cvlib.optimize.init(plan, np.random.default_rng(7), w=w)
     key = int(np.random.default_rng(7).integers(2**63))
     with one.jax.enable_x64(True):
@@ -232,13 +232,13 @@ def test_a_fit_inside_jax_settles_is_kept_and_stops_from_the_keyboard(monkeypatc
     one = logistic()
     fit = cvlib.fit(one.compiled, progress=False)
     best = cvlib.exact.elbo(one.own, one.q, cvlib.exact.optimum(one.own, one.q))
-    assert fit.run.kind == "rotated" and fit.settled and "inside JAX" in fit.report
+    assert fit.run.kind == "compiled" and fit.settled and "inside JAX" in fit.report
     assert run.way(one.compiled, one.q, 20) == "full"  # the draws that were asked for
     assert best - cvlib.exact.elbo(one.own, one.q, fit.w) < 0.05
     fit.save(tmp_path / "fit")
     on = [f.go_on(steps=11, progress=False) for f in (fit, fit.load(tmp_path / "fit", fit.model))]
     assert_allclose(on[0].w, on[1].w, rtol=1e-12)  # as if it had not stopped
-    slopes, calls = rotated.Rotated.slopes, []
+    slopes, calls = rotated.Compiled.slopes, []
 
     def pressed(*args):
         calls.append(1)
@@ -246,7 +246,7 @@ def test_a_fit_inside_jax_settles_is_kept_and_stops_from_the_keyboard(monkeypatc
             raise KeyboardInterrupt
         return slopes(*args)
 
-    monkeypatch.setattr(rotated.Rotated, "slopes", pressed)
+    monkeypatch.setattr(rotated.Compiled, "slopes", pressed)
     short = cvlib.fit(one.compiled, progress=False, restarts=0)
     assert short.steps == 2 and "stopped from the keyboard after step 2" in short.report
     assert not np.array_equal(short.run.state.w, short.w)  # steps that no look has judged

@@ -208,49 +208,34 @@ def test_the_search(cv):
     assert climb(beyond, -np.ones(1), 1e-3)[0].z == -1  # no number where it begins
 
 
-def test_even_draws(cv):
-    """They have the moments of the normal; on a Gaussian posterior their top is the posterior,
-    and elsewhere that of scipy's search on the same draws."""
+def test_fixed_draws(cv):
+    """On a Gaussian posterior their top is the posterior, elsewhere that of scipy's search there;
+    many even draws, which a bend takes, have the moments of the normal."""
     starts, rng = part(cv, "starts"), np.random.default_rng(0)
-    e = starts.evened(rng.standard_normal((9, 4)))
+    e = part(cv, "bends").evened(rng.standard_normal((9, 4)))
     assert_allclose([e.mean(0), *(e.T @ e / 18 - np.eye(4))], np.zeros((5, 4)), atol=1e-12)
     model, mean, cov, _ = gaussian_case(cv)
     q = cv.families.Gaussian(3)
-    with mock.patch.object(starts, "ENOUGH_EVEN", 1e-12):
+    with mock.patch.object(starts, "ENOUGH_FIXED", 1e-12):
         mu, L = q.unpack(starts.top(model, q, q.pack(mean + 1, 2 * np.linalg.cholesky(cov))))
         assert_allclose(mu, mean, rtol=1e-4)
         assert_allclose(L @ L.T, cov, rtol=1e-3, atol=1e-4)
-        glm = cv.models.logistic_regression(*cv.datasets.toy())
-        q, n = cv.families.Gaussian(2), max(starts.EACH * 2, starts.LEAST_EVEN)
+        glm, q = cv.models.logistic_regression(*cv.datasets.toy()), cv.families.Gaussian(2)
         found = starts.top(glm, q, q.start(), seed=3)
-    e = starts.evened(np.random.default_rng([3, n]).standard_normal((n // 2, 2)))
+    Q = np.linalg.qr(np.random.default_rng([3, 2]).standard_normal((2, 2)))[0].T
+    e = np.concatenate([2 * Q, -2 * Q, np.zeros((1, 2))])  # radius sqrt(d + 2), weights 1 / 8
 
     def minus(w):
         mu, L = q.unpack(w)
-        return -glm.log_joint(mu + e @ L.T).mean() - np.log(np.abs(np.diag(L))).sum()
+        height = np.array([1, 1, 1, 1, 4]) / 8 @ glm.log_joint(mu + e @ L.T)
+        return -height - np.log(np.abs(np.diag(L))).sum()
 
     best = optimize.minimize(minus, q.start(), options={"gtol": 1e-8}).x
     assert_allclose(found, best, atol=1e-4)
 
 
-def test_pairs(cv):
-    """Once near, draws come in opposite pairs; a draw without a slope takes its partner along."""
-    model = of_lik(cv, lambda z: anp.where(z[..., 0] > 1, np.nan, -0.5 * anp.sum(z**2, -1)), 2)
-    q, run = cv.families.Gaussian(2), part(cv, "run")
-    plan = run.planned("full", model, q, 51)
-    state = cv.optimize.init(plan, np.random.default_rng(0))
-    first, then = (plan.gradient(state._replace(t=t)).draw for t in (0, run.EVEN))
-    assert first.group == 1 and (first.eps[:, 0] <= 1).all() and 30 < len(first.eps) < 51
-    assert then.group == 2 and np.abs(then.eps[:, 0]).max() <= 1
-    first, second = np.split(then.eps, 2)
-    assert (first == -second).all() and len(then.eps) % 2 == 0
-    plain = run.planned("diagonal", model, cv.families.DiagonalGaussian(2))
-    state = cv.optimize.init(plain, np.random.default_rng(0))
-    assert plain.gradient(state._replace(t=run.EVEN)).draw.group == 1
-
-
 def test_a_valley(cv):
-    """Growth curves with a funnel: natural steps creep for a thousand steps, even draws do not."""
+    """Growth curves with a funnel: natural steps creep, a search on fixed draws does not."""
     rng = np.random.default_rng(2)
     group, x = np.repeat(np.arange(6), 5), np.tile(np.linspace(0, 1, 5), 6)
     y = 2 * np.exp(0.3 * rng.standard_normal(6))[group] * x + 0.1 * rng.standard_normal(30)
@@ -465,15 +450,27 @@ def test_kinks(cv):
 
 
 def test_draws_without_a_number(cv):
-    """They are left out of a step; where they are most of them, the step fails and is named."""
-    model = of_lik(cv, lambda z: anp.where(z[..., 0] < -1, np.nan, -0.5 * z[..., 0] ** 2))
-    q = cv.families.Gaussian(1)
-    plan = part(cv, "fitting.run").planned("full", model, q, M=50)
-    state = cv.optimize.init(plan, np.random.default_rng(0), w=q.pack([0.0], [[1.0]]))
+    """Along them q is taken to be right; where they are most of them, the step fails and is named.
+    A diagonal q leaves them out."""
+    model = of_lik(cv, lambda z: anp.where(z[..., 0] < -2, np.nan, -0.5 * z[..., 0] ** 2))
+    q, planned = cv.families.Gaussian(1), part(cv, "fitting.run").planned
+    plan, w = planned("full", model, q, M=50), q.pack([0.0], [[1.0]])
+    state = cv.optimize.init(plan, np.random.default_rng(0), w=w)
+    new = cv.optimize.step(state, plan)
+    assert_allclose([*new.w, *new.memory.c, *new.memory.A[0]], [0, 1, 0, 0], atol=1e-12)
+    state = cv.optimize.init(plan, np.random.default_rng(0), w=q.pack([-3.0], [[1.0]]))
+    for t in range(1, 30):
+        state = cv.optimize.step(state, plan)
+        if t == 1:
+            assert_allclose(state.w, [-3, 0.5])  # no first step: half as wide
+    assert 20 < state.diverged < 30 and np.isfinite(state.w).all()
+    q = cv.families.DiagonalGaussian(1)
+    plan = planned("diagonal", model, q, M=50)
+    state = cv.optimize.init(plan, np.random.default_rng(0), w=q.pack([0.0], [1.0]))
     new = plan.gradient(state)
-    assert new.finite and 35 < len(new.scores) < 50 and new.draw.M == len(new.scores)
+    assert new.finite and 40 < len(new.scores) < 50 and new.draw.M == len(new.scores)
     assert_allclose(new.scores, -new.draw.eps)
-    state = state._replace(w=q.pack([-3.0], [[1.0]]))
+    state = state._replace(w=q.pack([-3.0], [1.0]))
     assert cv.optimize.step(state, plan).diverged == 1
 
 
@@ -547,12 +544,13 @@ def test_exposure(cv):
 def test_a_diagonal_q_forgets(cv):
     """When a run is doubled the mean of a diagonal q's rule begins anew, that of a full one not."""
     runs = part(cv, "fitting.run")
-    for q, least in ((cv.families.DiagonalGaussian(3), 0), (cv.families.Gaussian(3), 16)):
+    for q, k, least in ((cv.families.DiagonalGaussian(3), 1, 0), (cv.families.Gaussian(3), 0, 16)):
         run = cv.fit(gaussian_case(cv)[0], q, steps=20, progress=False).run
-        moves, _, ridge = run.state.memory
-        run.state = run.state._replace(memory=(moves, np.asarray(16.0), ridge))
+        memory = list(run.state.memory)
+        memory[k] = np.asarray(16.0)
+        run.state = run.state._replace(memory=tuple(memory))
         run._block(runs.Clock(None, 21), mock.Mock())
-        assert run.state.t == 21 and least <= run.state.memory[1] <= least + 1
+        assert run.state.t == 21 and least <= run.state.memory[k] <= least + 1
 
 
 def test_a_look(cv):

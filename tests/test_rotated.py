@@ -13,8 +13,9 @@ from numpy.testing import assert_allclose
 
 import cvlib as cv
 from cvlib import CF, RP1
+from cvlib.ascent.rotated import Memory, Rotated, believed
 from cvlib.combining import combine
-from cvlib.draws import rotations
+from cvlib.draws import rotations, spheres
 
 D = 3
 RNG = np.random.default_rng
@@ -97,6 +98,66 @@ def test_radius_and_weights_have_their_law():
     assert_allclose(np.einsum("akc,bkc->kab", arms, arms), np.tile(np.eye(D), (K, 1, 1)), atol=1e-9)
     fourth = (arms**4).mean((0, 1))  # of a coordinate of a random direction: 3 / (d (d + 2))
     assert_allclose(fourth, 3 / (D * (D + 2)), rtol=0.03)
+
+
+@pytest.mark.parametrize("d", [1, 2, 7])
+@pytest.mark.parametrize("radii", [1, 2, 3])
+def test_fixed_radii_have_the_moments_of_the_normal_up_to_their_degree(d, radii):
+    """E |e|^2k = d (d + 2) ... (d + 2 k - 2), which one power more does not have."""
+    e, weight = spheres(RNG(radii), d, radii, turns=2)
+    assert len(e) == len(weight) == 4 * d * radii + 1 and weight.min() > 0
+    for k in range(2 * radii + 2):
+        power, moment = weight @ (e**2).sum(-1) ** k, np.prod(d + 2.0 * np.arange(k))
+        assert np.isclose(power, moment, rtol=1e-9) == (k <= 2 * radii), k
+    assert_allclose(weight @ e, 0, atol=1e-12)
+    assert_allclose(e.T * weight @ e, np.eye(d), atol=1e-12)
+
+
+def on_spheres(f, radii, K, w):
+    """Memories of K first steps on fixed radii."""
+    plan = Rotated(problem(f)[0], cv.families.Gaussian(D), lr=1.0, radii=radii)
+    begun = lambda seed: cv.optimize.init(plan, RNG(seed), w=w)
+    return [cv.optimize.step(begun(seed), plan).memory for seed in range(K)]
+
+
+def by_w(memory):
+    """The gradient in w that slope and curvature of the data term in q's own units amount to."""
+    A = np.linalg.solve(L.T, memory.A - np.eye(D))
+    return np.concatenate([np.linalg.solve(L.T, memory.c), A[np.tril_indices(D)]])
+
+
+@pytest.mark.parametrize("radii, degree", [(1, 5), (2, 7)])
+def test_fixed_radii_are_exact_for_cubics_and_in_the_mean_for_more(radii, degree):
+    """Degrees 5 and 9 in theory; quadrature beside the mean over many rotations."""
+    w = cv.families.Gaussian(D).pack(MU, L)
+    cubic = polynomial(3, 1)
+    for memory in on_spheres(cubic, radii, 3, w):
+        assert_allclose(by_w(memory), exact(cubic, n=6), rtol=1e-9, atol=1e-9)
+        e, p = oracles.hermite(D, 6)
+        assert_allclose(memory.elbo - np.log(np.diag(L)).sum(), p @ cubic(MU + e @ L.T))
+    f = polynomial(degree, 1)
+    found = np.array([by_w(memory) for memory in on_spheres(f, radii, 3000, w)])
+    off = (found.mean(0) - exact(f, n=12)) / (found.std(0) / np.sqrt(len(found)) + 1e-9)
+    assert np.abs(off).max() < 4.5
+
+
+def test_a_step_is_believed_or_taken_again():
+    """s grows when two steps point against each other; a fall halves rho, where it began."""
+    zero, I = np.zeros(2), np.eye(2)
+    old = Memory(np.array(3.0), -5.0, np.array([1.0, 0.0]), 0 * I, zero, I)
+    new = old._replace(mu=zero + 1, L=2 * I)
+    assert believed(np, new, old).s == 3 and (believed(np, new, old).mu == 1).all()
+    turned = new._replace(c=np.array([-0.1, 9.0]))
+    assert believed(np, turned, old).s == 4
+    assert believed(np, turned._replace(A=I), old._replace(A=I)).s == 3  # Fisher: half of A.A
+    promised = 1 + 0.5  # a nat of slack, and half of c.c
+    for fall, s in ((promised - 0.1, 3), (promised + 0.1, 6)):
+        kept = believed(np, new._replace(elbo=-5.0 - fall), old)
+        assert kept.s == s and (kept.mu == (1 if s == 3 else 0)).all()
+    lost = new._replace(c=zero * np.nan)
+    assert believed(np, lost, old).elbo == -5 - promised  # the old ELBO may have been luck
+    first = believed(np, lost, old._replace(elbo=-np.inf))
+    assert (first.mu == 1).all() and (first.L == I).all()  # half as wide, where it is
 
 
 def test_runs_have_rotations_of_their_own():

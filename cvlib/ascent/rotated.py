@@ -1,20 +1,22 @@
-"""Natural steps on rotated draws, inside JAX: for a full q of a model that JAX has traced.
+"""Natural steps of a full q on rotated draws: exact for every cubic log p, and without a rate.
 
-A step is one rotation of 2 d + 1 slopes (`draws.rotations` has its mathematics), exact for every
-cubic log p, and one factorisation. Nothing leaves the device between two looks at the ELBO.
+`draws.spheres` has the mathematics. For a model that JAX has traced a step is one rotation of
+2 d + 1 slopes and one factorisation, and nothing leaves the device between two looks at the ELBO.
 """
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import cache, cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..draws import spheres
 from ..families.base import Family
 from ..models import passes
 from ..models.compiled import double, made, memory, package
+from ..models.density import Density
 from .plans import Plan, State
-from .rules import Ascent
+from .rules import Ascent, newton
 
 SHARE = 64  # of the device's memory that the longest array of a block may have: one in so many
 REACH = 3.0  # standard deviations of q that the mean may move, the root mean square of them
@@ -49,13 +51,78 @@ class turning(Ascent):
 
 @dataclass(frozen=True)
 class Rotated(Plan):
-    """A rotation a step, all data. Between steps q stays on the device; `landed` brings its w."""
+    """Fresh rotations on fixed radii a step, all data; one run."""
 
     rule: Ascent = turning()
+    _: KW_ONLY
+    radii: int = 2  # exact in the mean for polynomials of degree 4 radii + 1
+    turns: int = 1  # rotations for each
+    reach: float = REACH
 
     @property
     def M(self) -> int:
-        return 2 * self.q.dim + 1
+        return 2 * self.q.dim * self.radii * self.turns + 1
+
+    def step(self, state: State) -> State:
+        """The state after one more step, or after a narrower or shorter one where it misled."""
+        old, (mu, L) = Memory(*state.memory), self.q.unpack(state.w)
+        assert state.rng is not None
+        e, weight = spheres(state.rng, self.q.dim, self.radii, self.turns)
+        value, slope = Density(self.model).slope(mu + e @ L.T)
+        with np.errstate(all="ignore"):
+            new = believed(np, Memory(old.s, *rule(L, e, weight, value, slope), mu, L), old)
+        w, how = self.q.joined(new.mu, new.L), (new.c, new.A, 1 / new.s, self.reach)
+        w = next(
+            w
+            for w in (newton(self.q, w, *how, safe)[0] for safe in (False, True))
+            if np.isfinite(w).all()
+        )
+        lost = new.s > LOST or not np.abs(w).max() < self.q.far
+        return state._replace(
+            t=state.t + 1, w=state.w if lost else w, memory=new,
+            diverged=np.array(state.t + 1 if lost else -1),
+        )  # fmt: skip
+
+
+def rule(
+    L: np.ndarray, e: np.ndarray, weight: np.ndarray, value: np.ndarray, slope: np.ndarray
+) -> tuple:
+    """The ELBO but for a constant, and its slope c and curvature A in q's own units.
+
+    A pair of points at which log p has no slope is taken as if q were right along it; no number
+    comes of it where they are most.
+    """
+    G, half = slope @ L, len(e) // 2  # the last is the centre
+    fine = np.isfinite(value) & np.isfinite(G).all(-1)
+    fine[:-1] = np.tile(fine[:half] & fine[half:-1], 2)
+    if fine.sum() > half:
+        value = np.where(fine, value, value[-1] - np.vecdot(e, e) / 2)
+        G = np.where(fine[:, None], G, G[-1] - e)
+    elbo = weight @ value + np.log(np.abs(np.diag(L))).sum()
+    A = (weight[:, None] * G).T @ e
+    return elbo, weight @ G, (A + A.T) / 2 + np.eye(len(L))  # I: of -log q, exactly
+
+
+def believed(xp: Any, new: Memory, old: Memory) -> Memory:
+    """What a step saw, or what the one before it did, at half of its rho."""
+    slack = 1 + (old.c**2).sum() / 2 + (old.A**2).sum() / 4  # what the step promised to gain
+    fine = (new.elbo > old.elbo - slack) & xp.isfinite(new.A).all() & xp.isfinite(new.c).all()
+    against = new.c @ old.c + (new.A * old.A).sum() / 2 < 0  # in Fisher's metric
+    first = ~xp.isfinite(old.elbo)  # log p is no number at draws of the first q: half as wide
+    L = xp.where(first, new.L / 2, old.L)
+    kept = old._replace(s=2 * old.s, elbo=old.elbo - slack, mu=xp.where(first, new.mu, old.mu), L=L)
+    new = new._replace(s=old.s + against)
+    return Memory(*(xp.where(fine, x, y) for x, y in zip(new, kept)))
+
+
+# Inside JAX --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Compiled(Rotated):
+    """One rotation a step. Between steps q stays on the device; `landed` brings its w."""
+
+    radii: int = 1
 
     @cached_property
     def here(self) -> dict:
@@ -114,10 +181,8 @@ def _jitted(f, *static):
 
 def _turned(key, d):
     """e (d, d), a random rotation times rho, a point a row, and rho^2."""
-    jax = package("jax")
-    turn, length = jax.random.split(key)
-    square = (jax.random.normal(length, (d + 2,)) ** 2).sum()  # chi^2 with d + 2 degrees
-    return square**0.5 * orthonormal(jax.random.normal(turn, (d, d))), square
+    square = d + 2.0  # `spheres` with one radius
+    return square**0.5 * orthonormal(package("jax").random.normal(key, (d, d))), square
 
 
 def orthonormal(X: Any) -> Any:
@@ -157,16 +222,7 @@ def _rule(L, e, square, value, slope, values, slopes, turns):
 
 def _moved(mu, L, seen, old):
     """The next mu and L, and what the step after it has to know."""
-    jnp = package("jax").numpy
-    elbo, c, A = seen
-    slack = 1 + (old.c**2).sum() / 2 + (old.A**2).sum() / 4  # what the step promised to gain
-    fine = (elbo > old.elbo - slack) & jnp.isfinite(A).all() & jnp.isfinite(c).all()
-    against = c @ old.c + (A * old.A).sum() / 2 < 0  # in Fisher's metric
-    s = jnp.where(fine, old.s + against, 2 * old.s)
-    first = ~jnp.isfinite(old.elbo)  # log p is no number at draws of the first q: half as wide
-    kept = old._replace(s=s, elbo=old.elbo - slack, L=jnp.where(first, L / 2, old.L))  # or luck
-    new = Memory(s, elbo, c, A, mu, L)
-    new = Memory(*(jnp.where(fine, x, y) for x, y in zip(new, kept)))
+    new = believed(package("jax").numpy, Memory(old.s, *seen, mu, L), old)
     return *natural_step(new.mu, new.L, new.c, new.A, 1 / new.s), new
 
 

@@ -18,7 +18,7 @@ from ..families import Gaussian
 from ..families.bent import Bent
 from ..models.density import Density, Model
 from ..models.passes import until
-from .starts import Curvature, climb, evened
+from .starts import Curvature, climb
 
 ALL, MOST = 20, 60  # unknowns up to which all pairs bend, and up to which some do
 SURE = 5.0  # standard errors from zero, of a third moment, that ask for a pair
@@ -30,6 +30,12 @@ RIDGE = 0.002  # on what bends: a half of it times the squares, in nats
 JUDGES, LEAST = 4000, 0.01  # fresh draws, and nats that a bend must gain, beyond doubt
 CHEAP = 2**23  # numbers that fixed draws may make of the data, where nobody asked for a bend
 TOLD = 0.1  # from which size on a bend is told
+
+
+def evened(e: np.ndarray) -> np.ndarray:
+    """e (n, d) made to have covariance I, and their opposites, (2 n, d): exact for every cubic."""
+    e = e @ np.linalg.inv(np.linalg.cholesky(e.T @ e / len(e))).T
+    return np.concatenate([e, -e])
 
 
 class Bend(NamedTuple):

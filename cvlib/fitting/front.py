@@ -1,7 +1,7 @@
 """The front door: from a model to its best q in one call.
 
-`fit` begins at the mode, takes natural steps on the regression of slopes on draws, stops when the
-ELBO has settled, and says in words what it did and what to distrust.
+`fit` begins at the mode, takes natural steps on rotated draws, stops when the ELBO has settled, and
+says in words what it did and what to distrust.
 """
 
 import warnings
@@ -45,10 +45,11 @@ FEW = 50  # draws left, from which nothing is said of single coordinates
 FAR = 6.0  # standard deviations of its prior that a coordinate may lie out
 STEPS = {  # by the kind of a run
     "exact": "natural steps on the exact ELBO, by quadrature",
-    "rotated": "natural steps, {plan.M} slopes at rotated draws in each, all data, inside JAX",
+    "compiled": "natural steps, {plan.M} slopes at rotated draws in each, all data, inside JAX",
+    "diagonal": "natural steps, {plan.M} slopes regressed on their draws in each, all data",
     "adam": "Adam's steps with {plan.M} draws, all data, on {plan.h!r}",
 }
-REGRESSED = "natural steps, {plan.M} slopes regressed on their draws in each, all data"
+ROTATED = "natural steps, {plan.M} slopes at rotated draws in each, all data"
 
 
 class Distrust(UserWarning):
@@ -159,13 +160,13 @@ def fit(
     """The best q of a model, as a `Fit`: one call, nothing to tune.
 
     Finds the mode of log p(x, z) by its gradient, and begins with the Gaussian about it that has
-    the best ELBO. A Gaussian q (full up to 500 unknowns, diagonal above) then takes natural steps
-    on the regression of the slopes of all data on the draws, gradients alone and no rate; a full
-    one of up to 100 unknowns climbs once to the top of the ELBO on fixed even draws. With more, a
-    model of JAX steps inside JAX, on rotated draws: full up to 2,000 unknowns, on a GPU 10,000. A
-    small generalised linear model has its exact optimum. Other families take Adam's steps.
+    the best ELBO. A full Gaussian q (up to 500 unknowns) of at most 100 climbs once to the top of
+    the ELBO on fixed draws, then takes natural steps on fresh rotated ones, gradients of all data
+    alone and no rate. A model of JAX with more steps inside JAX: full up to 2,000 unknowns, on a
+    GPU 10,000. Above that q is diagonal, and its steps are regressed on plain draws. A small
+    generalised linear model has its exact optimum. Other families take Adam's steps.
 
-    Looks at the ELBO after 10, 20 ... steps (JAX: 4, 8 ..., Adam: 200 ...), on common draws. Stops
+    Looks at the ELBO after 4, 8 ... steps (diagonal: 20 ..., Adam: 200 ...), on common draws. Stops
     when doubling the run has gained less than 0.05 nats beyond doubt: a gain of more than that in
     the last doubling is missed with a chance of about 5 %, all looks together. Or it stops at
     `steps`, or after `seconds` (60 if neither is given): the clock is looked at inside a step too,
@@ -177,7 +178,8 @@ def fit(
     bend: True lets a full q of up to 60 unknowns bend once it has settled (`families.Bent`), if it
         gains by that beyond doubt; False forbids it. None: where no q is given, that takes seconds
         (few data), and weights keep less than half of the draws or have too heavy a tail.
-    M: draws a step. callback: called with the `Fit` so far at each look; True stops the run.
+    M: draws a step; a full q takes whole rotations, with at least as many.
+    callback: called with the `Fit` so far at each look; True stops the run.
     """
     clock, seed = Clock(seconds, steps), whole("seed", seed, 0)
     bends = False if bend is None and q is not None else bend
@@ -217,7 +219,7 @@ def _begun(model, q, kind, given, restarts, clock, seed):
         return Start(np.empty(0), None, f"the usual start of {q!r}"), q.start()
     search, choice = (partial(clock.over, share) for share in (1 / 3, 1 / 2))
     with until(choice):
-        full = q.full and kind != "rotated"  # whose first step needs widths alone
+        full = q.full and kind != "compiled"  # whose first step needs widths alone
         begin = starts.start(model, full, given, restarts, search, seed)
     S = np.diag(begin.S) if q.full and begin.S.ndim == 1 else begin.S
     return begin, q.joined(begin.mu, S)
@@ -272,7 +274,7 @@ def judged(run: Run) -> tuple[Weights, tuple[str, ...], tuple[str, ...]]:
     q, w = run.law
     look = lambda: weighed(run.model, q, w, run.state.t + 1) if run.last is None else run.last
     last = safely("the ELBO", look, Weights(np.empty((0, q.dim)), np.empty(0)))
-    done = STEPS.get(run.kind, REGRESSED).format(plan=run.plan)
+    done = STEPS.get(run.kind, ROTATED).format(plan=run.plan)
     shape = run.settled and len(last.log) > 0
     words = safely("the shape of q", lambda: [*said(run, last)] if shape else [], [])
     found = safely("what to distrust", lambda: [*doubts(run, last)], [])

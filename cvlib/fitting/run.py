@@ -12,7 +12,7 @@ import numpy as np
 from ..arguments import number, whole
 from ..ascent import exact, rules
 from ..ascent.plans import Noisy, Plan, Scored, State, scored
-from ..ascent.rotated import Rotated
+from ..ascent.rotated import Compiled, Rotated
 from ..combining import regression
 from ..combining.tails import HEAVY, Weights
 from ..draws import Draw, Sampling
@@ -24,9 +24,10 @@ from . import bends, starts
 
 SECONDS = 60.0  # the budget where none is given
 # steps to a look; then twice as many, and so on
-FIRST = {"rotated": 4, "full": 10, "diagonal": 20, "passes": 2, "adam": 200}
-EVEN = 5  # steps of a full q before the search on even draws; from then on draws come in pairs
-CLIMB = 100  # unknowns up to which it pays: with more it is dear, and overfits its draws
+FIRST = {"full": 10, "compiled": 4, "diagonal": 20, "passes": 2, "adam": 200}
+LEAST = 20  # draws that a step of a full q has, in as many rotations as that takes
+CLIMB = 100  # unknowns up to which a search on fixed draws pays: with more it is dear
+FAR_OFF = 100.0  # standard deviations that a step may go from the mode of some of many rows
 DIAGONAL, REACH = 0.1, 2.0  # the largest rho of a diagonal q, and step in standard deviations
 EXACT = 2**23, 2**28  # numbers that quadrature may make of the data: nodes, and factors of q
 RATE, AFTER = 0.1, 100  # Adam's: this rate, and from this step on it falls like t^-1/2
@@ -49,32 +50,31 @@ def way(model: Model, q: Family, M: int | None = None) -> str:
     if not q.full:
         return "diagonal"
     if q.dim > CLIMB and model.traced is not None and M is None:
-        return "rotated"
+        return "compiled"
     return "passes" if enough(model) < model.N else "full"
 
 
 def planned(kind: str, model: Model, q: Family, M: int | None = None) -> Plan:
     """The plan of the steps that take draws.
 
-    "full", "diagonal": on the regression of slopes on draws, without a rate to choose; so is
-    "exact", where the exact optimum is not found. "passes": the same from the mode of some of many
-    rows, whose curvature is right and which lies many standard deviations off, without first moves.
-    "rotated": on rotated draws, inside JAX. "adam": on the family's best line.
+    "full": on rotated draws, without a rate to choose; so is "exact", where the exact optimum is
+    not found. "passes": on one rotation from the mode of some of many rows, whose curvature is
+    right and which lies many standard deviations off. "compiled": the same inside JAX. "diagonal":
+    on the regression of slopes on draws. "adam": on the family's best line.
     """
-    if kind == "rotated":
-        return Rotated(model, q, lr=1.0)
+    if kind == "compiled":
+        return Compiled(model, q, lr=1.0)
     if kind == "adam":
         return Noisy(
             model, q, whole_gradient(model, q), M=M or 10, lr=rules.falling(RATE, AFTER, 0.5),
             rule=rules.adam(), average=1, sampling=Sampling(subsample=False),
         )  # fmt: skip
-    if kind == "passes":
-        few, moves = max(2 * q.dim, 20), rules.quadratics(most=0, reach=100.0)
-    elif q.full:
-        few, moves = 2 * q.dim + 20, rules.quadratics()
-    else:
-        few, moves = 10, rules.quadratics(reach=REACH, diagonal=DIAGONAL)
-    return Scored(model, q, lr=1.0, rule=moves, M=M or few, paired=EVEN)
+    if not q.full:
+        moves = rules.quadratics(reach=REACH, diagonal=DIAGONAL)
+        return Scored(model, q, lr=1.0, rule=moves, M=M or 10)
+    radii, reach = (1, FAR_OFF) if kind == "passes" else (2, 3.0)
+    turns = -(-(M or LEAST) // (2 * q.dim * radii))
+    return Rotated(model, q, lr=1.0, radii=radii, turns=turns, reach=reach)
 
 
 class Clock:
@@ -114,7 +114,7 @@ class Run:
 
     model: Any  # None in a file
     q: Family
-    kind: str  # "full", "rotated", "diagonal", "passes", "adam" or "exact"
+    kind: str  # "full", "compiled", "diagonal", "passes", "adam" or "exact"
     M: int | None  # draws a step, if it was said
     state: State
     best: np.ndarray  # (D,) w at the best look
@@ -204,8 +204,9 @@ class Run:
             end *= 2
         if self.state.t == 0 or self.state.t == end // 2 >= first:
             self.state = self.state._replace(mean=np.zeros_like(self.state.w), count=0)
-            if self.kind == "diagonal":  # its mean was over places farther from the end
-                self._forget()
+            if self.kind == "diagonal":  # the rule's mean was over places farther from the end
+                moves, s, ridge = self.state.memory
+                self.state = self.state._replace(memory=(moves, 0 * s, ridge))
         try:
             with suppress(Late), until(lambda: clock.out(0)):
                 self._steps(min(end, clock.steps), clock, bar)
@@ -223,10 +224,8 @@ class Run:
     def _steps(self, end, clock, bar):
         """Steps up to this one, if there is time and none diverges."""
         while self.state.t < end and not clock.out() and self.state.diverged < 0:
-            late = lambda: clock.out(2 * starts.EACH)  # a few of its looks at the slope
-            climbs = self.kind == "full" and self.q.dim <= CLIMB
-            if climbs and self.state.t == EVEN and not late():
-                with until(late):
+            if self.kind == "full" and self.q.dim <= CLIMB and self.state.t == 0:
+                with until(clock.out):
                     w = starts.top(self.model, self.q, self.state.w)
                 self.state = self.state._replace(w=w)
             clock.stepped(_timed(self._step)[1])
@@ -241,8 +240,6 @@ class Run:
         except (KeyboardInterrupt, Late):
             rng.bit_generator.state = before
             raise
-        if self.kind == "passes" and self.state.t == 1:
-            self._forget()  # it came from far away: the mean begins with the next
 
     def _look(self):
         """Compare with the best w so far on the same draws."""
@@ -286,11 +283,6 @@ class Run:
 
     def _seen(self, found: Weights) -> None:
         self.looks = (*self.looks, (self.state.t, *map(float, found.elbo)))
-
-    def _forget(self):
-        """The rule's mean over its steps begins anew."""
-        moves, s, *rest = self.state.memory
-        self.state = self.state._replace(memory=(moves, 0 * s, *rest))
 
 
 def _timed(f):

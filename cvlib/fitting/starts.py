@@ -1,6 +1,6 @@
 """Where to begin: the mode by the model's gradient, and the best of a few widths about it.
 
-What climbs to the mode, L-BFGS, climbs to the top of the ELBO on fixed even draws as well.
+What climbs to the mode, L-BFGS, climbs to the top of the ELBO on fixed draws as well.
 """
 
 from collections.abc import Callable
@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..draws import spheres
 from ..families.base import Family
 from ..models.density import Density, Model
 from ..models.passes import Late, look_at_clock, until
@@ -23,8 +24,7 @@ FAR = 1e8  # beyond it nothing is looked for
 LEAST = 0.1  # distance from a mode at which to look
 FALL = 0.01  # of log p, one standard deviation off the mode: less may be flat
 FARTHER = 100.0  # if it is no more at this distance
-EACH, LEAST_EVEN = 4, 40  # fixed draws for each unknown, and in all at least
-ENOUGH_EVEN, TURNS = 1e-2, 30  # nats that a step on them must promise; turns remembered
+ENOUGH_FIXED, TURNS = 1e-2, 30  # nats that a step on fixed draws must promise; turns remembered
 FULL = 500  # unknowns up to which q has a full covariance
 HANDICAP = 2  # nats for each unknown, of a low place
 EQUAL, DIP = 3.0, 1.0  # nats between modes of about equal height, and of a dip that parts them
@@ -208,28 +208,21 @@ def _axes(C):
     return axes.T[order] * np.maximum(np.sqrt(np.maximum(l, 0)), LEAST)[order, None]  # kinks: 0
 
 
-# Fixed even draws ---------------------------------------------------------------------------------
-
-
-def evened(e: np.ndarray) -> np.ndarray:
-    """e (n, d) made to have covariance I, and their opposites, (2 n, d)."""
-    e = e @ np.linalg.inv(np.linalg.cholesky(e.T @ e / len(e))).T
-    return np.concatenate([e, -e])
+# Fixed draws --------------------------------------------------------------------------------------
 
 
 def top(model: Model, q: Family, w: np.ndarray, seed: int = 0) -> np.ndarray:
-    """w (D,) of the highest ELBO on even draws that is found from w, for a full q.
+    """w (D,) of the highest ELBO on one fixed rotation that is found from w, for a full q.
 
-    On such draws every quadratic has its exact mean, as with the ensemble of all quadratics, and
-    the ELBO is a smooth function of w without noise (fixed draws: Giordano, Ingram and Broderick
-    2024). A search learns how its slope turns, and follows a valley that bends, where natural steps
-    creep. The top belongs to these draws: natural steps have to follow.
+    There every cubic has its exact mean, and the ELBO is a smooth function of w without noise
+    (fixed draws: Giordano, Ingram and Broderick 2024). A search learns how its slope turns, and
+    follows a valley that bends, where natural steps creep. The top belongs to these draws: natural
+    steps have to follow.
     """
     if not q.full:
-        raise ValueError(f"even draws are for a full Gaussian q, not {q!r}")
+        raise ValueError(f"fixed draws are for a full Gaussian q, not {q!r}")
     density, (mu, factor) = Density(model), q.unpack(w)
-    n = max(EACH * q.dim, LEAST_EVEN)
-    e = evened(np.random.default_rng([seed, n]).standard_normal((n // 2, q.dim)))
+    e, weight = spheres(np.random.default_rng([seed, q.dim]), q.dim)
 
     def elbo(v):
         """At v, a w in the coordinates of the q where the search began."""
@@ -237,12 +230,12 @@ def top(model: Model, q: Family, w: np.ndarray, seed: int = 0) -> np.ndarray:
         if not np.diag(C).min() > 0:
             return -np.inf, v
         value, slope = density.slope(mu + q.times(factor, m + q.times(C, e)))
-        G = q.times_t(factor, slope)
-        slope = q.joined(G.mean(0), G.T @ e / len(e)) + q.entropy_grad(v)
-        height = value.mean() + np.log(np.diag(C)).sum()
+        G = weight[:, None] * q.times_t(factor, slope)
+        slope = q.joined(G.sum(0), G.T @ e) + q.entropy_grad(v)
+        height = weight @ value + np.log(np.diag(C)).sum()
         return height if np.isfinite(slope).all() else -np.inf, slope
 
-    v = climb(elbo, q.start(), ENOUGH_EVEN, known=Curvature(TURNS))[0].z
+    v = climb(elbo, q.start(), ENOUGH_FIXED, known=Curvature(TURNS))[0].z
     m, C = q.unpack(v)
     return q.joined(mu + q.times(factor, m[None])[0], q.compose(factor, C))
 
