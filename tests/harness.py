@@ -1,6 +1,6 @@
 """Bugs in copies of the package: each must be seen by a check, and only a failed assertion sees.
 
-A bug is a plain tuple (name, place, old, new, check). `place` names a function, method, class or
+A bug is a tuple (name, place, old, new, check). `place` names a function, method, class or
 constant, in whatever file it lies: "Gaussian.pull1"; with the module before it where two share a
 name, "exact.elbo"; "special.*" is all of a module. There the code `old` stands exactly once, and
 the bug makes it `new`. Both are an expression, statements (`new` may be none, ""), or an argument
@@ -9,16 +9,13 @@ matter. `check` is known to see the bug and is asked first, the other checks if 
 
 A check is a test that needs the package alone, which it gets as `cv`: from pytest a copy without a
 bug (conftest.py), from here one with a bug. So a test that passes sees the bug itself where it
-fails, and not that it is a copy. The lists, one for each area, are in mutants.py; test_mutants.py
-says which files must see which list.
+fails, and not that it is a copy. mutants.py has the lists, and says which files must see which.
 """
 
 import ast
 import importlib
 import re
-import shutil
 import sys
-import tempfile
 import textwrap
 import warnings
 from contextlib import contextmanager
@@ -36,7 +33,7 @@ import pytest
 import cvlib
 
 PACKAGE = Path(cvlib.__file__).parent
-ROOTS = PACKAGE, PACKAGE.parent / "experiments"  # the folders that are copied
+ROOTS = PACKAGE, PACKAGE.with_name("experiments")  # the folders whose modules are copied
 COPY = "_copy"  # the copy of cvlib is imported as cvlib_copy
 WRONG = (AssertionError, pytest.fail.Exception)  # the second: pytest.raises that saw nothing
 
@@ -76,16 +73,6 @@ def compiled(path):
     return from_copies(ast.parse(Path(path).read_bytes()))
 
 
-@cache
-def copies(roots):
-    """A folder with a copy of every root, for all bugs: bugs are put in as files are loaded."""
-    folder = tempfile.TemporaryDirectory()
-    for root in roots:
-        target = Path(folder.name) / (root.name + COPY)
-        shutil.copytree(root, target, ignore=shutil.ignore_patterns("__pycache__"))
-    return folder  # it goes when Python ends
-
-
 class Loader(SourceFileLoader):
     tree = None  # in place of what the file holds
 
@@ -94,15 +81,16 @@ class Loader(SourceFileLoader):
 
 
 class Finder:
-    """Finds the modules of the copies; one of them has another syntax tree."""
+    """Finds the modules of the copies in the files of the roots; one has another syntax tree."""
 
     def __init__(self, module, tree):
-        self.folder, self.module, self.tree = Path(copies(ROOTS).name), module, tree
+        self.module, self.tree = module, tree
 
     def find_spec(self, name, path=None, target=None):
-        if not name.split(".")[0].endswith(COPY):
+        root, *inner = name.split(".")
+        if not root.endswith(COPY):
             return None
-        base = self.folder.joinpath(*name.split("."))
+        base = PACKAGE.with_name(root.removesuffix(COPY)).joinpath(*inner)
         inside = [str(base)] if base.is_dir() else None
         file = base / "__init__.py" if inside else base.with_suffix(".py")
         loader = Loader(name, str(file))
@@ -129,12 +117,9 @@ def checks_in(*modules):
 
     A test with parameters is one for each of their values, under the id that pytest gives it.
     """
-    found = {}
-    for module in modules:
-        for name, test in vars(module).items():
-            if name.startswith("test_") and callable(test):
-                found |= dict(_at_its_values(name, test))
-    return found
+    tests = [test for module in modules for test in vars(module).items() if callable(test[1])]
+    tests = [_at_its_values(*test) for test in tests if test[0].startswith("test_")]
+    return {name: check for checks in tests for name, check in checks}
 
 
 def _at_its_values(name, test):

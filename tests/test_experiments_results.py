@@ -1,7 +1,4 @@
-"""The stored results: whole, of a release, slices computed again; and truths of the experiments.
-
-Pages assert what the results say.
-"""
+"""Stored results: whole, of a release, slices again (pages assert what they say); and truths."""
 
 import numpy as np
 import pytest
@@ -24,8 +21,7 @@ def test_a_result_says_how_it_was_made(name):
     assert (content["name"], content["command"]) == (label, command)
     assert content["versions"]["schema"] == store.SCHEMA
     assert content["versions"]["cvlib"] in released()  # the slices below say if it still holds
-    assert content["settings"]["runs"] == size.runs
-    assert content["settings"]["steps"] == 500
+    assert (content["settings"]["runs"], content["settings"]["steps"]) == (size.runs, 500)
     assert len((RESULTS / f"{name}.json").read_bytes()) < 350_000
 
 
@@ -97,9 +93,6 @@ def test_slices_are_computed_again():
     found = plans._spread(result)
     assert (found["each"], found["fall"]) == (row["each"], row["fall"])
     assert_allclose(found["mean"], row["mean"], rtol=0.02)
-
-
-# Truths, against other people's chains and densities of SciPy -----------------------------------
 
 
 @pytest.mark.parametrize("name", posteriors.names)

@@ -65,15 +65,11 @@ def test_a_file_is_short_says_what_it_is_and_has_types(path):
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
             assert node.end_lineno - node.lineno < 50, f"{node.name} is longer than a screen"
-    for f in public(tree):
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    for f in (f for f in functions if not f.name.startswith("_")):
         given = *f.args.posonlyargs, *f.args.args, *f.args.kwonlyargs
         untyped = [a.arg for a in given if a.annotation is None]
         assert f.returns is not None and not untyped, f"{f.name}: {untyped or 'what it returns'}"
-
-
-def public(tree):
-    """The functions of a module whose names do not begin with an underscore."""
-    return [n for n in tree.body if isinstance(n, ast.FunctionDef) and not n.name.startswith("_")]
 
 
 def methods(kind):
@@ -107,9 +103,6 @@ def test_functions_shadow_no_module():
             assert not (PACKAGE / attribute).is_dir(), attribute
 
 
-# How many files one thing enters ---------------------------------------------------------------
-
-
 def entered(run):
     """The files of the package whose functions a call enters, in the order of entering."""
     found = {}
@@ -135,7 +128,7 @@ def sonar():
     return model, q, RP1(data) + RP1(prior) - CF(variational), CF(T) - RP1(T)
 
 
-def test_a_gradient_enters_few_files():
+def test_a_gradient_a_step_and_a_fit_enter_few_files():
     model, q, h, c = sonar()
     rng = np.random.default_rng(0)
 
@@ -152,28 +145,22 @@ def test_a_gradient_enters_few_files():
     rules = {"rule": cvlib.rules.momentum(), "weights": cvlib.rules.bayes()}
     plan = cvlib.optimize.Noisy(model, q, h, [c], lr=0.01, M=10, **rules)
     state = cvlib.optimize.init(plan, rng)
-    files = entered(lambda: cvlib.optimize.step(state, plan))
-    assert len(files) <= 16, files
+    step, fit = lambda: cvlib.optimize.step(state, plan), lambda: cvlib.fit(model, progress=False)
+    for files in entered(step), entered(fit):
+        assert len(files) <= 16, files
 
 
-def test_a_fit_enters_few_files():
-    model = sonar()[0]
-    files = entered(lambda: cvlib.fit(model, progress=False))
-    assert len(files) <= 16, files
+LATER = {
+    "cvlib": "scipy.special scipy.linalg importlib.resources html gzip autograd.scipy "
+    "matplotlib joblib threadpoolctl tqdm experiments",
+    "experiments": "scipy.s matplotlib",
+}
 
 
-# What an import brings --------------------------------------------------------------------------
-
-LATER = (
-    "scipy.special", "scipy.linalg", "importlib.resources", "html", "gzip", "autograd.scipy",
-    "matplotlib", "joblib", "threadpoolctl", "tqdm", "experiments",
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("package", ["cvlib", "experiments"])
+@pytest.mark.parametrize("package", LATER)
 def test_what_is_needed_later_or_never_is_not_imported_at_once(package):
     """Every chapter imports the experiments: a part of scipy costs as much as all the rest."""
-    late = LATER if package == "cvlib" else ("scipy.s", "matplotlib")
+    late = tuple(LATER[package].split())
     code = f"import {package}, sys; print(*(n for n in sys.modules if n.startswith({late})))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.split() == []

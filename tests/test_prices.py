@@ -77,9 +77,6 @@ def glm(cv, d, count):
     return cv.models.GLM(X, y, replace(logistic, fast=fast))
 
 
-# How often ----------------------------------------------------------------------------------------
-
-
 def test_own_model_at_mu_on_all_data(cv):
     """Slope: N rows. Curvature: d products. Whatever M is, however many lines share them."""
     for d in (2, 5):
@@ -169,11 +166,7 @@ def test_shared_work_is_done_once(cv):
             assert ask() is ask()
 
 
-# How large ----------------------------------------------------------------------------------------
-
-
 def wide(cv, own, d):
-    """A model with many dimensions and one data point."""
     X, y = RNG(0).standard_normal((1, d)) / np.sqrt(d), np.array([1.0])
     if not own:
         return cv.models.logistic_regression(X, y)

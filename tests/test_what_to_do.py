@@ -22,22 +22,13 @@ PRINTED = re.compile(rf"{BEGINS}.*?^```|(?<!\}})`[^`\n]+`", re.M | re.S)
 TEXTS = [md.read_text("utf-8") for md in notebooks.BOOK.glob("*.md")]
 PAGE_OF = {label: text for text in TEXTS for label in re.findall(r"^\(([\w-]+)\)=", text, re.M)}
 links = partial(re.findall, r"\{ref\}`(?:[^`<]*<)?([\w-]+)>?`")
-
-
-def answers():
-    """{question or case: its text}; questions have their numbers as keys."""
-    which, after = PAGE.split("## And then?")
-    items = re.split(r"^(\d+)\. ", which.split("## Which line?")[1], flags=re.M)[1:]
-    cases = re.split(r"^- \*\*", after.split("## When not")[0], flags=re.M)[1:]
-    return dict(zip(items[::2], items[1::2])) | {text.split("*")[0]: text for text in cases}
-
-
-ANSWERS = answers()
-BLOCKS = [
-    (key, ast.unparse(ast.parse(dedent(block))))
-    for key, text in ANSWERS.items()
-    for block in BLOCK.findall(text)
-]
+which, after = PAGE.split("## And then?")
+items = re.split(r"^(\d+)\. ", which.split("## Which line?")[1], flags=re.M)[1:]
+cases = re.split(r"^- \*\*", after.split("## When not")[0], flags=re.M)[1:]
+# {question or case: its text}; questions have their numbers as keys
+ANSWERS = dict(zip(items[::2], items[1::2])) | {text.split("*")[0]: text for text in cases}
+tidy = lambda block: ast.unparse(ast.parse(dedent(block)))
+BLOCKS = [(key, tidy(block)) for key, text in ANSWERS.items() for block in BLOCK.findall(text)]
 
 
 def called(lines):
@@ -172,8 +163,7 @@ def judge_copied(name, line):
     rewards, log_pi, others = np.array([1.0, 0, 0, 1]), np.arange(4.0), np.array([1, 2, 2, 1]) / 3
     f, b, w = rewards[:, None], np.eye(4)[:, None, :2], np.array([[1.0, 3.0]])
     space |= dict(rewards=rewards, log_pi=log_pi, m=0.3, f=f, b=b, w=w, divergence=0.25)
-    exec(ast.unparse(DEFINED[name][0]), space)  # the first of a name is in JAX
-    exec(line, space)
+    exec(f"{ast.unparse(DEFINED[name][0])}\n{line}", space)  # the first of a name is in JAX
     mean = lambda baseline: -np.mean((rewards - baseline) * log_pi)
     if name == "disarm":  # in the pairs 0, 2 and 1, 3 f differs by 1, -1 and one switch by 1
         surrogate = (nn.sigmoid(1.0) * 1 - nn.sigmoid(3.0) * 3) / 4
@@ -189,8 +179,7 @@ def judge_copied(name, line):
 def judge_mixture(line):
     """At one point: the sum over both labels, by hand."""
     space = {"np": np, "logsumexp": logsumexp}
-    exec(ast.unparse(DEFINED["normal"][0]), space)
-    exec(line, space)
+    exec(f"{ast.unparse(DEFINED['normal'][0])}\n{line}", space)
     share, centre, sd, y = np.array([0.3, 0.7]), np.array([-1.0, 2.0]), 0.8, np.array([0.4, 1.0])
     p = SimpleNamespace(share=share, centre=centre, sd=np.array(sd))
     bells = share * np.exp(-0.5 * ((y[:, None] - centre) / sd) ** 2) / sd
