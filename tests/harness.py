@@ -87,12 +87,10 @@ class Finder:
         self.module, self.tree = module, tree
 
     def find_spec(self, name, path=None, target=None):
-        root, *inner = name.split(".")
-        if not root.endswith(COPY):
+        file = {renamed(module): file for module, file in modules(ROOTS).items()}.get(name)
+        if not file:
             return None
-        base = PACKAGE.with_name(root.removesuffix(COPY)).joinpath(*inner)
-        inside = [str(base)] if base.is_dir() else None
-        file = base / "__init__.py" if inside else base.with_suffix(".py")
+        inside = [str(file.parent)] if file.stem == "__init__" else None
         loader = Loader(name, str(file))
         loader.tree = self.tree if name == self.module else None
         return spec_from_file_location(name, file, loader=loader, submodule_search_locations=inside)

@@ -266,7 +266,6 @@ def _score_function(p, family, atom, w, eps, index):
 
 
 def _through_w(kind, p, family, atom, w, eps, index):
-    """Autograd through the transform."""
     M, f = len(eps), integrand(p, family, atom, w)
     W = np.tile(w, (M, 1))  # a copy a sample: one gradient holds all samples' gradients
     move = lambda W: transform(kind, family, p.d, W, eps)

@@ -173,7 +173,6 @@ def test_a_long_run_keeps_few_steps():
 
 
 def test_a_diverged_run_is_counted_and_left_out():
-    """With a huge learning rate runs break off: no ELBO afterwards, the step is on record."""
     c = tiny("none", lr=1e6, steps=40, runs=4)
     result = compute(c)["result"]
     assert any(t > 0 for t in result["diverged"])
@@ -254,7 +253,6 @@ def test_variance_by_hand():
 
 
 def test_norms_by_hand():
-    """The three steps of the procedure with the cell's own draws, one replica at a time."""
     M, R, n, v0 = 3, 4, 7, [0.0, 1e-2, 1e-1, 1.0]
     sizes = dict(M=M, replicas=R, samples=R * n, low=-2, high=0, count=3)
     c = cell("norms", data="toy", lr=0.08, step=5, lag=2, **sizes)

@@ -227,7 +227,6 @@ def test_kill_9_and_go_on(tmp_path, undisturbed):
 
 
 def test_workers_end_with_their_parent(tmp_path):
-    """kill -9 of the command in the middle of long cells: in a moment no process is left."""
     psutil = pytest.importorskip("psutil")
     out = tmp_path / "out"
     process = start(out, "--jobs", "2", command=COMMAND[:4])  # all 500 steps: minutes of work
@@ -302,8 +301,8 @@ def test_no_scheduler_or_no_dask_there(tmp_path, monkeypatch, there):
 def test_a_worker_process_that_is_killed(tmp_path):
     """What the kernel does when memory runs out: a sentence, and finished cells stay."""
     script = (
-        "import os, sys; from experiments import engine, Refused; from test_experiments import tiny\n"
-        "engine.compute = lambda c: os.kill(os.getpid(), 9)\n"
+        "import os, sys; from experiments import engine, Refused\n"
+        "from test_experiments import tiny; engine.compute = lambda c: os.kill(os.getpid(), 9)\n"
         "try: engine.run([tiny('none'), tiny('c5')], sys.argv[1], jobs=2, progress=False)\n"
         "except Refused as error: print(error)"
     )

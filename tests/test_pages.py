@@ -47,7 +47,6 @@ def test_a_save_in_jupyter_lab_leaves_the_text_as_it_is(md):
 
 @each(CHAPTERS)
 def test_stored_outputs_are_clean(md):
-    """Readers see no warning, no error, no machine's path, nothing fetched from elsewhere."""
     for cell, output in outputs(md):
         assert output.output_type != "error", cell.source
         assert output.get("name") != "stderr", output.text

@@ -58,7 +58,6 @@ def two(chapters):
 
 
 def text_of(book, chapters, title):
-    """The words of a chapter, without spaces."""
     starts = [page for page, _ in chapters.values()] + [len(book.pages)]
     first = chapters[title][0]
     last = min(start for start in starts if start > first)

@@ -41,7 +41,6 @@ def test_line(ax):
 
 
 def test_a_line_of_ones_own(ax):
-    """Shifted label, other words, options of matplotlib, a name without a colour."""
     mine = plotting.line(ax, X, Y, "mine", label="words", dx=-3, dy=7, ls="--", lw=1)
     other = plotting.line(ax, X, Y, "c7", color="#123456", label="")
     assert (mine.get_color(), mine.get_linestyle(), mine.get_linewidth()) == ("#757575", "--", 1)
@@ -176,11 +175,7 @@ def test_ellipse(ax):
         assert to_hex(patch.get_edgecolor()).upper() == "#256DE7"
         assert not patch.get_fill() and patch.get_linewidth() == 2
     assert len(ax.patches) == 12
-
-
-def test_ellipse_of_a_line(ax):
-    """Rounding may leave a degenerate covariance below zero: a line, not a NaN."""
-    cov = np.array([[1.0, 1.0], [1.0, 1.0 - 1e-15]])
+    cov = np.array([[1.0, 1.0], [1.0, 1.0 - 1e-15]])  # below zero by rounding: a line, not a NaN
     patch = plotting.ellipse(ax, (0, 0), cov, "k", fill=True, lw=5, alpha=0.5)
     assert_allclose([patch.width, patch.height], [4 * 2**0.5, 0], atol=1e-6)
     assert_allclose(patch.angle % 180, 45)

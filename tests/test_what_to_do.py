@@ -59,7 +59,6 @@ def section(label):
 
 @pytest.mark.parametrize("key, lines", BLOCKS, ids=lambda x: x[:30])
 def test_a_line_is_in_a_section_that_its_question_names(key, lines):
-    """Each function, with the keywords it is given, in the code of a linked section."""
     labels = [label for label in links(ANSWERS[key]) if not label.startswith("chap-")]
     parts = ["\n".join(PRINTED.findall(section(label))) for label in labels]
     for name, call in called(lines):
