@@ -4,8 +4,8 @@ A bug is a tuple (name, place, old, new, check). `place` names a function, metho
 constant, in whatever file it lies: "Gaussian.pull1"; with the module before it where two share a
 name, "exact.elbo"; "special.*" is all of a module. There the code `old` stands exactly once, and
 the bug makes it `new`. Both are an expression, statements (`new` may be none, ""), or an argument
-or a default, "lr=0.1". They are compared as syntax trees: layout, quotes and comments do not
-matter. `check` is known to see the bug and is asked first, the other checks if it does not.
+of a call, "lr=0.1". They are compared as syntax trees: layout, quotes and comments do not matter.
+`check` is known to see the bug and is asked first, the other checks if it does not.
 
 A check is a test that needs the package alone, which it gets as `cv`: from pytest a copy without a
 bug (conftest.py), from here one with a bug. So a test that passes sees the bug itself where it
@@ -127,11 +127,9 @@ def _at_its_values(name, test):
         if mark.name == "parametrize":
             names = [x.strip() for x in mark.args[0].split(",")]
             rows = [row if len(names) > 1 else (row,) for row in mark.args[1]]
-            ways = [
-                ("-".join([label, *map(str, row)]).strip("-"), said | dict(zip(names, row)))
-                for label, said in ways
-                for row in rows
-            ]
+            named = lambda label, row: "-".join([label, *map(str, row)]).strip("-")
+            pairs = [(*way, row) for way in ways for row in rows]
+            ways = [(named(label, row), said | dict(zip(names, row))) for label, said, row in pairs]
             needed -= {*names}
     if needed == {"cv"}:
         for label, said in ways:
@@ -239,15 +237,6 @@ def same(some, others):
     return [*map(type, some)] == [*map(type, others)] and text(some) == text(others)
 
 
-def defaults(node):
-    """(field, where, argument "name=value") of the defaults of a function."""
-    args = node.posonlyargs + node.args
-    args = args[len(args) - len(node.defaults) :]
-    for field, names in ("defaults", args), ("kw_defaults", node.kwonlyargs):
-        for k, (arg, value) in enumerate(zip(names, getattr(node, field))):
-            yield field, slice(k, k + 1), ast.keyword(arg.arg, value)
-
-
 def matches(tree, old, new):
     """(node, field, where, trees to put there) of each match; where is None for a single tree."""
     for (olds, news), node in product(readings(old, new), ast.walk(tree)):
@@ -257,9 +246,6 @@ def matches(tree, old, new):
                 yield from ((node, field, k, news) for k in parts if same(value[k], olds))
             elif same([value], olds):
                 yield node, field, None, news
-        for field, k, argument in defaults(node) if isinstance(node, ast.arguments) else ():
-            if same([argument], olds):
-                yield node, field, k, [news[0].value]
 
 
 def planted(roots, place, old, new):

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from importlib import metadata
 from itertools import count
 from pathlib import Path
@@ -72,42 +73,40 @@ def test_every_altered_digit_is_refused(path):
     assert store.read(path, NAME, "result")["result"] == RESULT
 
 
-SPOILED = {
-    "empty": (lambda text: "", "cannot be read as a result"),
-    "cut short": (lambda text: text[: len(text) // 2], "cannot be read as a result"),
-    "no JSON": (lambda text: "hello", "cannot be read as a result"),
-    "no text": (lambda text: "\0", "cannot be read as a result"),
-    "a list": (lambda text: "[]", "cannot be read as a result"),
-    "versions that are none": (lambda text: '{"versions": 3}', "cannot be read as a result"),
-    "not a number": (lambda text: text.replace("-6.0", "NaN"), "cannot be read as a result"),
-    "nothing": (lambda text: "{}", "it has no name and no versions and no result"),
-    "no versions": (lambda text: change(text, "versions", None), "it has no versions"),
-    "no checksum": (lambda text: text.replace("sha256", "sha1"),
-                    "was altered: its checksum is missing or that of other numbers"),
-    "another version": (
-        lambda text: change(text, "versions", {"cvlib": "9.1"}),
-        f"was made with cvlib 9.1 (now {cvlib.__version__}), and only these versions can go on"),
-    "an older version, without a checksum": (
-        lambda text: text.replace('"cvlib": "', '"cvlib": "0.0.').replace("sha256", "sha1"),
-        f"was made with cvlib 0.0.{cvlib.__version__} (now {cvlib.__version__})"),
-    "another schema": (lambda text: change(text, "versions", {"schema": 0}),
-                       "was made with schema 0 (now 1)"),
-    "other packages": (
-        lambda text: change(text, "versions", {"numpy": "9.1", "scipy": "9.2", "autograd": "9.3"}),
-        f"was made with numpy 9.1 (now {np.__version__}), scipy 9.2 (now {scipy.__version__}), "
-        f"autograd 9.3 (now {metadata.version('autograd')})"),
-    "a package more": (lambda text: change(text, "versions", {"jax": "1"}),
-                       "was made with {'schema': 1, "),
-    "another cell": (lambda text: change(text, "name", "sgd data=toy runs=3"),
-                     f"holds 'sgd data=toy runs=3', not {NAME!r}"),
-}  # fmt: skip
-
-
 def change(text, key, value):
     """The text with one entry changed (versions: some of them) or, for None, gone; sealed anew."""
     record = json.loads(text)
     record[key] = record[key] | value if isinstance(value, dict) else value
     return sealed({k: v for k, v in record.items() if v is not None})
+
+
+made_with = lambda **other: partial(change, key="versions", value=other)
+UNREADABLE, OURS = "cannot be read as a result", cvlib.__version__
+SPOILED = {
+    "empty": (lambda text: "", UNREADABLE),
+    "cut short": (lambda text: text[: len(text) // 2], UNREADABLE),
+    "no JSON": (lambda text: "hello", UNREADABLE),
+    "no text": (lambda text: "\0", UNREADABLE),
+    "a list": (lambda text: "[]", UNREADABLE),
+    "versions that are none": (lambda text: '{"versions": 3}', UNREADABLE),
+    "not a number": (lambda text: text.replace("-6.0", "NaN"), UNREADABLE),
+    "nothing": (lambda text: "{}", "it has no name and no versions and no result"),
+    "no versions": (partial(change, key="versions", value=None), "it has no versions"),
+    "no checksum": (lambda text: text.replace("sha256", "sha1"),
+                    "was altered: its checksum is missing or that of other numbers"),
+    "another version": (made_with(cvlib="9.1"), f"was made with cvlib 9.1 (now {OURS}), and only "
+                        "these versions can go on"),
+    "an older version, without a checksum": (
+        lambda text: text.replace('"cvlib": "', '"cvlib": "0.0.').replace("sha256", "sha1"),
+        f"was made with cvlib 0.0.{OURS} (now {OURS})"),
+    "another schema": (made_with(schema=0), "was made with schema 0 (now 1)"),
+    "other packages": (made_with(numpy="9.1", scipy="9.2", autograd="9.3"), "was made with numpy "
+                       f"9.1 (now {np.__version__}), scipy 9.2 (now {scipy.__version__}), "
+                       f"autograd 9.3 (now {metadata.version('autograd')})"),
+    "a package more": (made_with(jax="1"), "was made with {'schema': 1, "),
+    "another cell": (partial(change, key="name", value="sgd data=toy runs=3"),
+                     f"holds 'sgd data=toy runs=3', not {NAME!r}"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("what", SPOILED)

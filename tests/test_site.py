@@ -167,11 +167,8 @@ CONTRAST = """() => {
   const linear = c => c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4;
   const bright = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
   const ground = e => {
-    for (; e; e = e.parentElement) {
-      const color = rgb(getComputedStyle(e).backgroundColor);
-      if (color.length == 3 || color[3] == 1) return color;
-    }
-    return [255, 255, 255];
+    const color = e ? rgb(getComputedStyle(e).backgroundColor) : [255, 255, 255];
+    return color.length == 3 || color[3] == 1 ? color : ground(e.parentElement);
   };
   const kinds = 'p, figcaption, td, th, label, h1, h2, h3, a:not(.headerlink), pre, code, span';
   const words = `.bd-article :is(${kinds})`;
