@@ -67,7 +67,8 @@ def test_a_line_is_in_a_section_that_its_question_names(key, lines):
             assert any(re.search(rf"\b{word}\b", part) for part in parts), (key, word)
 
 
-def stand_ins():
+@pytest.fixture(scope="module")
+def space():
     """A tiny one of everything that the page's lines speak of."""
     rng = np.random.default_rng(0)
     X, y, data = rng.standard_normal((30, 2)), np.sign(rng.standard_normal(30)), np.ones(20)
@@ -80,7 +81,8 @@ def stand_ins():
     cv = SimpleNamespace(**vars(cvlib))
     cv.fit = lambda *args, **kwargs: cvlib.fit(*args, steps=5, progress=False, **kwargs)
     cv.choose = partial(cvlib.choose, seconds=0.02, resamples=5)
-    fit = thin = cv.fit(model)
+    with warnings.catch_warnings(action="ignore"):
+        fit = thin = cv.fit(model)
     z = rng.standard_normal((400, 2))
     miss = lambda z, b: -((b[0] - z[..., 0] - z[..., 1]) ** 2)
     prior = cvlib.families.Bernoulli(2).prior(np.zeros(2))
@@ -91,12 +93,6 @@ def stand_ins():
     h = cvlib.QD(g) + cvlib.CF(prior) - cvlib.CF(variational)
     Jd = cvlib.CF(old) - cvlib.CF(old.over_all_data())
     return {"np": np} | locals()
-
-
-@pytest.fixture(scope="module")
-def space():
-    with warnings.catch_warnings(action="ignore"):
-        yield stand_ins()
 
 
 @pytest.mark.parametrize("key, lines", BLOCKS, ids=lambda x: x[:30])
