@@ -1,24 +1,21 @@
 """Bugs in copies of the package: each must be seen by a check, and only a failed assertion sees.
 
-A bug is a plain tuple (name, place, old, new, check). `place` names a function, method, class or
+A bug is a tuple (name, place, old, new, check). `place` names a function, method, class or
 constant, in whatever file it lies: "Gaussian.pull1"; with the module before it where two share a
 name, "exact.elbo"; "special.*" is all of a module. There the code `old` stands exactly once, and
 the bug makes it `new`. Both are an expression, statements (`new` may be none, ""), or an argument
-or a default, "lr=0.1". They are compared as syntax trees: layout, quotes and comments do not
-matter. `check` is known to see the bug and is asked first, the other checks if it does not.
+of a call, "lr=0.1". They are compared as syntax trees: layout, quotes and comments do not matter.
+`check` is known to see the bug and is asked first, the other checks if it does not.
 
 A check is a test that needs the package alone, which it gets as `cv`: from pytest a copy without a
 bug (conftest.py), from here one with a bug. So a test that passes sees the bug itself where it
-fails, and not that it is a copy. The lists, one for each area, are in mutants.py; test_mutants.py
-says which files must see which list.
+fails, and not that it is a copy. mutants.py has the lists, and says which files must see which.
 """
 
 import ast
 import importlib
 import re
-import shutil
 import sys
-import tempfile
 import textwrap
 import warnings
 from contextlib import contextmanager
@@ -36,7 +33,7 @@ import pytest
 import cvlib
 
 PACKAGE = Path(cvlib.__file__).parent
-ROOTS = PACKAGE, PACKAGE.parent / "experiments"  # the folders that are copied
+ROOTS = PACKAGE, PACKAGE.with_name("experiments")  # the folders whose modules are copied
 COPY = "_copy"  # the copy of cvlib is imported as cvlib_copy
 WRONG = (AssertionError, pytest.fail.Exception)  # the second: pytest.raises that saw nothing
 
@@ -76,16 +73,6 @@ def compiled(path):
     return from_copies(ast.parse(Path(path).read_bytes()))
 
 
-@cache
-def copies(roots):
-    """A folder with a copy of every root, for all bugs: bugs are put in as files are loaded."""
-    folder = tempfile.TemporaryDirectory()
-    for root in roots:
-        target = Path(folder.name) / (root.name + COPY)
-        shutil.copytree(root, target, ignore=shutil.ignore_patterns("__pycache__"))
-    return folder  # it goes when Python ends
-
-
 class Loader(SourceFileLoader):
     tree = None  # in place of what the file holds
 
@@ -94,17 +81,16 @@ class Loader(SourceFileLoader):
 
 
 class Finder:
-    """Finds the modules of the copies; one of them has another syntax tree."""
+    """Finds the modules of the copies in the files of the roots; one has another syntax tree."""
 
     def __init__(self, module, tree):
-        self.folder, self.module, self.tree = Path(copies(ROOTS).name), module, tree
+        self.module, self.tree = module, tree
 
     def find_spec(self, name, path=None, target=None):
-        if not name.split(".")[0].endswith(COPY):
+        file = {renamed(module): file for module, file in modules(ROOTS).items()}.get(name)
+        if not file:
             return None
-        base = self.folder.joinpath(*name.split("."))
-        inside = [str(base)] if base.is_dir() else None
-        file = base / "__init__.py" if inside else base.with_suffix(".py")
+        inside = [str(file.parent)] if file.stem == "__init__" else None
         loader = Loader(name, str(file))
         loader.tree = self.tree if name == self.module else None
         return spec_from_file_location(name, file, loader=loader, submodule_search_locations=inside)
@@ -129,12 +115,9 @@ def checks_in(*modules):
 
     A test with parameters is one for each of their values, under the id that pytest gives it.
     """
-    found = {}
-    for module in modules:
-        for name, test in vars(module).items():
-            if name.startswith("test_") and callable(test):
-                found |= dict(_at_its_values(name, test))
-    return found
+    tests = [test for module in modules for test in vars(module).items() if callable(test[1])]
+    tests = [_at_its_values(*test) for test in tests if test[0].startswith("test_")]
+    return {name: check for checks in tests for name, check in checks}
 
 
 def _at_its_values(name, test):
@@ -144,11 +127,9 @@ def _at_its_values(name, test):
         if mark.name == "parametrize":
             names = [x.strip() for x in mark.args[0].split(",")]
             rows = [row if len(names) > 1 else (row,) for row in mark.args[1]]
-            ways = [
-                ("-".join([label, *map(str, row)]).strip("-"), said | dict(zip(names, row)))
-                for label, said in ways
-                for row in rows
-            ]
+            named = lambda label, row: "-".join([label, *map(str, row)]).strip("-")
+            pairs = [(*way, row) for way in ways for row in rows]
+            ways = [(named(label, row), said | dict(zip(names, row))) for label, said, row in pairs]
             needed -= {*names}
     if needed == {"cv"}:
         for label, said in ways:
@@ -256,15 +237,6 @@ def same(some, others):
     return [*map(type, some)] == [*map(type, others)] and text(some) == text(others)
 
 
-def defaults(node):
-    """(field, where, argument "name=value") of the defaults of a function."""
-    args = node.posonlyargs + node.args
-    args = args[len(args) - len(node.defaults) :]
-    for field, names in ("defaults", args), ("kw_defaults", node.kwonlyargs):
-        for k, (arg, value) in enumerate(zip(names, getattr(node, field))):
-            yield field, slice(k, k + 1), ast.keyword(arg.arg, value)
-
-
 def matches(tree, old, new):
     """(node, field, where, trees to put there) of each match; where is None for a single tree."""
     for (olds, news), node in product(readings(old, new), ast.walk(tree)):
@@ -274,9 +246,6 @@ def matches(tree, old, new):
                 yield from ((node, field, k, news) for k in parts if same(value[k], olds))
             elif same([value], olds):
                 yield node, field, None, news
-        for field, k, argument in defaults(node) if isinstance(node, ast.arguments) else ():
-            if same([argument], olds):
-                yield node, field, k, [news[0].value]
 
 
 def planted(roots, place, old, new):

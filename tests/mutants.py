@@ -1,534 +1,433 @@
-"""Bugs that some check must catch. harness.py says what the entries are, test_mutants.py who looks.
+"""Bugs that some check must catch: name | place | old | new | check, as harness.py says.
 
-Those of the adapters are for test_adapters.py; their last entry is the model that sees the bug.
+A heading has the name of a list, and the files whose tests must see its bugs. A bug begins at the
+margin, and a line that does not goes on with it; \\n is a new line of code. The check of an
+adapter's bug is the model of test_adapters.py that sees it.
 """
 
-# fmt: off
-MUTANTS = {}
-MUTANTS["core"] = [
-    ("RP1's pull loses the noise", "_GaussianFamily.pull1",
-     "np.multiply(self.by_row(u), draw.of('eps_by_column'), out=out[..., self.dim:])",
-     "out[..., self.dim:] = self.by_row(u)", "test_exact_means[linear-Gaussian-False]"),
-    ("a word overwrites the one before", "estimators._fill", "G += rows", "G[...] = rows",
-     "test_arithmetic"),
-    ("what stood in the array shows", "estimators._fill", "G[...] = 0.0", "", "test_arithmetic"),
-    ("what is kept forgets the point", "draws.kept", "(method, getattr(self, 'key', self), *where)",
-     "(method, getattr(self, 'key', self))", "test_exact_means[student-Gaussian-True]"),
-    ("score forgets the gradient of the normaliser", "_GaussianFamily.score",
-     "path - self.entropy_grad(draw.w)[..., None, :]", "path",
-     "test_exact_means[linear-Gaussian-False]"),
-    ("entropy without its 1", "_GaussianFamily.entropy", "1 + LOG_2PI", "LOG_2PI",
-     "test_closed_form_of_prior_and_entropy"),
-    ("L transposed in the sample", "Gaussian.times", "L.swapaxes(-1, -2)", "L", "test_draws"),
-    ("L for L^T", "Gaussian.times_t", "return v @ L", "return v @ L.mT",
-     "test_exact_means[linear-Gaussian-False]"),
-    ("RP2 without the factor s_j", "Gaussian.shares",
-     "s[..., None, :] / (s[..., :, None] + s[..., None, :])",
-     "1 / (s[..., :, None] + s[..., None, :])", "test_badly_conditioned"),
-    ("sigma for |sigma| in a diagonal RP2", "DiagonalGaussian.z2", "np.abs(draw.factor)",
-     "draw.factor", "test_exact_means[linear-DiagonalGaussian-False]"),
-    ("RP2 at the points of RP1", "_GaussianFamily.routes", 'Route("z2", pull="pull2")',
-     'Route("z1", pull="pull2")', "test_own_model_at_samples"),
-    ("a batch stands for N times its size", "look_up", "model.N / index.shape[-1]",
-     "model.N", "test_batches[poisson-DiagonalGaussian]"),
-    ("own model forgets N", "OwnData.function", "model.N * model.log_lik(z, batch)",
-     "model.log_lik(z, batch)", "test_batches[curved-Gaussian]"),
-    ("own model's batch stands for N times its size", "OwnData.function", "model.N / B", "model.N",
-     "test_batches[curved-DiagonalGaussian]"),
-    ("own model: the same Hessian for all samples", "Own.one_hessian",
-     "z.shape[-2] != 1 or not self.q.full", "not self.q.full", "test_own_model_on_drawn_data"),
-    ("own model: a square Hessian for a diagonal q", "Own.one_hessian",
-     "z.shape[-2] != 1 or not self.q.full", "z.shape[-2] != 1", "test_diagonal_family_on_all_data"),
-    ("all columns of a Hessian at once", "COLUMNS", "64", "10**6",
-     "test_diagonal_family_builds_no_square_matrix"),
-    ("Hessian times L^T, all data", "Gaussian.gram", "L[..., None, :, :]", "L.mT[..., None, :, :]",
-     "test_exact_means[linear-Gaussian-False]"),
-    ("Hessian's diagonal of the first block alone", "Family.bend",
-     "np.diagonal(times(unit), first, -2, -1)", "np.diagonal(times(unit), 0, -2, -1)",
-     "test_blocks_of_columns"),
-    ("closed form with sd for variance", "GLMData.integrate", "cases.variance(draw)",
-     "cases.variance(draw) ** 0.5", "test_exact_means[poisson-Gaussian-False]"),
-    ("over_all_data changes nothing", "OnData.sees_all", "self.all_data or draw.index is None",
-     "draw.index is None", "test_glm"),
-    ("Taylor in z: value loses 1/2", "TaylorZ.value", "0.5 * np.vecdot(both, away)",
-     "np.vecdot(both, away)", "test_single_draws[curved-Gaussian-False]"),
-    ("Taylor in z: value from the slope at mu alone", "TaylorZ.value", "self.slope(draw, where)",
-     "self.f.slope(draw, self.centre)", "test_own_model_at_mu_on_all_data"),
-    ("Taylor in z: slope at z, own model", "TaylorZ.grad",
-     "self.at_centre(draw).slope(draw, self.centre)", "self.f.slope(draw, where)",
-     "test_own_prior_at_mu"),
-    ("bias up to 1e-3 passes", "integrands.ROUNDING", "32 * float_info.epsilon",
-     "1e13 * float_info.epsilon", "test_judged"),
-    ("bound: xi without the variance", "Bound.coefficients", "m**2 + v", "m**2",
-     "test_single_draws[offset-Gaussian-False]"),
-    ("Taylor in x: value loses 1/2", "TaylorX.value", "0.5 * d2.take(own)", "d2.take(own)",
-     "test_batches[poisson-Gaussian]"),
-    ("Taylor in x: kappa lost in the value at the mean", "TaylorX.value", "self._kappa() * dy * m",
-     "0 * dy * m", "test_exact_means[linear-DiagonalGaussian-True]"),
-    ("slope in x: third derivative kept", "TaylorXSlope.word", '"taylor_x_slope", 0.0',
-     '"taylor_x_slope", 1.0', "test_single_draws[poisson-DiagonalGaussian-False]"),
-    ("slope in x: taken for a gradient", "TaylorXSlope", "conservative = False",
-     "conservative = True", "test_judged"),
-    ("RB: the mean of eps is zero", "OfEta.average", "d1 * away / np.where(v > 0, v, np.inf)",
-     "0 * d1 * away", "test_single_draws[linear-DiagonalGaussian-False]"),
-    ("RB: divided by a variance of zero", "OfEta.average", "np.where(v > 0, v, np.inf)", "v",
-     "test_origin"),
-    ("v without Sigma: |x|^2", "Cases.variance", "self.x_factor(draw)",
-     "np.broadcast_to(self.x, self.x_factor(draw).shape)",
-     "test_exact_means[poisson-DiagonalGaussian-False]"),
-    ("QD: nodes for the narrowest data point", "Likelihood._nodes", "max(sd.max(), 1e-300)",
-     "max(sd.min(), 1e-300)", "test_quadrature[1e-09]"),
-    ("QD: the strip ignored", "rule", "min(0.8 * strip, np.sqrt(2 * digits))",
-     "np.sqrt(2 * digits)", "test_quadrature[1e-09]"),
-    ("by hand: all data seen as drawn", "OfEta.cases", "self.sees_all(draw)", "draw.index is None",
-     "test_exact_means[offset-DiagonalGaussian-True]"),
-    ("sign of the logistic curvature", "_logistic_fast", "s * (s - 1)", "s * (1 - s)",
-     "test_hand_written_derivatives"),
-    ("Jaakkola's lambda twice too large", "_logistic_bound", "4 * safe", "2 * safe", "test_bound"),
-    ("Poisson mean without v / 2", "_poisson_expected", "m + v / 2", "m",
-     "test_exact_means[poisson-Gaussian-False]"),
-    ("precision 1 / sd in the linear model", "_normal_fast", "(y - eta) / sd**2", "(y - eta) / sd",
-     "test_hand_written_derivatives"),
-    ("covariances over n - 1", "GLM.groups", "n[:, None, None]",
-     "np.maximum(n - 1, 1)[:, None, None]", "test_class_moments"),
-    ("second moments for covariances", "_spreads", "X - x[group]", "X", "test_class_moments"),
-]
-MUTANTS["models"] = [
-    ("prior's mean forgotten", "GaussianPrior.__call__", "z - self.mean", "z", "test_prior"),
-    ("offset forgotten in the rows", "glm._rows", "eta + offset[0]", "eta",
-     "test_offset_and_prior"),
-    ("offset forgotten in the data", "GLM.__init__", "(X, y) if offset is None else (X, y, offset)",
-     "(X, y)", "test_conjugate_optimum"),
-    ("whole data never tried", "Model._check_functions",
-     "[((3,), (3,)), ((3, 1), (n,)), ((2, 3, 1), (n,)), ((2, 3, 4), (2, 3, 1))]",
-     "[((3,), (3,)), ((2, 3, 4), (2, 3, 1))]", "test_row_contract"),
-    ("-inf passes for a number", "_finite", "~np.isfinite(got)", "np.isnan(got)", "test_support"),
-    ("slopes never compared", "checks._differences",
-     "believed & ~(np.abs(along - fine) <= 1e-2 * np.abs(fine) + 10 * rounding)",
-     "0 * believed > (np.abs(along - fine) <= 1e-2 * np.abs(fine) + 10 * rounding)", "test_slopes"),
-    ("exact: prior drawn to its mean in L too", "_prior", "np.zeros(q.D - q.dim)", "q.by_row(mean)",
-     "test_diagonal_is_part_of_full"),
-    ("exact: sign of the prior's slope", "term_gradients", "-precision", "precision",
-     "test_unreached_optimum"),
-    ("L-BFGS stops early", "_by_lbfgs",
-     '{"maxiter": 5000, "maxfun": 10000, "ftol": 1e-15, "gtol": 1e-9}',
-     '{"maxiter": 5000, "maxfun": 10000, "ftol": 1e-9, "gtol": 1e-5}', "test_slope_at_the_optimum"),
-    ("a d x d matrix for a diagonal q", "DiagonalGaussian.gram",
-     "c @ X2[..., 0, :, :] if X.shape[-3] == 1 else np.vecmat(c, X2)",
-     "np.diagonal((c[..., None] * X).mT @ X, axis1=-2, axis2=-1)",
-     "test_diagonal_builds_no_matrix"),
-    ("L-BFGS begins where natural steps broke", "exact.optimum", "_by_lbfgs(model, q, start)",
-     "_by_lbfgs(model, q, w)", "test_natural_steps_that_break"),
-]
-MUTANTS["parameters"] = [
-    ("the log-Jacobian forgotten", "_named_prior", "log_prior(p) + stretch", "log_prior(p)",
-     "test_a_named_model_is_the_one_by_hand"),
-    ("the last log-Jacobian alone", "Parameters.mapped",
-     "stretch + xp.sum(xp.reshape(log_jacobian, (*lead, -1)), -1)",
-     "0 * stretch + xp.sum(xp.reshape(log_jacobian, (*lead, -1)), -1)",
-     "test_every_shape_lies_in_its_place"),
-    ("entries named by columns", "labels", "np.ndindex(*shape)", "np.ndindex(*shape[::-1])",
-     "test_a_compiled_model_has_names"),
-    ("a simplex of one share", "Constraint.__call__", "1 + self.fewer", "1",
-     "test_declarations_that_are_wrong"),
-    ("a Gaussian prior wrapped", "Model._of_z", "return rows, log_prior",
-     "whole = lambda p: log_prior(anp.concatenate([p['beta'], p['t']], -1))\n"
-     "return rows, partial(_named_prior, whole, self.parameters)",
-     "test_names_are_taken_in_any_way"),
-    ("draws without their constraints", "Found.draws", "self.model.named",
-     "self.model.parameters.__class__({k: c.inner for k, c in self.model.parameters.each.items()})"
-     ".named", "test_draws_come_in_their_constraints"),
-]
-MUTANTS["optimize"] = [
-    ("momentum without 1 - beta", "momentum.step", "(1 - self.beta) * g", "g",
-     "test_momentum_takes_the_steps_of_autograds_sgd"),
-    ("adam: bias of m left in", "adam.step", "m / (1 - b1_t)", "m",
-     "test_adam_takes_the_steps_of_autograds_adam"),
-    ("average divides by one too many", "Plan.step", "(moved - mean) / count",
-     "(moved - mean) / (count + 1)", "test_a_run_that_leaves_stays_where_it_was"),
-    ("v0 not in units of ELBO / N", "bayes.weights", "self.v0 * N**2", "self.v0",
-     "test_weight_rules_are_their_formulas"),
-    ("mean without variates is a sum", "mean", "return share @ h", "return h.sum(-2)",
-     "test_no_variates_and_no_weights_are_the_same"),
-    ("exact gradient not of ELBO / N", "Plan.gradient",
-     "exact.gradient(self.model, self.q, state.w) / self.model.N",
-     "exact.gradient(self.model, self.q, state.w)",
-     "test_a_rule_of_ones_own_gets_what_a_natural_step_needs"),
-    ("one rate for all runs", "Plan.rate", "lr[..., None]", "lr.flat[0]",
-     "test_a_rate_may_belong_to_a_run_or_to_a_step"),
-    ("a hook a step early", "_ascend", "t % k == 0", "(t + 1) % k == 0", "test_steps_are_the_loop"),
-    ("a hook's plan is ignored", "_answer", "_fitted(*answer), answer[1]", "_fitted(*answer), plan",
-     "test_a_hook_can_change_the_plan_and_the_state"),
-    ("records of 1000 MB", "RECORD", "100e6", "1000e6",
-     "test_records_are_thinned_to_a_hundred_megabytes"),
-]
-MUTANTS["natural"] = [
-    ("L for its transpose in the curvature", "Gaussian.curvature", "L.mT @ self.square(g)",
-     "L @ self.square(g)", "test_affine_invariance"),
-    ("half of the square lost", "Gaussian.change", "(I + B @ B) / 2", "B @ B",
-     "test_update_of_the_precision"),
-    ("K L for L K", "Gaussian.compose", "np.matmul", "lambda L, K: K @ L", "test_reach"),
-    ("indefinite and yet finite", "DiagonalGaussian.change", "np.where(B > 0, B, np.nan)",
-     "np.abs(B)", "test_indefinite"),
-    ("the old factor in the step of mu", "newton", "rho * q.times_t(K, c[..., None, :])[..., 0, :]",
-     "rho * c", "test_batched"),
-    ("gradient of ELBO / N for that of the ELBO", "natural.step",
-     "N * q.times_t(factor, g[..., None, :d])[..., 0, :]",
-     "q.times_t(factor, g[..., None, :d])[..., 0, :]", "test_fixed_point"),
-    ("a rate that never falls", "falling.__call__", "min", "max", "test_rate"),
-    ("the optimum after one step", "exact.optimum", "np.abs(g).max() < SETTLED",
-     "np.abs(g).max() < 1e9", "test_the_best_q_is_found_in_few_steps"),
-]
-MUTANTS["snapshots"] = [
-    ("snapshot: about mu for the older weights", "TaylorZ.grad", "draw.at(self.centre)",
-     "draw.at('mu')", "test_lines[poisson-DiagonalGaussian-one each]"),
-    ("snapshot: own model's drawn data expanded afresh", "_expand", "kind(atom, at, order)",
-     'kind(atom, at if atom.of_eta else "mu", order)',
-     "test_lines[curved-DiagonalGaussian-one each]"),
-    ("every part is the first", "_sent", "root.offset + address(a) - address(root)", "root.offset",
-     "test_take"),
-    ("a byte wraps in a pass", "passes._part", "wide(a.read() if isinstance(a, Mapped) else a)",
-     "a.read() if isinstance(a, Mapped) else a", "test_small_numbers"),
-    ("bound: touches at mu", "glm._totals", "eta**2 + v", "eta**2",
-     "test_mean_zero[logistic-Gaussian]"),
-    ("own model: one Hessian column", "density._totals", "np.eye(z.shape[-1])",
-     "np.ones(z.shape[-1])", "test_sums[curved-Gaussian]"),
-    ("first order with a curvature, own model", "TaylorZ.along", "self.order == 1", "False",
-     "test_lines[curved-Gaussian-one each]"),
-    ("of second order, whatever is asked", "Noisy.refreshed", "self.wants or Wants(2)",
-     "(self.wants or Wants())._replace(order=2)", "test_every"),
-    ("numbers keep the first part alone", "passes.total", "(a + b for a, b in zip(found, new))",
-     "(a + b if np.ndim(a) else a for a, b in zip(found, new))", "test_numbers_in_parts"),
-    ("a cluster that is never left", "passes.on",
-     "try:\n    yield\nfinally:\n    _cluster.reset(token)", "yield\n_cluster.reset(token)",
-     "test_the_cluster_is_left"),
-    ("what the first line wants", "wanted", "Wants(*map(max, zip(*each)))", "each[0]",
-     "test_wants"),
-]
-MUTANTS["parabola"] = [
-    ("no expectation of the value", "Parabola.height", "self.model.likelihood.mean(m, v, y)",
-     "self.model.likelihood.phi(m, y)", "test_lines[offset-Gaussian-one each]"),
-    ("a value that loses 1/2", "TaylorEta.psi", "0.5 * d2 * away", "d2 * away",
-     "test_lines[offset-Gaussian-one each]"),
-    ("the bound's sums for the mean's", "TaylorZ.stored",
-     "draw.snapshot.parabolas.get(self.word, (None, None, None))",
-     "draw.snapshot.parabolas['bound' if self.word == 'parabola' else self.word]",
-     "test_renewed_in_the_loop"),
-    ("values of the middle node", "Likelihood.mean", "self.phi(eta, y) @ weights",
-     "self.phi(m, y[..., 0])", "test_sums[offset-Gaussian]"),
-]
-MUTANTS["combine"] = [
-    ("sign of the weights", "best_weights", "-scale", "scale", "test_rules_are_least_squares"),
-    ("moments divided by M D, not M", "moments", "np.vecdot(C, h) / M", "np.vecdot(C, h) / (M * D)",
-     "test_nearly_equal_variates_are_told_apart"),
-    ("regulariser twice as large", "bayes_weights", "D * v0[..., None, None]",
-     "2 * D * v0[..., None, None]", "test_rules_are_least_squares"),
-    ("prior of h and c forgotten", "posterior_moments", "T_hc + M * Ch", "M * Ch",
-     "test_rules_are_least_squares"),
-    ("new samples count gamma B", "follow", "state.M, new.M", "state.M, gamma * new.M",
-     "test_moving_moments_by_brute_force"),
-    ("start with one sample seen", "combine.start",
-     "Moments(np.zeros((*runs, L, L)), np.zeros((*runs, L)), 0.0)",
-     "Moments(np.zeros((*runs, L, L)), np.ones((*runs, L)), 1.0)",
-     "test_zero_weights_before_the_first_step"),
-    ("mean over samples is a sum", "mean", "1 / h.shape[-2]", "1.0", "test_combine"),
-    ("combine subtracts", "combine", "h + g.reshape(*g.shape[:-2], M, D)",
-     "h - g.reshape(*g.shape[:-2], M, D)", "test_combine"),
-    ("sum of squares for square of sum", "scalar_weight", "moments.CC.sum((-2, -1))",
-     "np.trace(moments.CC, axis1=-2, axis2=-1)", "test_scalar_weight"),
-    ("ridge judged on its own samples", "ridge_weights",
-     "moments(h[..., ~out, :], C[..., ~out, :])", "moments(h[..., out, :], C[..., out, :])",
-     "test_ridge_weights"),
-    ("variates not scaled", "best_weights", "1 / np.sqrt(np.where(size2 > 0, size2, np.inf))",
-     "1.0 + 0 * size2", "test_bad_scales_with_a_regulariser"),
-    ("coordinates mixed", "combine", "(a[..., None, :] * C).sum(-3)",
-     "(a[..., None, ::-1] * C).sum(-3)", "test_combine"),
-]
-MUTANTS["regression"] = [
-    ("ridge on the constant too", "_design", "np.append(0.0, np.ones(d))",
-     "np.append(1.0, np.ones(d))", "test_the_baseline_by_refits"),
-    ("ridge doubled below d draws", "_design", "lam * np.eye(B)", "2 * lam * np.eye(B)",
-     "test_same_draws_are_least_squares"),
-    ("hat value forgotten", "_fit", "r / (1 - np.vecdot(X, K_X)[..., None])", "r",
-     "test_hat_values_are_refits"),
-    ("a group counted once in the mean", "regress", "group * (K_X.mT @ Q)", "K_X.mT @ Q",
-     "test_in_pairs_only_the_odd_part_is_regressed"),
-    ("rows use the fit that knows draw m", "_without", "np.concatenate([own] * group, -3)",
-     "0 * np.concatenate([own] * group, -3)", "test_the_baseline_in_pairs"),
-    ("gauge with each draw's own square", "gauge", "np.vecdot(total, total) - own_c",
-     "np.vecdot(total, total)", "test_the_gauge_is_unbiased"),
-    ("same draws: the mean of the slopes alone", "regress",
-     "G.mean(-2) - (A @ e.mean(-2)[..., None])[..., 0]", "G.mean(-2)",
-     "test_a_quadratic_has_no_noise"),
-    ("shrinkage upside down", "shrinkage", "seen.residual / signal", "signal / seen.residual",
-     "test_the_ridge_of_a_gauge_is_noise_over_signal"),
-    ("diagonal rows not turned back", "diagonal.each", "type(got)(c.mT, A.mT)",
-     "type(got)(c.mT, A)", "test_a_diagonal_q_regresses_each_coordinate_on_its_own_draw"),
-    ("diagonal slopes of a mirrored draw", "diagonal.each", "_coordinates(e, G)",
-     "_coordinates(e[..., ::-1], G)", "test_match_of_a_diagonal_q_takes_each_coordinate_alone"),
-    ("baseline invents what q does not feel", "baseline", "1e-7 * root.max(-1, keepdims=True)",
-     "-1", "test_the_baseline_of_a_softmax"),
-    ("match forgets the old q", "match", "np.eye(d) + lam * _covariance(e)", "lam * _covariance(e)",
-     "test_match_rests_at_a_gaussian_posterior_and_finds_it_at_once"),
-    ("match with the means at full weight", "match", "k * gbar", "lam * gbar",
-     "test_match_solves_its_equation_in_any_coordinates"),
-    ("match with unbiased covariances", "_covariance", "x.shape[-2]", "max(x.shape[-2] - 1, 1)",
-     "test_match_solves_its_equation_in_any_coordinates"),
-]
-MUTANTS["ensemble"] = [
-    ("AQ knows the partners", "ensemble._fitted", "group=draw.group", "",
-     "test_rows_of_all_quadratics_are_refits"),
-    ("AQ: no ridge is the usual ridge", "ensemble._fitted",
-     "(draw.q.dim if draw.q.full else 1) / 10 if ridge is None else ridge",
-     "ridge or (draw.q.dim if draw.q.full else 1) / 10",
-     "test_a_gaussian_target_in_one_natural_step"),
-    ("RPS: the transpose with L^T for L^-T", "_symmetrised", "q.outer(away, G)",
-     "q.outer(draw.eps, u)", "test_rotations_and_means"),
-    ("a mean at once of the ELBO, not of ELBO / N", "Noisy.gradient", "g / N", "g",
-     "test_a_step_takes_the_mean_at_once"),
-    ("LB: partners know each other", "linear_baseline", "draw.group", "1",
-     "test_the_linear_baseline_for_switches"),
-    ("LB: the usual ridge, whatever is asked", "linear_baseline",
-     "regression.baseline(score, f, draw.q.fisher(draw.w), ridge, draw.group)",
-     "regression.baseline(score, f, draw.q.fisher(draw.w), 0.5, draw.group)",
-     "test_the_linear_baseline_by_refits"),
-    ("Fisher of a switch: sd for variance", "Bernoulli.fisher", "expit(w) * expit(-w)",
-     "np.sqrt(expit(w) * expit(-w))", "test_fisher_of_discrete_families"),
-    ("Fisher of classes: as if independent", "Categorical.fisher",
-     "p[..., None] * np.eye(self.classes) - p[..., :, None] * p[..., None, :]",
-     "p[..., None] * np.eye(self.classes)", "test_fisher_of_discrete_families"),
-    ("Fisher of gamma and beta: q moves too", "_Standardised.fisher", "self.cross(w, v)",
-     "self.cross(v, v)", "test_fisher_of_gamma_and_beta"),
-    ("matching: always the first step", "matching.match", "(t,)", "memory",
-     "test_matching_is_its_loop"),
-    ("matching: weight without the dimension", "_matched", "draw.M * draw.q.dim / t", "draw.M / t",
-     "test_matching_is_its_loop"),
-    ("the gauge of pairs as of single draws", "quadratics.match",
-     "regression.gauge(draw.eps, scores, draw.group, not q.full)",
-     "regression.gauge(draw.eps, scores, 1, not q.full)", "test_quadratics_are_their_loop"),
-    ("at rest by the slope alone", "at_rest", "slope & (s * seen.curvature <= squares)", "slope",
-     "test_quadratics_are_their_loop"),
-    ("the regression forgets the entropy", "quadratics.match", "scores + draw.eps", "scores",
-     "test_quadratics_rest_at_a_gaussian_posterior"),
-    ("fitted on the draw itself", "quadratics.match", "group=draw.group", "others=False",
-     "test_the_ridge_is_that_of_the_step_before"),
-]
-MUTANTS["sampling"] = [
-    ("a batch for each is taken for one for all", "Sampling.shared",
-     "self.batch is not None and not self.each", "self.batch is not None",
-     "test_pairs_share_their_data"),
-    ("one batch for all runs", "draw", "rng.integers(model.N, size=shape)",
-     "rng.integers(model.N, size=shape[len(runs) :]) + np.zeros(shape, int)",
-     "test_plain_draws_are_what_they_were"),
-    ("others: as if one were left out", "Draw.others", "self.M - self.group", "self.M - 1",
-     "test_leave_one_pair_out"),
-]
-MUTANTS["coupled"] = [
-    ("pairs with a partner of its own data", "draw", "[index] * same", "[index, index[::-1]]",
-     "test_pairs_share_their_data"),
-    ("pairs that count as samples", "Noisy.gradient", "d.group > 1", "d.group > 2",
-     "test_weights_count_what_is_independent"),
-    ("one left out, not its partner", "Draw.others",
-     "(x.sum(-2, keepdims=True) - np.concatenate([own] * self.group, -2)) / free",
-     "(x.sum(-2, keepdims=True) - x) / (self.M - 1)", "test_leave_one_pair_out"),
-    ("a baseline that is added", "LOO", "f[..., None] - draw.others(f[..., None])",
-     "f[..., None] + draw.others(f[..., None])", "test_vargrad"),
-    ("DisARM without its half", "DisARM", "(f - np.roll(f, draw.M // 2, -1))[..., None] / 2",
-     "(f - np.roll(f, draw.M // 2, -1))[..., None]", "test_means_over_pairs_of_switches"),
-    ("half of a switch's base not turned", "Bernoulli.mirror", "1 - second", "second",
-     "test_partners_have_the_law_and_the_opposite_place"),
-    ("tails not exchanged", "_Standardised.mirror", "self.at_tails(w, above, below)",
-     "self.at_tails(w, below, above)", "test_tiny_shapes"),
-]
-MUTANTS["families"] = [
-    ("GR as the paper prints it: the score of q", "_Standardised.routes", 'score="base_score"',
-     'score="score"', "test_printed_formula_is_biased"),
-    ("gamma: a factor 2 in the spread's derivative", "Gamma.moments_grad", "2 * draw.factor",
-     "1 * draw.factor", "test_taylor"),
-    ("gamma: scale taken for rate", "Gamma._sample",
-     "_log_gamma(rng, a, M) - w[..., None, self.dim :]",
-     "_log_gamma(rng, a, M) + w[..., None, self.dim :]", "test_moments_and_samples"),
-    ("gamma: density in x, not in log x", "Gamma.log_density", "a * (log_b + z)",
-     "a * (log_b + z) - z", "test_density"),
-    ("gamma: plain sampling, which underflows", "_log_gamma",
-     "np.log(rng.standard_gamma(shape + 1)) - rng.standard_exponential(shape.shape) / shape",
-     "np.log(np.maximum(rng.standard_gamma(shape), 1e-300)) - 0 * "
-     "rng.standard_exponential(shape.shape) / shape", "test_sampling"),
-    ("gamma: the mean of e^z left out of the prior", "Gamma.cross_grad",
-     "a * polygamma(1, a) * av - bv", "a * polygamma(1, a) * av - 1", "test_means_by_quadrature"),
-    ("Bernoulli: z for 1 - z", "Bernoulli.transform", "self.behind(w, eps) > 0",
-     "self.behind(w, eps) < 0", "test_conditional_draw_of_a_bit"),
-    ("Bernoulli: closed form in p, not in the logit", "Bernoulli.cross_grad",
-     "expit(w) * expit(-w)", "expit(w)", "test_discrete_by_enumeration"),
-    ("Bernoulli: variance's derivative loses a half", "Bernoulli.moments_grad",
-     "s * (expit(-draw.w) - p) / 2", "s * (expit(-draw.w) - p)", "test_discrete_taylor"),
-]
-MUTANTS["outside_families"] = [
-    ("the score at the base sample", "Family.score", "draw.z", "draw.eps[..., :self.dim]",
-     "test_base_is_autograd_sample_by_sample"),
-    ("the entropy's gradient downhill", "Family.entropy_grad", "-self.cross_grad(w, w)",
-     "self.cross_grad(w, w)", "test_hand_written_forms_are_the_base_s"),
-    ("E log q rises with the entropy", "Family.cross_grad", "-self.entropy_grad(w)",
-     "self.entropy_grad(w)", "test_closed_forms_are_given_or_refused"),
-    ("slopes move the spread", "Family.chain", "slope[..., None, :] * dm",
-     "slope[..., None, :] * ds", "test_means_by_quadrature"),
-    ("a mean that nobody said", "Family._said", "moment is None", "False",
-     "test_moments_are_given_or_refused"),
-    ("every family knows its moments", "Family.__init_subclass__",
-     "cls.moments is not Family.moments", "True", "test_incomplete_families"),
-    ("parts packed in the wrong order", "Family.pack",
-     "[np.broadcast_to(a, shape) for a in arrays]",
-     "[np.broadcast_to(a, shape) for a in arrays[::-1]]", "test_weights"),
-    ("arguments without their names", "Family.__repr__",
-     "f'{p.name}=' * (p.default is not p.empty)", "''",
-     "test_families_are_told_apart_by_all_arguments"),
-    ("a prior of the other kind", "check_fit", "lives != q.smooth", "False",
-     "test_a_prior_and_a_q_of_two_kinds_are_refused"),
-]
-MUTANTS["relaxations"] = [
-    ("REBAR: coupling swapped between z = 0 and z = 1", "Bernoulli.zeta_given_z", "sign * noise",
-     "-sign * noise", "test_conditional_draw_of_a_bit"),
-    ("REBAR: derivative through the conditional draw forgotten", "_Discrete.pull_coupled",
-     "self.given(draw, True)[1]", "0 * self.given(draw, True)[1]",
-     "test_relaxed_means_by_quadrature"),
-    ("REBAR: score of zeta for the score of z", "_of_zeta", 'score="score"', 'score="zeta_score"',
-     "test_extreme_logits_are_finite"),
-    ("categorical: the clocks remember", "Categorical.zeta_given_z", "np.logaddexp", "np.maximum",
-     "test_conditional_draw_of_a_class"),
-    ("relaxation without its temperature", "Relaxed.function", "draw.q.squash(zeta, self.tau)",
-     "draw.q.squash(zeta, 1.0)", "test_functions_of_one_name_stay_apart"),
-    ("RELAX: sign of the variance's gradient", "variance_gradient",
-     "total - 2 * anp.sum(by_value * s(phi, points))",
-     "total + 2 * anp.sum(by_value * s(phi, points))", "test_variance_gradient"),
-]
-MUTANTS["zoo"] = [
-    ("a term forgotten", "catalogue._sums",
-     "[data, prior, variational, data + prior, data - variational, prior - variational]",
-     "[data, prior, variational, data + prior, prior - variational]",
-     "test_complete[student-DiagonalGaussian-True]"),
-    ("an approximation forgotten", "APPROXIMATIONS",
-     "{'': lambda f: f, 'taylor_z': taylor_z, 'bound': bound, 'taylor_x': taylor_x, "
-     "'taylor_x_slope': taylor_x_slope, 'relax': relax}",
-     "{'': lambda f: f, 'taylor_z': taylor_z, 'taylor_x': taylor_x, 'taylor_x_slope': "
-     "taylor_x_slope, 'relax': relax}", "test_names"),
-    ("twins kept", "_without_copies", "any(close) and not c.name", "False", "test_span"),
-    ("closed form has noise from both", "Variate.noises", "method.samples and atom != whole",
-     "atom != whole", "test_means_and_noises[linear-DiagonalGaussian-True]"),
-    ("signs lost in the span", "spanned", "line.parts.get(part, 0.0)",
-     "abs(line.parts.get(part, 0.0))", "test_span"),
-    ("expansions in x pass over the data", "Variate.passes_over_data",
-     "not moments and any(ALL in way for way in self.pair)", "any(ALL in way for way in self.pair)",
-     "test_records"),
-    ("words of a slope mixed", "legal", "not line.is_control_variate", "False",
-     "test_complete[logistic-Gaussian-True]"),
-]
-MUTANTS["answers"] = [
-    ("the constant of the second order forgotten", "stein", "2.0 * (i == j)", "0.0",
-     "test_a_gaussian_has_no_error"),
-    ("coordinates about zero", "standardised", "(z - m) @ Vt.T / S", "z @ Vt.T / S",
-     "test_stein_s_identity"),
-    ("the evidence by Stein's variates of p", "Found.evidence", "-at.e", "at.score",
-     "test_a_linear_model_is_answered_exactly"),
-    ("no weights in the regression", "intercept", "np.sqrt(w / w.sum())[:, None]",
-     "np.sqrt(0 * w + 1 / len(w))[:, None]", "test_the_jackknife_is_made_of_refits"),
-    ("the bias doubled", "intercept", "v @ y + bias", "v @ y - bias",
-     "test_the_jackknife_is_made_of_refits"),
-    ("the smaller of two errors", "intercept", "np.max(variances, 0)", "np.min(variances, 0)",
-     "test_the_jackknife_is_made_of_refits"),
-    ("a slow chain believed", "_doubts", "left / at.time", "left", "test_several_chains"),
-    ("always the highest order", "answer", "found[k].missed + 1e-300", "0 * found[k].missed + 1",
-     "test_the_order_is_the_one_that_folds_prefer"),
-    ("folds foretold by themselves", "_missed", "b - Q[i].T @ y[i]", "b",
-     "test_the_order_is_the_one_that_folds_prefer"),
-    ("chains run into each other", "correlation", "x.reshape(chains, n, -1)",
-     "x.reshape(n, chains, -1).swapaxes(0, 1)", "test_several_chains"),
-    ("an event that was not seen is certain", "answer", "np.where(unseen, 1.5 / left, best.se)",
-     "best.se", "test_rare_events_are_never_certain"),
-    ("an unmet tail not named", "_doubts", "MET", "0.1 * MET", "test_doubts_of_the_weights"),
-    ("quantiles of the weights alone", "quantile", "inverse(share, wanted + sign * se)",
-     "inverse(at.w / at.w.sum(), wanted + sign * se)", "test_quantiles"),
-    ("the law of the draws about the centre forgotten", "_at", "np.logaddexp(more, shift)",
-     "np.logaddexp(more, more)", "test_a_rare_event_is_looked_for"),
-    ("heavy tails believed", "_doubts", "k > HEAVY", "k > 2 * HEAVY", "test_doubts_of_the_weights"),
-    ("weights not smoothed", "smoothed", "1 / 3", "9", "test_smoothing_is_that_of_arviz"),
-    ("an f without a variance believed", "_rare", "k_f > WIDE", "k_f > 0.7",
-     "test_rare_events_are_never_certain"),
-    ("all draws of Student's t", "drawn",
-     "e[::2] *= np.sqrt(NU / rng.chisquare(NU, len(e[::2])))[:, None]",
-     "e *= np.sqrt(NU / rng.chisquare(NU, len(e)))[:, None]", "test_the_law_of_the_draws"),
-    ("weights turned round", "Found._asked", "np.exp(log - log.max())",
-     "np.exp(log.min() - log)", "test_a_linear_model_is_answered_exactly"),
-    ("the evidence in units of the mean weight", "Found.evidence", "at.log.max()",
-     "at.log.mean()", "test_a_linear_model_is_answered_exactly"),
-]
-MUTANTS["choose"] = [
-    ("covariances divided by n", "Pilot._look", "R * units / (R * units - 1)", "1.0",
-     "test_noise_of_every_subset"),
-    ("neighbours for partners", "Pilot._look",
-     "G[:, own].reshape(R, len(own), size, -1, D).mean(2)",
-     "G[:, own].reshape(R, len(own), -1, size, D).mean(3)", "test_squared_length_of_a_step"),
-    ("leaving one out taken for independent samples", "Pilot._look",
-     "any(word.rows or word.pull for word in words)", "False",
-     "test_leaving_one_out_makes_a_step_one_unit"),
-    ("weights tried where they were fitted", "Pilot._weighed",
-     "K.mean(-3, keepdims=True)[..., ::-1, :, :, :]", "K.mean(-3, keepdims=True)",
-     "test_noise_of_every_subset"),
-    ("the slope with its own noise", "Pilot.slope2", "g @ g - self.noise(quiet) / self.n", "g @ g",
-     "test_slope_of_few_draws"),
-    ("kinks not looked for", "_finals", "name not in astray", "True",
-     "test_price_is_refused_where_there_are_kinks"),
-    ("scores without a baseline", "whole_gradient",
-     "(RP1, GR, LB, LOO, SF) if slopes else (LB, LOO, SF)", "(RP1, GR, LB, LOO, SF)",
-     "test_candidates"),
-    ("one half resampled twice", "Pilot.resampled", "zip(counts, K)", "zip(counts, K[[0, 0]])",
-     "test_resampled_pilots"),
-    ("a snapshot for nothing", "timed", "t + share * (name in extra)", "t", "test_price_of_a_step"),
-    ("the last step for the shortest", "timed",
-     "min(best[name], Timer(way, timer=clock).timeit(1))",
-     "Timer(way, timer=clock).timeit(1)", "test_turns"),
-]
-MUTANTS["fit"] = [
-    ("some rows not scaled to all", "Density._up_to", "self.scale * x", "x", "test_slopes"),
-    ("too few rows for the unknowns", "enough", "max(ROWS, EACH * model.dim)", "ROWS // 10",
-     "test_many_rows"),
-    ("the search does not end where it is level", "starts.climb",
-     "not here.slope @ way / 2 > enough", "False", "test_the_best_start"),
-    ("turns with the wrong sign", "Curvature.see", "old.slope - new.slope",
-     "new.slope - old.slope", "test_the_search"),
-    ("what was known of the curvature forgotten", "starts.climb",
-     "Point(z, -np.inf, np.zeros_like(z)), known",
-     "Point(z, -np.inf, np.zeros_like(z)), Curvature(known.most)", "test_the_search"),
-    ("even draws that are not", "evened", "e.T @ e / len(e)", "e.T @ e", "test_fixed_draws"),
-    ("the entropy left out of the search", "starts.top", "+ q.entropy_grad(v)", "",
-     "test_fixed_draws"),
-    ("a pair without a number half taken", "rotated.rule", "fine[:half] & fine[half:-1]",
-     "fine[:half]", "test_draws_without_a_number"),
-    ("curvature for covariance", "laplace", "np.linalg.inv(P)", "P", "test_the_mode"),
-    ("widths from the curvature itself", "_widths",
-     "1 / np.sqrt(np.maximum(np.nan_to_num(seen, nan=1e-4), 1e-4))",
-     "np.sqrt(np.maximum(np.nan_to_num(seen, nan=1e-4), 1e-4))", "test_a_diagonal_start"),
-    ("the search from zero whatever was given", "starts.start",
-     "given or Start(np.zeros(model.dim), None, 'z = 0')",
-     "Start(np.zeros(model.dim), None, 'z = 0')", "test_a_start_on_the_way"),
-    ("a rise for ever taken for units", "conflicts", "-np.inf < height[top + 1] <= height[top]",
-     "True", "test_far_out_in_the_prior"),
-    ("rounding taken for a loss", "Run._look", "-TOLERANCE / 50", "1e-12", "test_a_look"),
-    ("a diagonal q like a full one", "run.planned",
-     "rules.quadratics(reach=REACH, diagonal=DIAGONAL)", "rules.quadratics()",
-     "test_coordinates_that_are_leaning"),
-    ("slopes not in the coordinates of q", "scored", "q.times_t(draw.factor, slope)",
-     "slope", "test_a_gaussian_posterior"),
-]
-MUTANTS["adapters"] = [
-    ("JAX without log-Jacobians", "from_jax", "joint(p) + stretch", "joint(p)", "in_jax"),
-    ("the potential taken for log p", "from_numpyro", "-info.potential_fn(split(z))",
-     "info.potential_fn(split(z))", "in_numpyro"),
-    ("the first block for the second", "_in_blocks", "np.arange(first, first + size)",
-     "np.arange(size)", "in_jax"),
-    ("coordinates named backwards", "compiled._flat", "labels(name, shape)",
-     "labels(name, shape)[::-1]", "in_numpyro"),
-    ("unconstrained values for parameters", "from_pymc", "constrained(*split(z).values())",
-     "split(z).values()", "in_pymc"),
-    ("the names of value variables", "from_pymc", "model.values_to_rvs[v].name", "v.name",
-     "in_pymc"),
-]
+import re
+
+BUGS = r"""
+# core: test_lines test_prices
+RP1's pull loses the noise | _GaussianFamily.pull1 |
+  np.multiply(self.by_row(u), draw.of('eps_by_column'), out=out[..., self.dim:]) |
+  out[..., self.dim:] = self.by_row(u) | test_exact_means[linear-Gaussian-False]
+a word overwrites the one before | estimators._fill | G += rows | G[...] = rows | test_arithmetic
+what stood in the array shows | estimators._fill | G[...] = 0.0 | | test_arithmetic
+what is kept forgets the point | draws.kept | (method, getattr(self, 'key', self), *where) |
+  (method, getattr(self, 'key', self)) | test_exact_means[student-Gaussian-True]
+score forgets the gradient of the normaliser | _GaussianFamily.score |
+  path - self.entropy_grad(draw.w)[..., None, :] | path | test_exact_means[linear-Gaussian-False]
+entropy without its 1 | _GaussianFamily.entropy | 1 + LOG_2PI | LOG_2PI |
+  test_closed_form_of_prior_and_entropy
+L transposed in the sample | Gaussian.times | L.swapaxes(-1, -2) | L | test_draws
+L for L^T | Gaussian.times_t | L | L.mT | test_exact_means[linear-Gaussian-False]
+RP2 without the factor s_j | Gaussian.shares | s[..., None, :] / (s[..., :, None] + s[..., None, :])
+  | 1 / (s[..., :, None] + s[..., None, :]) | test_badly_conditioned
+sigma for |sigma| in a diagonal RP2 | DiagonalGaussian.z2 | np.abs(draw.factor) | draw.factor |
+  test_exact_means[linear-DiagonalGaussian-False]
+RP2 at the points of RP1 | _GaussianFamily.routes | 'z2' | 'z1' | test_own_model_at_samples
+a batch stands for N times its size | look_up | model.N / index.shape[-1] | model.N |
+  test_batches[poisson-DiagonalGaussian]
+own model forgets N | OwnData.function | model.N * model.log_lik(z, batch) |
+  model.log_lik(z, batch) | test_batches[curved-Gaussian]
+own model's batch stands for N times its size | OwnData.function | model.N / B | model.N |
+  test_batches[curved-DiagonalGaussian]
+own model: the same Hessian for all samples | Own.one_hessian |
+  z.shape[-2] != 1 or not self.q.full | not self.q.full | test_own_model_on_drawn_data
+own model: a square Hessian for a diagonal q | Own.one_hessian |
+  z.shape[-2] != 1 or not self.q.full | z.shape[-2] != 1 | test_diagonal_family_on_all_data
+all of a Hessian's columns | COLUMNS | 64 | 10**6 | test_diagonal_family_builds_no_square_matrix
+Hessian times L^T, all data | Gaussian.gram | L[..., None, :, :] | L.mT[..., None, :, :] |
+  test_exact_means[linear-Gaussian-False]
+Hessian's diagonal of the first block alone | Family.bend | np.diagonal(times(unit), first, -2, -1)
+  | np.diagonal(times(unit), 0, -2, -1) | test_blocks_of_columns
+closed form with sd for variance | GLMData.integrate | cases.variance(draw) |
+  cases.variance(draw) ** 0.5 | test_exact_means[poisson-Gaussian-False]
+over_all_data changes nothing | OnData.sees_all | self.all_data or draw.index is None |
+  draw.index is None | test_glm
+Taylor in z: value loses 1/2 | TaylorZ.value | 0.5 * np.vecdot(both, away) | np.vecdot(both, away) |
+  test_single_draws[curved-Gaussian-False]
+Taylor in z: value from the slope at mu alone | TaylorZ.value | self.slope(draw, where) |
+  self.f.slope(draw, self.centre) | test_own_model_at_mu_on_all_data
+Taylor in z: slope at z, own model | TaylorZ.grad | self.at_centre(draw).slope(draw, self.centre) |
+  self.f.slope(draw, where) | test_own_prior_at_mu
+bias up to 1e-3 passes | integrands.ROUNDING | 32 | 1e13 | test_judged
+bound: xi without the variance | Bound.coefficients | m**2 + v | m**2 |
+  test_single_draws[offset-Gaussian-False]
+Taylor in x: value loses 1/2 | TaylorX.value | 0.5 * d2.take(own) | d2.take(own) |
+  test_batches[poisson-Gaussian]
+Taylor in x: kappa lost in the value at the mean | TaylorX.value | self._kappa() * dy * m |
+  0 * dy * m | test_exact_means[linear-DiagonalGaussian-True]
+slope in x: third derivative kept | TaylorXSlope.word | "taylor_x_slope", 0.0 |
+  "taylor_x_slope", 1.0 | test_single_draws[poisson-DiagonalGaussian-False]
+slope in x: taken for a gradient | TaylorXSlope | False | True | test_judged
+RB: the mean of eps is zero | OfEta.average | d1 * away / np.where(v > 0, v, np.inf) |
+  0 * d1 * away | test_single_draws[linear-DiagonalGaussian-False]
+RB: divided by a variance of zero | OfEta.average | np.where(v > 0, v, np.inf) | v | test_origin
+v without Sigma: |x|^2 | Cases.variance | self.x_factor(draw) | np.broadcast_to(self.x,
+  self.x_factor(draw).shape) | test_exact_means[poisson-DiagonalGaussian-False]
+QD: nodes for the narrowest data point | Likelihood._nodes | max(sd.max(), 1e-300) |
+  max(sd.min(), 1e-300) | test_quadrature[1e-09]
+QD: the strip ignored | rule | min(0.8 * strip, np.sqrt(2 * digits)) | np.sqrt(2 * digits) |
+  test_quadrature[1e-09]
+by hand: all data seen as drawn | OfEta.cases | self.sees_all(draw) | draw.index is None |
+  test_exact_means[offset-DiagonalGaussian-True]
+sign of the curvature | _logistic_fast | s * (s - 1) | s * (1 - s) | test_hand_written_derivatives
+Jaakkola's lambda twice too large | _logistic_bound | 4 * safe | 2 * safe | test_bound
+Poisson: v / 2 lost | _poisson_expected | m + v / 2 | m | test_exact_means[poisson-Gaussian-False]
+precision 1 / sd in the linear model | _normal_fast | (y - eta) / sd**2 | (y - eta) / sd |
+  test_hand_written_derivatives
+covariances over n - 1 | GLM.groups | n[:, None, None] | np.maximum(n - 1, 1)[:, None, None] |
+  test_class_moments
+second moments for covariances | _spreads | X - x[group] | X | test_class_moments
+# models: test_own_models
+prior's mean forgotten | GaussianPrior.__call__ | z - self.mean | z | test_prior
+offset forgotten in the rows | glm._rows | eta + offset[0] | eta | test_offset_and_prior
+offset forgotten in the data | GLM.__init__ | (X, y) if offset is None else (X, y, offset) |
+  (X, y) | test_conjugate_optimum
+whole data never tried | Model._check_functions | [((3,), (3,)), ((3, 1), (n,)), ((2, 3, 1), (n,)),
+  ((2, 3, 4), (2, 3, 1))] | [((3,), (3,)), ((2, 3, 4), (2, 3, 1))] | test_row_contract
+-inf passes for a number | _finite | ~np.isfinite(got) | np.isnan(got) | test_support
+slopes never compared | checks._differences |
+  believed & ~(np.abs(along - fine) <= 1e-2 * np.abs(fine) + 10 * rounding) |
+  0 * believed > (np.abs(along - fine) <= 1e-2 * np.abs(fine) + 10 * rounding) | test_slopes
+exact: prior drawn to its mean in L too | _prior | np.zeros(q.D - q.dim) | q.by_row(mean) |
+  test_diagonal_is_part_of_full
+exact: sign of the prior's slope | term_gradients | -precision | precision | test_unreached_optimum
+L-BFGS stops early | _by_lbfgs | {"maxiter": 5000, "maxfun": 10000, "ftol": 1e-15, "gtol": 1e-9} |
+  {"maxiter": 5000, "maxfun": 10000, "ftol": 1e-9, "gtol": 1e-5} | test_slope_at_the_optimum
+a d x d matrix for a diagonal q | DiagonalGaussian.gram |
+  c @ X2[..., 0, :, :] if X.shape[-3] == 1 else np.vecmat(c, X2) |
+  np.diagonal((c[..., None] * X).mT @ X, axis1=-2, axis2=-1) | test_diagonal_builds_no_matrix
+L-BFGS begins where natural steps broke | exact.optimum | _by_lbfgs(model, q, start) |
+  _by_lbfgs(model, q, w) | test_natural_steps_that_break
+# parameters: test_parameters
+the log-Jacobian forgotten | _named_prior | log_prior(p) + stretch | log_prior(p) |
+  test_a_named_model_is_the_one_by_hand
+the last log-Jacobian alone | Parameters.mapped | stretch + xp.sum(xp.reshape(log_jacobian, (*lead,
+  -1)), -1) | 0 * stretch + xp.sum(xp.reshape(log_jacobian, (*lead, -1)), -1) |
+  test_every_shape_lies_in_its_place
+entries named by columns | labels | np.ndindex(*shape) | np.ndindex(*shape[::-1]) |
+  test_a_compiled_model_has_names
+a simplex of one share | Constraint.__call__ | 1 + self.fewer | 1 | test_declarations_that_are_wrong
+a Gaussian prior wrapped | Model._of_z | return rows, log_prior | whole = lambda p:
+  log_prior(anp.concatenate([p['beta'], p['t']], -1))\nreturn rows, partial(_named_prior, whole,
+  self.parameters) | test_names_are_taken_in_any_way
+draws without constraints | Found.draws | self.model | self.model.parameters.__class__({k: c.inner
+  for k, c in self.model.parameters.each.items()}) | test_draws_come_in_their_constraints
+# optimize: test_loop
+momentum without 1 - beta | momentum.step | (1 - self.beta) * g | g |
+  test_momentum_takes_the_steps_of_autograds_sgd
+adam: bias of m left | adam.step | m / (1 - b1_t) | m | test_adam_takes_the_steps_of_autograds_adam
+average divides by one too many | Plan.step | (moved - mean) / count |
+  (moved - mean) / (count + 1) | test_a_run_that_leaves_stays_where_it_was
+v0 not of ELBO / N | bayes.weights | self.v0 * N**2 | self.v0 | test_weight_rules_are_their_formulas
+mean without variates is a sum | mean | return share @ h | return h.sum(-2) |
+  test_no_variates_and_no_weights_are_the_same
+exact gradient not of ELBO / N | Plan.gradient | exact.gradient(self.model, self.q, state.w) /
+  self.model.N | exact.gradient(self.model, self.q, state.w) |
+  test_a_rule_of_ones_own_gets_what_a_natural_step_needs
+one rate for all runs | Plan.rate | lr[..., None] | lr.flat[0] |
+  test_a_rate_may_belong_to_a_run_or_to_a_step
+a hook a step early | _ascend | t % k == 0 | (t + 1) % k == 0 | test_steps_are_the_loop
+a hook's plan is ignored | _answer | _fitted(*answer), answer[1] | _fitted(*answer), plan |
+  test_a_hook_can_change_the_plan_and_the_state
+records of 1000 MB | RECORD | 100e6 | 1000e6 | test_records_are_thinned_to_a_hundred_megabytes
+# natural: test_natural_steps
+L for its transpose in the curvature | Gaussian.curvature | L.mT | L | test_affine_invariance
+half of the square lost | Gaussian.change | (I + B @ B) / 2 | B @ B | test_update_of_the_precision
+K L for L K | Gaussian.compose | np.matmul | lambda L, K: K @ L | test_reach
+indefinite and yet finite | DiagonalGaussian.change | np.where(B > 0, B, np.nan) | np.abs(B) |
+  test_indefinite
+the old factor in the step of mu | newton | rho * q.times_t(K, c[..., None, :])[..., 0, :] |
+  rho * c | test_batched
+gradient of ELBO / N for that of the ELBO | natural.step | N * q.times_t(factor, g[..., None,
+  :d])[..., 0, :] | q.times_t(factor, g[..., None, :d])[..., 0, :] | test_fixed_point
+a rate that never falls | falling.__call__ | min | max | test_rate
+the optimum after one step | exact.optimum | np.abs(g).max() < SETTLED | np.abs(g).max() < 1e9 |
+  test_the_best_q_is_found_in_few_steps
+# snapshots: test_passes
+snapshot: about mu for the older weights | TaylorZ.grad | draw.at(self.centre) | draw.at('mu') |
+  test_lines[poisson-DiagonalGaussian-one each]
+snapshot: own model's drawn data expanded afresh | _expand | kind(atom, at, order) |
+  kind(atom, at if atom.of_eta else "mu", order) | test_lines[curved-DiagonalGaussian-one each]
+every part is the first | _sent | root.offset + address(a) - address(root) | root.offset | test_take
+a byte wraps in a pass | passes._part | wide(a.read() if isinstance(a, Mapped) else a) |
+  a.read() if isinstance(a, Mapped) else a | test_small_numbers
+bound: touches at mu | glm._totals | eta**2 + v | eta**2 | test_mean_zero[logistic-Gaussian]
+own model: one Hessian column | density._totals | np.eye | np.ones | test_sums[curved-Gaussian]
+first order with a curvature, own model | TaylorZ.along | self.order == 1 | False |
+  test_lines[curved-Gaussian-one each]
+of second order, whatever is asked | Noisy.refreshed | self.wants or Wants(2) |
+  (self.wants or Wants())._replace(order=2) | test_every
+numbers keep the first part alone | passes.total | (a + b for a, b in zip(found, new)) |
+  (a + b if np.ndim(a) else a for a, b in zip(found, new)) | test_numbers_in_parts
+a cluster that is never left | passes.on | try:\n yield\nfinally:\n _cluster.reset(token) |
+  yield\n_cluster.reset(token) | test_the_cluster_is_left
+what the first line wants | wanted | Wants(*map(max, zip(*each))) | each[0] | test_wants
+# parabola: test_passes
+no expectation of the value | Parabola.height | self.model.likelihood.mean(m, v, y) |
+  self.model.likelihood.phi(m, y) | test_lines[offset-Gaussian-one each]
+value loses 1/2 | TaylorEta.psi | 0.5 * d2 * away | d2 * away | test_lines[offset-Gaussian-one each]
+the bound's sums for the mean's | TaylorZ.stored | draw.snapshot.parabolas.get(self.word, (None,
+  None, None)) | draw.snapshot.parabolas['bound' if self.word == 'parabola' else self.word] |
+  test_renewed_in_the_loop
+values of the middle node | Likelihood.mean | self.phi(eta, y) @ weights | self.phi(m, y[..., 0]) |
+  test_sums[offset-Gaussian]
+# combine: test_combine
+sign of the weights | best_weights | -scale | scale | test_rules_are_least_squares
+moments divided by M D, not M | moments | np.vecdot(C, h) / M | np.vecdot(C, h) / (M * D) |
+  test_nearly_equal_variates_are_told_apart
+regulariser twice as large | bayes_weights | D | 2 * D | test_rules_are_least_squares
+prior of h, c forgotten | posterior_moments | T_hc + M * Ch | M * Ch | test_rules_are_least_squares
+new samples count gamma B | follow | new.M | gamma * new.M | test_moving_moments_by_brute_force
+start with one sample seen | combine.start | Moments(np.zeros((*runs, L, L)), np.zeros((*runs, L)),
+  0.0) | Moments(np.zeros((*runs, L, L)), np.ones((*runs, L)), 1.0) |
+  test_zero_weights_before_the_first_step
+mean over samples is a sum | mean | 1 / h.shape[-2] | 1.0 | test_combine
+combine subtracts | combine | h + g.reshape(*g.shape[:-2], M, D) |
+  h - g.reshape(*g.shape[:-2], M, D) | test_combine
+sum of squares for square of sum | scalar_weight | moments.CC.sum((-2, -1)) |
+  np.trace(moments.CC, axis1=-2, axis2=-1) | test_scalar_weight
+ridge judged on its own samples | ridge_weights | moments(h[..., ~out, :], C[..., ~out, :]) |
+  moments(h[..., out, :], C[..., out, :]) | test_ridge_weights
+variates not scaled | best_weights | 1 / np.sqrt(np.where(size2 > 0, size2, np.inf)) |
+  1.0 + 0 * size2 | test_bad_scales_with_a_regulariser
+coordinates mixed | combine | a[..., None, :] * C | a[..., None, ::-1] * C | test_combine
+# regression: test_regression
+ridge on the constant too | _design | 0.0 | 1.0 | test_the_baseline_by_refits
+ridge doubled below d draws | _design | lam * np.eye(B) | 2 * lam * np.eye(B) |
+  test_same_draws_are_least_squares
+hat value forgotten | _fit | r / (1 - np.vecdot(X, K_X)[..., None]) | r | test_hat_values_are_refits
+a group counted once in the mean | regress | group * (K_X.mT @ Q) | K_X.mT @ Q |
+  test_in_pairs_only_the_odd_part_is_regressed
+rows use the fit that knows draw m | _without | np.concatenate([own] * group, -3) |
+  0 * np.concatenate([own] * group, -3) | test_the_baseline_in_pairs
+gauge with each draw's own square | gauge | np.vecdot(total, total) - own_c |
+  np.vecdot(total, total) | test_the_gauge_is_unbiased
+same draws: the mean of the slopes alone | regress |
+  G.mean(-2) - (A @ e.mean(-2)[..., None])[..., 0] | G.mean(-2) | test_a_quadratic_has_no_noise
+shrinkage upside down | shrinkage | seen.residual / signal | signal / seen.residual |
+  test_the_ridge_of_a_gauge_is_noise_over_signal
+diagonal rows not turned back | diagonal.each | type(got)(c.mT, A.mT) | type(got)(c.mT, A) |
+  test_a_diagonal_q_regresses_each_coordinate_on_its_own_draw
+diagonal slopes of a mirrored draw | diagonal.each | _coordinates(e, G) |
+  _coordinates(e[..., ::-1], G) | test_match_of_a_diagonal_q_takes_each_coordinate_alone
+baseline invents what q does not feel | baseline | 1e-7 * root.max(-1, keepdims=True) | -1 |
+  test_the_baseline_of_a_softmax
+match forgets the old q | match | np.eye(d) + lam * _covariance(e) | lam * _covariance(e) |
+  test_match_rests_at_a_gaussian_posterior_and_finds_it_at_once
+match with the means at full weight | match | k * gbar | lam * gbar |
+  test_match_solves_its_equation_in_any_coordinates
+match with unbiased covariances | _covariance | x.shape[-2] | max(x.shape[-2] - 1, 1) |
+  test_match_solves_its_equation_in_any_coordinates
+# ensemble: test_ensemble test_definitions
+AQ knows partners | ensemble._fitted | group=draw.group | | test_rows_of_all_quadratics_are_refits
+AQ: no ridge is the usual ridge | ensemble._fitted |
+  (draw.q.dim if draw.q.full else 1) / 10 if ridge is None else ridge |
+  ridge or (draw.q.dim if draw.q.full else 1) / 10 | test_a_gaussian_target_in_one_natural_step
+RPS: the transpose with L^T for L^-T | _symmetrised | q.outer(away, G) | q.outer(draw.eps, u) |
+  test_rotations_and_means
+a mean of the ELBO, not ELBO / N | Noisy.gradient | g / N | g | test_a_step_takes_the_mean_at_once
+LB: partners are known | linear_baseline | draw.group | 1 | test_the_linear_baseline_for_switches
+LB: the usual ridge, whatever is asked | linear_baseline | regression.baseline(score, f,
+  draw.q.fisher(draw.w), ridge, draw.group) | regression.baseline(score, f, draw.q.fisher(draw.w),
+  0.5, draw.group) | test_the_linear_baseline_by_refits
+Fisher of a switch: sd for variance | Bernoulli.fisher | expit(w) * expit(-w) |
+  np.sqrt(expit(w) * expit(-w)) | test_fisher_of_discrete_families
+Fisher of independent classes | Categorical.fisher | p[..., None] * np.eye(self.classes) - p[..., :,
+  None] * p[..., None, :] | p[..., None] * np.eye(self.classes) | test_fisher_of_discrete_families
+Fisher of gamma and beta: q moves too | _Standardised.fisher | self.cross(w, v) | self.cross(v, v) |
+  test_fisher_of_gamma_and_beta
+matching: always the first step | matching.match | (t,) | memory | test_matching_is_its_loop
+matching: weight without the dimension | _matched | draw.M * draw.q.dim / t | draw.M / t |
+  test_matching_is_its_loop
+the gauge of pairs as of draws | quadratics.match | regression.gauge(draw.eps, scores, draw.group,
+  not q.full) | regression.gauge(draw.eps, scores, 1, not q.full) | test_quadratics_are_their_loop
+at rest by the slope alone | at_rest | slope & (s * seen.curvature <= squares) | slope |
+  test_quadratics_are_their_loop
+the regression forgets the entropy | quadratics.match | scores + draw.eps | scores |
+  test_quadratics_rest_at_a_gaussian_posterior
+fitted on the draw itself | quadratics.match | group=draw.group | others=False |
+  test_the_ridge_is_that_of_the_step_before
+# sampling: test_batches test_coupled
+a batch for each is taken for one for all | Sampling.shared |
+  self.batch is not None and not self.each | self.batch is not None | test_pairs_share_their_data
+one batch for all runs | draw | rng.integers(model.N, size=shape) | rng.integers(model.N,
+  size=shape[len(runs) :]) + np.zeros(shape, int) | test_plain_draws_are_what_they_were
+others: one left out | Draw.others | self.M - self.group | self.M - 1 | test_leave_one_pair_out
+# coupled: test_coupled
+pairs with a partner of its own data | draw | [index] * same | [index, index[::-1]] |
+  test_pairs_share_their_data
+pairs that count as samples | Noisy.gradient | d.group > 1 | d.group > 2 |
+  test_weights_count_what_is_independent
+one left out, not its partner | Draw.others | (x.sum(-2, keepdims=True) - np.concatenate([own] *
+  self.group, -2)) / free | (x.sum(-2, keepdims=True) - x) / (self.M - 1) | test_leave_one_pair_out
+a baseline that is added | LOO | f[..., None] - draw.others(f[..., None]) |
+  f[..., None] + draw.others(f[..., None]) | test_vargrad
+DisARM without its half | DisARM | (f - np.roll(f, draw.M // 2, -1))[..., None] / 2 |
+  (f - np.roll(f, draw.M // 2, -1))[..., None] | test_means_over_pairs_of_switches
+half of a switch's base not turned | Bernoulli.mirror | 1 - second | second |
+  test_partners_have_the_law_and_the_opposite_place
+tails not exchanged | _Standardised.mirror | self.at_tails(w, above, below) |
+  self.at_tails(w, below, above) | test_tiny_shapes
+# families: test_families test_nongaussian test_relaxations
+GR as the paper prints it: the score of q | _Standardised.routes | score="base_score" |
+  score="score" | test_printed_formula_is_biased
+gamma: a factor 2 in the spread's derivative | Gamma.moments_grad | 2 * draw.factor |
+  1 * draw.factor | test_taylor
+gamma: scale taken for rate | Gamma._sample | _log_gamma(rng, a, M) - w[..., None, self.dim :] |
+  _log_gamma(rng, a, M) + w[..., None, self.dim :] | test_moments_and_samples
+gamma: the density of x | Gamma.log_density | a * (log_b + z) | a * (log_b + z) - z | test_density
+gamma: plain sampling, which underflows | _log_gamma | np.log(rng.standard_gamma(shape + 1)) -
+  rng.standard_exponential(shape.shape) / shape | np.log(np.maximum(rng.standard_gamma(shape),
+  1e-300)) - 0 * rng.standard_exponential(shape.shape) / shape | test_sampling
+gamma: the mean of e^z left out of the prior | Gamma.cross_grad | a * polygamma(1, a) * av - bv |
+  a * polygamma(1, a) * av - 1 | test_means_by_quadrature
+Bernoulli: z for 1 - z | Bernoulli.transform | self.behind(w, eps) > 0 | self.behind(w, eps) < 0 |
+  test_conditional_draw_of_a_bit
+Bernoulli: closed form in p, not in the logit | Bernoulli.cross_grad | expit(w) * expit(-w) |
+  expit(w) | test_discrete_by_enumeration
+Bernoulli: variance's derivative loses a half | Bernoulli.moments_grad |
+  s * (expit(-draw.w) - p) / 2 | s * (expit(-draw.w) - p) | test_discrete_taylor
+# outside_families: test_own_families test_families
+the score at the base sample | Family.score | draw.z | draw.eps[..., :self.dim] |
+  test_base_is_autograd_sample_by_sample
+the entropy's gradient downhill | Family.entropy_grad | -self.cross_grad(w, w) |
+  self.cross_grad(w, w) | test_hand_written_forms_are_the_base_s
+E log q rises with the entropy | Family.cross_grad | -self.entropy_grad(w) | self.entropy_grad(w) |
+  test_closed_forms_are_given_or_refused
+slopes move the spread | Family.chain | slope[..., None, :] * dm | slope[..., None, :] * ds |
+  test_means_by_quadrature
+a mean that nobody said | Family._said | moment is None | False | test_moments_are_given_or_refused
+every family knows its moments | Family.__init_subclass__ | cls.moments is not Family.moments |
+  True | test_incomplete_families
+parts packed in the wrong order | Family.pack | [np.broadcast_to(a, shape) for a in arrays] |
+  [np.broadcast_to(a, shape) for a in arrays[::-1]] | test_weights
+arguments without their names | Family.__repr__ | f'{p.name}=' * (p.default is not p.empty) | '' |
+  test_families_are_told_apart_by_all_arguments
+a prior of the other kind | check_fit | lives != q.smooth | False |
+  test_a_prior_and_a_q_of_two_kinds_are_refused
+# relaxations: test_relaxations test_nongaussian
+REBAR: coupling swapped between z = 0 and z = 1 | Bernoulli.zeta_given_z | sign * noise |
+  -sign * noise | test_conditional_draw_of_a_bit
+REBAR: derivative through the conditional draw forgotten | _Discrete.pull_coupled |
+  self.given(draw, True)[1] | 0 * self.given(draw, True)[1] | test_relaxed_means_by_quadrature
+REBAR: score of zeta for the score of z | _of_zeta | score="score" | score="zeta_score" |
+  test_extreme_logits_are_finite
+categorical: the clocks remember | Categorical.zeta_given_z | np.logaddexp | np.maximum |
+  test_conditional_draw_of_a_class
+relaxation without its temperature | Relaxed.function | draw.q.squash(zeta, self.tau) |
+  draw.q.squash(zeta, 1.0) | test_functions_of_one_name_stay_apart
+RELAX: sign of the variance's gradient | variance_gradient | total - 2 * anp.sum(by_value * s(phi,
+  points)) | total + 2 * anp.sum(by_value * s(phi, points)) | test_variance_gradient
+# zoo: test_zoo
+a term forgotten | catalogue._sums | [data, prior, variational, data + prior, data - variational,
+  prior - variational] | [data, prior, variational, data + prior, prior - variational] |
+  test_complete[student-DiagonalGaussian-True]
+the bound forgotten | APPROXIMATIONS | {'': lambda f: f, 'taylor_z': taylor_z, 'bound': bound,
+  'taylor_x': taylor_x, 'taylor_x_slope': taylor_x_slope, 'relax': relax} | {'': lambda f: f,
+  'taylor_z': taylor_z, 'taylor_x': taylor_x, 'taylor_x_slope': taylor_x_slope, 'relax': relax} |
+  test_names
+twins kept | _without_copies | any(close) and not c.name | False | test_span
+closed form has noise from both | Variate.noises | method.samples and atom != whole |
+  atom != whole | test_means_and_noises[linear-DiagonalGaussian-True]
+signs lost | spanned | line.parts.get(part, 0.0) | abs(line.parts.get(part, 0.0)) | test_span
+expansions in x pass over the data | Variate.passes_over_data | not moments and any(ALL in way for
+  way in self.pair) | any(ALL in way for way in self.pair) | test_records
+slopes mixed | legal | not line.is_control_variate | False | test_complete[logistic-Gaussian-True]
+# answers: test_answers
+the second order's constant forgotten | stein | 2.0 * (i == j) | 0.0 | test_a_gaussian_has_no_error
+coordinates about zero | standardised | (z - m) @ Vt.T / S | z @ Vt.T / S | test_stein_s_identity
+the evidence by Stein's variates of p | Found.evidence | -at.e | at.score |
+  test_a_linear_model_is_answered_exactly
+no weights in the regression | intercept | np.sqrt(w / w.sum())[:, None] |
+  np.sqrt(0 * w + 1 / len(w))[:, None] | test_the_jackknife_is_made_of_refits
+the bias doubled | intercept | v @ y + bias | v @ y - bias | test_the_jackknife_is_made_of_refits
+the smaller of two errors | intercept | np.max | np.min | test_the_jackknife_is_made_of_refits
+a slow chain believed | _doubts | left / at.time | left | test_several_chains
+always the highest order | answer | found[k].missed + 1e-300 | 0 * found[k].missed + 1 |
+  test_the_order_is_the_one_that_folds_prefer
+no fold left out | _missed | b - Q[i].T @ y[i] | b | test_the_order_is_the_one_that_folds_prefer
+chains run into each other | correlation | x.reshape(chains, n, -1) |
+  x.reshape(n, chains, -1).swapaxes(0, 1) | test_several_chains
+an event that was not seen is certain | answer | np.where(unseen, 1.5 / left, best.se) | best.se |
+  test_rare_events_are_never_certain
+an unmet tail not named | _doubts | MET | 0.1 * MET | test_doubts_of_the_weights
+quantiles of the weights alone | quantile | inverse(share, wanted + sign * se) |
+  inverse(at.w / at.w.sum(), wanted + sign * se) | test_quantiles
+the law of the draws about the centre forgotten | _at | np.logaddexp(more, shift) |
+  np.logaddexp(more, more) | test_a_rare_event_is_looked_for
+heavy tails believed | _doubts | k > HEAVY | k > 2 * HEAVY | test_doubts_of_the_weights
+weights not smoothed | smoothed | 1 / 3 | 9 | test_smoothing_is_that_of_arviz
+f without a variance believed | _rare | k_f > WIDE | k_f > 0.7 | test_rare_events_are_never_certain
+all draws of Student's t | drawn | e[::2] *= np.sqrt(NU / rng.chisquare(NU, len(e[::2])))[:, None] |
+  e *= np.sqrt(NU / rng.chisquare(NU, len(e)))[:, None] | test_the_law_of_the_draws
+weights turned round | Found._asked | np.exp(log - log.max()) | np.exp(log.min() - log) |
+  test_a_linear_model_is_answered_exactly
+the evidence in units of the mean weight | Found.evidence | at.log.max() | at.log.mean() |
+  test_a_linear_model_is_answered_exactly
+# choose: test_choose
+covariances over n | Pilot._look | R * units / (R * units - 1) | 1.0 | test_noise_of_every_subset
+neighbours for partners | Pilot._look | G[:, own].reshape(R, len(own), size, -1, D).mean(2) |
+  G[:, own].reshape(R, len(own), -1, size, D).mean(3) | test_squared_length_of_a_step
+leaving one out taken for independent samples | Pilot._look | any(word.rows or word.pull for word in
+  words) | False | test_leaving_one_out_makes_a_step_one_unit
+weights tried where they were fitted | Pilot._weighed | K.mean(-3, keepdims=True)[..., ::-1, :, :,
+  :] | K.mean(-3, keepdims=True) | test_noise_of_every_subset
+the slope with its own noise | Pilot.slope2 | g @ g - self.noise(quiet) / self.n | g @ g |
+  test_slope_of_few_draws
+kinks overlooked | _finals | name not in astray | True | test_price_is_refused_where_there_are_kinks
+scores without a baseline | whole_gradient | (RP1, GR, LB, LOO, SF) if slopes else (LB, LOO, SF) |
+  (RP1, GR, LB, LOO, SF) | test_candidates
+one half resampled twice | Pilot.resampled | K | K[[0, 0]] | test_resampled_pilots
+a snapshot for nothing | timed | t + share * (name in extra) | t | test_price_of_a_step
+the last step for the shortest | timed | min(best[name], Timer(way, timer=clock).timeit(1)) |
+  Timer(way, timer=clock).timeit(1) | test_turns
+# fit: test_fitting
+some rows not scaled to all | Density._up_to | self.scale * x | x | test_slopes
+too few rows for the unknowns | enough | max(ROWS, EACH * model.dim) | ROWS // 10 | test_many_rows
+the search does not end where it is level | starts.climb | not here.slope @ way / 2 > enough |
+  False | test_the_best_start
+wrong turns | Curvature.see | old.slope - new.slope | new.slope - old.slope | test_the_search
+what was known of the curvature forgotten | starts.climb | Point(z, -np.inf, np.zeros_like(z)),
+  known | Point(z, -np.inf, np.zeros_like(z)), Curvature(known.most) | test_the_search
+even draws that are not | evened | e.T @ e / len(e) | e.T @ e | test_fixed_draws
+the entropy left out of the search | starts.top | + q.entropy_grad(v) | | test_fixed_draws
+half of a pair without a number | rotated.rule | fine[:half] & fine[half:-1] | fine[:half] | test_draws_without_a_number
+  test_pairs
+curvature for covariance | laplace | np.linalg.inv(P) | P | test_the_mode
+widths from the curvature itself | _widths | 1 / np.sqrt(np.maximum(np.nan_to_num(seen, nan=1e-4),
+  1e-4)) | np.sqrt(np.maximum(np.nan_to_num(seen, nan=1e-4), 1e-4)) | test_a_diagonal_start
+the search from zero whatever was given | starts.start | given or Start(np.zeros(model.dim), None,
+  'z = 0') | Start(np.zeros(model.dim), None, 'z = 0') | test_a_start_on_the_way
+a rise for ever taken for units | conflicts | -np.inf < height[top + 1] <= height[top] | True |
+  test_far_out_in_the_prior
+rounding taken for a loss | Run._look | -TOLERANCE / 50 | 1e-12 | test_a_look
+a diagonal q like a full one | run.planned | rules.quadratics(reach=REACH, diagonal=DIAGONAL) |
+  rules.quadratics() | test_coordinates_that_are_leaning
+slopes not in the coordinates of q | scored | q.times_t(draw.factor, slope) | slope |
+  test_a_gaussian_posterior
+# adapters: test_adapters
+JAX without log-Jacobians | from_jax | joint(p) + stretch | joint(p) | in_jax
+the potential taken for log p | from_numpyro | -info.potential_fn(split(z)) |
+  info.potential_fn(split(z)) | in_numpyro
+the first block again | _in_blocks | np.arange(first, first + size) | np.arange(size) | in_jax
+names backwards | compiled._flat | labels(name, shape) | labels(name, shape)[::-1] | in_numpyro
+unconstrained values for parameters | from_pymc | constrained(*split(z).values()) |
+  split(z).values() | in_pymc
+the names of value variables | from_pymc | model.values_to_rvs[v].name | v.name | in_pymc
+"""
+
+
+def bug(entry):
+    fields = re.split(r" \|(?= )", " ".join(entry.split()))
+    return tuple(field.strip().replace(r"\n", "\n") for field in fields)
+
+
+MUTANTS, FILES = {}, {}
+for part in re.split("^# ", BUGS, flags=re.M)[1:]:
+    heading, *entries = re.split(r"\n(?! )", part.strip())
+    area, files = heading.split(": ")
+    MUTANTS[area], FILES[area] = [bug(entry) for entry in entries], files.split()

@@ -21,9 +21,7 @@ SLOPE = "taylor_x_slope(data)"  # the one atom that is not a function: its mean 
 
 
 def normal_prior(z):
-    return -0.5 * anp.sum(z**2, -1) / PRIOR_SD**2 - 0.5 * z.shape[-1] * np.log(
-        2 * np.pi * PRIOR_SD**2
-    )
+    return -0.5 * anp.sum((z / PRIOR_SD) ** 2 + np.log(2 * np.pi * PRIOR_SD**2), -1)
 
 
 def sech_prior(z):
@@ -33,9 +31,7 @@ def sech_prior(z):
 PHI = {
     "logistic": lambda t, y: -anp.log(1 + anp.exp(-y * t)),
     "poisson": lambda t, y: y * t - anp.exp(t) - gammaln(y + 1),
-    "linear": lambda t, y: (
-        -0.5 * (y - t) ** 2 / NOISE_SD**2 - 0.5 * np.log(2 * np.pi * NOISE_SD**2)
-    ),
+    "linear": lambda t, y: -0.5 * ((y - t) / NOISE_SD) ** 2 - np.log((2 * np.pi) ** 0.5 * NOISE_SD),
     "student": lambda t, y: -2.5 * anp.log(1 + (y - t) ** 2 / 4),  # own model, GLM-like
 }
 # "offset": logistic, with an offset and a prior of vectors; "curved": own model, no function of
@@ -270,7 +266,6 @@ def _score_function(p, family, atom, w, eps, index):
 
 
 def _through_w(kind, p, family, atom, w, eps, index):
-    """Autograd through the transform."""
     M, f = len(eps), integrand(p, family, atom, w)
     W = np.tile(w, (M, 1))  # a copy a sample: one gradient holds all samples' gradients
     move = lambda W: transform(kind, family, p.d, W, eps)
@@ -292,9 +287,9 @@ def _price(p, family, atom, w, eps, index):
     return np.concatenate([slope(z), np.einsum("kab,mab->mk", basis(family, p.d), HL)], -1)
 
 
-def _seen(each, M, index):
-    """From one gradient a data point and sample, (N, M, D), to what the samples see."""
-    return each.mean(0) if index is None else each[index, np.arange(M)]
+def _seen(found, M, index):
+    """From one gradient a data point and sample, a list of (M, D), to what the samples see."""
+    return np.mean(found, 0) if index is None else np.stack(found)[index, np.arange(M)]
 
 
 def _rao_blackwell(p, family, atom, w, eps, index):
@@ -311,7 +306,7 @@ def _rao_blackwell(p, family, atom, w, eps, index):
         path = lambda W, e: anp.sum(f(transform("RP1", family, p.d, W, e))[..., i])
         both = [grad(path)(np.tile(w, (M, 1)), along + s * (eps - along)) for s in (1, -1)]
         found.append(np.mean(both, 0))
-    return _seen(np.stack(found), M, index)
+    return _seen(found, M, index)
 
 
 def _quadrature(p, family, atom, w, eps, index):
@@ -326,14 +321,10 @@ def _quadrature(p, family, atom, w, eps, index):
             return anp.dot(weight, f(eta * x / (x @ x))[..., i])  # any z with x.z = eta
 
         found.append(np.tile(grad(mean)(w), (len(eps), 1)))
-    return _seen(np.stack(found), len(eps), index)
+    return _seen(found, len(eps), index)
 
 
 _SAMPLES = {
-    "SF": _score_function,
-    "RP1": partial(_through_w, "RP1"),
-    "RP2": partial(_through_w, "RP2"),
-    "RB": _rao_blackwell,
-    "PR": _price,
-    "QD": _quadrature,
-}
+    "SF": _score_function, "RP1": partial(_through_w, "RP1"), "RP2": partial(_through_w, "RP2"),
+    "RB": _rao_blackwell, "PR": _price, "QD": _quadrature,
+}  # fmt: skip

@@ -48,6 +48,7 @@ def snippets():
 
 
 normal = lambda x, mean, sd: -0.5 * ((x - mean) / sd) ** 2 - anp.log(sd)
+by_rows = lambda model: grad(lambda z: anp.sum(model.log_joint(z)))  # the slope, by autograd
 elpd = lambda loo: loo.elpd_loo if hasattr(loo, "elpd_loo") else loo.elpd  # ArviZ before 1, from it
 
 
@@ -59,7 +60,6 @@ def by_autograd(cv):
 
 
 def made(cv, name):
-    """The model that the page makes."""
     need(NEEDS[name])
     space = {"cv": cv, "X": X, "y": y}
     with warnings.catch_warnings(action="ignore"):
@@ -74,8 +74,7 @@ def agrees(cv, other):
     """log p up to a constant, its slope, names and parameters at random points."""
     own = by_autograd(cv)
     value, slope = other.totals(Z, 1)
-    right = grad(lambda z: anp.sum(own.log_joint(z)))(Z)
-    assert_allclose(slope, right, rtol=1e-8, atol=1e-8)
+    assert_allclose(slope, by_rows(own)(Z), rtol=1e-8, atol=1e-8)
     apart = value - own.log_joint(Z)
     assert np.ptp(apart) < 1e-8, np.ptp(apart)
     assert_allclose(other.totals(Z, 0)[0], value, rtol=1e-12)
@@ -122,12 +121,11 @@ def test_eight_schools_in_numpyro_is_the_chapter_s_own_model():
     assert sorted(other.names) == sorted(own.names)
     z = RNG.standard_normal((20, 10))
     order = [own.names.index(name) for name in other.names]
-    apart = other.totals(z[:, order], 0)[0] - own.log_joint(z)
-    assert np.ptp(apart) < 1e-8
+    assert np.ptp(other.totals(z[:, order], 0)[0] - own.log_joint(z)) < 1e-8
 
 
 def test_hessians_of_jax():
-    slope = grad(lambda z: anp.sum(by_autograd(cvlib).log_joint(z)))
+    slope = by_rows(by_autograd(cvlib))
     right = np.stack([(slope(Z + e) - slope(Z - e)) / 2e-5 for e in 1e-5 * np.eye(4)], -2)
     assert_allclose(model("in_jax").totals(Z, 2)[2], right, rtol=1e-6, atol=1e-6)
 
@@ -138,18 +136,17 @@ def test_all_constraints_in_jax():
     declared = {"a": (2, 2), "s": cvlib.positive(2), "t": cvlib.simplex(3), "o": cvlib.ordered(3),
                 "i": cvlib.interval(-1, 2)}  # fmt: skip
 
-    def log_prior(p, xp, axis):
-        total = lambda x: xp.sum(x, axis)
+    def log_prior(p, xp):
+        total = lambda x: xp.sum(x, -1)
         first = -total(p.s) + total(p.t**3) - total(p.o**2) - p.i**2
         return first - total(xp.reshape(p.a, (*p.a.shape[:-2], -1)) ** 2)
 
-    nothing, prior = lambda p, b: 0 * p.i * b[0], lambda p: log_prior(p, anp, -1)
+    nothing, prior = lambda p, b: 0 * p.i * b[0], lambda p: log_prior(p, anp)
     own = cvlib.models.Model(nothing, prior, np.zeros(1), parameters=declared)
-    other = cvlib.models.from_jax(lambda p: log_prior(p, jnp, -1), declared)
+    other = cvlib.models.from_jax(lambda p: log_prior(p, jnp), declared)
     z = np.random.default_rng(1).standard_normal((20, own.dim))
     assert_allclose(other.totals(z, 1)[0], own.log_joint(z), rtol=1e-12)
-    right = grad(lambda z: anp.sum(own.log_joint(z)))(z)
-    assert_allclose(other.totals(z, 1)[1], right, rtol=1e-9, atol=1e-10)
+    assert_allclose(other.totals(z, 1)[1], by_rows(own)(z), rtol=1e-9, atol=1e-10)
 
 
 class Logistic:
@@ -317,10 +314,8 @@ def test_the_draws_of_nuts_are_answered():
     """Real chains of NumPyro: truth by quadrature over sigma; at least five times the draws."""
     numpyro, az, jax = need("numpyro"), need("arviz"), need("jax")
     infer, described = numpyro.infer, Regression(numpyro)
-    sampler = infer.MCMC(
-        infer.NUTS(described), num_warmup=200, num_samples=200, num_chains=2,
-        chain_method="sequential", progress_bar=False,
-    )  # fmt: skip
+    how = {"num_chains": 2, "chain_method": "sequential", "progress_bar": False}
+    sampler = infer.MCMC(infer.NUTS(described), num_warmup=200, num_samples=200, **how)
     sampler.run(jax.random.PRNGKey(0), X, y)
     f = lambda p: np.concatenate([p["beta"], p["sigma"][:, None]], -1)
     found = cvlib.expect(f, az.from_numpyro(sampler), model("in_numpyro"))
@@ -340,8 +335,7 @@ def test_the_draws_of_nuts_are_answered():
 def test_the_posterior_predictive_of_pymc_is_near_the_data():
     """Where PyMC does not know an axis again it draws from the prior, without a word.
 
-    Groups have means far from the prior's middle, and ten measurements each. In the model are a
-    labelled axis, one without labels, and constant data.
+    In the model are a labelled axis, one without labels, and constant data.
     """
     pm = need("pymc")
     need("arviz")
@@ -406,8 +400,6 @@ def test_plates_of_numpyro_name_axes():
 
 
 class Regression:
-    """NumPyro models of many kinds."""
-
     def __init__(self, numpyro):
         self.numpyro, self.dist = numpyro, numpyro.distributions
 
@@ -444,10 +436,8 @@ def test_numpyro_models_that_cannot_be_are_told_what_would_be_right():
     described, dist = Regression(numpyro), numpyro.distributions
     gap, holed = y.copy(), X.copy()
     gap[3] = holed[5, 1] = np.nan
-    rows = [
-        (described, X, gap, "there is NaN in its data: drop or fill"),
-        (described, holed, y, "there is NaN in its data: drop or fill"),
-        (lambda: described(X, gap), "there is NaN in its data: drop or fill"),
+    cases = (described, X, gap), (described, holed, y), (lambda: described(X, gap),)
+    rows = [(*case, "there is NaN in its data: drop or fill") for case in cases] + [
         (described, X, r"give all that it takes, as arrays: .*missing 1 required"),
         (described, X.tolist(), y, "give all that it takes, as arrays"),
         (described.observed, y, "observed has no unknown: all that it samples is observed"),

@@ -43,11 +43,10 @@ def worn():
         h, c, a = state.G[..., 0, :, :], state.G[..., 1, :, :], state.a[..., None]
         of_h, rest = (np.var(g, axis=-2).sum() for g in (h, h + c * a))
         seen.append(rest / of_h)
-        now = np.mean(seen[:5])
+        first = now = np.mean(seen[:5])
         for x in seen[5:]:
             now = 0.8 * now + 0.2 * x
-        power = state.t in (1, 2, 4, 8, 16, 32)
-        if power or (len(seen) > 5 and now > 1.5 * np.mean(seen[:5]) + 0.01):
+        if state.t in (1, 2, 4, 8, 16, 32) or (len(seen) > 5 and now > 1.5 * first + 0.01):
             seen.clear()
             mu, _ = plan.q.moments(state.w)
             state = state._replace(snapshot=cv.snapshot(plan.model, mu))
@@ -131,19 +130,18 @@ def test_a_worn_snapshot_is_renewed():
         how = dict(lr=lr, w=w, steps=60, M=4, renew=1000, every=1, runs=(2,) if w is None else ())
         paths = []
         for rule in worn(), tasks.worn():
-            old, new = [], []
+            changed = []
 
             def look(state, plan):
-                old.append(state.snapshot)
-                state, plan = rule(state, plan)
-                new.append(state.snapshot)
-                return state, plan
+                found = rule(state, plan)
+                changed.append(found[0].snapshot is not state.snapshot)
+                return found
 
             rng = np.random.default_rng(0)
             go = cv.optimize.sgd(model, q, h, [c], rng=rng, hooks={1: look}, **how)
             paths.append(go.path)
         assert np.allclose(*paths, rtol=1e-9)
-        renewed.append(sum(x is not y for x, y in zip(old, new)))
+        renewed.append(sum(changed))
     assert renewed[0] > renewed[1]
 
 
@@ -175,7 +173,6 @@ def test_a_long_run_keeps_few_steps():
 
 
 def test_a_diverged_run_is_counted_and_left_out():
-    """With a huge learning rate runs break off: no ELBO afterwards, the step is on record."""
     c = tiny("none", lr=1e6, steps=40, runs=4)
     result = compute(c)["result"]
     assert any(t > 0 for t in result["diverged"])
@@ -187,7 +184,6 @@ def test_a_diverged_run_is_counted_and_left_out():
 
 
 def test_halves_are_halves():
-    """Rows as the name's digest draws them, without replacement; the model has just these."""
     X, y = cv.datasets.load("ionosphere")
     for name in [f"ionosphere-half-{k}" for k in range(6)]:
         digest = hashlib.sha256(name.encode()).hexdigest()
@@ -229,16 +225,13 @@ def test_variance_by_hand():
     A draw of k steps ago counts (1 - gamma)^k; the ridge is D v0 over the sum of these counts.
     """
     gamma, v0, M, R, n = 0.1, 0.03, 4, 2, 9
-    c = cell(
-        "variance", data="toy", lr=0.1, v0=v0, gamma=gamma, M=M, steps=5, replicas=R, samples=R * n
-    )
+    loop = dict(lr=0.1, v0=v0, gamma=gamma, M=M, steps=5)
+    c = cell("variance", data="toy", **loop, replicas=R, samples=R * n)
     found = compute(c)["result"]
     assert found["steps"] == [0, 1, 2, 3, 4]
     rng, past = np.random.default_rng(c.seed), []  # the same draws, in the same order
     model, q, zoo, G = replicas(R, rng)
-    path = cv.optimize.sgd(
-        model, q, zoo.h, zoo.S7, lr=0.1, steps=5, M=M, rng=rng, v0=v0, gamma=gamma
-    ).path
+    path = cv.optimize.sgd(model, q, zoo.h, zoo.S7, rng=rng, **loop).path
     for t, w in enumerate(path[:5]):
         now = G(w, n)
         now[:, 0] -= cv.exact.gradient(model, q, w) / model.N
@@ -260,12 +253,9 @@ def test_variance_by_hand():
 
 
 def test_norms_by_hand():
-    """The three steps of the procedure with the cell's own draws, one replica at a time."""
     M, R, n, v0 = 3, 4, 7, [0.0, 1e-2, 1e-1, 1.0]
-    c = cell(
-        "norms", data="toy", lr=0.08, step=5, lag=2, M=M, replicas=R, samples=R * n, low=-2,
-        high=0, count=3,
-    )  # fmt: skip
+    sizes = dict(M=M, replicas=R, samples=R * n, low=-2, high=0, count=3)
+    c = cell("norms", data="toy", lr=0.08, step=5, lag=2, **sizes)
     found = compute(c)["result"]
     model, q, _, G = replicas(R, np.random.default_rng(c.seed))
     path = cv.optimize.noise_free(model, q, lr=0.08, steps=5).path
@@ -302,8 +292,6 @@ def test_a_cell_has_one_thread_whatever_the_machine(monkeypatch):
         assert counts and set(counts) == {1} and set(threads(None)) == {2}
 
 
-# Engine --------------------------------------------------------------------------------------
-
 alone = partial(engine.run, jobs=1, progress=False)  # on this process
 
 
@@ -338,12 +326,8 @@ def test_a_smaller_run_has_a_name_of_its_own():
         assert settings("table1", runs, quick) == (f"table1{label}", size, command)
 
 
-# The command ---------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory):
-    """All experiments at the quick size."""
     folder = tmp_path_factory.mktemp("quick")
     main(["all", "--quick", "--out", str(folder), "--jobs", "1"])
     return folder

@@ -93,7 +93,7 @@ def test_table1():
         limits.append({"data": data, "lr": lr, "noise_free": path[3], "optimum": optimum})
     assert found == {"rows": rows, "limits": limits}
     assert any(row["diverged"] for row in found["rows"])  # else the made-up runs prove less
-    assert len(found["rows"][0]["elbo"]) == 12 and len(found["rows"][-1]["elbo"]) == 11
+    assert [len(found["rows"][k]["elbo"]) for k in (0, -1)] == [12, 11]
 
 
 def test_slopes_and_draws():
@@ -126,7 +126,6 @@ def test_figure1():
 
 
 def test_figures_3_and_4():
-    """Lines and noise-free paths at every rate: their curves, and where they end."""
     pairs = list(itertools.product(SMALL["sets"], SMALL["rates"]))
     lines = {(d, cvs, lr): sgd_names(d, cvs, lr, 12) for d, lr in pairs for cvs in LINES}
     paths = {(d, lr): f"noise_free data={d} lr={lr} steps=3" for d, lr in pairs}
@@ -216,7 +215,6 @@ def test_lines_of_the_ladder_as_they_are_written(base, cvs):
 
 
 def test_rows_of_joint():
-    """Final ELBOs of all runs, and the share of the gap that their median closes."""
     cells, gather = plans.joint(plans.Size(sets=("sonar",), runs=12))
     results = {}
     for k, c in enumerate(cells):
@@ -238,28 +236,18 @@ def test_rows_of_joint():
         assert row["median"] == row["low"] == [0.0, -100.0 + 2 * k]
 
 
-# Numbers of a row ----------------------------------------------------------------------------
-
-
 def test_rows_of_the_ladder():
     """Nine runs: one standard error of the rank of the median, 3/2, is 1.5 places either way."""
     cells, gather = plans.ladder(plans.Size(runs=9, steps=1, sets=("australian",)))
-    results = {}
+    results, limits = {}, {"noise_free": {"elbo": [-500.0, -100.0]}, "optimum": {"elbo": -99.0}}
     for c in cells:
-        s = dict(c.settings)
-        ends = [-300.0 - k for k in range(9)]  # the plain gradient
-        if s.get("base") == "PR":
-            ends = [-102.0 - k / 2 for k in range(9)]
-        if s.get("cvs") == "S7":
-            ends[-1] = None
-        if s.get("cvs") == "price":
-            ends = [None] * 9
+        base, cvs = (dict(c.settings).get(key) for key in ("base", "cvs"))
+        ends = [-102.0 - k / 2 if base == "PR" else -300.0 - k for k in range(9)]
+        lost = {"S7": 1, "price": 9}.get(cvs, 0)
+        ends[9 - lost :] = [None] * lost
         diverged = [-1 if end is not None else 1 for end in ends]
-        results[c.name] = {"elbo": [[-500.0, end] for end in ends], "diverged": diverged}
-        if c.task == "noise_free":
-            results[c.name] = {"elbo": [-500.0, -100.0]}
-        elif c.task == "optimum":
-            results[c.name] = {"elbo": -99.0}
+        runs = {"elbo": [[-500.0, end] for end in ends], "diverged": diverged}
+        results[c.name] = limits.get(c.task, runs)
     found = gather(results)
     ends = {"noise_free": -100.0, "optimum": -99.0}
     assert found["limits"] == [{"data": "australian", "lr": 0.4} | ends]
@@ -316,11 +304,9 @@ def test_summary():
     assert found["error"] == pytest.approx(statistics.stdev(whole) / 21**0.5)
     lost = summary([*whole, None, None, None, None])
     assert (lost["runs"], lost["diverged"], lost["far"]) == (25, 4, 1)
-    assert lost["mean"] == pytest.approx(found["mean"])
-    assert lost["error"] == pytest.approx(found["error"])
+    assert [lost[x] for x in ("mean", "error")] == pytest.approx([found["mean"], found["error"]])
     assert lost["median"] == -13  # the thirteenth of 25, the four lost ones last
-    one = summary([-3.0])
+    one, none = summary([-3.0]), summary([None, None])
     assert (one["mean"], one["median"], one["far"]) == (-3, -3, 0) and np.isnan(one["error"])
-    none = summary([None, None])
     assert (none["runs"], none["diverged"], none["far"]) == (2, 2, 0)
     assert np.isnan(none["mean"]) and np.isnan(none["error"]) and none["median"] == -np.inf

@@ -1,7 +1,4 @@
-"""The stored results: whole, of a release, slices computed again; and truths of the experiments.
-
-Pages assert what the results say.
-"""
+"""Stored results: whole, of a release, slices again (pages assert what they say); and truths."""
 
 import numpy as np
 import pytest
@@ -24,12 +21,11 @@ def test_a_result_says_how_it_was_made(name):
     assert (content["name"], content["command"]) == (label, command)
     assert content["versions"]["schema"] == store.SCHEMA
     assert content["versions"]["cvlib"] in released()  # the slices below say if it still holds
-    assert content["settings"]["runs"] == size.runs
-    assert content["settings"]["steps"] == 500
+    assert (content["settings"]["runs"], content["settings"]["steps"]) == (size.runs, 500)
     assert len((RESULTS / f"{name}.json").read_bytes()) < 350_000
 
 
-def test_every_line_has_all_its_runs():
+def test_every_line_has_all_its_runs_and_none_is_above_the_optimum():
     table = load("table1")["rows"]
     for row in table:
         assert len(row["elbo"]) == (10 if "half" in row["data"] else 50)
@@ -38,14 +34,10 @@ def test_every_line_has_all_its_runs():
     joint = {(r["data"], r["base"], r["cvs"], r["renew"]): r for r in load("joint")["rows"]}
     assert set(joint) == {(data, *line) for data in SETS for line in JOINT}
     assert all(len(r["elbo"]) == 50 and not r["diverged"] for r in joint.values())
-
-
-def test_all_runs_of_the_ladder_are_there_and_below_the_optimum():
-    stored = load("ladder")
-    best = {row["data"]: row["optimum"] for row in stored["limits"]}
-    assert list(best) == list(SETS)
-    assert len(stored["rows"]) == 3 * len(plans.LADDER)
-    for row in stored["rows"]:
+    ladder = load("ladder")
+    best = {row["data"]: row["optimum"] for row in ladder["limits"]}
+    assert tuple(best) == SETS and len(ladder["rows"]) == 3 * len(plans.LADDER)
+    for row in ladder["rows"]:
         assert len(row["elbo"]) == 50
         assert max(v for v in row["elbo"] if v is not None) < best[row["data"]]
 
@@ -99,9 +91,6 @@ def test_slices_are_computed_again():
     assert_allclose(found["mean"], row["mean"], rtol=0.02)
 
 
-# Truths, against other people's chains and densities of SciPy -----------------------------------
-
-
 @pytest.mark.parametrize("name", posteriors.names)
 def test_truths_agree_with_the_reference_draws(name, monkeypatch):
     """Ten thousand of them: an error of a hundredth of a standard deviation."""
@@ -116,15 +105,13 @@ def test_truths_agree_with_the_reference_draws(name, monkeypatch):
 def test_held_out_truths():
     """Densities by scipy, and means of 300,000 draws of the laws themselves."""
     rng = np.random.default_rng(0)
-    model, asked = covered.student6()
     A = np.array([[1, 0, 0], [0.5, 1, 0], [0.5, 0.5, 1]])
     law = stats.multivariate_t(np.zeros(3), A @ A.T, 6)
-    agree(model, asked, law.rvs(300_000, rng), law.logpdf)
-    model, asked = covered.skewed()
+    agree(*covered.student6(), law.rvs(300_000, rng), law.logpdf)
     a, A = [2, 1, 1.5, 3, 5], (np.tri(5) + np.eye(5)) / 2
     x = np.log(rng.gamma(a, size=(300_000, 5)))
     density = lambda z: stats.loggamma(a).logpdf(np.linalg.solve(A, z.T).T).sum(-1)
-    agree(model, asked, x @ A.T, density)
+    agree(*covered.skewed(), x @ A.T, density)
 
 
 def agree(model, asked, z, log_density):

@@ -15,12 +15,10 @@ import yaml
 import cvlib
 
 BOOK = notebooks.BOOK
-TOOLS = Path(notebooks.__file__).parent
-
 PAGES = {
     "conf.py": f"""
 import sys
-sys.path.insert(0, {str(TOOLS)!r})
+sys.path.insert(0, {str(Path(notebooks.__file__).parent)!r})
 extensions = ["myst_parser", "sphinx_proof", "sphinx.ext.mathjax", "backmatter"]
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 """,
@@ -38,7 +36,6 @@ myst_enable_extensions = ["colon_fence", "dollarmath"]
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """A small site with the extension."""
     root = tmp_path_factory.mktemp("site")
     for name, text in PAGES.items():
         (root / name).write_text(text)
@@ -47,15 +44,12 @@ def built(tmp_path_factory):
     return root / "out"
 
 
-def test_ideas_are_in_the_alphabetical_index_and_in_the_search(built):
+def test_ideas_are_in_index_and_search_and_docstrings_keep_their_primes(built):
     page = (built / "genindex.html").read_text("utf-8")
     assert re.search(r">(<strong>)?width(</strong>)?</a>", page)
     assert "b.html#thm-narrow" in page and "a.html#equation-eq-width" in page
     assert "b.html#equation-eq-second" not in page  # one entry a page
     assert '"width": [[' in (built / "searchindex.js").read_text("utf-8")
-
-
-def test_docstrings_keep_their_primes(built):
     assert "slope f' of f" in (built / "code.html").read_text("utf-8")
 
 
@@ -68,8 +62,9 @@ def test_the_list_of_theorems_has_titles_and_links_in_the_books_order(built):
     assert not (built / "prf-prf.html").exists()  # the list of raw labels
 
 
-def test_the_concept_index_is_in_order_and_knows_its_letters():
-    letters = re.split(r"^## (\w)$", (BOOK / "concepts.md").read_text("utf-8"), flags=re.M)[1:]
+def test_the_concept_index_is_in_order_and_has_every_word_of_the_glossary():
+    concepts = (BOOK / "concepts.md").read_text("utf-8")
+    letters = re.split(r"^## (\w)$", concepts, flags=re.M)[1:]
     assert letters[::2] == sorted(letters[::2])
     entries = []
     for letter, body in zip(letters[::2], letters[1::2], strict=True):
@@ -81,15 +76,10 @@ def test_the_concept_index_is_in_order_and_knows_its_letters():
         assert {key[0] for key in keys} == {letter.lower()}
         entries += keys
     assert len(entries) == len(set(entries)) >= 80
-
-
-def test_every_word_of_the_glossary_is_in_the_concept_index():
-    concepts = (BOOK / "concepts.md").read_text("utf-8")
     glossary = (BOOK / "glossary.md").read_text("utf-8").split("```")[1]
     words = re.findall(r"^(\S.*)$", glossary.split(":sorted:")[1], flags=re.M)
     assert len(words) >= 50
-    missing = [w for w in words if f"{{term}}`{w}`" not in concepts]
-    assert not missing, missing
+    assert not [w for w in words if f"{{term}}`{w}`" not in concepts]
 
 
 def test_the_package_page_has_every_public_name():

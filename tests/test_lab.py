@@ -53,17 +53,13 @@ def lab(project):
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
-    options = (
-        f"--no-browser --allow-root --expose-app-in-browser --port={port} "
-        "--ServerApp.port_retries=0 --IdentityProvider.token=reader"
-    )
+    options = f"--no-browser --allow-root --expose-app-in-browser --port={port} "
+    options += "--ServerApp.port_retries=0 --IdentityProvider.token=reader"
     own = {f"JUPYTER_{k}_DIR": str(project.parent / k) for k in ("CONFIG", "DATA", "RUNTIME")}
     log = project.parent / "lab.log"
     with log.open("w") as out:
-        server = subprocess.Popen(
-            [*make("lab"), f"ARGS={options}"],
-            cwd=project, env=os.environ | own, stdout=out, stderr=out, start_new_session=True,
-        )  # fmt: skip
+        how = {"cwd": project, "env": os.environ | own, "start_new_session": True}
+        server = subprocess.Popen([*make("lab"), f"ARGS={options}"], stdout=out, stderr=out, **how)
     try:
         wait_for(port, server, log)
         yield f"http://localhost:{port}/lab?reset&token=reader"
@@ -94,13 +90,11 @@ class Reader:
 
     def do(self, name, **args):
         """A command of Lab's menus, waited for; Lab must not ask or complain."""
-        self.page.evaluate(
-            """([name, args]) => {
-              window.done = false;
-              jupyterapp.commands.execute(name, args).then(() => window.done = true);
-            }""",
-            [name, args],
-        )
+        do = """([name, args]) => {
+          window.done = false;
+          jupyterapp.commands.execute(name, args).then(() => window.done = true);
+        }"""
+        self.page.evaluate(do, [name, args])
         self.wait_for("window.done")
 
     def wait_for(self, condition):
@@ -122,23 +116,19 @@ class Reader:
 
     def slider(self):
         """The box with the slider; cells out of sight are not in the page, so go to its cell."""
-        self.page.evaluate(
-            """() => {
-              const all = jupyterapp.shell.currentWidget.content;
-              const cell = all.widgets.findIndex(c => /slider\\(/.test(c.model.sharedModel.source));
-              return all.scrollToItem(cell, 'center');
-            }"""
-        )
+        go = """() => {
+          const all = jupyterapp.shell.currentWidget.content;
+          const cell = all.widgets.findIndex(c => /slider\\(/.test(c.model.sharedModel.source));
+          return all.scrollToItem(cell, 'center');
+        }"""
+        self.page.evaluate(go)
         box = self.page.locator(".cv-slider")
         box.wait_for()
         return box
 
     def counts(self):
-        """The numbers beside the code cells."""
-        return self.page.evaluate(
-            """() => jupyterapp.shell.currentWidget.content.widgets
-              .filter(c => c.model.type === 'code').map(c => c.model.executionCount)"""
-        )
+        code = "jupyterapp.shell.currentWidget.content.widgets.filter(c => c.model.type === 'code')"
+        return self.page.evaluate(f"() => {code}.map(c => c.model.executionCount)")
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +137,6 @@ def reader(browser, lab):
 
 
 def changed(project):
-    """The files that git holds for changed."""
     return [line[3:] for line in command(project, "git", "status", "--porcelain").splitlines()]
 
 

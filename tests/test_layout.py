@@ -4,6 +4,7 @@ import ast
 import inspect
 import subprocess
 import sys
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -65,15 +66,11 @@ def test_a_file_is_short_says_what_it_is_and_has_types(path):
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
             assert node.end_lineno - node.lineno < 50, f"{node.name} is longer than a screen"
-    for f in public(tree):
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    for f in (f for f in functions if not f.name.startswith("_")):
         given = *f.args.posonlyargs, *f.args.args, *f.args.kwonlyargs
         untyped = [a.arg for a in given if a.annotation is None]
         assert f.returns is not None and not untyped, f"{f.name}: {untyped or 'what it returns'}"
-
-
-def public(tree):
-    """The functions of a module whose names do not begin with an underscore."""
-    return [n for n in tree.body if isinstance(n, ast.FunctionDef) and not n.name.startswith("_")]
 
 
 def methods(kind):
@@ -101,13 +98,9 @@ def test_methods_say_what_they_return_or_stand_for_one_that_does(layer):
 
 def test_functions_shadow_no_module():
     for attribute in cvlib.__all__:
-        value = getattr(cvlib, attribute)
-        if callable(value):
+        if callable(getattr(cvlib, attribute)):
             assert not (PACKAGE / f"{attribute}.py").exists(), attribute
             assert not (PACKAGE / attribute).is_dir(), attribute
-
-
-# How many files one thing enters ---------------------------------------------------------------
 
 
 def entered(run):
@@ -135,7 +128,7 @@ def sonar():
     return model, q, RP1(data) + RP1(prior) - CF(variational), CF(T) - RP1(T)
 
 
-def test_a_gradient_enters_few_files():
+def test_a_gradient_a_step_and_a_fit_enter_few_files():
     model, q, h, c = sonar()
     rng = np.random.default_rng(0)
 
@@ -152,28 +145,22 @@ def test_a_gradient_enters_few_files():
     rules = {"rule": cvlib.rules.momentum(), "weights": cvlib.rules.bayes()}
     plan = cvlib.optimize.Noisy(model, q, h, [c], lr=0.01, M=10, **rules)
     state = cvlib.optimize.init(plan, rng)
-    files = entered(lambda: cvlib.optimize.step(state, plan))
-    assert len(files) <= 16, files
+    fit = partial(cvlib.fit, sonar()[0], progress=False)  # a model that was not yet asked
+    for files in entered(partial(cvlib.optimize.step, state, plan)), entered(fit):
+        assert len(files) <= 16, files
 
 
-def test_a_fit_enters_few_files():
-    model = sonar()[0]
-    files = entered(lambda: cvlib.fit(model, progress=False))
-    assert len(files) <= 16, files
+LATER = {
+    "cvlib": "scipy.special scipy.linalg importlib.resources html gzip autograd.scipy "
+    "matplotlib joblib threadpoolctl tqdm experiments",
+    "experiments": "scipy.s matplotlib",
+}
 
 
-# What an import brings --------------------------------------------------------------------------
-
-LATER = (
-    "scipy.special", "scipy.linalg", "importlib.resources", "html", "gzip", "autograd.scipy",
-    "matplotlib", "joblib", "threadpoolctl", "tqdm", "experiments",
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("package", ["cvlib", "experiments"])
+@pytest.mark.parametrize("package", LATER)
 def test_what_is_needed_later_or_never_is_not_imported_at_once(package):
     """Every chapter imports the experiments: a part of scipy costs as much as all the rest."""
-    late = LATER if package == "cvlib" else ("scipy.s", "matplotlib")
+    late = tuple(LATER[package].split())
     code = f"import {package}, sys; print(*(n for n in sys.modules if n.startswith({late})))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.split() == []

@@ -31,9 +31,6 @@ def outputs(md):
     return [(cell, output) for cell in cells for output in cell.get("outputs", [])]
 
 
-# Files ------------------------------------------------------------------------------------------
-
-
 @each(CHAPTERS)
 def test_the_notebook_is_the_executed_twin_of_the_text(md):
     assert notebooks.problem(md) is None, "run: make notebooks"
@@ -50,7 +47,6 @@ def test_a_save_in_jupyter_lab_leaves_the_text_as_it_is(md):
 
 @each(CHAPTERS)
 def test_stored_outputs_are_clean(md):
-    """Readers see no warning, no error, no machine's path, nothing fetched from elsewhere."""
     for cell, output in outputs(md):
         assert output.output_type != "error", cell.source
         assert output.get("name") != "stderr", output.text
@@ -62,7 +58,6 @@ def test_stored_outputs_are_clean(md):
 
 
 def test_the_table_of_contents_names_every_page_and_no_other():
-    """And every notebook comes from a text."""
     named = {f.removeprefix("book/") for f in notebooks.pages_of_toc()}
     chapters = {p.stem for p in CHAPTERS}
     plain = {p.stem for p in BOOK.glob("*.md")} - chapters
@@ -90,14 +85,8 @@ def test_no_large_file():
         assert not path.is_file() or path.stat().st_size < 2_000_000, path
 
 
-# What a chapter has -----------------------------------------------------------------------------
-
-
 def test_the_book_and_its_chapters_stay_short():
-    """Longer is not better: a chapter that grows has to lose something first.
-
-    What is read counts, so all words outside code cells, markup and front matter too.
-    """
+    """A chapter that grows has to lose something first. All words outside code cells count."""
     code = re.compile(r"^```\{code-cell\}.*?^```$", re.M | re.S)
     counts = {md.stem: len(code.sub("", read(md)).split()) for md in BOOK.glob("*.md")}
     assert not {name: n for name, n in counts.items() if n > 5_200}
@@ -131,10 +120,7 @@ def test_a_chapter_ends_with_a_summary_and_its_history_with_sources(md):
 
 @each(CHAPTERS)
 def test_sliders_are_small_and_every_picture_has_words(md):
-    """A slider's page in the stored output: under 700 KB, a label, a value and an alt text each.
-
-    And a cell that draws says in words what is to be seen.
-    """
+    """A slider's page is under 700 KB, with a label, a value and an alt text each."""
     for cell, output in outputs(md):
         page = output.get("data", {}).get("text/html", "")
         if "cv-slider" in page:
@@ -163,7 +149,6 @@ def test_tables_are_tables_and_stored_results_are_read_by_one_helper(md):
 
 
 def test_the_map_has_the_parts_and_chapters_of_the_contents_in_order():
-    """No part has more than six chapters."""
     toc = yaml.safe_load((notebooks.ROOT / "_toc.yml").read_text("utf-8"))["parts"]
     rows = re.findall(r"^\| (.*?) ?\| \{ref\}.*\{minutes\}`(.*?)` \|$", read(INTRO), re.M)
     mapped = {}
@@ -283,17 +268,13 @@ def test_on_paper_a_section_says_once_which_code_is_left_out():
 
 # Words, each with one meaning, the field's beside it at its first use ---------------------------
 
-
-# What a word must not mean: what to write in its place
-BANNED = {
+BANNED = {  # what a word must not mean: what to write in its place
     r"\bprices?\b(?!')": "cost; the price is a stationary loss",
     r"\ba look at (all |the )?(data|rows)\b": "a pass; a look is a checkpoint",
     r"\beven (draws|points)\b(?=[^.]*(stratified|interval|hypercube))": "stratified draws",
     r"a loser could sign|no mean, of no function|worth beside the largest": "a plain sentence",
     r"minus the regression coefficient of": "a plain sentence",
 }
-
-
 FIELD = {  # our word: the field's, which stands beside it, before it or on the same screen
     r"\bswitch(es)?\b": "Bernoulli", r"\blanding\b": "[Ss]ticking the landing|STL",
     r"\b[Ee]ven draws\b": "[Mm]oment-match", r"\bparabolas?\b": "[Qq]uadratic",

@@ -54,12 +54,10 @@ def chapters(book):
 
 @pytest.fixture(scope="module")
 def two(chapters):
-    """The title of chapter 2."""
     return next(title for title in chapters if title.startswith("2."))
 
 
 def text_of(book, chapters, title):
-    """The words of a chapter, without spaces."""
     starts = [page for page, _ in chapters.values()] + [len(book.pages)]
     first = chapters[title][0]
     last = min(start for start in starts if start > first)
@@ -117,10 +115,9 @@ def test_folded_code_is_left_out_and_a_line_says_where_it_is(book, chapters, two
 
 
 def test_running_heads_and_formulas_are_text(book, chapters, two):
-    first = chapters[two][0]
+    first, text = chapters[two][0], text_of(book, chapters, two)
     assert words(book.pages[first + 1].extract_text()).startswith(words(two))
-    assert "a∗=−" in text_of(book, chapters, two)  # of equation (2.2)
-    assert "(2.2)" in text_of(book, chapters, two)
+    assert "a∗=−" in text and "(2.2)" in text  # equation (2.2)
 
 
 def test_the_afternoon_edition_is_the_short_path(printer, site):  # noqa: F811
@@ -169,21 +166,20 @@ STYLE = pdf.STYLE + (notebooks.BOOK / "_static/custom.css").read_text("utf-8")
 PAGE = f"<!doctype html><style>{STYLE}</style><article class='bd-article'>INSIDE</article>"
 
 
-@pytest.mark.parametrize(
-    "inside, wide",
-    [
-        ("<p>narrow</p>", False),
-        ("<div style='width: 900px'>wide</div>", True),
-        ("<pre>" + "x" * 300 + "</pre>", False),
-        ("<div><table><tr><td style='min-width: 2000px'>t</td></tr></table></div>", False),
-    ],
-    ids=["narrow", "wide", "code", "table"],
-)
-def test_what_is_too_wide_is_found_or_made_to_fit(browser, tmp_path, inside, wide):
+INSIDE = {
+    "narrow": "<p>narrow</p>",
+    "wide": "<div style='width: 900px'>wide</div>",
+    "code": "<pre>" + "x" * 300 + "</pre>",
+    "table": "<div><table><tr><td style='min-width: 2000px'>t</td></tr></table></div>",
+}
+
+
+@pytest.mark.parametrize("inside", INSIDE)
+def test_what_is_too_wide_is_found_or_made_to_fit(browser, tmp_path, inside):
     html = tmp_path / "page.html"
-    html.write_text(PAGE.replace("INSIDE", inside))
+    html.write_text(PAGE.replace("INSIDE", INSIDE[inside]))
     data, found = pdf.printed(browser, html)
-    assert bool(found) == wide, found
+    assert bool(found) == (inside == "wide"), found
     assert data.startswith(b"%PDF")
 
 

@@ -14,6 +14,7 @@ from bs4 import BeautifulSoup
 from matplotlib.colors import to_hex, to_rgba
 from numpy.testing import assert_allclose
 from PIL import Image
+from scipy.spatial.distance import pdist
 
 X, Y = [1.0, 2.0, 4.0], [3.0, -1.0, 0.5]
 luminance = lambda linear: linear @ [0.2126, 0.7152, 0.0722]
@@ -21,7 +22,6 @@ luminance = lambda linear: linear @ [0.2126, 0.7152, 0.0722]
 
 @pytest.fixture
 def ax():
-    """Empty axes, in the style of the book."""
     with plt.rc_context():
         plotting.use()
         figure, ax = plt.subplots()
@@ -41,7 +41,6 @@ def test_line(ax):
 
 
 def test_a_line_of_ones_own(ax):
-    """Shifted label, other words, options of matplotlib, a name without a colour."""
     mine = plotting.line(ax, X, Y, "mine", label="words", dx=-3, dy=7, ls="--", lw=1)
     other = plotting.line(ax, X, Y, "c7", color="#123456", label="")
     assert (mine.get_color(), mine.get_linestyle(), mine.get_linewidth()) == ("#757575", "--", 1)
@@ -91,24 +90,12 @@ def seen(colors, eye):
     return np.cbrt(rgb @ np.transpose(LMS)) @ np.transpose(OKLAB)
 
 
-def least_apart(colors, eye):
-    """The smallest distance between two of these colours, for these eyes."""
-    points = seen(colors, eye)
-    apart = np.linalg.norm(points[:, None] - points, axis=-1)
-    return apart[np.triu_indices(len(points), 1)].min()
-
-
 PALETTE = "BLACK GREY BROWN ORANGE BLUE SKY GREEN VERMILLION PURPLE".split()
 TOGETHER = [  # names that chapters draw in one figure
-    "SF RP1 RP2 GR CF base exact",
-    "RP1 RB PR QD c7 S7 base optimum",
-    "c1 c2 c3 c4 c5 c6 c7 none optimum",
-    "S4 S5 S6 S7 none c7 optimum",
-    "S7 GREY PURPLE ORANGE GREEN VERMILLION",
-    "S4 S5 S6 S7 ORANGE VERMILLION",
-    "data prior variational",
-    " ".join(PALETTE),
-]
+    "SF RP1 RP2 GR CF base exact", "RP1 RB PR QD c7 S7 base optimum", "data prior variational",
+    "c1 c2 c3 c4 c5 c6 c7 none optimum", "S4 S5 S6 S7 none c7 optimum",
+    "S7 GREY PURPLE ORANGE GREEN VERMILLION", "S4 S5 S6 S7 ORANGE VERMILLION", " ".join(PALETTE),
+]  # fmt: skip
 
 
 def test_colors():
@@ -120,7 +107,7 @@ def test_colors():
         colors = [value(name) for name in group.split()]
         for eye in EYES:
             least = 0.08 if eye == "all cones" else 0.05
-            assert least_apart(colors, eye) > least, (group, eye)
+            assert pdist(seen(colors, eye)).min() > least, (group, eye)
     light = seen(map(plotting.color, ("S4", "S5", "S6", "S7")), "all cones")[:, 0]
     assert np.all(np.diff(light) < -0.05)  # light to dark as the sets grow
     assert plotting.color("none") == plotting.color("base") == "#757575"
@@ -155,10 +142,7 @@ def assert_band(ax, line, middle, around, label, color):
 
 
 def test_bands(ax):
-    """Eleven runs with values 0 ... 10 times 1, 2, 3: the quantiles are 1 and 9, the median 5.
-
-    And two standard errors each side of the mean, from lists.
-    """
+    """Runs with values 0 ... 10 times 1, 2, 3; and two standard errors each side of the mean."""
     runs = np.random.default_rng(0).permutation(11)[:, None] * [1.0, 2.0, 3.0]
     line = plotting.band(ax, X, runs, "SF", dx=9, dy=8, ls=":")
     tenths, label = [[1, 9], [2, 18], [3, 27]], ("SF", (4.0, 15.0), (9, 8))
@@ -191,24 +175,16 @@ def test_ellipse(ax):
         assert to_hex(patch.get_edgecolor()).upper() == "#256DE7"
         assert not patch.get_fill() and patch.get_linewidth() == 2
     assert len(ax.patches) == 12
-
-
-def test_ellipse_of_a_line(ax):
-    """Rounding may leave a degenerate covariance below zero: a line, not a NaN."""
-    cov = np.array([[1.0, 1.0], [1.0, 1.0 - 1e-15]])
+    cov = np.array([[1.0, 1.0], [1.0, 1.0 - 1e-15]])  # below zero by rounding: a line, not a NaN
     patch = plotting.ellipse(ax, (0, 0), cov, "k", fill=True, lw=5, alpha=0.5)
     assert_allclose([patch.width, patch.height], [4 * 2**0.5, 0], atol=1e-6)
     assert_allclose(patch.angle % 180, 45)
     assert patch.get_fill() and patch.get_linewidth() == 5 and patch.get_alpha() == 0.5
 
 
-# The slider ----------------------------------------------------------------------------------
-
-
 def coloured(colors):
     """A figure all of one colour for each name, one at a time."""
-    for color in colors:
-        yield plt.figure(figsize=(1, 0.5), facecolor=color)
+    return (plt.figure(figsize=(1, 0.5), facecolor=color) for color in colors)
 
 
 def picture_of(image):
@@ -221,17 +197,16 @@ def test_slider():
     """One picture a value, the first of them shown where `start` says; no address, no names."""
     with plt.rc_context():
         before = plt.get_fignums()
-        shown = sliders.slider(
-            coloured(["red", "lime", "blue"]), [1, "a < b", 2.5], label="draws & M",
-            alts=["r", 'g "quoted"', "b"], start=1, dpi=40,
-        )  # fmt: skip
+        colors, alts = coloured(["red", "lime", "blue"]), ["r", 'g "quoted"', "b"]
+        how = {"label": "draws & M", "alts": alts, "start": 1, "dpi": 40}
+        shown = sliders.slider(colors, [1, "a < b", 2.5], **how)
         assert plt.get_fignums() == before  # every figure was closed
     text = shown._repr_html_()
     assert repr(shown) == "<an interactive figure: open the page in a browser>"
     assert "http" not in text and " id=" not in text
     page = BeautifulSoup(text, "html.parser")
     images = page.find_all("img")
-    assert [image["alt"] for image in images] == ["r", 'g "quoted"', "b"]
+    assert [image["alt"] for image in images] == alts
     display = [image["style"].split("display:")[1] for image in images]
     assert display == ["none", "block", "none"]
     for image, color in zip(images, [(255, 0, 0), (0, 255, 0), (0, 0, 255)]):
@@ -254,9 +229,8 @@ def test_pictures_have_few_colors():
 
 
 def test_a_table_is_html_and_text():
-    shown = sliders.table(
-        "rule | a < b:.1f | n", [["one", 1.5, 3], ["another", (2, 0.25), 0.125]], "nats", form=".2f"
-    )
+    rows = [["one", 1.5, 3], ["another", (2, 0.25), 0.125]]
+    shown = sliders.table("rule | a < b:.1f | n", rows, "nats", form=".2f")
     shown.add("third", "never", -1e-9)
     rows = [[e.text for e in row] for row in ElementTree.fromstring(shown.text).iter("tr")]
     assert rows[:2] == [["rule", "a < b", "n"], ["one", "1.5", "3"]]

@@ -1,7 +1,4 @@
-"""One version everywhere, the linter's checks before each commit, and what readers take along.
-
-tests/test_site.py unpacks the site's own zip in an empty folder, installs it and runs a chapter.
-"""
+"""One version everywhere, the linter's checks before each commit, and what readers take along."""
 
 import io
 import json
@@ -27,7 +24,7 @@ def released():
     return re.findall(r"^## (\d+\.\d+\.\d+) - \d{4}-\d\d-\d\d$", read("CHANGELOG.md"), re.M)
 
 
-def test_one_version():
+def test_one_version_and_a_changelog_that_begins_with_what_is_not_released():
     """It is written in the package; setuptools reads it there without importing anything."""
     literal = re.findall(r'^__version__ = "([^"]+)"$', read("cvlib/__init__.py"), re.M)
     assert literal == [cvlib.__version__]
@@ -36,9 +33,6 @@ def test_one_version():
     assert pyproject["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "cvlib.__version__"}
     assert str(yaml.safe_load(read("CITATION.cff"))["version"]) == cvlib.__version__
     assert released()[0] == cvlib.__version__
-
-
-def test_the_changelog_begins_with_what_is_not_released():
     headings = re.findall(r"^## (.+)$", read("CHANGELOG.md"), re.M)
     assert headings[0] == "Unreleased" and len(headings) == 1 + len(released())
     assert released() == sorted(released(), key=lambda v: [*map(int, v.split("."))], reverse=True)
@@ -46,19 +40,17 @@ def test_the_changelog_begins_with_what_is_not_released():
 
 @pytest.mark.skipif(not shutil.which("make"), reason="no make on this machine")
 def test_a_commit_is_linted_as_the_tests_are():
-    (repo,) = yaml.safe_load(read(".pre-commit-config.yaml"))["repos"]
-    (hook,) = repo["hooks"]
+    ((hook,),) = (x["hooks"] for x in yaml.safe_load(read(".pre-commit-config.yaml"))["repos"])
     assert hook["entry"] == "make lint" and not hook["pass_filenames"]
-    assert plan("test", "ruff") == plan("lint", "ruff")
-    line = plan("lint", "ruff")[0]
+    line, *_ = lint = plan("lint", "ruff")
+    assert plan("test", "ruff") == lint
     assert "ruff check" in line and "ruff format --check" in line
 
 
 def plan(target, word):
     """The lines with this word among those that `make` would run."""
-    command = ["make", "-n", target]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    return [line for line in done.stdout.splitlines() if word in line]
+    done = subprocess.check_output(["make", "-n", target], cwd=ROOT, text=True)
+    return [line for line in done.splitlines() if word in line]
 
 
 @pytest.mark.skipif(not shutil.which("make"), reason="no make on this machine")
@@ -111,7 +103,7 @@ def test_the_project_is_what_git_knows_or_would_take():
     if not (ROOT / ".git").exists():
         pytest.skip("not a git checkout")
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    named = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    named = subprocess.check_output(command, cwd=ROOT, text=True)
     present = {Path(p) for p in named.split("\0") if p and (ROOT / p).exists()}
     assert set(takeaway.files()) == present
 

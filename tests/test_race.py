@@ -3,6 +3,7 @@
 import json
 import re
 from functools import cache
+from itertools import product
 
 import numpy as np
 import pytest
@@ -17,7 +18,6 @@ from benchmarks.race.rules import Axis, Look
 from benchmarks.race_read import LOOK, RESULTS, TARGETS, Race
 from cvlib.models.density import Density
 
-NUMPY = [r for r in race.RUNNERS if not r.needs]
 WAYS = {r.name: r for r in race.RUNNERS}
 first = lambda runner: {name: axis.coarse[0] for name, axis in runner.axes.items()}
 
@@ -52,54 +52,40 @@ def line():
     return Line()
 
 
-# The referee -------------------------------------------------------------------------------------
+class Hill:
+    """Nats missing are the squared distance to 3. Its own clock: the judge takes its time."""
 
-
-class Clock:
-    now = 0.0
+    name, seconds, now = "hill", 30.0, 0.0
 
     def __call__(self):
         return self.now
 
-
-class Hill:
-    """Nats missing are the squared distance to 3; the judge takes its time."""
-
-    name, seconds = "hill", 30.0
-
-    def __init__(self, clock):
-        self.clock = clock
-
     def elbo(self, w):
-        self.clock.now += 100.0
+        self.now += 100.0
         return -((w[0] - 3.0) ** 2)
 
 
-RATES = Axis((1.9, 0.9, 0.5, 0.1), (0.5, 0.1))
-
-
-def climber(clock, count=None):
+def climber(begun):
     """w goes towards 3 by the rate; above 1 it swings. Two seconds and ten gradients a step."""
 
-    def run(problem, setting, seed, seconds):
-        if count is not None:
-            count.append((setting["rate"], seed))
+    def run(hill, setting, seed, seconds):
+        begun.append((setting["rate"], seed))
         w, spent = np.zeros(1), 0
-        clock.now += 7.0
+        hill.now += 7.0
         yield Look(spent, w, "start")
         while True:
-            clock.now += 2.0
+            hill.now += 2.0
             w, spent = w + setting["rate"] * (3.0 - w), spent + 10
             yield Look(spent, lambda w=w: w, "steps")
 
-    return rules.Runner("climber", "KL(q, p)", run, {"rate": RATES})
+    rates = Axis((1.9, 0.9, 0.5, 0.1), (0.5, 0.1))
+    return rules.Runner("climber", "KL(q, p)", run, {"rate": rates})
 
 
 def judged(run, rate=None, seconds=900.0, **options):
     """A climber with this rate, or a run of one's own, on the hill."""
-    clock = Clock()
-    runner = climber(clock) if run is None else rules.Runner("x", "-", run)
-    return rules.referee(runner, Hill(clock), {"rate": rate}, 0, 0.0, seconds, clock, **options)
+    runner, hill = climber([]) if run is None else rules.Runner("x", "-", run), Hill()
+    return rules.referee(runner, hill, {"rate": rate}, 0, 0.0, seconds, hill, **options)
 
 
 def test_only_the_runner_s_own_time_counts():
@@ -146,19 +132,15 @@ def test_failures_are_rows_and_the_last_word_counts():
 
 def test_who_asks_for_what_another_has_compiled_is_charged_for_it():
     rules.compiled.clear()
-    slow = lambda: sum(x * x for x in range(300_000))
 
     def run(problem, setting, seed, seconds):
-        rules.once("key", slow)
+        rules.once("key", lambda: sum(x * x for x in range(300_000)))  # slow
         yield Look(0, np.zeros(1))
 
     runner, own = rules.Runner("x", "-", run), rules.clock
-    runs = [rules.referee(runner, Hill(Clock()), {}, 0, 0.0, clock=own) for _ in "ab"]
+    runs = [rules.referee(runner, Hill(), {}, 0, 0.0, clock=own) for _ in "ab"]
     assert 0.5 < runs[1].ready / runs[0].ready < 2 and runs[1].ready > 0.003
     rules.compiled.clear()
-
-
-# Tuning ------------------------------------------------------------------------------------------
 
 
 def test_settings_are_searched_until_the_best_of_every_goal_is_inside():
@@ -167,8 +149,7 @@ def test_settings_are_searched_until_the_best_of_every_goal_is_inside():
     def trial(s):
         tried.append(s)
         late = (s["start"] == "usual") + (s["after"] is None)
-        return {goals[0]: 1 + abs(np.log(s["rate"] / 0.3)) + late,
-                goals[1]: 1 + abs(np.log(s["rate"] / 3e-4)) + late}  # fmt: skip
+        return {g: 1 + abs(np.log(s["rate"] / best)) + late for g, best in zip(goals, (0.3, 3e-4))}
 
     found, trials = tuning.tuned(hand.ADAM, trial, goals)
     assert trials == len(tried) == len({tuple(s.values()) for s in tried})
@@ -180,17 +161,15 @@ def test_settings_are_searched_until_the_best_of_every_goal_is_inside():
 
 @pytest.mark.parametrize("rate, where", [(10.0, "edge"), (0.9, "inside"), (0.1, "flat")])
 def test_the_end_of_an_axis_is_told(rate, where):
-    axes = {"rate": Axis((10.0, 0.9, 0.5, 0.1), (0.5,))}
-    away = lambda x: 1 + abs(np.log(x / rate)) if rate > 0.1 else 1.2 - 0.02 * (x < 0.5) - x / 10
-    goal = 1.0, "seconds"
-    found, _ = tuning.tuned(axes, lambda s: {goal: away(s["rate"])}, [goal])
-    if rate == 0.1:  # it falls towards an end, hardly
-        axes = {"rate": Axis((0.5, 0.1), (0.5, 0.1))}
-        found, _ = tuning.tuned(axes, lambda s: {goal: 1 + 0.05 * (s["rate"] == 0.5)}, [goal])
-    assert found[goal].setting["rate"] == rate and found[goal].where["rate"] == where
-    natural = {"rate": axes["rate"]._replace(natural=(rate,))}
-    found, _ = tuning.tuned(natural, lambda s: {goal: away(s["rate"])}, [goal])
-    assert rate != 10.0 or found[goal].where["rate"] == "end"
+    goal, axis = (1.0, "seconds"), Axis((10.0, 0.9, 0.5, 0.1), (0.5,))
+    away = lambda x: 1 + abs(np.log(x / rate))
+    if where == "flat":  # it falls towards an end, hardly
+        axis, away = Axis((0.5, 0.1), (0.5, 0.1)), lambda x: 1 + 0.05 * (x == 0.5)
+    tuned = lambda axis: tuning.tuned({"rate": axis}, lambda s: {goal: away(s["rate"])}, [goal])
+    choice = tuned(axis)[0][goal]
+    assert choice.setting["rate"] == rate and choice.where["rate"] == where
+    if where == "edge":  # where no more could be tried
+        assert tuned(axis._replace(natural=(rate,)))[0][goal].where["rate"] == "end"
 
 
 def test_who_never_arrived_is_tuned_by_its_nats():
@@ -201,20 +180,19 @@ def test_who_never_arrived_is_tuned_by_its_nats():
 
 def test_every_way_with_settings_has_the_same_number_of_trials():
     for runner in race.RUNNERS:
-        sizes = [len(axis.coarse) for axis in runner.axes.values()]
-        assert not sizes or np.prod(sizes) == tuning.TRIALS, runner.name
-        for axis in runner.axes.values():
-            assert set(axis.coarse) <= set(axis.values)
+        axes = runner.axes.values()
+        assert not axes or np.prod([len(a.coarse) for a in axes]) == tuning.TRIALS, runner.name
+        assert all(set(axis.coarse) <= set(axis.values) for axis in axes)
 
 
 def test_a_way_is_tuned_and_meets_the_seeds(tmp_path):
-    clock, path, count = Clock(), tmp_path / "race.json", []
+    hill, path, begun = Hill(), tmp_path / "race.json", []
     file = race.Stored(path)
     file.said["best"]["hill"] = {"elbo": 0.0, "apart": 0.0, "blur": 0.0}
-    (row,) = race.enter(climber(clock, count), Hill(clock), file, (1, 2), clock)
+    (row,) = race.enter(climber(begun), hill, file, (1, 2), hill)
     assert row["setting"] == {"rate": 0.9} and row["trials"] == 4
-    assert {rate for rate, seed in count if seed == 0} == {1.9, 0.9, 0.5, 0.1}
-    assert count[-2:] == [(0.9, 1), (0.9, 2)] and len(row["goals"]) == 6
+    assert {rate for rate, seed in begun if seed == 0} == {1.9, 0.9, 0.5, 0.1}
+    assert begun[-2:] == [(0.9, 1), (0.9, 2)] and len(row["goals"]) == 6
     assert row["where"][0] == {"rate": "inside"} and not list(tmp_path.glob("*.part"))
     known = {"imports": {"cvlib, scipy.linalg": 1.0}}
     known["ways"] = {"climber": {"imports": rules.OURS, "at_mode": [rules.SEARCH]}}
@@ -258,14 +236,9 @@ def test_of_a_way_s_settings_the_best_on_the_seeds_stands_for_it():
     tuned |= {"where": [{"rate": "inside"}, {"rate": "end"}]}
     other = {"goals": [[0.01, "seconds"]], "seconds": [[3.0]] * 3, "gradients": [[9.0]] * 3}
     read.rows["hill", "way"].append(tuned | other | {"setting": {"start": "mode"}, "ready": 7.0})
-    assert read.median("hill", "way", 0.1) == 3.0 and read.setting("hill", "way", 0.1) == {
-        "start": "mode"
-    }
-    assert read.median("hill", "way", 0.1, "cold") == 3.0 + 7.0 + 1.0
-    assert read.where("hill", "way", 0.1) == {"rate": "inside"}
-
-
-# Moves -------------------------------------------------------------------------------------------
+    at = "hill", "way", 0.1
+    assert read.median(*at) == 3.0 and read.median(*at, "cold") == 3.0 + 7.0 + 1.0
+    assert read.setting(*at) == {"start": "mode"} and read.where(*at) == {"rate": "inside"}
 
 
 def gaussian(d=3, B=8):
@@ -310,9 +283,6 @@ def test_a_natural_step_with_the_right_curvature_is_the_posterior():
     assert_allclose(np.sqrt((np.linalg.solve(L, near - mu) ** 2).mean()), 0.5)
 
 
-# Ways --------------------------------------------------------------------------------------------
-
-
 def test_the_yardstick_is_the_evidence_and_the_judge_is_exact(monkeypatch):
     monkeypatch.setattr(hand, "there", lambda *packages: False)  # compiles nothing
     monkeypatch.setattr(yardstick, "SLOPES", 200)
@@ -320,9 +290,8 @@ def test_the_yardstick_is_the_evidence_and_the_judge_is_exact(monkeypatch):
     found = yardstick.yardstick(line)
     assert abs(found["elbo"] - line.evidence) < 1e-4 and found["apart"] < 1e-4
     assert found["blur"] < 1e-6  # no judge has noise on a Gaussian
-    monkeypatch.setattr(
-        yardstick, "began", lambda problem, start: ours.Begun(problem.start, 0, "start")
-    )
+    began = lambda problem, start: ours.Begun(problem.start, 0, "start")
+    monkeypatch.setattr(yardstick, "began", began)
     for method in (yardstick.by_fixed_draws, yardstick.by_rotations):  # from far away
         assert abs(line.elbo(method(line)) - line.evidence) < 1e-4
     e = even_draws(64, 3, seed=3)
@@ -344,22 +313,21 @@ def test_ways_reach_the_posterior(line, runner):
 @pytest.mark.parametrize("name", ["cv.fit", "cvlib, plain"])
 def test_gradients_are_counted(line, name, monkeypatch):
     """As many as points whose slope or value was asked for."""
-    count, value, slope = 0, Density.value, Density.slope
+    points = []
 
     def counted(ask):
         def asked(self, z, *args):
-            nonlocal count
-            count += z.size // line.model.dim
+            points.append(z.size // line.model.dim)
             return ask(self, z, *args)
 
         return asked
 
-    monkeypatch.setattr(Density, "slope", counted(slope))
-    monkeypatch.setattr(Density, "value", counted(value))
+    for ask in "slope", "value":
+        monkeypatch.setattr(Density, ask, counted(getattr(Density, ask)))
     run = WAYS[name].run(line, first(WAYS[name]) | {"start": "usual"}, 0, 5.0)
     *_, last = (look for _, look in zip(range(4), run))
     run.close()
-    assert last.gradients == (count if name == "cv.fit" else 20 * ours.M)
+    assert last.gradients == (sum(points) if name == "cv.fit" else 20 * ours.M)
 
 
 def test_every_way_to_spend_the_time_is_a_run():
@@ -375,9 +343,6 @@ def test_a_bend_is_judged_against_the_best_gaussian(line):
     found = bent.row(line, line.evidence)
     assert abs(found["gained"]) <= 4 * found["error"] + 1e-3 and found["bent"] == 0
     assert found["gradients"] > 0 and bent.enters(line)
-
-
-# Models and rows ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", [name for name in PROBLEMS if name != "50,000 rows"])
@@ -397,10 +362,8 @@ def test_stored_rows_are_of_ways_that_exist_and_all_met_the_seeds():
         problem = PROBLEMS[name]()
         entered = {r.name for r in race.RUNNERS if r.enters(problem)}
         assert set(stored().entered(name)) == entered
-        for way in entered:
-            for nats in stored().targets(name):
-                for clock in ("warm", "gradients"):
-                    assert len(stored().row(name, way, nats, clock)["seconds"]) == len(race.SEEDS)
+        for one in product(entered, stored().targets(name), ("warm", "gradients")):
+            assert len(stored().row(name, *one)["seconds"]) == len(race.SEEDS)
         assert stored().best[name]["apart"] < 0.05
     assert not stored().about["failed"]
     assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", stored().about["began"])
@@ -431,12 +394,9 @@ def test_a_reader_who_takes_a_stored_setting_finds_its_gradients(model, way, nat
     """A seed is the same run on every machine, but for rounding: a look more or less."""
     for package in WAYS[way].needs:
         pytest.importorskip(package)
-    problem, row = PROBLEMS[model](), stored().row(model, way, nats, "gradients")
-    best = stored().best[model]["elbo"]
-    how = {"seconds": 60.0, "targets": (nats,)}
-    found = [
-        rules.referee(WAYS[way], problem, row["setting"], seed, best, **how).met[nats].gradients
-        for seed in (1, 2, 3)
-    ]
-    for again, known in zip(found, stored().seeds(model, way, nats, "gradients")):
+    setting = stored().row(model, way, nats, "gradients")["setting"]
+    told = WAYS[way], PROBLEMS[model](), setting
+    best, how = stored().best[model]["elbo"], {"seconds": 60.0, "targets": (nats,)}
+    for seed, known in zip((1, 2, 3), stored().seeds(model, way, nats, "gradients")):
+        again = rules.referee(*told, seed, best, **how).met[nats].gradients
         assert 1 / LOOK - 0.01 < again / known < LOOK + 0.01

@@ -46,7 +46,6 @@ def site(browser_required):
 
 @contextmanager
 def opened(browser, html, width=1280, **more):
-    """A page of the site in a window of this width."""
     page = browser.new_page(viewport={"width": width, "height": 900}, **more)
     page.set_default_timeout(sitecheck.PATIENCE)
     page.goto(html.resolve().as_uri(), wait_until="load")
@@ -72,12 +71,10 @@ def test_the_index_fits_in_a_wider_font(browser, site):
         assert page.evaluate(sitecheck.CLIPPED) == []
 
 
-OWN = "api", "extending", "internals"  # the package's own pages, which are made of code
-
-
 def test_code_takes_no_more_than_two_fifths_of_a_page(browser, site):
     """By height on a laptop, folds closed."""
-    pages = [p for p in (site / "book").glob("*.html") if p.stem not in OWN]
+    own = "api", "extending", "internals"  # the package's own pages, which are made of code
+    pages = [p for p in (site / "book").glob("*.html") if p.stem not in own]
     share = {p.stem: sitecheck.code_of(browser, p)["share"] for p in pages}
     assert len(share) >= 30 and max(share.values()) > 0.1
     assert not {page: round(x, 2) for page, x in share.items() if x > 0.4}
@@ -170,11 +167,8 @@ CONTRAST = """() => {
   const linear = c => c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4;
   const bright = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
   const ground = e => {
-    for (; e; e = e.parentElement) {
-      const color = rgb(getComputedStyle(e).backgroundColor);
-      if (color.length == 3 || color[3] == 1) return color;
-    }
-    return [255, 255, 255];
+    const color = e ? rgb(getComputedStyle(e).backgroundColor) : [255, 255, 255];
+    return color.length == 3 || color[3] == 1 ? color : ground(e.parentElement);
   };
   const kinds = 'p, figcaption, td, th, label, h1, h2, h3, a:not(.headerlink), pre, code, span';
   const words = `.bd-article :is(${kinds})`;
@@ -242,18 +236,15 @@ def test_a_figure_opens_at_full_size(browser, site):
 def test_the_periodic_table_answers_to_keys_and_taps(browser, site):
     with opened(browser, site / "book/07-the-zoo.html", 390) as page:
         pressed = page.locator(".cv-table [aria-pressed=true]")
-        said = page.locator(".cv-table [aria-live]")
-        texts = [said.inner_text()]
+        said = page.locator(".cv-table [aria-live]").inner_text
+        texts = [said()]
         pressed.focus()
         page.keyboard.press("ArrowLeft")
-        texts.append(said.inner_text())
+        texts.append(said())
         page.locator(".cv-table button").first.click()
-        texts.append(said.inner_text())
+        texts.append(said())
         assert len(set(texts)) == 3 and pressed.count() == 1
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
-
-
-# What readers take along -------------------------------------------------------------------------
 
 
 def test_every_page_offers_its_source_the_project_and_the_package(site):
@@ -266,23 +257,17 @@ def test_every_page_offers_its_source_the_project_and_the_package(site):
         assert {"cvbook.zip", takeaway.wheel_name()} <= set(names)
 
 
-def test_the_two_lines_of_the_introduction_bring_the_book_to_an_empty_folder(
-    browser, browser_required, site, tmp_path
-):
+def test_two_lines_bring_the_book_to_an_empty_folder(browser, browser_required, site, tmp_path):
     """Pasted as they stand: download, unpack, install, run chapter 2. Then the wheel."""
     if not browser_required:
         pytest.skip("it installs everything: make site-test does it")
-    page = browser.new_page()
-    page.goto((site / "book/intro.html").resolve().as_uri())
-    lines = page.locator("pre", has_text="curl").inner_text().strip()
-    page.close()
+    with opened(browser, site / "book/intro.html") as page:
+        lines = page.locator("pre", has_text="curl").inner_text().strip()
     assert len(lines.splitlines()) == 2 and site.resolve().as_uri() in lines
     hidden = "PYTHONPATH", "VIRTUAL_ENV", "PYTEST_CURRENT_TEST", "MAKEFLAGS", "MAKELEVEL"
     env = {name: value for name, value in os.environ.items() if name not in hidden}
-    shell = lambda text, cwd: subprocess.run(
-        ["bash", "-ec", text], cwd=cwd, env=env, capture_output=True, text=True
-    )
-    run = shell(lines, tmp_path)
+    how = {"env": env, "capture_output": True, "text": True}
+    run = subprocess.run(["bash", "-ec", lines], cwd=tmp_path, **how)
     assert run.returncode == 0, run.stdout + run.stderr
     assert "02-one-control-variate: executed in" in run.stdout
     book = tmp_path / "cvbook"
@@ -290,12 +275,12 @@ def test_the_two_lines_of_the_introduction_bring_the_book_to_an_empty_folder(
     assert same("02-one-control-variate.ipynb")
     wheel, elsewhere = (site / takeaway.wheel_name()).resolve(), tmp_path / "elsewhere"
     elsewhere.mkdir()
-    run = shell(
+    install = (
         f"../cvbook/.venv/bin/python -m pip install -q --no-deps --target here {wheel}\n"
         "PYTHONPATH=here ../cvbook/.venv/bin/python -c"
-        " 'import cvlib; print(cvlib.__file__); cvlib.datasets.load(\"sonar\")'",
-        elsewhere,
+        " 'import cvlib; print(cvlib.__file__); cvlib.datasets.load(\"sonar\")'"
     )
+    run = subprocess.run(["bash", "-ec", install], cwd=elsewhere, **how)
     assert run.stdout.strip().endswith("elsewhere/here/cvlib/__init__.py"), run.stdout + run.stderr
 
 
@@ -319,9 +304,8 @@ def test_a_chapter_downloaded_alone_runs_with_the_wheel(browser_required, site, 
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(here)
         (about,) = (n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
-        named = re.findall(
-            r"^Requires-Dist: ([\w-]+).*extra == .book.", archive.read(about).decode(), re.M
-        )
+        text = archive.read(about).decode()
+    named = re.findall(r"^Requires-Dist: ([\w-]+).*extra == .book.", text, re.M)
     assert named and all(find_spec(package) for package in named)
     chapter = shutil.copy(site / f"_sources/book/{name}.ipynb", tmp_path)
     assert "pip install" in Path(chapter).read_text("utf-8").split("import cvbook")[0]
@@ -348,10 +332,9 @@ GOOD = f"""<!doctype html><html lang="en"><head><title>t</title>
 <span class="math">\\(x^2\\)</span> <pre>\\(code\\)</pre>
 <img alt="A dot." src="{DOT}"></body></html>"""
 inside = lambda html: f'<article class="bd-article">{html}</article>'
-slider = lambda control: (
-    f'<div class="cv-slider">{control}<img alt="a" src="{DOT}">'
-    f'<img alt="b" src="{DOT}" style="display: none"></div>'
-)
+PICTURES = f'<img alt="a" src="{DOT}"><img alt="b" src="{DOT}" style="display: none">'
+slider = lambda control: f'<div class="cv-slider">{control}{PICTURES}</div>'
+MATH, CUT = '<span class="math">\\(%s\\)</span>', 'style="width: 90px; overflow: auto"'
 KNOB = '<label>v<input type="range" max="1" value="0"></label>'
 WIDE = '<mjx-container><div style="width: 200px">x</div></mjx-container>'
 DEFECTS = {  # what is added to the good page, and what must be found
@@ -361,20 +344,14 @@ DEFECTS = {  # what is added to the good page, and what must be found
     '<span class="math mathjax_ignore">\\(x\\)</span>': "raw TeX: ",
     '<p class="mathjax_ignore">so \\(x\\) it is</p>': "raw TeX or markup: so",
     "<p>see {eq}`eq:one`</p>": "raw TeX or markup: see",
-    '<span class="math">\\(x^1^2\\)</span>': "equation with an error: Double exponent",
-    '<span class="math">\\(\\nosuch x\\)</span>': "equation with an unknown command",
+    MATH % "x^1^2": "equation with an error: Double exponent",
+    MATH % "\\nosuch x": "equation with an unknown command",
     '<div style="width: 2000px">wide</div>': "wider than the screen at 1280 px",
     '<div style="width: 700px">wide</div>': "wider than the screen at 390 px",
     '<details><div style="width: 700px">wide</div></details>': "wider than the screen at 390 px",
-    inside('<pre style="width: 90px; overflow: auto">0123456789012345678</pre>'): (
-        "clipped at 1280 px"
-    ),
-    inside('<p style="width: 0"><span class="math">\\(x\\)</span>, so</p>'): (
-        "line that begins with punctuation"
-    ),
-    inside(f'<div class="math" style="width: 90px; overflow: auto">{WIDE}</div>'): (
-        "clipped at 1280 px"
-    ),
+    inside(f"<pre {CUT}>0123456789012345678</pre>"): "clipped at 1280 px",
+    inside(f'<p style="width: 0">{MATH % "x"}, so</p>'): "line that begins with punctuation",
+    inside(f'<div class="math" {CUT}>{WIDE}</div>'): "clipped at 1280 px",
     slider(""): "slider without keys",
     slider(KNOB.replace('"0">', '"0" oninput="0">')): "slider that tells no value",
     slider(KNOB): "slider that shows no other picture",

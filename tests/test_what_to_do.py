@@ -22,22 +22,13 @@ PRINTED = re.compile(rf"{BEGINS}.*?^```|(?<!\}})`[^`\n]+`", re.M | re.S)
 TEXTS = [md.read_text("utf-8") for md in notebooks.BOOK.glob("*.md")]
 PAGE_OF = {label: text for text in TEXTS for label in re.findall(r"^\(([\w-]+)\)=", text, re.M)}
 links = partial(re.findall, r"\{ref\}`(?:[^`<]*<)?([\w-]+)>?`")
-
-
-def answers():
-    """{question or case: its text}; questions have their numbers as keys."""
-    which, after = PAGE.split("## And then?")
-    items = re.split(r"^(\d+)\. ", which.split("## Which line?")[1], flags=re.M)[1:]
-    cases = re.split(r"^- \*\*", after.split("## When not")[0], flags=re.M)[1:]
-    return dict(zip(items[::2], items[1::2])) | {text.split("*")[0]: text for text in cases}
-
-
-ANSWERS = answers()
-BLOCKS = [
-    (key, ast.unparse(ast.parse(dedent(block))))
-    for key, text in ANSWERS.items()
-    for block in BLOCK.findall(text)
-]
+which, after = PAGE.split("## And then?")
+items = re.split(r"^(\d+)\. ", which.split("## Which line?")[1], flags=re.M)[1:]
+cases = re.split(r"^- \*\*", after.split("## When not")[0], flags=re.M)[1:]
+# {question or case: its text}; questions have their numbers as keys
+ANSWERS = dict(zip(items[::2], items[1::2])) | {text.split("*")[0]: text for text in cases}
+tidy = lambda block: ast.unparse(ast.parse(dedent(block)))
+BLOCKS = [(key, tidy(block)) for key, text in ANSWERS.items() for block in BLOCK.findall(text)]
 
 
 def called(lines):
@@ -68,7 +59,6 @@ def section(label):
 
 @pytest.mark.parametrize("key, lines", BLOCKS, ids=lambda x: x[:30])
 def test_a_line_is_in_a_section_that_its_question_names(key, lines):
-    """Each function, with the keywords it is given, in the code of a linked section."""
     labels = [label for label in links(ANSWERS[key]) if not label.startswith("chap-")]
     parts = ["\n".join(PRINTED.findall(section(label))) for label in labels]
     for name, call in called(lines):
@@ -77,7 +67,8 @@ def test_a_line_is_in_a_section_that_its_question_names(key, lines):
             assert any(re.search(rf"\b{word}\b", part) for part in parts), (key, word)
 
 
-def stand_ins():
+@pytest.fixture(scope="module")
+def space():
     """A tiny one of everything that the page's lines speak of."""
     rng = np.random.default_rng(0)
     X, y, data = rng.standard_normal((30, 2)), np.sign(rng.standard_normal(30)), np.ones(20)
@@ -90,7 +81,8 @@ def stand_ins():
     cv = SimpleNamespace(**vars(cvlib))
     cv.fit = lambda *args, **kwargs: cvlib.fit(*args, steps=5, progress=False, **kwargs)
     cv.choose = partial(cvlib.choose, seconds=0.02, resamples=5)
-    fit = thin = cv.fit(model)
+    with warnings.catch_warnings(action="ignore"):
+        fit = thin = cv.fit(model)
     z = rng.standard_normal((400, 2))
     miss = lambda z, b: -((b[0] - z[..., 0] - z[..., 1]) ** 2)
     prior = cvlib.families.Bernoulli(2).prior(np.zeros(2))
@@ -101,12 +93,6 @@ def stand_ins():
     h = cvlib.QD(g) + cvlib.CF(prior) - cvlib.CF(variational)
     Jd = cvlib.CF(old) - cvlib.CF(old.over_all_data())
     return {"np": np} | locals()
-
-
-@pytest.fixture(scope="module")
-def space():
-    with warnings.catch_warnings(action="ignore"):
-        yield stand_ins()
 
 
 @pytest.mark.parametrize("key, lines", BLOCKS, ids=lambda x: x[:30])
@@ -172,8 +158,7 @@ def judge_copied(name, line):
     rewards, log_pi, others = np.array([1.0, 0, 0, 1]), np.arange(4.0), np.array([1, 2, 2, 1]) / 3
     f, b, w = rewards[:, None], np.eye(4)[:, None, :2], np.array([[1.0, 3.0]])
     space |= dict(rewards=rewards, log_pi=log_pi, m=0.3, f=f, b=b, w=w, divergence=0.25)
-    exec(ast.unparse(DEFINED[name][0]), space)  # the first of a name is in JAX
-    exec(line, space)
+    exec(f"{ast.unparse(DEFINED[name][0])}\n{line}", space)  # the first of a name is in JAX
     mean = lambda baseline: -np.mean((rewards - baseline) * log_pi)
     if name == "disarm":  # in the pairs 0, 2 and 1, 3 f differs by 1, -1 and one switch by 1
         surrogate = (nn.sigmoid(1.0) * 1 - nn.sigmoid(3.0) * 3) / 4
@@ -189,8 +174,7 @@ def judge_copied(name, line):
 def judge_mixture(line):
     """At one point: the sum over both labels, by hand."""
     space = {"np": np, "logsumexp": logsumexp}
-    exec(ast.unparse(DEFINED["normal"][0]), space)
-    exec(line, space)
+    exec(f"{ast.unparse(DEFINED['normal'][0])}\n{line}", space)
     share, centre, sd, y = np.array([0.3, 0.7]), np.array([-1.0, 2.0]), 0.8, np.array([0.4, 1.0])
     p = SimpleNamespace(share=share, centre=centre, sd=np.array(sd))
     bells = share * np.exp(-0.5 * ((y[:, None] - centre) / sd) ** 2) / sd
