@@ -146,7 +146,6 @@ def test_few_pairs_bend_where_unknowns_are_many(monkeypatch):
 
 @pytest.fixture(scope="module")
 def both():
-    """The funnel, straight and bent."""
     model = of_prior(funnel, 3)
     with pytest.warns(cv.Distrust, match=r"No variate will help: let q bend \(bend=True\), write"):
         straight = cv.fit(model, bend=False, progress=False)
