@@ -366,8 +366,6 @@ def test_other_families(cv):
     fit = answers(cv).Found(model, q, q.pack(5.0, 4.0))
     found = fit.expect(lambda z: np.exp(z[:, 0]), 400, 0)
     assert_allclose(found.estimate, 6 / 5, rtol=1e-9)
-    with pytest.raises(ValueError, match="Gaussian q"):
-        fit.evidence(100, 0)
     q = cv.families.Bernoulli(2)
     log_lik = lambda z, b: -((b[0] - z[..., 0] - 2 * z[..., 1]) ** 2)
     model = cv.models.Model(log_lik, q.prior(0.0), np.array([1.0, 2.0]), 2)
@@ -427,10 +425,8 @@ def test_draws_by_name_go_back_to_z():
     """All constraints undone; a chain by name is answered as its z is."""
     declared = {"a": (2, 2), "s": cvlib.positive(2), "t": cvlib.simplex(3), "o": cvlib.ordered(3),
                 "i": cvlib.interval(-1, 2)}  # fmt: skip
-    total = lambda x: anp.sum(anp.reshape(x, (*x.shape[:-2], -1)), -1)
-    prior = lambda p: (
-        -total(p.a**2) - anp.sum(p.s, -1) + anp.sum(p.t**3, -1) - anp.sum(p.o**2, -1) - p.i**2
-    )
+    flat = lambda p: -anp.sum(p.a**2, (-2, -1)) - anp.sum(p.s, -1)
+    prior = lambda p: flat(p) + anp.sum(p.t**3, -1) - anp.sum(p.o**2, -1) - p.i**2
     model = cvlib.models.Model(lambda p, b: 0 * p.i * b[0], prior, np.zeros(1), parameters=declared)
     z = np.random.default_rng(3).standard_normal((4, 30, model.dim))
     p = model.named(z)

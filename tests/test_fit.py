@@ -125,10 +125,7 @@ def test_bad_starts():
 
 Y = np.array([28.0, 8, -3, 7, -1, 1, 18, 12])
 gauss = lambda y, mean, sd: -0.5 * ((y - mean) / sd) ** 2 - anp.log(sd)
-
-
-def sentences(model, **options):
-    return " ".join(cv.fit(model, progress=False, **options).warnings)
+sentences = lambda model, **how: " ".join(cv.fit(model, progress=False, **how).warnings)
 
 
 def test_a_density_without_end_is_named():
@@ -172,12 +169,6 @@ def test_draws_where_the_model_fails_are_counted():
     many.best, many.state = np.array([9.0, 1.0]), many.state._replace(w=np.array([0.0, 1.0]))
     many.state = many.state._replace(diverged=np.asarray(5))  # all is well at the best w
     assert "is no number at 3" in " ".join(cv.Fit(many).warnings)
-
-
-def test_a_posterior_with_two_peaks_is_doubted():
-    """Importance weights see the other peak only if draws reach it; here they do."""
-    two = lambda z: anp.logaddexp(gauss(z[..., 0], -2.5, 1.0), gauss(z[..., 0], 2.5, 1.0))
-    assert "does not have the shape of q" in sentences(test_fitting.of_prior(cv, two), bend=False)
 
 
 # A posterior that ends ---------------------------------------------------------------------------
@@ -337,10 +328,11 @@ def test_an_answer_repeats_what_the_fit_warns_of():
 
 
 def test_nothing_is_said_of_the_shape_before_the_elbo_has_settled():
-    """A posterior that no Gaussian has, out of time, out of steps, and settled."""
+    """A posterior that no Gaussian has, out of time, out of steps, and settled; and two peaks."""
     bent = lambda z: -0.5 * z[..., 0] ** 2 - 0.5 * (5 * z[..., 1] - 3 * z[..., 0] ** 2) ** 2
-    model = cv.models.Model(lambda z, b: bent(z) + 0 * b[0], NORMAL, np.zeros(1), 2)
-    shape = "shape of q", "k-hat", "quadratic explains"
+    two = lambda z: anp.logaddexp(gauss(z[..., 0], -2.5, 1.0), gauss(z[..., 0], 2.5, 1.0))
+    model, peaks = test_fitting.of_prior(cv, bent, 2), test_fitting.of_prior(cv, two)
+    shape = "does not have the shape of q", "k-hat", "quadratic explains"
     late = cv.fit(model, seconds=1e-9, progress=False)
     steps = cv.fit(model, steps=1, progress=False)
     sentence = "the ELBO had not settled: give more seconds or steps"
@@ -348,8 +340,8 @@ def test_nothing_is_said_of_the_shape_before_the_elbo_has_settled():
     assert steps.warnings[0].startswith(sentence) and "out of steps after step 1" in steps.report
     for fit in (late, steps):
         assert not any(word in fit.report for word in shape) and len(fit.warnings) == 1
-    done = cv.fit(model, bend=False, progress=False)
-    assert done.settled and all(word in done.report for word in shape)
+    for done in (cv.fit(given, bend=False, progress=False) for given in (model, peaks)):
+        assert done.settled and all(word in done.report for word in shape)
     assert "out of time after step 0" in late.report and late.seconds < 3
 
 

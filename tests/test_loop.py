@@ -257,10 +257,8 @@ def test_weight_rules_are_their_formulas(cv):
         (rules.fixed([-0.5, 0.25]), lambda h, C: [-0.5, 0.25]),
         (rules.fixed(-0.5), lambda h, C: [-0.5, -0.5]),
     ):
-        found = cv.optimize.sgd(
-            model, q, zoo.h, [zoo.c7, zoo.c4], lr=0.2, steps=3, M=4, weights=rule,
-            rng=np.random.default_rng(7),
-        )  # fmt: skip
+        how = dict(lr=0.2, steps=3, M=4, weights=rule, rng=np.random.default_rng(7))
+        found = cv.optimize.sgd(model, q, zoo.h, [zoo.c7, zoo.c4], **how)
         w, a = written_out(cv, formula)
         assert_allclose(found.w, w, rtol=1e-9, err_msg=repr(rule))
         assert_allclose(found.a, a, rtol=1e-7, atol=1e-9, err_msg=repr(rule))

@@ -22,10 +22,7 @@ import cvlib as cv
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((12, 3))
 Y = X @ [1.0, -0.5, 0.3] + 0.4 * RNG.standard_normal(12)
-
-
-def normal(x, mean, sd):
-    return -0.5 * ((x - mean) / sd) ** 2 - anp.log(sd) - 0.5 * np.log(2 * np.pi)
+normal = lambda x, mean, sd: -0.5 * ((x - mean) / sd) ** 2 - anp.log(sd) - 0.5 * np.log(2 * np.pi)
 
 
 def log_lik(p, batch):
@@ -66,8 +63,7 @@ def test_a_named_model_is_the_one_by_hand(cv):
     assert model.dim == 4 and model.names == ["beta[0]", "beta[1]", "beta[2]", "sigma"]
     inside = cv.models.Model(model.log_lik, model.log_prior, model.data, 4)  # of z, as any other
     assert_allclose(inside.log_joint(z), by_hand(z), rtol=1e-12)
-    again = pickle.loads(pickle.dumps(model)) if cv.__name__ == "cvlib" else model
-    assert_allclose(again.log_joint(z), by_hand(z), rtol=1e-12)
+    assert_allclose(pickle.loads(pickle.dumps(model)).log_joint(z), by_hand(z), rtol=1e-12)
 
 
 def test_every_shape_lies_in_its_place(cv):
@@ -108,8 +104,6 @@ def test_declarations_that_are_wrong(cv):
         "no length": ({"beta": 3, "sigma": cv.simplex}, "cv.simplex needs its length"),
         "a pair": ({"sigma": (cv.positive, 2)}, r"\(cv.positive, 2\) is neither a shape"),
         "a flag": ({"beta": True, "sigma": pos}, "beta=True is neither"),
-        "a name of a dict": ({"beta": 3, "items": pos}, "cannot be called 'items'"),
-        "no name": ({"beta": 3, "a b": pos}, "cannot be called 'a b'"),
         "nothing": ({}, "give a dict of names"),
         "one too many": ({"beta": 3, "sigma": pos, "tau": pos}, "nor log_prior takes p.tau"),
         "one too few": ({"beta": 3}, "no parameter 'sigma': the model declares beta|KeyError"),
@@ -159,14 +153,6 @@ def test_draws_come_in_their_constraints(cv):
     assert name == "z" and z.shape == (2, 3) and plain.names == ["z[0]", "z[1]", "z[2]"]
 
 
-def test_warnings_speak_of_parameters(cv):
-    lik = lambda p, b: -((b[0] - p.a) ** 2) * 50 - 0 * p.b[..., 1]
-    real, prior = {"a": cv.real, "b": 2}, cv.models.GaussianPrior(1.0)
-    model = cv.models.Model(lik, prior, np.full(1, 30.0), parameters=real)
-    said = " ".join(part(cv, "front").conflicts(model, np.array([0.1, 0.2, 8.0])))
-    assert said.startswith("b[1] = 8 lies 8 standard deviations out"), said
-
-
 # Models that bring their own value and slope ------------------------------------------------------
 
 
@@ -180,14 +166,11 @@ def value_and_slope(z):
 
 
 def hessian(z):
-    return np.array([np.stack([
-        (value_and_slope((one + e)[None])[1][0] - value_and_slope((one - e)[None])[1][0]) / 2e-4
-        for e in 1e-4 * np.eye(4)
-    ]) for one in z])  # fmt: skip
+    slope = lambda z: value_and_slope(z)[1]
+    return np.stack([(slope(z + e) - slope(z - e)) / 2e-4 for e in 1e-4 * np.eye(4)], 1)
 
 
-def compiled(cv, f=value_and_slope, **about):
-    return cv.models.Compiled(f, 4, **about)
+compiled = lambda cv, f=value_and_slope, **about: cv.models.Compiled(f, 4, **about)
 
 
 def test_a_compiled_model_is_fitted_alike(cv):
