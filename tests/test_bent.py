@@ -81,20 +81,13 @@ def of_prior(log_prior, dim):
     return cv.models.Model(lambda z, b: 0 * z[..., 0] * b[0], log_prior, [0.0], dim)
 
 
-def banana(z):
-    return -0.5 * (z[..., 0] / 1.5) ** 2 - 2 * (z[..., 1] - z[..., 0] ** 2) ** 2
-
-
 def funnel(z):
     v, x = z[..., 2], z[..., :2]  # the scale comes last
     return -0.5 * (v / 2) ** 2 - v - 0.5 * anp.sum(x**2, -1) * anp.exp(-v)
 
 
-def skewed(z):
-    """log of a Gamma(2, 1) variable."""
-    return anp.sum(2 * z - anp.exp(z), -1)
-
-
+banana = lambda z: -0.5 * (z[..., 0] / 1.5) ** 2 - 2 * (z[..., 1] - z[..., 0] ** 2) ** 2
+skewed = lambda z: anp.sum(2 * z - anp.exp(z), -1)  # the log of a Gamma(2, 1) variable
 SHAPES = {  # the log of the integral of each, and what is said
     "banana": (banana, 2, np.log(2 * np.pi * 1.5 / 2), "z[1] is larger where z[0] is far"),
     "funnel": (funnel, 3, 1.5 * np.log(2 * np.pi) + np.log(2), "is wider where z[2] is larger"),
@@ -146,7 +139,6 @@ def test_few_pairs_bend_where_unknowns_are_many(monkeypatch):
 
 @pytest.fixture(scope="module")
 def both():
-    """The funnel, straight and bent."""
     model = of_prior(funnel, 3)
     with pytest.warns(cv.Distrust, match=r"No variate will help: let q bend \(bend=True\), write"):
         straight = cv.fit(model, bend=False, progress=False)

@@ -28,9 +28,11 @@ def work(monkeypatch):
     """A clock that only work moves, by work.cost for each number, in small parts."""
     found = SimpleNamespace(now=0.0, cost=0.0, most=0.0)
 
-    def done(numbers):
-        found.now += found.cost * numbers
-        found.most = max(found.most, found.cost * numbers)
+    def done(x):
+        """Work of as many numbers as x has."""
+        took = found.cost * np.size(getattr(x, "_value", x))
+        found.now, found.most = found.now + took, max(found.most, took)
+        return x
 
     found.done = done
     monkeypatch.setattr(run, "time", SimpleNamespace(perf_counter=lambda: found.now))
@@ -41,47 +43,34 @@ def work(monkeypatch):
 
 def phi(work):
     """The logistic likelihood, whose every number is work."""
-
-    def of(eta, y):
-        work.done(np.size(getattr(eta, "_value", eta)))
-        return -anp.logaddexp(0.0, -y * eta)
-
-    return of
+    return lambda eta, y: -anp.logaddexp(0.0, -y * work.done(eta))
 
 
 def own(work, bends=0.0):
-    def log_lik(z, batch):
-        x, y = batch
-        eta = anp.sum(x * z, -1) + bends * z[..., 0] ** 2
-        return phi(work)(eta, y)
-
+    eta = lambda z, x: anp.sum(x * z, -1) + bends * z[..., 0] ** 2
+    log_lik = lambda z, batch: phi(work)(eta(z, batch[0]), batch[1])
     return cv.models.Model(log_lik, cv.models.GaussianPrior(), (X, Y), 3)
 
 
 def compiled(work):
     def both(z):
-        work.done(len(z) * 60)
-        t = -Y * (z @ X.T)
+        t = work.done(-Y * (z @ X.T))
         return -np.logaddexp(0, t).sum(1) - (z**2).sum(1) / 2, Y / (1 + np.exp(-t)) @ X - z
 
     return cv.models.Compiled(both, 3)
-
-
-def glm(work):
-    return cv.models.GLM(X, Y, cv.models.Likelihood("counted", phi(work)))
 
 
 def positive(work):
     """Counts y with an unknown rate, for a Gamma q."""
 
     def log_lik(z, batch):
-        rate = anp.abs(z[..., 0]) + 0 * batch[0]
-        work.done(np.size(getattr(rate, "_value", rate)))
+        rate = work.done(anp.abs(z[..., 0]) + 0 * batch[0])
         return batch[0] * anp.log(rate) - rate
 
     return cv.models.Model(log_lik, lambda z: -anp.sum(anp.abs(z), -1), RNG.poisson(3.0, 60), 1)
 
 
+glm = lambda work: cv.models.GLM(X, Y, cv.models.Likelihood("counted", phi(work)))
 KINDS = {
     "full": (own, None),
     "diagonal": (own, cv.families.DiagonalGaussian(3)),
@@ -164,73 +153,65 @@ def test_a_callback_at_every_look_with_its_seconds(work, kind):
 # Searches ----------------------------------------------------------------------------------------
 
 
+def cut_off(work, climb, parts=1, many=10):
+    """What climb(late) finds in shares of the time it takes: over by no more than these parts."""
+    work.now, work.cost = 0.0, 1e-3
+    climb(lambda: False)
+    takes = work.now
+    for share in (0.0, 0.1, 0.5, 0.9):
+        work.now, work.most, end = 0.0, 0.0, share * takes
+        late = lambda end=end: work.now > end
+        with passes.until(late):
+            found = climb(late)
+        assert end <= work.now <= end + parts * work.most and work.most < takes / many, share
+        yield found
+
+
 def test_searches_end_inside_a_pass(work):
-    """The mode, and the top on even draws: over by no more than a part of a pass."""
+    """The mode, the top on even draws, and a start with its restarts."""
     model, q = own(work, bends=0.1), cv.families.Gaussian(3)
-    whole = starts.searched(Density(model), np.zeros(3))
-    climbs = {
-        "mode": lambda late: starts.searched(Density(model), np.zeros(3)),
-        "even": lambda late: starts.top(model, q, q.start()),
-        "start": lambda late: starts.start(model, True, None, 3, late),
-    }
-    for name, climb in climbs.items():
-        work.now, work.cost = 0.0, 1e-3
-        climb(lambda: False)
-        takes = work.now
-        for share in (0.0, 0.1, 0.5, 0.9):
-            work.now, work.most, end = 0.0, 0.0, share * takes
-            with passes.until(lambda: work.now > end):
-                found = climb(lambda: work.now > end)
-            assert end <= work.now <= end + work.most, (name, share)
-            assert work.most < takes / 10
-            if name == "mode":
-                assert found.value <= whole.value and not found.trouble
+    search = lambda late: starts.searched(Density(model), np.zeros(3))
+    whole = search(None)
+    for found in cut_off(work, search):
+        assert found.value <= whole.value and not found.trouble
+    assert len([*cut_off(work, lambda late: starts.top(model, q, q.start()))]) == 4
+    assert len([*cut_off(work, lambda late: starts.start(model, True, None, 3, late))]) == 4
 
 
-def test_a_search_that_is_late_has_its_highest_point(work):
-    f = lambda z: (-float(z @ z), -2 * z)
-    far = np.full(2, 3.0)
-    top, _ = starts.climb(f, far, 1e-9)
-    assert_allclose(top.z, 0, atol=1e-6)
-    calls = []
+def test_a_search_that_is_late_has_its_highest_point():
+    calls, far = [], np.full(2, 3.0)
 
     def slow(z):
         calls.append(1)
         passes.look_at_clock()
-        return f(z)
+        return -float(z @ z), -2 * z
 
-    with passes.until(lambda: True):
-        first, _ = starts.climb(slow, far, 1e-9)
+    def climbed(late):
+        calls.clear()
+        with passes.until(late):
+            return starts.climb(slow, far, 1e-9)[0]
+
+    top, first, some = map(climbed, (None, lambda: True, lambda: len(calls) > 2))
+    assert_allclose(top.z, 0, atol=1e-6)
     assert (first.z == far).all() and first.value == -np.inf
-    calls.clear()
-    with passes.until(lambda: len(calls) > 2):
-        some, _ = starts.climb(slow, far, 1e-9)
-    assert top.value > some.value > f(far)[0] and len(calls) == 3
+    assert top.value > some.value > -far @ far and len(calls) == 3
 
 
 @pytest.mark.parametrize("steps", (60, 0), ids=("natural steps", "L-BFGS"))
 def test_exact_ends_inside_a_gradient(work, steps, monkeypatch):
     monkeypatch.setattr(cv.exact, "STEPS", steps)
     model, q = glm(work), cv.families.Gaussian(3)
-    best = cv.exact.optimum(model, q, q.start())
-    work.cost = 1e-3
-    cv.exact.optimum(model, q, q.start())
-    takes = work.now
-    heights = [cv.exact.elbo(model, q, q.start())]
-    for share in (0.1, 0.5, 0.9):
-        work.now, work.most, end = 0.0, 0.0, share * takes
-        with passes.until(lambda: work.now > end):
-            w = cv.exact.optimum(model, q, q.start())
-        # a part asks for phi a few times, at more nodes each
-        assert end <= work.now <= end + 3 * work.most and work.most < takes / 20
-        heights.append(cv.exact.elbo(model, q, w))
-    assert heights == sorted(heights) and heights[-1] <= cv.exact.elbo(model, q, best) + 1e-9
-    assert heights[-1] > heights[0]
+    climb = lambda late: cv.exact.optimum(model, q, q.start())
+    best = climb(None)
+    found = cut_off(work, climb, 3, 20)  # a part asks for phi a few times, at more nodes each
+    heights = [cv.exact.elbo(model, q, w) for w in (q.start(), *found, best)]
+    assert heights[:-1] == sorted(heights[:-1]) and heights[-2] <= heights[-1] + 1e-9
+    assert heights[-2] > heights[0]
 
 
 def test_a_hessian_of_many_points_goes_through_blocks(monkeypatch):
     """autograd differentiates log p of own and compiled models, some points at a time."""
-    still = SimpleNamespace(done=lambda numbers: None)
+    still = SimpleNamespace(done=lambda x: x)
     z = np.full((4, 3), 0.2)
     p = 1 / (1 + np.exp(-X @ z[0]))
     right = -(X.T * (p * (1 - p))) @ X - np.eye(3)
@@ -297,33 +278,26 @@ def test_totals_do_not_depend_on_the_parts(chunk, linear, monkeypatch):
             assert_allclose(x, y0, rtol=1e-10, atol=1e-10)
 
 
-def in_little_memory(call):
+def in_little_memory(call, most=25e6):
     tracemalloc.start()
     try:
         result = call()
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert peak < 25e6, f"{peak / 1e6:.0f} MB"
+    assert peak < most, f"{peak / 1e6:.0f} MB"
     return result
 
 
 @pytest.mark.parametrize("linear", (False, True), ids=("own", "glm"))
 def test_memory_of_a_pass(linear):
-    """200 draws, 2,000 rows and 100 unknowns: at once they would be 320 MB."""
+    """200 draws, 2,000 rows and 100 unknowns: at once 320 MB. Words go through the same parts."""
     model, *_ = wide(100, 2000, linear)
-    z = 0.1 * RNG.standard_normal((200, 100))
-    model.totals(z[:2], 1)
-    in_little_memory(lambda: model.totals(z, 1))
-
-
-def test_memory_of_a_gradient_on_all_data():
-    """Words on all data go through the same parts: at once 200 draws would make 320 MB."""
-    model, *_ = wide(100, 2000)
     q = cv.families.DiagonalGaussian(100)
     data = cv.terms(model, q)[0]
     draw = cv.draw(model, q, q.start(), 200, RNG, subsample=False)
     right = np.concatenate([model.totals(z[None], 1)[1] for z in draw.z[:3]])
+    in_little_memory(lambda: model.totals(draw.z, 1))
     got = in_little_memory(lambda: cv.RP1(data)(draw))
     assert_allclose(got[:3, :100], right, rtol=1e-10)
     in_little_memory(lambda: cv.SF(data)(draw))

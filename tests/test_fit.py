@@ -32,9 +32,6 @@ def normal(n=20, d=1):
     return cv.models.Model(LIK, NORMAL, y, d)
 
 
-# Posteriors nobody here wrote --------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", posteriors.names)
 def test_the_means_of_the_reference_are_found(name):
     """Every mean within 0.15 reference standard deviations, untuned; the odd ones out are named.
@@ -57,24 +54,6 @@ def test_the_means_of_the_reference_are_found(name):
 def test_an_unknown_posterior_is_named():
     with pytest.raises(ValueError, match="unknown posterior 'radon': choose one of eight_schools"):
         posteriors.load("radon")
-
-
-# Ends --------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def whole():
-    return cv.fit(SCHOOLS, steps=20, bend=False, progress=False)
-
-
-@pytest.mark.parametrize("first", [7, 10])
-def test_a_fit_goes_on_as_if_it_had_not_stopped(first, whole, tmp_path):
-    """Between two looks and at one, from memory and from a file; test_shell.py has other kinds."""
-    begun = cv.fit(SCHOOLS, steps=first, bend=False, progress=False)
-    begun.save(tmp_path / "fit.npz")
-    for fit in (begun, cv.Fit.load(tmp_path / "fit.npz", SCHOOLS)):
-        on = fit.go_on(steps=20, progress=False)
-        assert (on.run.state.w == whole.run.state.w).all() and on.steps == 20
 
 
 def test_a_file_of_another_model_or_another_kind_is_refused(tmp_path):
@@ -109,9 +88,9 @@ class Interrupted:
         return SCHOOLS.log_lik(z, batch)
 
 
-def test_ctrl_c_returns_what_there_is(whole):
+def test_ctrl_c_returns_what_there_is():
     log_lik = Interrupted()
-    cv.fit(log_lik.model, steps=20, bend=False, progress=False)
+    whole = cv.fit(log_lik.model, steps=20, bend=False, progress=False)
     log_lik.at, log_lik.calls = log_lik.calls - 10, 0  # somewhere in the second block
     fit = cv.fit(log_lik.model, steps=20, bend=False, progress=False)
     assert 10 < fit.steps < 20
@@ -133,7 +112,6 @@ def test_ctrl_c_while_the_mode_is_looked_for(calls):
 
 
 def test_bad_starts():
-    """Good ones are in test_shell.py."""
     model, mean, cov, _ = test_fitting.gaussian_case(cv)
     for bad in (mean[:2], 0.0, "mode", np.full(3, np.nan), (mean, np.eye(2)), (mean, 0 * mean),
                 (mean, cov[None]), (mean, cov, 1)):  # fmt: skip
@@ -146,28 +124,19 @@ def test_bad_starts():
 
 Y = np.array([28.0, 8, -3, 7, -1, 1, 18, 12])
 gauss = lambda y, mean, sd: -0.5 * ((y - mean) / sd) ** 2 - anp.log(sd)
-
-
-def sentences(model, **options):
-    return " ".join(cv.fit(model, progress=False, **options).warnings)
+sentences = lambda model, **how: " ".join(cv.fit(model, progress=False, **how).warnings)
 
 
 def test_a_density_without_end_is_named():
     """The sign of a log-Jacobian: the density rises for ever as tau falls to 0."""
     mean = lambda z, j: z[..., 0] + anp.exp(z[..., 1]) * cv.pick(z[..., 2:], j)
     lik = lambda z, b: gauss(b[0], mean(z, b[1]), 10.0)
-
-    def right(z):
-        log_tau, effects = z[..., 1], z[..., 2:]
-        prior = gauss(z[..., 0], 0, 5.0) - anp.exp(log_tau) - anp.sum(effects**2, -1) / 2
-        return prior + log_tau
-
-    wrong = lambda z: right(z) - 3 * z[..., 1]
-    data = Y, np.arange(8)
-    said = sentences(cv.models.Model(lik, wrong, data, 10), steps=20)
+    flat = lambda z: gauss(z[..., 0], 0, 5.0) - anp.exp(z[..., 1]) - (z[..., 2:] ** 2).sum(-1) / 2
+    right, wrong = (lambda z, k=k: flat(z) + k * z[..., 1] for k in (1, -2))
+    models = (cv.models.Model(lik, prior, (Y, np.arange(8)), 10) for prior in (right, wrong))
+    fine, said = (sentences(model, steps=20) for model in models)
     assert "no mode was found: log p(x, z) rises along z[1]" in said
-    assert "log-Jacobian have the wrong sign" in said
-    assert "no mode was found" not in sentences(cv.models.Model(lik, right, data, 10), steps=20)
+    assert "log-Jacobian have the wrong sign" in said and "no mode was found" not in fine
 
 
 def test_a_flat_direction_is_named():
@@ -199,24 +168,6 @@ def test_draws_where_the_model_fails_are_counted():
     many.best, many.state = np.array([9.0, 1.0]), many.state._replace(w=np.array([0.0, 1.0]))
     many.state = many.state._replace(diverged=np.asarray(5))  # all is well at the best w
     assert "is no number at 3" in " ".join(cv.Fit(many).warnings)
-
-
-def test_data_in_other_units_are_noticed_where_the_prior_speaks_of_them():
-    """Metres written as millimetres. A noise of unknown size takes them up without a word."""
-    rng = np.random.default_rng(0)
-    X = np.column_stack([np.ones(50), rng.standard_normal(50)])
-    y = X @ [1.0, 1.0] + 0.1 * rng.standard_normal(50)
-    known = lambda z, b: gauss(b[1], anp.sum(b[0] * z, -1), 1.0)
-    model = lambda y: cv.models.Model(known, cv.models.GaussianPrior(1.0), (X, y), 2)
-    said = sentences(model(1000 * y), steps=20)
-    assert "lies 9" in said and "are the data in the units that the prior was written for?" in said
-    assert "units" not in sentences(model(y), steps=20)
-
-
-def test_a_posterior_with_two_peaks_is_doubted():
-    """Importance weights see the other peak only if draws reach it; here they do."""
-    two = lambda z: anp.logaddexp(gauss(z[..., 0], -2.5, 1.0), gauss(z[..., 0], 2.5, 1.0))
-    assert "does not have the shape of q" in sentences(test_fitting.of_prior(cv, two), bend=False)
 
 
 # A posterior that ends ---------------------------------------------------------------------------
@@ -303,9 +254,6 @@ def test_k_hat_of_tied_weights_is_a_number(levels, top):
     assert np.isnan(smoothed(np.full(1000, -inf))[1])
 
 
-# No diagnostic loses a fit -----------------------------------------------------------------------
-
-
 def test_a_prior_that_is_written_for_many_points_has_a_report():
     def log_prior(p):
         s = p.s[..., None]
@@ -324,7 +272,6 @@ def test_a_prior_that_is_written_for_many_points_has_a_report():
      ("doubts", "what to distrust")],
 )  # fmt: skip
 def test_no_diagnostic_can_lose_a_fit(name, what, error):
-    """The means of the posterior are there, whatever fails after the last step."""
     model = normal()
     with mock.patch.object(front, name, side_effect=error):
         with pytest.warns(cv.Distrust, match=f"{what} could not be checked: "):
@@ -370,9 +317,6 @@ def test_ctrl_c_while_a_fit_is_judged_for_the_callback_stops_the_run():
     assert seen == [] and not once
 
 
-# What a fit says, and what its answers repeat ----------------------------------------------------
-
-
 def test_an_answer_repeats_what_the_fit_warns_of():
     fit = cv.fit(normal(), progress=False)
     assert fit.warnings == fit.evidence().warnings == ()
@@ -383,10 +327,11 @@ def test_an_answer_repeats_what_the_fit_warns_of():
 
 
 def test_nothing_is_said_of_the_shape_before_the_elbo_has_settled():
-    """A posterior that no Gaussian has, out of time, out of steps, and settled."""
+    """A posterior that no Gaussian has, out of time, out of steps, and settled; and two peaks."""
     bent = lambda z: -0.5 * z[..., 0] ** 2 - 0.5 * (5 * z[..., 1] - 3 * z[..., 0] ** 2) ** 2
-    model = cv.models.Model(lambda z, b: bent(z) + 0 * b[0], NORMAL, np.zeros(1), 2)
-    shape = "shape of q", "k-hat", "quadratic explains"
+    two = lambda z: anp.logaddexp(gauss(z[..., 0], -2.5, 1.0), gauss(z[..., 0], 2.5, 1.0))
+    model, peaks = test_fitting.of_prior(cv, bent, 2), test_fitting.of_prior(cv, two)
+    shape = "does not have the shape of q", "k-hat", "quadratic explains"
     late = cv.fit(model, seconds=1e-9, progress=False)
     steps = cv.fit(model, steps=1, progress=False)
     sentence = "the ELBO had not settled: give more seconds or steps"
@@ -394,8 +339,8 @@ def test_nothing_is_said_of_the_shape_before_the_elbo_has_settled():
     assert steps.warnings[0].startswith(sentence) and "out of steps after step 1" in steps.report
     for fit in (late, steps):
         assert not any(word in fit.report for word in shape) and len(fit.warnings) == 1
-    done = cv.fit(model, bend=False, progress=False)
-    assert done.settled and all(word in done.report for word in shape)
+    for done in (cv.fit(given, bend=False, progress=False) for given in (model, peaks)):
+        assert done.settled and all(word in done.report for word in shape)
     assert "out of time after step 0" in late.report and late.seconds < 3
 
 
@@ -434,9 +379,6 @@ def test_far_out_in_the_prior_only_where_it_has_one_of_its_own():
         assert said.startswith(f"z[{k}] = 30 lies 10 standard deviations out")
 
 
-# Modes -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("gap, told", [(0.0, True), (1.0, True), (4.0, False)])
 def test_modes_of_about_equal_height_are_told(gap, told):
     """A mixture of two normals, whose labels can switch, or whose second mode is 2 gap lower."""
@@ -456,9 +398,6 @@ def test_modes_of_about_equal_height_are_told(gap, told):
     assert starts.start(normal(d=2), restarts=5).rivals == ""  # one, found many times
 
 
-# What is refused, in a sentence ------------------------------------------------------------------
-
-
 def test_data_from_outside_are_to_be_passed():
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((50, 3)), rng.standard_normal(50)
@@ -475,31 +414,3 @@ def test_data_from_outside_are_to_be_passed():
     with pytest.raises(ValueError) as error:
         cv.models.Model(lambda z, b: b[0] * anp.sum(z * scale, -1), NORMAL, y, 3)
     assert "from outside" not in str(error.value) and "z[..., k]" in str(error.value)
-
-
-def test_arrays_of_the_reader_s_are_copied():
-    """Models have their own in test_shell.py. A masked array with nothing masked is an array."""
-    unmasked = cv.models.Model(LIK, NORMAL, np.ma.masked_array([1.0, 2.0]), 1)
-    assert_allclose(unmasked.data[0], [1, 2])
-    model, q, mu = normal(d=2), cv.families.Gaussian(2), np.zeros(2)
-    shot, w = cv.snapshot(model, mu), q.start()
-    found = Found(model, q, w)
-    before = found.mean.copy()
-    mu += 1
-    w += 1
-    assert (shot.mu == 0).all() and (found.mean == before).all()
-
-
-def test_a_fit_is_asked_with_a_seed():
-    fit = cv.fit(normal(), progress=False)
-    f, new = (lambda z: z[:, 0] ** 3), (lambda z, b, rng: z + rng.standard_normal(len(b[0])))
-    for ask in (
-        lambda seed: fit.sample(9, seed=seed),
-        lambda seed: fit.draws(9, seed=seed)["z"],
-        lambda seed: fit.log_lik(9, seed=seed),
-        lambda seed: fit.predict(new, 9, seed=seed),
-        lambda seed: fit.expect(f, 50, seed=seed).estimate,
-        lambda seed: fit.evidence(50, seed=seed).k_hat,
-    ):
-        assert np.array_equal(ask(3), ask(np.random.default_rng(3)))
-        assert not np.array_equal(ask(3), ask(4))

@@ -50,9 +50,7 @@ class Framework:
     """What the checks need of one: arrays, calls, a model in it, and a gradient."""
 
     numpy = staticmethod(np.asarray)
-
-    def call(self, f, args):
-        return f(*args)
+    call = lambda self, f, args: f(*args)
 
 
 class Jax(Framework):
@@ -61,14 +59,9 @@ class Jax(Framework):
         self.sigmoid, self.exp = self.jax.nn.log_sigmoid, self.jax.numpy.exp
         self.key = self.jax.random.key
 
-    def array(self, x):
-        return self.jax.numpy.asarray(x)
-
-    def grad(self, f, x):
-        return self.jax.grad(f)(self.array(x))
-
-    def whole(self):
-        return self.jax.enable_x64(True)
+    array = lambda self, x: self.jax.numpy.asarray(x)
+    grad = lambda self, f, x: self.jax.grad(f)(self.array(x))
+    whole = lambda self: self.jax.enable_x64(True)
 
 
 class SmallJax(Jax):
@@ -77,8 +70,7 @@ class SmallJax(Jax):
     Functions are traced and neither compiled nor run: shapes and types alone are asked for.
     """
 
-    def array(self, x):
-        return self.jax.numpy.asarray(x, "float32")
+    array = lambda self, x: self.jax.numpy.asarray(x, "float32")
 
     def call(self, f, args):
         arrays = [k for k, a in enumerate(args) if isinstance(a, self.jax.Array)]
@@ -97,28 +89,20 @@ class Torch(Framework):
         self.torch = pytest.importorskip("torch")
         self.sigmoid, self.exp = self.torch.nn.functional.logsigmoid, self.torch.exp
 
-    def key(self, seed):
-        return self.torch.Generator().manual_seed(seed)
-
-    def array(self, x):
-        return self.torch.tensor(np.asarray(x, float))
+    key = lambda self, seed: self.torch.Generator().manual_seed(seed)
+    array = lambda self, x: self.torch.tensor(np.asarray(x, float))
+    whole = lambda self: nullcontext()  # float64 comes with the arrays
 
     def grad(self, f, x):
         x = self.array(x).requires_grad_()
         return self.torch.autograd.grad(f(x), x)[0]
 
-    def whole(self):
-        return nullcontext()  # float64 comes with the arrays
-
 
 class SmallTorch(Torch):
     """The same, and on a device of their own: "meta" knows shapes and types alone."""
 
-    def array(self, x):
-        return self.torch.tensor(np.asarray(x, "float32"), device="meta")
-
-    def key(self, seed):
-        return None  # there are no random numbers there
+    array = lambda self, x: self.torch.tensor(np.asarray(x, "float32"), device="meta")
+    key = lambda self, seed: None  # there are no random numbers there
 
     def numpy(self, x):
         assert (x.dtype, x.device.type) == (self.torch.float32, "meta"), (x.dtype, x.device)
