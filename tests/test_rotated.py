@@ -13,7 +13,8 @@ from numpy.testing import assert_allclose
 
 import cvlib as cv
 from cvlib import CF, RP1
-from cvlib.ascent.rotated import Memory, Rotated, believed
+from cvlib.ascent.plans import Rotated
+from cvlib.ascent.rules import Last, believed
 from cvlib.combining import combine
 from cvlib.draws import rotations, spheres
 
@@ -144,7 +145,7 @@ def test_fixed_radii_are_exact_for_cubics_and_in_the_mean_for_more(radii, degree
 def test_a_step_is_believed_or_taken_again():
     """s grows when two steps point against each other; a fall halves rho, where it began."""
     zero, I = np.zeros(2), np.eye(2)
-    old = Memory(np.array(3.0), -5.0, np.array([1.0, 0.0]), 0 * I, zero, I)
+    old = Last(np.array(3.0), -5.0, np.array([1.0, 0.0]), 0 * I, zero, I)
     new = old._replace(mu=zero + 1, L=2 * I)
     assert believed(np, new, old).s == 3 and (believed(np, new, old).mu == 1).all()
     turned = new._replace(c=np.array([-0.1, 9.0]))

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..arguments import numbers, whole
 from ..combining import combine
-from ..draws import Draw, Sampling, Snapshot, draw, snapshot
+from ..draws import Draw, Sampling, Snapshot, draw, snapshot, spheres
 from ..families.base import Family, check_fit
 from ..models.density import Density, Model
 from ..recipe.atoms import terms
@@ -287,6 +287,58 @@ def scored(
     value, slope = Density(model).slope(draw.z)
     with np.errstate(all="ignore"):
         return draw, value, q.times_t(draw.factor, slope)
+
+
+@dataclass(frozen=True)
+class Rotated(Plan):
+    """Fresh rotations on fixed radii a step, all data; one run."""
+
+    rule: rules.Ascent = rules.turning()
+    _: KW_ONLY
+    radii: int = 2  # exact in the mean for polynomials of degree 4 radii + 1
+    turns: int = 1  # rotations for each
+    reach: float = rules.REACH
+
+    @property
+    def M(self) -> int:
+        return 2 * self.q.dim * self.radii * self.turns + 1
+
+    def step(self, state: State) -> State:
+        """The state after one more step, or after a narrower or shorter one where it misled."""
+        q, old = self.q, rules.Last(*state.memory)
+        assert state.rng is not None
+        mu, L = q.unpack(state.w)
+        e, weight = spheres(state.rng, q.dim, self.radii, self.turns)
+        value, slope = Density(self.model).slope(mu + e @ L.T)
+        with np.errstate(all="ignore"):
+            elbo, c, A = _seen(L, e, weight, value, slope)
+        new = rules.believed(np, rules.Last(old.s, elbo, c, A, mu, L), old)
+        step = q, q.joined(new.mu, new.L), new.c, new.A, 1 / new.s, self.reach
+        w, _ = rules.newton(*step, positive=False)  # exact, if the posterior is Gaussian
+        if not np.isfinite(w).all():
+            w, _ = rules.newton(*step)
+        t, lost = state.t + 1, new.s > rules.LOST or not np.abs(w).max() < q.far
+        w, diverged = (state.w, t) if lost else (w, -1)
+        return state._replace(t=t, w=w, memory=new, diverged=np.array(diverged))
+
+
+def _seen(
+    L: np.ndarray, e: np.ndarray, weight: np.ndarray, value: np.ndarray, slope: np.ndarray
+) -> tuple:
+    """The ELBO but for a constant, and its slope c and curvature A in q's own units.
+
+    A pair of points at which log p has no slope is taken as if q were right along it; no number
+    comes of it where they are most.
+    """
+    G, half = slope @ L, len(e) // 2  # the last is the centre
+    fine = np.isfinite(value) & np.isfinite(G).all(-1)
+    fine[:-1] = np.tile(fine[:half] & fine[half:-1], 2)
+    if fine.sum() > half:
+        value = np.where(fine, value, value[-1] - np.vecdot(e, e) / 2)
+        G = np.where(fine[:, None], G, G[-1] - e)
+    elbo = weight @ value + np.log(np.abs(np.diag(L))).sum()
+    A = (weight[:, None] * G).T @ e
+    return elbo, weight @ G, (A + A.T) / 2 + np.eye(len(L))  # I: of -log q, exactly
 
 
 def _tried(f, d, shape):

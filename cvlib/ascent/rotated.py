@@ -1,121 +1,21 @@
-"""Natural steps of a full q on rotated draws: exact for every cubic log p, and without a rate.
+"""Natural steps on rotated draws, inside JAX: for a full q of a model that JAX has traced.
 
-`draws.spheres` has the mathematics. For a model that JAX has traced a step is one rotation of
-2 d + 1 slopes and one factorisation, and nothing leaves the device between two looks at the ELBO.
+A step is one rotation of 2 d + 1 slopes (`draws.spheres` has its mathematics), exact for every
+cubic log p, and one factorisation. Nothing leaves the device between two looks at the ELBO.
 """
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from functools import cache, cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from ..draws import spheres
-from ..families.base import Family
 from ..models import passes
 from ..models.compiled import double, made, memory, package
-from ..models.density import Density
-from .plans import Plan, State
-from .rules import Ascent, newton
+from .plans import Rotated, State
+from .rules import LOST, REACH, Last, believed
 
 SHARE = 64  # of the device's memory that the longest array of a block may have: one in so many
-REACH = 3.0  # standard deviations of q that the mean may move, the root mean square of them
-LOST = 2**20  # s, from which on a run is
-
-
-class Memory(NamedTuple):
-    """Where the last believed step began, what it saw there, and s: the next has rho = 1 / s."""
-
-    s: Any
-    elbo: Any
-    c: Any  # (d,) slope and
-    A: Any  # (d, d) curvature of the ELBO, in q's own units
-    mu: Any  # (d,)
-    L: Any  # (d, d)
-
-
-@dataclass(frozen=True)
-class turning(Ascent):
-    """Natural steps whose rho falls when two of them point against each other (Kesten 1958).
-
-    With rho a step's gradient g is followed by (1 - rho) of its signal less rho of its noise. So
-    g.g' < 0 says that rho is larger than the best gain, signal / (signal + noise), and s grows by
-    one. Where the ELBO has fallen by a nat more than a step promised to gain, or is no number, the
-    step is taken again from where it began, at half of its rho.
-    """
-
-    def start(self, q: Family, w: np.ndarray) -> tuple:
-        mu, L = q.unpack(w)
-        return Memory(np.ones(()), np.array(-np.inf), np.zeros(q.dim), np.zeros_like(L), mu, L)
-
-
-@dataclass(frozen=True)
-class Rotated(Plan):
-    """Fresh rotations on fixed radii a step, all data; one run."""
-
-    rule: Ascent = turning()
-    _: KW_ONLY
-    radii: int = 2  # exact in the mean for polynomials of degree 4 radii + 1
-    turns: int = 1  # rotations for each
-    reach: float = REACH
-
-    @property
-    def M(self) -> int:
-        return 2 * self.q.dim * self.radii * self.turns + 1
-
-    def step(self, state: State) -> State:
-        """The state after one more step, or after a narrower or shorter one where it misled."""
-        old, (mu, L) = Memory(*state.memory), self.q.unpack(state.w)
-        assert state.rng is not None
-        e, weight = spheres(state.rng, self.q.dim, self.radii, self.turns)
-        value, slope = Density(self.model).slope(mu + e @ L.T)
-        with np.errstate(all="ignore"):
-            new = believed(np, Memory(old.s, *rule(L, e, weight, value, slope), mu, L), old)
-        w, how = self.q.joined(new.mu, new.L), (new.c, new.A, 1 / new.s, self.reach)
-        w = next(
-            w
-            for w in (newton(self.q, w, *how, safe)[0] for safe in (False, True))
-            if np.isfinite(w).all()
-        )
-        lost = new.s > LOST or not np.abs(w).max() < self.q.far
-        return state._replace(
-            t=state.t + 1, w=state.w if lost else w, memory=new,
-            diverged=np.array(state.t + 1 if lost else -1),
-        )  # fmt: skip
-
-
-def rule(
-    L: np.ndarray, e: np.ndarray, weight: np.ndarray, value: np.ndarray, slope: np.ndarray
-) -> tuple:
-    """The ELBO but for a constant, and its slope c and curvature A in q's own units.
-
-    A pair of points at which log p has no slope is taken as if q were right along it; no number
-    comes of it where they are most.
-    """
-    G, half = slope @ L, len(e) // 2  # the last is the centre
-    fine = np.isfinite(value) & np.isfinite(G).all(-1)
-    fine[:-1] = np.tile(fine[:half] & fine[half:-1], 2)
-    if fine.sum() > half:
-        value = np.where(fine, value, value[-1] - np.vecdot(e, e) / 2)
-        G = np.where(fine[:, None], G, G[-1] - e)
-    elbo = weight @ value + np.log(np.abs(np.diag(L))).sum()
-    A = (weight[:, None] * G).T @ e
-    return elbo, weight @ G, (A + A.T) / 2 + np.eye(len(L))  # I: of -log q, exactly
-
-
-def believed(xp: Any, new: Memory, old: Memory) -> Memory:
-    """What a step saw, or what the one before it did, at half of its rho."""
-    slack = 1 + (old.c**2).sum() / 2 + (old.A**2).sum() / 4  # what the step promised to gain
-    fine = (new.elbo > old.elbo - slack) & xp.isfinite(new.A).all() & xp.isfinite(new.c).all()
-    against = new.c @ old.c + (new.A * old.A).sum() / 2 < 0  # in Fisher's metric
-    first = ~xp.isfinite(old.elbo)  # log p is no number at draws of the first q: half as wide
-    L = xp.where(first, new.L / 2, old.L)
-    kept = old._replace(s=2 * old.s, elbo=old.elbo - slack, mu=xp.where(first, new.mu, old.mu), L=L)
-    new = new._replace(s=old.s + against)
-    return Memory(*(xp.where(fine, x, y) for x, y in zip(new, kept)))
-
-
-# Inside JAX --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -135,7 +35,7 @@ class Compiled(Rotated):
         assert rng is not None
         with double(jax):
             mu, L = self.here.get("q") or jax.device_put(self.q.unpack(state.w))
-            old = Memory(*jax.device_put(tuple(state.memory)))
+            old = Last(*jax.device_put(tuple(state.memory)))
             e, square = _jitted(_turned, "d")(jax.random.key(int(rng.integers(2**63))), self.q.dim)
             seen = _jitted(_rule)(L, e, square, *self.slopes(mu, L, e))
             mu, L, new = jax.block_until_ready(_jitted(_moved)(mu, L, seen, old))
@@ -166,7 +66,7 @@ class Compiled(Rotated):
         if not self.here:
             return state
         w = self.q.joined(*map(np.asarray, self.here["q"]))
-        state = state._replace(w=w, memory=Memory(*map(np.asarray, state.memory)))
+        state = state._replace(w=w, memory=Last(*map(np.asarray, state.memory)))
         self.here.clear()
         return state
 
@@ -222,7 +122,8 @@ def _rule(L, e, square, value, slope, values, slopes, turns):
 
 def _moved(mu, L, seen, old):
     """The next mu and L, and what the step after it has to know."""
-    new = believed(package("jax").numpy, Memory(old.s, *seen, mu, L), old)
+    elbo, c, A = seen
+    new = believed(package("jax").numpy, Last(old.s, elbo, c, A, mu, L), old)
     return *natural_step(new.mu, new.L, new.c, new.A, 1 / new.s), new
 
 

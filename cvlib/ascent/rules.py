@@ -5,6 +5,7 @@ tuple of arrays and numbers, so that a run can be saved and gone on with. Leadin
 """
 
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,8 +17,10 @@ from ..families.base import Family
 
 __all__ = [
     "Ascent", "Weighting", "adam", "bayes", "falling", "fixed", "matching", "momentum", "natural",
-    "quadratics",
+    "quadratics", "turning",
 ]  # fmt: skip
+REACH = 3.0  # standard deviations of q that the mean may move, the root mean square of them
+LOST = 2**20  # s, from which on a run of `turning` is
 Rate = float | np.ndarray  # of one step, a number or (..., 1)
 
 
@@ -114,7 +117,7 @@ class natural(Ascent):
     """
 
     positive: bool = True
-    reach: float = 3.0
+    reach: float = REACH
 
     def __post_init__(self):
         number("reach", self.reach, 0, above=True)
@@ -137,7 +140,7 @@ class natural(Ascent):
 
 
 def newton(
-    q: Family, w: np.ndarray, c: np.ndarray, A: np.ndarray, rho: Rate, reach: float = 3.0,
+    q: Family, w: np.ndarray, c: np.ndarray, A: np.ndarray, rho: Rate, reach: float = REACH,
     positive: bool = True,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """The next w, and was its step in mu cut? From the ELBO's gradient in q's own coordinates.
@@ -211,7 +214,7 @@ class quadratics(Ascent):
 
     near: float = 0.1
     most: int = 12
-    reach: float = 3.0
+    reach: float = REACH
     diagonal: float = 0.5
     on_scores = True
 
@@ -265,6 +268,47 @@ def _moved(q: Family, w: np.ndarray, move: Move) -> np.ndarray:
     mu, factor = q.unpack(w)
     mu = mu + q.times(factor, move.shift[..., None, :])[..., 0, :]
     return q.joined(mu, q.compose(factor, move.K))
+
+
+# On rotated draws ---------------------------------------------------------------------------------
+
+
+class Last(NamedTuple):
+    """Where the last believed step began, what it saw there, and s: the next has rho = 1 / s."""
+
+    s: Any
+    elbo: Any
+    c: Any  # (d,) slope and
+    A: Any  # (d, d) curvature of the ELBO, in q's own units
+    mu: Any  # (d,)
+    L: Any  # (d, d)
+
+
+@dataclass(frozen=True)
+class turning(Ascent):
+    """Natural steps whose rho falls when two of them point against each other (Kesten 1958).
+
+    With rho a step's gradient g is followed by (1 - rho) of its signal less rho of its noise. So
+    g.g' < 0 says that rho is larger than the best gain, signal / (signal + noise), and s grows by
+    one. Where the ELBO has fallen by a nat more than a step promised to gain, or is no number, the
+    step is taken again from where it began, at half of its rho.
+    """
+
+    def start(self, q: Family, w: np.ndarray) -> tuple:
+        mu, L = q.unpack(w)
+        return Last(np.ones(()), np.array(-np.inf), np.zeros(q.dim), np.zeros_like(L), mu, L)
+
+
+def believed(xp: Any, new: Last, old: Last) -> Last:
+    """What a step saw, or what the one before it did, at half of its rho."""
+    slack = 1 + (old.c**2).sum() / 2 + (old.A**2).sum() / 4  # what the step promised to gain
+    fine = (new.elbo > old.elbo - slack) & xp.isfinite(new.A).all() & xp.isfinite(new.c).all()
+    against = new.c @ old.c + (new.A * old.A).sum() / 2 < 0  # in Fisher's metric
+    first = ~xp.isfinite(old.elbo)  # log p is no number at draws of the first q: half as wide
+    L = xp.where(first, new.L / 2, old.L)
+    kept = old._replace(s=2 * old.s, elbo=old.elbo - slack, mu=xp.where(first, new.mu, old.mu), L=L)
+    new = new._replace(s=old.s + against)
+    return Last(*(xp.where(fine, x, y) for x, y in zip(new, kept)))
 
 
 # Weights of control variates ----------------------------------------------------------------------

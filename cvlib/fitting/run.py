@@ -11,8 +11,8 @@ import numpy as np
 
 from ..arguments import number, whole
 from ..ascent import exact, rules
-from ..ascent.plans import Noisy, Plan, Scored, State, scored
-from ..ascent.rotated import Compiled, Rotated
+from ..ascent.plans import Noisy, Plan, Rotated, Scored, State, scored
+from ..ascent.rotated import Compiled
 from ..combining import regression
 from ..combining.tails import HEAVY, Weights
 from ..draws import Draw, Sampling
@@ -72,7 +72,7 @@ def planned(kind: str, model: Model, q: Family, M: int | None = None) -> Plan:
     if not q.full:
         moves = rules.quadratics(reach=REACH, diagonal=DIAGONAL)
         return Scored(model, q, lr=1.0, rule=moves, M=M or 10)
-    radii, reach = (1, FAR_OFF) if kind == "passes" else (2, 3.0)
+    radii, reach = (1, FAR_OFF) if kind == "passes" else (2, rules.REACH)
     turns = -(-(M or LEAST) // (2 * q.dim * radii))
     return Rotated(model, q, lr=1.0, radii=radii, turns=turns, reach=reach)
 
