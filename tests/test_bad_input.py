@@ -16,6 +16,7 @@ import pytest
 import sliders  # tools/sliders.py
 from scipy import stats
 from test_combine import sample
+from test_own_families import shifted_of
 
 import cvlib as cv
 from cvlib import CF, RP1, RP2, SF, bound, combine, parabola, relax, rules, taylor_x, taylor_z
@@ -51,15 +52,6 @@ class Table:
 
     equals = lambda self, other: self.labels == other.labels
     to_numpy = __array__ = lambda self, *args, **kwargs: np.ones(len(self.labels))
-
-
-class Shifted(cv.families.Family):
-    """N(w, 1), which does not say its Fisher matrix."""
-
-    parts = ("mu",)
-    noise = lambda self, rng, w, M: rng.standard_normal((*w.shape[:-1], M, self.dim))
-    transform = lambda self, w, eps: w + eps
-    log_density = lambda self, w, z: -0.5 * anp.sum((z - w) ** 2, -1)
 
 
 class Bare(cv.families.DiagonalGaussian):
@@ -109,7 +101,7 @@ draw = lambda **changes: cv.draw(LOGISTIC, q, **DRAWN | changes)
 fresh = lambda **changes: cv.draw(LOGISTIC, q, **FRESH | changes)
 coins = lambda M, **more: cv.draw(COINS, COIN, np.zeros(2), M, rng, subsample=False, **more)
 compared = lambda s: cv.LOO(cv.surrogate(of_coins, s)) - SF(cv.surrogate(of_coins, s))
-shifted = lambda: cv.draw(LOGISTIC, Shifted(2), np.zeros(2), M=3, rng=rng)
+shifted = lambda: cv.draw(LOGISTIC, shifted_of(cv)(2), np.zeros(2), M=3, rng=rng)
 fit = lambda made=LOGISTIC, family=q, **how: cv.fit(made, family, progress=False, **how)
 choose = lambda **how: cv.choose(LOGISTIC, q, W, **{"rng": rng, "pilot": 2} | how)
 report = lambda lines=H, **how: cv.report(lines, LOGISTIC, q, W, rng=rng, **how)

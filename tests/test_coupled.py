@@ -1,8 +1,4 @@
-"""Draws that lean on each other: laws, exact means, weights. Oracles are scipy and enumeration.
-
-Means are not sampled where they can be summed: `draw` takes base samples, so all values of a
-discrete z, or quadrature nodes, give the exact mean of an estimator.
-"""
+"""Draws that lean on each other: laws, means, weights. Oracles are scipy and enumeration."""
 
 from itertools import product
 

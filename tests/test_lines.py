@@ -7,7 +7,7 @@ import itertools
 import re
 import warnings
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from types import SimpleNamespace
 
 import autograd.numpy as anp
@@ -69,12 +69,9 @@ def approximate(p, approximation, parts):
     """What an approximation makes of a combination of atoms; None where it may not be written."""
     if not written(p, approximation, parts):
         return None
-
-    def changed(atom):
-        stays = {None: True, "taylor_z": quadratic(p, atom), "bound": atom != "data"}
-        return atom if stays.get(approximation) else f"{approximation}({atom})"
-
-    return {changed(atom): c for atom, c in parts.items()}
+    same = {None: lambda _: True, "taylor_z": partial(quadratic, p), "bound": lambda a: a != "data"}
+    stays = same.get(approximation, lambda _: False)
+    return {a if stays(a) else f"{approximation}({a})": c for a, c in parts.items()}
 
 
 def every_line(cv, p, model, q, terms=TERMS):
@@ -140,10 +137,7 @@ def test_exact_means(cv, name, family, subsampled):
 
 
 def pairs(lines):
-    """Every control variate that is the difference of two legal lines, {repr: line}.
-
-    Lines of the same term make one, lines of two terms do not.
-    """
+    """{repr: line} of all differences of two lines of one term; of two terms they are none."""
     groups, found = {}, {}
     for line, method, parts, _ in lines.values():
         term = lambda atom: f"{method} {atom}" if atom == oracles.SLOPE else atom  # no gradient
@@ -321,10 +315,8 @@ def test_batched_equals_looped_at_any_shape(cv, **shape):
     "name, family", [*itertools.product(("logistic", "poisson", "curved"), FAMILIES)]
 )
 def test_batches(cv, name, family, d=2, M=3, N=5, B=2, seed=0, constant=False):
-    """A batch of B data points gives the mean of what its points give, one after the other.
-
-    A batch for each sample, one for all of them, all data as a batch, all data; two runs.
-    """
+    """A batch of B data points gives the mean of what its points give, one after the other: a batch
+    for each sample, one for all of them, all data as a batch, all data; two runs."""
     _, model, q, w, lines = setting(cv, name, family, d, N, constant)
     together = [line for line, *_ in lines.values()]
     close = np.array([1e-11 if method != "QD" else 3e-9 * N for _, method, *_ in lines.values()])

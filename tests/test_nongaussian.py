@@ -1,7 +1,7 @@
 """Gamma, beta, Bernoulli and categorical families and GR, against scipy, quadrature, enumeration.
 
 Means are not sampled where they can be integrated: `draw` takes noise, so a draw of quadrature
-nodes gives the exact mean of any estimator, without an error bar.
+nodes, or of all values, gives the exact mean of any estimator, without an error bar.
 """
 
 from itertools import product
@@ -33,7 +33,14 @@ def transform(family, w, eps):
     return psi(a) - psi(b) + anp.sqrt(polygamma(1, a) + polygamma(1, b)) * eps
 
 
-def nodes(family, a, b, panels=80, order=24):
+def panels(edges, order):
+    """Points and weights of Gauss and Legendre's rule between every two edges."""
+    x, p = np.polynomial.legendre.leggauss(order)
+    half, mid = np.diff(edges) / 2, (edges[1:] + edges[:-1]) / 2
+    return (mid[:, None] + half[:, None] * x).ravel(), (half[:, None] * p).ravel()
+
+
+def nodes(family, a, b):
     """Points z and weights of a quadrature rule for the expectation under q, scipy's density.
 
     Panels grow with the distance from the peak, or from the kink where the tail e^(a z) ends.
@@ -45,11 +52,8 @@ def nodes(family, a, b, panels=80, order=24):
         kink, s = np.log(max(a, 1) / max(b, 1)), np.sqrt(trigamma(1, a) + trigamma(1, b))
         right = 42 / b + 14 * min(s, 1) + 5
     left = 42 / a + 14 * min(s, 1) + 5 * (family == "Beta")
-    away = lambda far: np.geomspace(1e-3 * min(s, 1), far, panels)
-    edges = np.concatenate([kink - away(left)[::-1], [kink], kink + away(right)])
-    x, p = np.polynomial.legendre.leggauss(order)
-    half, mid = np.diff(edges) / 2, (edges[1:] + edges[:-1]) / 2
-    z, weights = (mid[:, None] + half[:, None] * x).ravel(), (half[:, None] * p).ravel()
+    away = lambda far: np.geomspace(1e-3 * min(s, 1), far, 80)
+    z, weights = panels(np.concatenate([kink - away(left)[::-1], [kink], kink + away(right)]), 24)
     if family == "Gamma":
         log_pdf = stats.loggamma.logpdf(z, a, loc=-np.log(b))
     else:

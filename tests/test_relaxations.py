@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose
 from scipy import stats
 from scipy.special import expit, logit
 from test_coupled import Switches
+from test_nongaussian import panels
 
 T, TAU = 0.45, 0.7  # the one-coin problem E (b - t)^2, and a temperature
 
@@ -17,18 +18,6 @@ def coin(cv):
     q = cv.families.Bernoulli(1)
     lik = lambda z, batch: anp.sum((z - T) ** 2, -1) * batch[0] + anp.prod(1 + z, -1)
     return cv.models.Model(lik, q.prior(0.3), np.array([1.0, 0.5]), 1), q
-
-
-def coin_nodes(w):
-    """A quadrature rule in the noise l of zeta = w + l, split where z jumps from 0 to 1.
-
-    The tails are integrated in l as well, cut where the logistic density is below rounding.
-    """
-    x, p = np.polynomial.legendre.leggauss(60)
-    edges = np.concatenate([np.linspace(-40, -w, 12), np.linspace(-w, 40, 12)[1:]])
-    half, mid = np.diff(edges) / 2, (edges[1:] + edges[:-1]) / 2
-    noise, weights = (mid[:, None] + half[:, None] * x).ravel(), (half[:, None] * p).ravel()
-    return noise, weights * stats.logistic.pdf(noise)
 
 
 def exact_relaxed(w):
@@ -44,17 +33,17 @@ def test_relaxed_means_by_quadrature(cv):
     model, q = coin(cv)
     data = cv.terms(model, q)[0]
     for w in (-2.0, 0.3, 4.0):
-        exact = exact_relaxed(w)
-        noise, p = coin_nodes(w)
-        f = cv.relax(data, TAU)
+        exact, f = exact_relaxed(w), cv.relax(data, TAU)
+        # in the noise of zeta = w + noise: split where z jumps, cut where its density is rounding
+        noise, p = panels(np.append(np.linspace(-40, -w, 12), np.linspace(-w, 40, 12)[1:]), 60)
+        p = p * stats.logistic.pdf(noise)
         eps = np.stack([noise, np.full_like(noise, 0.5)], -1)
         draw = cv.draw(model, q, np.array([w]), eps=eps, subsample=False)
         for method in (cv.SF, cv.RP1, cv.GR):
             assert_allclose(p @ method(f)(draw), [exact], rtol=1e-7, atol=1e-9)
         # not coupled: another integral, over v
         f = cv.relax(data, TAU, coupled=False)
-        x, px = np.polynomial.legendre.leggauss(80)
-        v, pv = (x + 1) / 2, px / 2
+        v, pv = panels(np.array([0.0, 1.0]), 80)
         v, pv = v**3, pv * 3 * v**2  # the ends matter: zeta goes to infinity there
         v, pv = np.concatenate([v / 2, 1 - v / 2]), np.concatenate([pv, pv]) / 2
         z = np.repeat([0.0, 1.0], len(v))
