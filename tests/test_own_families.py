@@ -24,13 +24,11 @@ def student_of(cv):
     class Student(cv.families.Family):
         parts = "m", "r"
         quadratics = True
+        noise = lambda self, rng, w, M: rng.standard_t(self.nu, (*w.shape[:-1], M, self.dim))
 
         def __init__(self, dim, nu=4.0):
             super().__init__(dim)
             self.nu = nu
-
-        def noise(self, rng, w, M):
-            return rng.standard_t(self.nu, (*w.shape[:-1], M, self.dim))
 
         def transform(self, w, eps):
             m, r = self.unpack(w)
@@ -56,9 +54,7 @@ def mixed_of(cv):
 
     class Mixed(cv.families.Family):
         parts = "m", "r"
-
-        def noise(self, rng, w, M):
-            return rng.logistic(size=(*w.shape[:-1], M, self.dim))
+        noise = lambda self, rng, w, M: rng.logistic(size=(*w.shape[:-1], M, self.dim))
 
         def transform(self, w, eps):
             m, r = self.unpack(w)
