@@ -15,16 +15,18 @@ import oracles
 import pytest
 import sliders  # tools/sliders.py
 from scipy import stats
+from test_combine import sample
+from test_own_families import shifted_of
 
 import cvlib as cv
-from cvlib import CF, RP1, RP2, SF, bound, parabola, passes, relax, rules, taylor_x, taylor_z
+from cvlib import CF, RP1, RP2, SF, bound, combine, parabola, relax, rules, taylor_x, taylor_z
 from cvlib.combining import regression
 from cvlib.families.bent import Bent
 from cvlib.families.found import Found
 from cvlib.fitting import starts
 from cvlib.fitting.starts import climb
 from cvlib.recipe.estimators import check_variate
-from experiments import catalogue, relaxing, trained
+from experiments import catalogue, relaxing, trained, weights
 
 pytestmark = pytest.mark.filterwarnings("error", "ignore::ResourceWarning")  # others leave those
 X = np.array([[0.5, -1.0], [0.2, 0.3], [1.0, 1.0]])
@@ -42,29 +44,14 @@ def model(log_lik=dot, log_prior=GaussianPrior(), data=(X, Y), dim=2, **more):  
     return cv.models.Model(log_lik, log_prior, data, dim, **more)
 
 
-class Labels(tuple):
-    equals = tuple.__eq__
-
-
 class Table:
     """What a table of pandas has: labels of its rows."""
 
-    def __init__(self, labels):
-        self.index = Labels(labels)
+    def __init__(self, *labels):
+        self.labels, self.index = labels, self
 
-    def to_numpy(self, *args, **kwargs):
-        return np.ones(len(self.index))
-
-    __array__ = to_numpy
-
-
-class Shifted(cv.families.Family):
-    """N(w, 1), which does not say its Fisher matrix."""
-
-    parts = ("mu",)
-    noise = lambda self, rng, w, M: rng.standard_normal((*w.shape[:-1], M, self.dim))
-    transform = lambda self, w, eps: w + eps
-    log_density = lambda self, w, z: -0.5 * anp.sum((z - w) ** 2, -1)
+    equals = lambda self, other: self.labels == other.labels
+    to_numpy = __array__ = lambda self, *args, **kwargs: np.ones(len(self.labels))
 
 
 class Bare(cv.families.DiagonalGaussian):
@@ -82,8 +69,10 @@ own_data, own_prior, _ = cv.terms(OWN, q)
 of_gamma, of_coins = cv.terms(LOGISTIC, G)[0], cv.terms(COINS, COIN)[0]
 other_data, other_prior, _ = cv.terms(glm(X, Y), q)
 cauchy = cv.models.Likelihood("cauchy", lambda t, y: -anp.log(1 + (y - t) ** 2))
+TABLES = Table(0, 1, 2), Table(2, 1, 0)
 W, ZOO = q.start(), cv.zoo.paper(LOGISTIC, q)
 H, COSTS = {"h": ZOO.h}, (-1.0, 0.0, np.nan, np.inf)
+h, C = sample()  # (6, 4) and (3, 6, 4): three variates
 DRAWN, FRESH = {"w": W, "eps": np.zeros((2, 2)), "index": [0, 1]}, {"w": W, "M": 2, "rng": rng}
 
 
@@ -111,12 +100,16 @@ phi = lambda phi: cv.models.GLM(X, Y, cv.models.Likelihood("own", phi))
 draw = lambda **changes: cv.draw(LOGISTIC, q, **DRAWN | changes)
 fresh = lambda **changes: cv.draw(LOGISTIC, q, **FRESH | changes)
 coins = lambda M, **more: cv.draw(COINS, COIN, np.zeros(2), M, rng, subsample=False, **more)
-shifted = lambda: cv.draw(LOGISTIC, Shifted(2), np.zeros(2), M=3, rng=rng)
+compared = lambda s: cv.LOO(cv.surrogate(of_coins, s)) - SF(cv.surrogate(of_coins, s))
+shifted = lambda: cv.draw(LOGISTIC, shifted_of(cv)(2), np.zeros(2), M=3, rng=rng)
 fit = lambda made=LOGISTIC, family=q, **how: cv.fit(made, family, progress=False, **how)
 choose = lambda **how: cv.choose(LOGISTIC, q, W, **{"rng": rng, "pilot": 2} | how)
 report = lambda lines=H, **how: cv.report(lines, LOGISTIC, q, W, rng=rng, **how)
 expect = lambda f=np.ones(3), z=np.zeros((3, 1)), *more: cv.expect(f, z, 0 * z, *more)  # noqa: B008
 free = lambda **how: cv.optimize.noise_free(LOGISTIC, q, **{"lr": 0.1, "steps": 3} | how)
+
+moments, mixed = combine.moments, combine.combine
+update = lambda L, gamma: combine.update(combine.start(L), h, C, gamma)
 
 # Each row: words of the error, and the calls that are refused with them.
 VALUES = [  # with a ValueError
@@ -133,7 +126,6 @@ VALUES = [  # with a ValueError
     (r"noise_sd=.*one number, not \(4,\) of them", lambda: linear(X, Y, noise_sd=np.ones(4))),
     (r"prior_sd must be a number or \(2,\); got \(3,\)", lambda: glm(X, Y, np.ones(3))),
     (r"prior_sd .* got \(2, 2\)", lambda: glm(X, Y, np.eye(2))),
-    ("prior's sd=.*must be positive", lambda: glm(X, Y, [1.0, 0.0])),
     ("prior_sd must be finite, not inf", lambda: glm(X, Y, np.inf)),
     (r"prior_mean must be a number or \(2,\); got \(3,\)", lambda: glm(X, Y, prior_mean=[1, 2, 3])),
     ("prior_mean must be finite", lambda: glm(X, Y, prior_mean=np.nan)),
@@ -158,7 +150,6 @@ VALUES = [  # with a ValueError
     ("phi of the own likelihood mixes its entries", lambda: phi(lambda t, y: t - anp.mean(t))),
     ("phi of the own likelihood fails for eta and y of shape.*np.where for if",
      lambda: phi(lambda t, y: t if t > 0 else 0 * t)),
-    ("different row labels", lambda: glm(Table([0, 1, 2]), Table([2, 1, 0]))),
     # data sets
     (r"unknown data set 'iris': choose one of \['australian', 'ionosphere', 'sonar'\]",
      lambda: load("iris")),
@@ -181,7 +172,7 @@ VALUES = [  # with a ValueError
     ("array 1 of the data holds objects, such as None", lambda: model(data=(X, None))),
     ("array 1 of the data holds text, such as 'a'", lambda: model(data=(X, np.array(list("abb"))))),
     ("array 1 of the data holds objects", lambda: model(data=(X, np.array([{}, 1, 2], object)))),
-    ("different row labels", lambda: model(data=(Table([0, 1, 2]), Table([2, 1, 0])))),
+    ("different row labels", lambda: model(data=TABLES), lambda: glm(*TABLES)),
     ("log_lik fails for z of shape .*ambiguous.*np.where for if",
      lambda: model(lambda z, b: dot(z, b) if z[..., 0] > 0 else 0.0)),
     ("log_lik must give one number per row", lambda: model(lambda z, b: None)),
@@ -266,6 +257,7 @@ VALUES = [  # with a ValueError
     ("LB needs the Fisher matrix", lambda: cv.LB(data)),
     (r"RP2 is not possible for Shifted\(2\): try SF", lambda: cv.RP2(cv.one)(shifted())),
     ("AQ.data. is not possible for Gamma", lambda: cv.AQ(of_gamma)),
+    ("needs a Gaussian family", lambda: bound(of_gamma)),
     ("RP1.data. is not possible for Gamma.2.: .* GR", lambda: RP1(of_gamma)),
     ("RP1.data. is not possible for Bernoulli", lambda: RP1(of_coins)),
     ("two values of a Bernoulli variable", lambda: cv.DisARM(data)),
@@ -278,8 +270,7 @@ VALUES = [  # with a ValueError
      lambda: cv.evaluate([RP1(cv.one)], draw(), out=np.empty((2, 2)))),
     (r"'data' of <logistic.*try CF\(taylor_z\(data\)\)", lambda: CF(data)),
     (r"'prior' of <own model.*try CF\(taylor_z", lambda: CF(own_prior)),
-    ("'prior' has none: try taylor_x", lambda: taylor_x(prior)),
-    ("'prior' has none", lambda: taylor_x(data + prior)),
+    ("'prior' has none: try taylor_x", lambda: taylor_x(prior), lambda: taylor_x(data + prior)),
     (r"own model.*try taylor_z\(data\)", lambda: taylor_x(own_data)),
     (r"'taylor_z\(data\)'", lambda: taylor_x(taylor_z(data))),
     (r"labels are classes or enter linearly.*<cauchy",
@@ -302,6 +293,8 @@ VALUES = [  # with a ValueError
     ("is no control variate", lambda: check_variate(SF(of_coins) - RP1(relax(of_coins)))),
     ("control variate",
      lambda: relaxing.variance_gradient(0, None, 0, lambda s: SF(of_coins), None)),
+    ("LOO compares samples: variance_gradient takes SF, RP1, GR",
+     lambda: relaxing.variance_gradient(0, None, 0, compared, None)),
     ("two models or families", lambda: RP1(data) - RP2(other_data),
      lambda: RP1(data) + RP1(other_prior), lambda: RP1(data + other_prior),
      lambda: RP1(data) - RP1(cv.terms(LOGISTIC, D)[0])),
@@ -316,6 +309,29 @@ VALUES = [  # with a ValueError
     ("for a quadratic bound", lambda: cv.snapshot(COUNTS, np.zeros(2), factor=np.eye(2))),
     ("mean=True needs a", lambda: cv.snapshot(OWN, np.zeros(2), factor=np.eye(2), mean=True)),
     ("is not one of the data", lambda: draw(snapshot=cv.snapshot(glm(2 * X, Y), np.zeros(2)))),
+    # weights of variates
+    (r"got h \(6, 4\) and C \(3, 5, 4\)", lambda: moments(h, C[:, 1:])),
+    (r"C \(\.\.\., L, M, D\)", lambda: moments(h, C[0])),
+    ("at least one sample", lambda: moments(h[:0], C[:, :0])),
+    *[(f"variate {i} {said}", lambda i=i, bad=bad: moments(h, with_(C, bad, i, 0, 0)))
+      for i, bad, said in [(1, np.nan, "has a NaN"), (2, np.inf, "has a NaN"),
+                           (0, 1e200, ".* overflows")]],
+    ("^h has a NaN", lambda: moments(with_(h, np.nan, 1, 0), C)),
+    (r"variate 2 in run \(1,\)",
+     lambda: moments(np.stack([h, h]), np.stack([C, with_(C, np.nan, 2, 0, 0)]))),
+    *[("v0 must", lambda v0=v0: combine.bayes_weights(moments(h, C), v0, 4))
+      for v0 in (-1.0, np.nan)],
+    ("gamma must", lambda: update(3, 1.0)),
+    (r"begin with start\(L=3, runs=\(\)\)", lambda: update(2, 0.1)),
+    ("needs weights", lambda: mixed(h, C, np.ones(4)), lambda: mixed(h, C, np.ones((5, 3)))),
+    ("needs h of shape", lambda: mixed(h[:, :2], C, np.ones(3))),
+    ("n0, the number",
+     lambda: weights.posterior_moments(moments(h, C), np.eye(3), np.ones(3), 0)),
+    ("3 variates need traces",
+     lambda: weights.general_weights(moments(h, C), np.eye(2), np.ones(3))),
+    ("CC must", lambda: combine.best_weights(np.eye(3), np.ones(2))),
+    ("negative eigenvalue", lambda: combine.best_weights([[1.0, 2.0], [2.0, 1.0]], [1.0, 1.0])),
+    ("samples, 6; got 7", lambda: weights.ridge_weights(h, C, folds=7)),
     # fits and answers
     ("no matrix of covariances", lambda: fitted("gamma").cov),
     ("Gaussian q", lambda: fitted("gamma").evidence()),
@@ -326,7 +342,7 @@ VALUES = [  # with a ValueError
     (r"for a full Gaussian q, not DiagonalGaussian\(2\)", lambda: fit(bend=True, family=D)),
     ("got 2 draws in groups of 2: take at least M=4",
      lambda: regression.gauge(np.zeros((2, 3)), np.zeros((2, 3)), group=2)),
-    ("scheduler=None: give an address such as tcp://host:8786", lambda: passes.connect(None)),
+    ("scheduler=None: give an address such as tcp://host:8786", lambda: cv.passes.connect(None)),
     ("needs a figure at least", lambda: sliders.slider([], [], label="width", alts=[])),
     # the loop
     ("no control variate: it estimates", lambda: sgd([ZOO.h])),
@@ -351,11 +367,6 @@ VALUES = [  # with a ValueError
     (r"must estimate data \+ prior - variational", lambda: sgd(h=RP1(data) - CF(variational))),
     ("needs a Gaussian family, not Gamma.*rules.adam",
      lambda: rules.natural().start(G, np.zeros(4))),
-    ("lr=-1", lambda: free(lr=-1)),
-    ("every=0", lambda: free(every=0)),
-    ("steps=0", lambda: free(steps=0)),
-    ("momentum=1", lambda: free(momentum=1)),
-    ("are two rules", lambda: free(rule=rules.adam(), momentum=0.1)),
     # choosing
     (r"w has shape \(2, 5\): give one w", lambda: cv.choose(LOGISTIC, q, q.start((2,)), rng=rng)),
     ("give a generator", lambda: choose(rng=3)),
@@ -369,8 +380,7 @@ TYPES = [  # with a TypeError
     *[(f"{name}={value!r} must be a whole number", partial(call, **{name: value}))
       for call, name, value in [
           (model, "dim", 2.5), (fresh, "M", 1.5), (fresh, "batch", 2.5), (fit, "steps", 2.5),
-          (fit, "seed", None), (sgd, "steps", "9"), (sgd, "every", 2.5), (sgd, "M", 2.5),
-          (free, "steps", 1e2)]],
+          (fit, "seed", None), (sgd, "steps", "9"), (sgd, "every", 2.5), (sgd, "M", 2.5)]],
     ("dim=.*must be a whole number: write 2", lambda: cv.families.Gaussian(LOGISTIC)),
     *[("dim=.*a whole number", lambda size=size: cv.families.Gamma(size))
       for size in (2.5, np.nan, np.inf, "3", None)],
@@ -434,10 +444,7 @@ TYPES = [  # with a TypeError
     ("sgd has no argument 'run': did you mean 'runs'", lambda: sgd(run=(3,))),
     ("sgd has no argument 'xyz': a plan takes lr, rule, average, M, weights", lambda: sgd(xyz=1)),
     (r"sampling='all': write cv.Sampling\(", lambda: sgd(sampling="all")),
-    ("lr='1' is no number", lambda: free(lr="1")),
-    ("no ascent rule", lambda: free(rule=rules.bayes())),
     ("noise_free has no argument 'M': a plan takes lr", lambda: free(M=4)),
-    ("no argument 'rate'", lambda: free(rate=0.1)),
     # choosing
     ("{} is no table of bases", lambda: choose(among={})),
     ("write among=.*mine.*h, .*c7", lambda: choose(among=[ZOO.h])),

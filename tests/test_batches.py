@@ -1,7 +1,6 @@
 """How a draw sees its data, said by keywords or as one `Sampling`."""
 
 import numpy as np
-import pytest
 from test_passes import setting
 
 
@@ -26,5 +25,3 @@ def test_sampling_is_one_value(cv):
     assert np.array_equal(one.eps, other.eps) and np.array_equal(one.index, other.index)
     first, second, third = draw(noise="sobol").eps  # runs are independent
     assert len({first[0, 0], second[0, 0], third[0, 0]}) == 3
-    with pytest.raises(ValueError, match=r"index must lie in 0\.\.6"):
-        draw(index=np.full((3, 4), 7))

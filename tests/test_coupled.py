@@ -1,8 +1,4 @@
-"""Draws that lean on each other: laws, exact means, weights. Oracles are scipy and enumeration.
-
-Means are not sampled where they can be summed: `draw` takes base samples, so all values of a
-discrete z, or quadrature nodes, give the exact mean of an estimator.
-"""
+"""Draws that lean on each other: laws, means, weights. Oracles are scipy and enumeration."""
 
 from itertools import product
 
@@ -13,6 +9,7 @@ from autograd import grad
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from scipy.special import betaln, expit, gammaln
+from test_nongaussian import cdf as cdf_of_z
 
 EXACT = {"rtol": 0, "atol": 1e-9}
 RNG = np.random.default_rng
@@ -75,6 +72,11 @@ def paired_draw(cv, problem, u):
     return cv.draw(model, q, w, eps=eps, subsample=False, noise="pairs")
 
 
+def toy(cv):
+    """Model and family of the toy data."""
+    return cv.models.logistic_regression(*cv.datasets.toy()), cv.families.Gaussian(2)
+
+
 def families(cv):
     """{family: w}."""
     F = cv.families
@@ -98,19 +100,14 @@ def cdf(q, w, eps):
     if kind == "Categorical":
         return np.concatenate([stats.gumbel_r.cdf(eps[..., :d]), stats.expon.cdf(eps[..., d:])], -1)
     m, s = q.moments(w)
-    a, b, z = np.exp(w[:d]), np.exp(w[d:]), m + s * eps
-    if kind == "Gamma":
-        return stats.loggamma.cdf(z, a, loc=-np.log(b))
-    return np.where(z < 0, stats.beta.cdf(expit(z), a, b), stats.beta.sf(expit(-z), b, a))
+    return cdf_of_z(kind, np.exp(w[:d]), np.exp(w[d:]), m + s * eps)
 
 
 def test_plain_draws_are_what_they_were(cv):
     """The same numbers from the same generator, to the bit, with and without the word."""
-    model = cv.models.logistic_regression(*cv.datasets.toy())
-    q = cv.families.Gaussian(2)
-    w = q.start((3,))
+    model, q = toy(cv)
     for more in ({}, {"noise": "plain"}):
-        draw, rng = cv.draw(model, q, w, 5, RNG(1), **more), RNG(1)
+        draw, rng = cv.draw(model, q, q.start((3,)), 5, RNG(1), **more), RNG(1)
         assert_array_equal(draw.eps, rng.standard_normal((3, 5, 2)))
         assert_array_equal(draw.index, rng.integers(model.N, size=(3, 5)))
         assert draw.group == 1
@@ -125,8 +122,7 @@ def test_partners_have_the_law_and_the_opposite_place(cv):
 
 
 def test_pairs_share_their_data(cv):
-    model = cv.models.logistic_regression(*cv.datasets.toy())
-    q = cv.families.Gaussian(2)
+    model, q = toy(cv)
     drawn = lambda **how: cv.draw(model, q, q.start((3,)), 8, RNG(0), noise="pairs", **how)
     draw, batches = drawn(), drawn(batch=3, each=True).index
     assert draw.M == 8 and draw.group == 2
@@ -218,9 +214,7 @@ def test_leave_one_pair_out(cv):
 
 def test_vargrad(cv):
     """LOO of the ELBO's integrand is minus the gradient of half the variance of log q - log p."""
-    model = cv.models.logistic_regression(*cv.datasets.toy())
-    q = cv.families.Gaussian(2)
-    w = np.array([0.3, -0.2, 1.1, 0.4, 0.7])
+    (model, q), w = toy(cv), np.array([0.3, -0.2, 1.1, 0.4, 0.7])
     data, prior, variational = cv.terms(model, q)
     draw = cv.draw(model, q, w, 6, RNG(0), subsample=False)
     ratio = lambda w: oracles.log_density("Gaussian", 2, w, draw.z) - model.log_joint(draw.z)
@@ -242,21 +236,16 @@ def test_tiny_shapes(cv):
 
 def test_weights_count_what_is_independent(cv):
     """After one step: moments of pair means, or of the mean of all, and how many there were."""
-    model = cv.models.logistic_regression(*cv.datasets.toy())
-    q, gamma, M = cv.families.Gaussian(2), 0.1, 8
+    (model, q), gamma, M = toy(cv), 0.1, 8
     zoo = cv.zoo.paper(model, q)
-    cvs = [zoo.c7, zoo.c1]
     for noise, groups in (("plain", 8), ("pairs", 4), ("sobol", 1)):
         how = {"weights": cv.rules.bayes(1e-3, gamma), "sampling": cv.Sampling(noise=noise)}
-        plan = cv.optimize.Noisy(model, q, zoo.h, cvs, lr=0.1, M=M, **how)
+        plan = cv.optimize.Noisy(model, q, zoo.h, [zoo.c7, zoo.c1], lr=0.1, M=M, **how)
         state = cv.optimize.step(cv.optimize.init(plan, RNG(0), runs=(2,)), plan)
         CC, Ch, count = state.moments
-        G = state.G  # (2, 3, M, D)
-        assert G.shape == (2, 3, M, q.D)
-        if noise == "pairs":
-            G = (G[:, :, :4] + G[:, :, 4:]) / np.sqrt(2)
-        if noise == "sobol":
-            G = G.sum(2, keepdims=True) / np.sqrt(8)
+        size = M // groups
+        assert state.G.shape == (2, 3, M, q.D)
+        G = state.G.reshape(2, 3, size, groups, q.D).sum(2) / np.sqrt(size)
         assert_allclose(count, (1 - gamma) * groups)
         assert_allclose(CC, np.einsum("rlmd,rkmd->rlk", G[:, 1:], G[:, 1:]) / groups, rtol=1e-12)
         assert_allclose(Ch, np.einsum("rlmd,rmd->rl", G[:, 1:], G[:, 0]) / groups, rtol=1e-12)

@@ -287,15 +287,8 @@ def quadratics_loop(q, w, noise, rule, rate, group):
     return np.array(path), (moves, steps, ridge)
 
 
-def noises(M, T, runs, pairs):
-    """The base samples of T steps, (T, runs, M, d), as a generator with this seed draws them."""
-    rng = RNG(7)
-    each = [rng.standard_normal((runs, M // 2 if pairs else M, d)) for _ in range(T)]
-    return np.array([np.concatenate([e, -e], 1) if pairs else e for e in each])
-
-
 def ran(cv, family, rule, M, T, pairs=False, lr=1.0):
-    """The path of sgd under a rule from three starts, near and far."""
+    """The path of sgd under a rule from three starts, near and far; base samples (T, 3, M, d)."""
     model, q, f = logistic(cv, family)
     w = weights(q, 3)
     w[1, :d] += 4.0
@@ -303,13 +296,13 @@ def ran(cv, family, rule, M, T, pairs=False, lr=1.0):
     how = {"noise": "pairs"} if pairs else {}
     path = cv.optimize.sgd(model, q, cv.RP1(f), rule=rule, lr=lr, M=M, steps=T, w=w, rng=RNG(7),
                            subsample=False, **how)  # fmt: skip
-    return q, w, path
+    e = RNG(7).standard_normal((T, 3, M // 2 if pairs else M, d))  # as the run draws them
+    return q, w, path, np.concatenate([e, -e], 2) if pairs else e
 
 
 def test_matching_is_its_loop(cv):
     for family in "Gaussian", "DiagonalGaussian":
-        q, w, path = ran(cv, family, cv.rules.matching(), 5, 4)
-        e = noises(5, 4, 3, False)
+        q, w, path, e = ran(cv, family, cv.rules.matching(), 5, 4)
         for r in range(3):
             now = w[r]
             for t in range(4):
@@ -329,10 +322,9 @@ def test_quadratics_are_their_loop(cv):
         ("DiagonalGaussian", False, {"diagonal": 0.2}, 1.0),
     ):  # fmt: skip
         rule, M, T = cv.rules.quadratics(**options), 8, 6
-        q, w, path = ran(cv, family, rule, M, T, pairs, lr)
-        e, group = noises(M, T, 3, pairs), 2 if pairs else 1
+        q, w, path, e = ran(cv, family, rule, M, T, pairs, lr)
         for r, rate in enumerate(np.broadcast_to(lr, 3)):
-            right, memory = quadratics_loop(q, w[r], e[:, r], rule, rate, group)
+            right, memory = quadratics_loop(q, w[r], e[:, r], rule, rate, 2 if pairs else 1)
             assert_allclose(path.path[:, r], right, rtol=1e-5, atol=1e-7)
             assert_allclose([x[r] for x in path.state.memory], memory, rtol=1e-5)
             seen.add(memory[:2])

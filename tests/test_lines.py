@@ -1,4 +1,4 @@
-"""The defining properties of the core, each a function of the package under test.
+"""The defining properties of every line a reader can write, each a function of the package.
 
 The tests run them on cvlib; harness.py runs the same functions on copies with a bug in them.
 """
@@ -6,7 +6,8 @@ The tests run them on cvlib; harness.py runs the same functions on copies with a
 import itertools
 import re
 import warnings
-from functools import cache
+from dataclasses import replace
+from functools import cache, partial
 from types import SimpleNamespace
 
 import autograd.numpy as anp
@@ -15,6 +16,8 @@ import oracles
 import pytest
 from autograd import grad
 from harness import part
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from oracles import FAMILIES, PROBLEMS
 from scipy import integrate, stats
@@ -22,16 +25,18 @@ from scipy import integrate, stats
 METHODS = ("SF", "RP1", "RP2", "RB", "PR", "QD", "CF")
 APPROXIMATIONS = (None, "taylor_z", "bound", "taylor_x", "taylor_x_slope")
 TERMS = {  # what a reader can write with the three terms, and `one`
-    "data": {"data": 1},
-    "prior": {"prior": 1},
-    "variational": {"variational": 1},
-    "one": {"one": 1},
+    **{term: {term: 1} for term in ("data", "prior", "variational", "one")},
     "data + prior": {"data": 1, "prior": 1},
     "data + prior - variational": {"data": 1, "prior": 1, "variational": -1},
     "2*data - prior/4": {"data": 2, "prior": -0.25},
 }
 CONFIGURATIONS = tuple(itertools.product(PROBLEMS, FAMILIES, (True, False)))  # last: subsampled?
 configurations = pytest.mark.parametrize("name, family, subsampled", CONFIGURATIONS)
+few = settings(deadline=None, derandomize=True, max_examples=6, database=None)
+shapes = {
+    "name": st.sampled_from(PROBLEMS), "family": st.sampled_from(FAMILIES), "d": st.integers(1, 8),
+    "N": st.sampled_from([1, 2, 5]), "M": st.sampled_from([1, 3]), "seed": st.integers(0, 9),
+}  # fmt: skip
 
 
 def quadratic(p, atom):
@@ -64,12 +69,9 @@ def approximate(p, approximation, parts):
     """What an approximation makes of a combination of atoms; None where it may not be written."""
     if not written(p, approximation, parts):
         return None
-
-    def changed(atom):
-        stays = {None: True, "taylor_z": quadratic(p, atom), "bound": atom != "data"}
-        return atom if stays.get(approximation) else f"{approximation}({atom})"
-
-    return {changed(atom): c for atom, c in parts.items()}
+    same = {None: lambda _: True, "taylor_z": partial(quadratic, p), "bound": lambda a: a != "data"}
+    stays = same.get(approximation, lambda _: False)
+    return {a if stays(a) else f"{approximation}({a})": c for a, c in parts.items()}
 
 
 def every_line(cv, p, model, q, terms=TERMS):
@@ -95,9 +97,11 @@ def every_line(cv, p, model, q, terms=TERMS):
     return legal, illegal
 
 
-def setting(cv, name, family, d=2, N=5):
-    """Problem, model, q, two w's (2, D) and every legal line."""
+def setting(cv, name, family, d=2, N=5, constant=False):
+    """Problem, model, q, two w's (2, D) and every legal line; `constant`: its last column is 1."""
     p = oracles.problem(name, d, N)
+    if constant and p.glm:
+        p = SimpleNamespace(**{**vars(p), "X": np.append(p.X[:, :-1], np.ones((N, 1)), 1)})
     model, q = oracles.build(cv, p), getattr(cv.families, family)(d)
     return p, model, q, oracles.weights(family, d), every_line(cv, p, model, q)[0]
 
@@ -133,10 +137,7 @@ def test_exact_means(cv, name, family, subsampled):
 
 
 def pairs(lines):
-    """Every control variate that is the difference of two legal lines, {repr: line}.
-
-    Lines of the same term make one, lines of two terms do not.
-    """
+    """{repr: line} of all differences of two lines of one term; of two terms they are none."""
     groups, found = {}, {}
     for line, method, parts, _ in lines.values():
         term = lambda atom: f"{method} {atom}" if atom == oracles.SLOPE else atom  # no gradient
@@ -188,6 +189,14 @@ def test_single_draws(cv, name, family, subsampled, d=3, M=4, N=5, seed=0):
             )
             tolerance = 1e-9 * (1 + np.abs(right).max())
             assert_allclose(table[run, k], right, rtol=1e-8, atol=tolerance, err_msg=text)
+
+
+@pytest.mark.parametrize("d", (1, 2, 3, 5, 8))
+@settings(few, max_examples=2)
+@given(subsampled=st.booleans(), **{k: v for k, v in shapes.items() if k != "d"})
+def test_single_draws_of_any_shape(cv, d, **shape):
+    """Also with negative entries on the diagonal of L, which the second w has."""
+    test_single_draws(cv, d=d, **shape)
 
 
 def test_origin(cv):
@@ -296,24 +305,23 @@ def test_batched_equals_looped(cv, name, family, d=2, M=3, N=5, seed=0):
             assert np.abs(table[:, :, k] - alone).max() < 1e-11 * scale, repr(line)
 
 
+@few
+@given(**shapes)
+def test_batched_equals_looped_at_any_shape(cv, **shape):
+    test_batched_equals_looped(cv, **shape)
+
+
 @pytest.mark.parametrize(
     "name, family", [*itertools.product(("logistic", "poisson", "curved"), FAMILIES)]
 )
 def test_batches(cv, name, family, d=2, M=3, N=5, B=2, seed=0, constant=False):
-    """A batch of B data points gives the mean of what its points give, one after the other.
-
-    A batch for each sample, one for all of them, all data as a batch, all data; two runs.
-    """
-    p = oracles.problem(name, d, N)
-    if constant and p.glm:
-        p = SimpleNamespace(**{**vars(p), "X": p.X.copy()})
-        p.X[:, -1] = 1.0
-    model, q = oracles.build(cv, p), getattr(cv.families, family)(d)
-    lines = every_line(cv, p, model, q)[0]
+    """A batch of B data points gives the mean of what its points give, one after the other: a batch
+    for each sample, one for all of them, all data as a batch, all data; two runs."""
+    _, model, q, w, lines = setting(cv, name, family, d, N, constant)
     together = [line for line, *_ in lines.values()]
     close = np.array([1e-11 if method != "QD" else 3e-9 * N for _, method, *_ in lines.values()])
     rng = np.random.default_rng(seed)
-    w, eps = oracles.weights(family, d), rng.standard_normal((2, M, d))
+    eps = rng.standard_normal((2, M, d))
     each, shared = rng.integers(N, size=(2, M, B)), rng.integers(N, size=(2, B))
     everyone = np.tile(np.arange(N), (2, 1))
     for index, kind in (
@@ -333,6 +341,12 @@ def test_batches(cv, name, family, d=2, M=3, N=5, B=2, seed=0, constant=False):
         assert error[worst] < close[worst], f"{together[worst]!r}: {error[worst]:.1e}"
 
 
+@few
+@given(B=st.integers(1, 4), constant=st.booleans(), **shapes)
+def test_batches_of_any_shape(cv, **shape):
+    test_batches(cv, **shape)
+
+
 def test_arithmetic(cv):
     """Lines add, subtract and scale like the arrays they give."""
     p, model, q, w, _ = setting(cv, "logistic", "Gaussian")
@@ -348,6 +362,11 @@ def test_arithmetic(cv):
     ):  # fmt: skip
         assert_allclose(line(draw), right, rtol=1e-11, atol=1e-11, err_msg=repr(line))
     assert not (a - a).parts and np.all((a - a)(draw) == 0)
+    out = np.full((3, 4, q.D), np.nan)  # what stood there before must not show
+    assert cv.evaluate([a, s, c], draw, out=out) is out
+    for table in out, cv.evaluate([a, s, c], draw, check=False):
+        assert_allclose(table, [A, S, C], rtol=1e-12)
+    assert cv.evaluate([], draw).shape == (0, 4, q.D)
 
 
 def test_judged(cv):
@@ -364,6 +383,7 @@ def test_judged(cv):
         assert line.is_control_variate, repr(line)
         cv.recipe.estimators.check_variate(line)
     h = cv.RP1(data) + cv.RP1(prior) - cv.CF(variational)
+    assert h.target == {"data": 1, "prior": 1, "variational": -1} and not h.is_control_variate
     cv.recipe.estimators.check_gradient(h - cv.RP1(data) + third + third + third)
     x = cv.taylor_x(data)
     for line, left_over in [
@@ -383,8 +403,100 @@ def test_judged(cv):
             cv.recipe.estimators.check_variate(line)
         with pytest.raises(ValueError, match="must estimate data"):
             cv.recipe.estimators.check_gradient(h + line)
-    with pytest.raises(ValueError, match="is no control variate"):
-        cv.optimize.sgd(model, q, h, [line], lr=0.1, steps=1, M=2, rng=np.random.default_rng(0))
+
+
+@settings(few, max_examples=60)
+@given(st.data(), st.lists(st.fractions(-9, 9, max_denominator=12).filter(bool), min_size=1,
+                           max_size=5))  # fmt: skip
+def test_any_order_of_writing_is_the_same_line(cv, chosen, coefficients):
+    """Random coefficients of random words, balanced term by term: a variate in every order; with a
+    bias of 1e-9 or 1e-13 of its size, in none."""
+    data, prior, _ = terms_of(cv, "logistic")
+    words, atoms = [cv.RP1, cv.RP2, cv.PR, cv.SF], [data, prior, cv.taylor_z(data)]
+    pick = lambda some: chosen.draw(st.sampled_from(some))
+    pieces = []
+    for c in coefficients:
+        f = pick([*atoms, data.over_all_data()])
+        pieces += [(c, pick(words)(f)), (-c, pick(words)(f.over_all_data()))]
+    for at in range(0, len(pieces), 3):  # some coefficients in parts that floats do not add up to
+        c, line = pieces[at]
+        pieces[at : at + 1] = [(c / 3, line), (c / 3, line), (c / 3, line)]
+    size = sum(abs(c) for c, _ in pieces)
+    orders = [pieces] + [chosen.draw(st.permutations(pieces)) for _ in range(3)]
+    for bias, order in itertools.product((0, 1e-9, -1e-13), orders):
+        line = 0 * cv.RP1(data) + bias * float(size) * cv.RP1(prior)
+        for c, piece in order:
+            line = line + float(c) * piece
+        assert line.is_control_variate == (bias == 0), f"{line!r}: {line.target}"
+        assert set(line.target) <= {"prior"}
+
+
+@cache
+def terms_of(cv, name):
+    return cv.terms(oracles.build(cv, oracles.problem(name)), cv.families.Gaussian(2))
+
+
+def test_a_line_prints_as_it_is_written(cv):
+    names = vars(cv) | dict(zip(("data", "prior", "variational"), terms_of(cv, "logistic")))
+    for text in (
+        "SF(one)", "-RP1(data)", "2*RP1(data) - 0.5*RP2(data)", "taylor_z(prior, order=1)",
+        "RP1(data) + RP1(prior) - CF(variational)", "CF(taylor_z(data)) - RP1(taylor_z(data))",
+        "RP1(taylor_x(data)) - RP1(taylor_x(data).over_all_data())",
+        "RP2(taylor_z(data).over_all_data())",
+        "CF(bound(data)) - SF(bound(data))", "CF(bound(data, at='snapshot'))",
+        "taylor_z(data, at='snapshot', order=1).over_all_data()",
+        "CF(taylor_z(data, at='snapshot')) - CF(taylor_z(data, at='snapshot').over_all_data())",
+        "CF(parabola(data, at='snapshot').over_all_data())",
+    ):  # fmt: skip
+        assert repr(eval(text, names)) == text
+    for text, shown in {
+        "RP1(data) - RP1(data)": "0", "RP1(data + prior)": "RP1(data) + RP1(prior)",
+        "parabola(data + prior)": "parabola(data) + prior",
+    }.items():  # fmt: skip
+        assert repr(eval(text, names)) == shown
+
+
+def test_quadratic_integrands_are_their_own_expansion(cv):
+    data, prior, variational = terms_of(cv, "logistic")
+    linear = terms_of(cv, "linear")[0]
+    for f in prior - variational, cv.bound(data), linear:
+        assert cv.taylor_z(f).parts == f.parts
+    assert cv.bound(data + prior).parts == (cv.bound(data) + prior).parts
+    assert cv.parabola(linear).parts == linear.parts
+    assert cv.taylor_z(cv.one, order=1).parts == cv.one.parts
+
+
+@pytest.mark.parametrize("name, family", dict.fromkeys(c[:2] for c in CONFIGURATIONS))
+def test_every_illegal_line_is_refused_by_name(cv, name, family):
+    """All that the enumeration calls illegal: a ValueError with the term and what to write."""
+    p = oracles.problem(name)
+    model, q = oracles.build(cv, p), getattr(cv.families, family)(p.d)
+    illegal = every_line(cv, p, model, q)[1]
+    assert len(illegal) >= 6
+    for text, function, f in illegal:
+        terms = r"'(data|prior|variational|one|taylor_z|taylor_x)|taylor_x"
+        with pytest.raises(ValueError, match=terms) as e:
+            function(f)
+        advice = str(e.value).partition("try ")[2]
+        assert advice or "has no bound" in str(e.value), text
+        for word in re.findall(r"\b(RP1|PR)\b(?!\()", advice):  # what it advises may be written
+            getattr(cv, word)(f)
+    refused = {text.split()[0] for text, *_ in illegal}
+    in_x = {"SF", "PR", "CF"} if p.glm and not p.offset.any() else {"taylor_x(data)"}
+    assert refused >= {"RB", "QD", "taylor_x(prior)"} | in_x
+
+
+def test_expansion_in_x_about_one_mean_of_two_classes(cv):
+    """phi of a logistic model is not linear in y between -1 and 1: drawn and all data agree yet."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((6, 2)), np.array([1.0, -1, 1, 1, -1, 1])
+    model = cv.models.GLM(X, y, replace(cv.models.LOGISTIC, classes=False))
+    q = cv.families.Gaussian(2)
+    f = cv.taylor_x(cv.terms(model, q)[0])
+    eps = np.repeat(rng.standard_normal((1, 2)), 6, 0)  # one eps, every data point
+    draw = cv.draw(model, q, q.start(), eps=eps, index=np.arange(6))
+    for word in (cv.SF, cv.RP1, cv.RP2):
+        assert_allclose((word(f) - word(f.over_all_data()))(draw).mean(0), 0, atol=1e-12)
 
 
 def test_draws(cv, runs=4000, M=3):
@@ -493,23 +605,19 @@ def logistic_means(m, sd):
 
 def test_a_likelihood_of_one_s_own_says_how_wide_its_strip_is(cv):
     """Student's t: poles at y +- 2i. A strip that is too wide for it costs the digits."""
-    fast = lambda eta, y, order: [
-        5 * (y - eta) / (4 + (y - eta) ** 2),
-        5 * ((y - eta) ** 2 - 4) / (4 + (y - eta) ** 2) ** 2,
-    ][:order]
+    fast = lambda t, y, order: [
+        5 * (y - t) / (4 + (y - t) ** 2), 5 * ((y - t) ** 2 - 4) / (4 + (y - t) ** 2) ** 2
+    ][:order]  # fmt: skip
     m, y = np.array([-3.0, 0.2, 5.0]), np.array([0.5, 0.0, -2.0])
     for sd in (0.1, 1.0, 6.0):
         mean = lambda k, m, y: adaptive_mean(lambda t: fast(t, y, 2)[k], m, sd, y)
         right = [[mean(k, *at) for at in zip(m, y)] for k in range(2)]
-        error = {}
         for strip in (2.0, 12.0):
             phi = oracles.PHI["student"]
             student = cv.models.Likelihood("student", phi, fast=fast, strip=strip)
             got = student.mean_slopes(m, np.full(3, sd**2), y, tolerance=1e-9)
-            error[strip] = np.abs(np.array(got) - right).max()
-        assert error[2.0] < 5e-9
-        assert sd < 1 or error[12.0] > 1e-6
-    assert cv.models.LOGISTIC.strip == np.pi  # where its slope has poles
+            error = np.abs(np.array(got) - right).max()
+            assert error < 5e-9 if strip == 2.0 else sd < 1 or error > 1e-6
 
 
 def test_values_and_degenerate_widths(cv):

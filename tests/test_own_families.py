@@ -1,8 +1,7 @@
 """What a family has from its base: score, pull-back, moments and entropy by autograd; its name.
 
 The hand-written forms of every family are held to the base's, and the base's to autograd through w
-one sample at a time, to scipy's densities and to quadrature. The checks take the package, so that
-they can be run on copies with a bug (tests/harness.py).
+one sample at a time, to scipy's densities and to quadrature.
 """
 
 import pickle
@@ -12,18 +11,11 @@ import autograd.numpy as anp
 import numpy as np
 import pytest
 from autograd import grad
-from autograd.scipy.special import gammaln
 from numpy.testing import assert_allclose
 from scipy import special, stats
 from test_families import families_of
 
 import cvlib
-
-
-def log_t(t, nu):
-    """log density of Student's t, for autograd."""
-    constant = gammaln((nu + 1) / 2) - gammaln(nu / 2) - 0.5 * np.log(nu * np.pi)
-    return constant - (nu + 1) / 2 * anp.log(1 + t**2 / nu)
 
 
 def student_of(cv):
@@ -32,21 +24,20 @@ def student_of(cv):
     class Student(cv.families.Family):
         parts = "m", "r"
         quadratics = True
+        noise = lambda self, rng, w, M: rng.standard_t(self.nu, (*w.shape[:-1], M, self.dim))
 
         def __init__(self, dim, nu=4.0):
             super().__init__(dim)
             self.nu = nu
-
-        def noise(self, rng, w, M):
-            return rng.standard_t(self.nu, (*w.shape[:-1], M, self.dim))
 
         def transform(self, w, eps):
             m, r = self.unpack(w)
             return m + anp.exp(r) * eps
 
         def log_density(self, w, z):
-            m, r = self.unpack(w)
-            return anp.sum(log_t((z - m) * anp.exp(-r), self.nu) - r, -1)
+            (m, r), nu = self.unpack(w), self.nu
+            law = -(nu + 1) / 2 * anp.log(1 + ((z - m) * anp.exp(-r)) ** 2 / nu) - r
+            return anp.sum(law + stats.t(nu).logpdf(0), -1)
 
         def moments(self, w):
             m, r = self.unpack(w)
@@ -63,9 +54,7 @@ def mixed_of(cv):
 
     class Mixed(cv.families.Family):
         parts = "m", "r"
-
-        def noise(self, rng, w, M):
-            return rng.logistic(size=(*w.shape[:-1], M, self.dim))
+        noise = lambda self, rng, w, M: rng.logistic(size=(*w.shape[:-1], M, self.dim))
 
         def transform(self, w, eps):
             m, r = self.unpack(w)
@@ -78,6 +67,18 @@ def mixed_of(cv):
             return anp.sum(law, -1) - np.log(abs(np.linalg.det(MIX)))
 
     return Mixed
+
+
+def shifted_of(cv):
+    """z = w + standard normal noise; it does not say its Fisher matrix."""
+
+    class Shifted(cv.families.Family):
+        parts = ("w",)
+        transform = lambda self, w, eps: w + eps
+        noise = lambda self, rng, w, M: rng.standard_normal((*w.shape[:-1], M, self.dim))
+        log_density = lambda self, w, z: -0.5 * anp.sum((z - w) ** 2 + np.log(2 * np.pi), -1)
+
+    return Shifted
 
 
 Student = student_of(cvlib)
@@ -179,13 +180,8 @@ def test_closed_forms_are_given_or_refused(cv):
         def entropy(self, w):
             return anp.sum(self.unpack(w)[1], -1) + self.dim * stats.t(self.nu).entropy()
 
-    class Crossed(cv.families.Family):
-        """z = w + standard normal noise: E_w log q_v is known for every v."""
-
-        parts = ("w",)
-        transform = lambda self, w, eps: w + eps
-        noise = lambda self, rng, w, M: rng.standard_normal((*w.shape[:-1], M, self.dim))
-        log_density = lambda self, w, z: -0.5 * anp.sum((z - w) ** 2 + np.log(2 * np.pi), -1)
+    class Crossed(shifted_of(cv)):
+        """E_w log q_v is known for every v."""
 
         def cross(self, w, v):
             return -0.5 * anp.sum((w - v) ** 2 + 1 + np.log(2 * np.pi), -1)
@@ -222,13 +218,12 @@ def test_closed_forms_are_given_or_refused(cv):
 def test_moments_are_given_or_refused(cv):
     q = mixed_of(cv)(2)
     draw = draws(cv, q)
-    said = r"Mixed\(2\) does not say its mean and spread: give it `moments`"
     data = cv.terms(draw.model, q)[0]
-    for ask in (lambda: q.mean(q.start()), lambda: q.sd(q.start()), lambda: draw.at("mu")):
+    said = r"Mixed\(2\) does not say its mean( and spread: give it `moments`|$)"
+    for ask in (lambda: q.mean(q.start()), lambda: q.sd(q.start()), lambda: draw.at("mu"),
+                lambda: cv.taylor_z(data)):  # fmt: skip
         with pytest.raises(ValueError, match=said):
             ask()
-    with pytest.raises(ValueError, match="does not say its mean"):
-        cv.taylor_z(data)
     old = cv.snapshot(draw.model, np.zeros(2))
     draw = cv.draw(draw.model, q, draw.w, eps=draw.eps, subsample=False, snapshot=old)
     f = cv.taylor_z(data, at="snapshot")
@@ -290,10 +285,11 @@ def test_a_prior_and_a_q_of_two_kinds_are_refused(cv):
     normal = cv.models.logistic_regression(np.eye(2), np.array([1.0, -1.0]))
     coins, rates = (own_model(cv, 2, q.prior(*p)) for q, p in
                     [(f.Bernoulli(2), [0.3]), (f.Gamma(2), [1.0, 2.0])])  # fmt: skip
-    wrong = [(normal, f.Bernoulli(2), "continuous"), (normal, f.Categorical(1, 2), "continuous"),
-             (rates, f.Bernoulli(2), "continuous"), (coins, f.Gaussian(2), "discrete"),
-             (coins, f.Gamma(2), "discrete")]  # fmt: skip
-    for model, q, kind in wrong:
+    for model, q, kind in [
+        (normal, f.Bernoulli(2), "continuous"), (normal, f.Categorical(1, 2), "continuous"),
+        (rates, f.Bernoulli(2), "continuous"), (coins, f.Gaussian(2), "discrete"),
+        (coins, f.Gamma(2), "discrete"),
+    ]:  # fmt: skip
         with pytest.raises(ValueError, match=f"is a law of {kind} z, .*they have no ELBO"):
             cv.terms(model, q)
     for model, q in [(normal, f.Gamma(2)), (rates, f.Gaussian(2)), (rates, f.Beta(2)),

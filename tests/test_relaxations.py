@@ -1,13 +1,15 @@
 """Relaxation, REBAR and RELAX against quadrature, enumeration and finite differences."""
 
+from itertools import product
+
 import autograd.numpy as anp
 import numpy as np
-import pytest
 from harness import part
 from numpy.testing import assert_allclose
 from scipy import stats
 from scipy.special import expit, logit
 from test_coupled import Switches
+from test_nongaussian import panels
 
 T, TAU = 0.45, 0.7  # the one-coin problem E (b - t)^2, and a temperature
 
@@ -16,18 +18,6 @@ def coin(cv):
     q = cv.families.Bernoulli(1)
     lik = lambda z, batch: anp.sum((z - T) ** 2, -1) * batch[0] + anp.prod(1 + z, -1)
     return cv.models.Model(lik, q.prior(0.3), np.array([1.0, 0.5]), 1), q
-
-
-def coin_nodes(w):
-    """A quadrature rule in the noise l of zeta = w + l, split where z jumps from 0 to 1.
-
-    The tails are integrated in l as well, cut where the logistic density is below rounding.
-    """
-    x, p = np.polynomial.legendre.leggauss(60)
-    edges = np.concatenate([np.linspace(-40, -w, 12), np.linspace(-w, 40, 12)[1:]])
-    half, mid = np.diff(edges) / 2, (edges[1:] + edges[:-1]) / 2
-    noise, weights = (mid[:, None] + half[:, None] * x).ravel(), (half[:, None] * p).ravel()
-    return noise, weights * stats.logistic.pdf(noise)
 
 
 def exact_relaxed(w):
@@ -43,17 +33,17 @@ def test_relaxed_means_by_quadrature(cv):
     model, q = coin(cv)
     data = cv.terms(model, q)[0]
     for w in (-2.0, 0.3, 4.0):
-        exact = exact_relaxed(w)
-        noise, p = coin_nodes(w)
-        f = cv.relax(data, TAU)
+        exact, f = exact_relaxed(w), cv.relax(data, TAU)
+        # in the noise of zeta = w + noise: split where z jumps, cut where its density is rounding
+        noise, p = panels(np.append(np.linspace(-40, -w, 12), np.linspace(-w, 40, 12)[1:]), 60)
+        p = p * stats.logistic.pdf(noise)
         eps = np.stack([noise, np.full_like(noise, 0.5)], -1)
         draw = cv.draw(model, q, np.array([w]), eps=eps, subsample=False)
         for method in (cv.SF, cv.RP1, cv.GR):
             assert_allclose(p @ method(f)(draw), [exact], rtol=1e-7, atol=1e-9)
         # not coupled: another integral, over v
         f = cv.relax(data, TAU, coupled=False)
-        x, px = np.polynomial.legendre.leggauss(80)
-        v, pv = (x + 1) / 2, px / 2
+        v, pv = panels(np.array([0.0, 1.0]), 80)
         v, pv = v**3, pv * 3 * v**2  # the ends matter: zeta goes to infinity there
         v, pv = np.concatenate([v / 2, 1 - v / 2]), np.concatenate([pv, pv]) / 2
         z = np.repeat([0.0, 1.0], len(v))
@@ -143,25 +133,17 @@ def z_scores(G):
 
 
 def test_categorical_means(cv):
-    """All differences have mean zero, and a pair of classes is a coin."""
-    model, q = categorical(cv)
-    data, prior, variational = cv.terms(model, q)
-    w = np.array([0.5, -1.0, 0.2])
-    draw = cv.draw(model, q, w, M=30_000, rng=np.random.default_rng(3))
-    f = data + prior - variational
-    for coupled in (True, False):
-        relaxed = cv.relax(f, TAU, coupled=coupled)
-        for c in (cv.GR(relaxed) - cv.RP1(relaxed), cv.SF(relaxed) - cv.RP1(relaxed)):
-            assert c.is_control_variate
-            assert z_scores(c(draw)).max() < 6  # 12 scores: a false alarm once in 1e7 suites
-    # two classes: zeta_1 - zeta_0 is logistic, so the exact gradient is the coin's
+    """A pair of classes is a coin: zeta_1 - zeta_0 is logistic, so the exact gradient is its own.
+
+    12 scores: a false alarm once in 1e7 suites. Three classes: test_surrogates_have_mean_zero.
+    """
     q = cv.families.Categorical(1, 2)
     lik = lambda z, batch: 1.5 * (z[..., 1] - T) ** 2 + 2 * (1 + z[..., 1]) + 0 * batch[0]
     model = cv.models.Model(lik, q.prior([0.0, 0.0]), np.array([1.0]), 2)
-    f = cv.relax(cv.terms(model, q)[0], TAU)
     draw = cv.draw(model, q, np.array([0.0, 0.3]), M=50_000, rng=np.random.default_rng(4))
     exact = exact_relaxed(0.3) * np.array([-1, 1])
-    for method in (cv.SF, cv.RP1, cv.GR):
+    for method, coupled in product((cv.SF, cv.RP1, cv.GR), (True, False)):
+        f = cv.relax(cv.terms(model, q)[0], TAU, coupled=coupled)
         assert z_scores(method(f)(draw) - exact).max() < 6
 
 
@@ -176,22 +158,24 @@ def test_extreme_logits_are_finite(cv):
             for method in (cv.SF, cv.RP1, cv.GR):
                 assert np.isfinite(method(relaxed)(draw)).all()
         # a bit that is sure has no noise to remove, and REBAR must not bring any back
-        line = cv.SF(f) - (cv.GR(cv.relax(f, 0.1)) - cv.RP1(cv.relax(f, 0.1)))
+        relaxed = cv.relax(f, 0.1)
+        line = cv.SF(f) - (cv.GR(relaxed) - cv.RP1(relaxed))
         assert np.abs(line(draw)[:, 2]).max() < 1e-6 or isinstance(q, cv.families.Categorical)
 
 
 def training_cases(cv):
     """(model, q, w, base line h, how a variate is made of a function)."""
 
-    def case(model, q, w, base, first, second, scale=1):
+    def case(model, q, w, base, first, second, scale=1, **how):
         data = cv.terms(model, q)[0]
-        made = lambda s: scale * (first(cv.surrogate(data, s)) - second(cv.surrogate(data, s)))
-        return model, q, np.array(w), base(data), made
+        f = lambda s: cv.surrogate(data, s, **how)
+        return model, q, np.array(w), base(data), lambda s: scale * (first(f(s)) - second(f(s)))
 
     SF, RP1, GR = cv.SF, cv.RP1, cv.GR
     for scale in 1, -2:  # the other way, twice
         yield case(*Switches().model(cv)[:2], [0.5, -1.0, 0.3], SF, GR, RP1, scale)
-    yield case(*categorical(cv), [0.5, -1.0, 0.2], SF, GR, RP1)
+    for coupled in True, False:
+        yield case(*categorical(cv), [0.5, -1.0, 0.2], SF, GR, RP1, coupled=coupled)
     X = np.random.default_rng(0).standard_normal((4, 2))
     model = cv.models.logistic_regression(X, np.array([1.0, -1.0, 1.0, 1.0]))
     for family in ("Gaussian", "DiagonalGaussian"):
@@ -221,15 +205,6 @@ def test_variance_gradient(cv):
         steps = 1e-5 * np.eye(phi.size)
         want = [(loss(phi + step) - loss(phi - step)) / 2e-5 for step in steps]
         assert_allclose(got, want, rtol=2e-5, atol=1e-6 * np.abs(want).max())
-
-
-def test_samples_of_a_surrogate_are_not_compared(cv):
-    relaxing, (model, q, f) = part(cv, "experiments.relaxing"), Switches().model(cv)
-    s, phi = relaxing.network(3, 2, np.random.default_rng(0))
-    line = lambda r: cv.LOO(cv.surrogate(f, r)) - cv.SF(cv.surrogate(f, r))
-    draw = cv.draw(model, q, q.start(), 4, np.random.default_rng(0), subsample=False)
-    with pytest.raises(ValueError, match="compares samples"):
-        relaxing.variance_gradient(cv.SF(f)(draw), s, phi, line, draw)
 
 
 def test_surrogates_have_mean_zero(cv):

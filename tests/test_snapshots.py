@@ -6,7 +6,7 @@ import numpy as np
 import oracles
 import pytest
 import test_passes
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_array_equal
 from test_experiments_faults import PATIENCE, cluster  # noqa: F401 (a fixture)
 
 import cvlib as cv
@@ -14,7 +14,6 @@ from cvlib import CF, PR, RP1, SF, bound, taylor_z
 
 setting = lambda *args, **kwargs: test_passes.setting(cv, *args, **kwargs)
 everything = lambda *args: test_passes.everything(cv, *args)
-files = test_passes.files
 
 
 def test_what_a_snapshot_lacks_is_said():
@@ -47,20 +46,6 @@ def test_a_snapshot_on_all_data_needs_no_pass(monkeypatch):
         cv.evaluate(lines + also, draw)
 
 
-def test_a_mapped_array_of_other_numbers_is_not_copied(tmp_path):
-    p, _, q, w, _ = setting("logistic", "Gaussian", N=50)
-    X, y = files(tmp_path, p, np.float32)
-    inside = X.astype(float), y.astype(float)
-    models = [cv.models.logistic_regression(*data) for data in ((X, y), inside)]
-    assert models[0].X.dtype == np.float32 and cv.passes.is_mapped(models[0].X)
-    draws = [cv.draw(model, q, w, M=5, rng=np.random.default_rng(0)) for model in models]
-    got, right = (RP1(cv.terms(draw.model, q)[0])(draw) for draw in draws)
-    assert got.dtype == float
-    assert_allclose(got, right)
-    for a, b in zip(*(everything(model, q, w) for model in models)):
-        assert_allclose(a, b, rtol=1e-6)
-
-
 class Watched(np.ndarray):
     """An array that counts the rows taken from it."""
 
@@ -90,14 +75,10 @@ def test_drawn_rows_are_read_and_no_others(kind):
 def test_a_nan_far_down_a_file_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(cv.passes, "CHUNK", 40)
     p, *_ = setting("logistic", "Gaussian", N=50)
-    X = p.X.copy()
-    X[33, 1] = np.nan
-    X.tofile(tmp_path / "X")
-    mapped = np.memmap(tmp_path / "X", float, "r", shape=X.shape)
+    X, y = p.X.copy(), p.y.copy()
+    X[33, 1], y[44] = np.nan, 0.5
     with pytest.raises(ValueError, match=r"array 0 of the data is nan at \[33, 1\]"):
-        cv.models.logistic_regression(mapped, p.y)
-    y = p.y.copy()
-    y[44] = 0.5
+        cv.models.logistic_regression(test_passes.mapped(tmp_path, "X", X), p.y)
     with pytest.raises(ValueError, match=r"must be -1 or \+1"):
         cv.models.logistic_regression(p.X, y)
 
@@ -122,7 +103,7 @@ def test_a_cluster_that_loses_a_worker_changes_no_digit(tmp_path, monkeypatch, c
     with Client(address) as client:
         client.wait_for_workers(2, timeout=PATIENCE)
     p, model, q, w, _ = setting("logistic", "Gaussian", N=101)
-    X, y = files(tmp_path, p)
+    X, y = test_passes.files(tmp_path, p)
     sums = lambda rows, mu: (mu @ rows[0].T @ rows[0], rows[1].sum())
 
     def slowly(rows, mu):  # a function of this test: sent as it is
