@@ -344,9 +344,9 @@ def ensembles():
 def ensemble_way(model, q, B):
     """What a step of `rules.quadratics` is made of: gradients of all data, and its arithmetic.
 
-    The arithmetic is that of a natural step, or for a full q that of a first move.
+    Of a full q a first move, by `rules.matching`, as well.
     """
-    rule, w = cv.rules.quadratics(), q.start()
+    rule, first, w = cv.rules.quadratics(), cv.rules.matching(), q.start()
     eps = np.random.default_rng(0).standard_normal((B, q.dim))
     data, prior, _ = cv.terms(model, q)
 
@@ -358,11 +358,12 @@ def ensemble_way(model, q, B):
         slope = sum(c * atom.slope(draw, "z1") for atom, c in (data + prior).parts.items())
         return q.times_t(draw.factor, slope)
 
-    draw, scores, memory = fresh(), gradients(), rule.start(q, w)
-    moves, steps, ridge = memory
-    match = partial(rule.match, w=w, draw=draw, scores=scores, rate=0.4, q=q)
-    found = {"gradients": gradients, "natural step": lambda: match((moves, steps + 1, ridge))}
-    return found | ({"first move": lambda: match(memory)} if q.full else {})
+    how = {"w": w, "draw": fresh(), "scores": gradients(), "rate": 0.4, "q": q}
+    step = partial(rule.match, rule.start(q, w), **how)
+    found = {"gradients": gradients, "natural step": step}
+    return found | (
+        {"first move": partial(first.match, first.start(q, w), **how)} if q.full else {}
+    )
 
 
 def quadratics():

@@ -14,7 +14,7 @@ import scipy
 from cvlib import datasets, exact, families, models
 from cvlib.combining import regression
 from cvlib.combining.regression import sym
-from cvlib.draws import rotations
+from cvlib.draws import rotations, spheres
 
 MARKS = (2, 4, 8, 12, 20, 40, 60)  # gradients, in units of d, at which a run is looked at
 MOVES = 4  # first moves by batch and match, with 2 d draws each
@@ -123,6 +123,15 @@ def on_rotations(t, mu, L, M, rng, memory):
     return *averaged(e, t.slope(mu, L, e), weight / M), M
 
 
+def on_spheres(radii):
+    def estimate(t, mu, L, M, rng, memory):
+        drawn = [spheres(rng, t.d, radii) for _ in mu]
+        e, weight = (np.array(x) for x in zip(*drawn))
+        return *averaged(e, t.slope(mu, L, e), weight), e.shape[1]
+
+    return estimate
+
+
 def regressed(kind, group):
     """All quadratics, from the other draws, with the ridge of the step before."""
 
@@ -174,9 +183,13 @@ ESTIMATES = {
     "all quadratics, pairs": regressed(pairs, 2),
     "rotated": on_rotations,
     "rotated twice": on_rotations,
+    "one radius": on_spheres(1),
+    "two radii": on_spheres(2),
 }
 WAYS = "batch and match", *ESTIMATES
-ONLY = {"rotated": (2,), "rotated twice": (4,)}  # the others have every number of draws
+ONLY = {  # the others have every number of draws
+    "rotated": (2,), "rotated twice": (4,), "one radius": (2,), "two radii": (4,)
+}  # fmt: skip
 
 
 # Climbing ------------------------------------------------------------------------------------
@@ -273,8 +286,8 @@ def noise(rng, data, repeats):
         g = exact.gradient(t.model, t.q, w)
         c0, A0 = L[0].T @ g[: t.d], t.q.curvature(L[0], g[t.d :]) - np.eye(t.d)
         for way, estimate in {"RP1": reparameterised, **ESTIMATES}.items():
-            if way in ("fixed even", "rotated twice"):
-                continue  # as one estimate these are "fresh even", and half of "rotated"
+            if way in ("fixed even", "rotated twice", "two radii"):
+                continue  # as one estimate "fresh even", and half of "rotated" and "one radius"
             memory = {}
             estimate(t, mu, L, 2 * t.d, rng, memory)  # a step before, for the ridge
             c, A, _ = estimate(t, mu, L, 2 * t.d, rng, memory)

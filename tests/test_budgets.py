@@ -110,7 +110,7 @@ def test_a_step_that_was_cut_off_has_not_begun(work, monkeypatch):
     monkeypatch.setattr(run, "LOOKS", (40, 80, 160))
     monkeypatch.setattr(run, "LAST", 40)
     whole, two = (cv.fit(model, steps=n, progress=False) for n in (9, 2))
-    one_step = (2 * 3 + 20) * 60  # numbers
+    one_step = run.planned("full", model, cv.families.Gaussian(3)).M * 60  # numbers
     for steps in (0.5, 1.5, 2.7):
         work.cost = 1 / one_step
         fit = two.go_on(seconds=steps / 0.9, progress=False)  # a tenth is for the look

@@ -304,8 +304,6 @@ LIMITS = {
     "a hook": (lambda x: sgd(hooks={x: lambda state, plan: None}), 1, 0, "at least one"),
     "a renewal": (lambda x: sgd(renew=x), 1, 0, "at least one"),
     "reach": (lambda x: cv.rules.natural(reach=x), 1e-9, 0.0, "be positive"),
-    "nearness": (lambda x: cv.rules.quadratics(near=x), 1e-9, 0.0, "be positive"),
-    "first moves": (lambda x: cv.rules.quadratics(most=x), 0, -1, "at least 0"),
     "reach of quadratics": (lambda x: cv.rules.quadratics(reach=x), 1e-9, 0.0, "be positive"),
     "rho of a diagonal q": (lambda x: cv.rules.quadratics(diagonal=x), 1e-9, 0.0, "be positive"),
     "a pilot": (report, 2, 1, "at least 2"),

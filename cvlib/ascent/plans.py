@@ -328,12 +328,12 @@ def _seen(
     """The ELBO but for a constant, and its slope c and curvature A in q's own units.
 
     A pair of points at which log p has no slope is taken as if q were right along it; no number
-    comes of it where they are most.
+    comes of it where they have most of the weight.
     """
     G, half = slope @ L, len(e) // 2  # the last is the centre
     fine = np.isfinite(value) & np.isfinite(G).all(-1)
     fine[:-1] = np.tile(fine[:half] & fine[half:-1], 2)
-    if fine.sum() > half:
+    if weight @ fine > 0.5:
         value = np.where(fine, value, value[-1] - np.vecdot(e, e) / 2)
         G = np.where(fine[:, None], G, G[-1] - e)
     elbo = weight @ value + np.log(np.abs(np.diag(L))).sum()

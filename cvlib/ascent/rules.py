@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arguments import number, numbers, whole
+from ..arguments import number, numbers
 from ..combining import combine, regression
 from ..combining.regression import Gauge, Move, Quadratic
 from ..draws import Draw
@@ -17,7 +17,7 @@ from ..families.base import Family
 
 __all__ = [
     "Ascent", "Weighting", "adam", "bayes", "falling", "fixed", "matching", "momentum", "natural",
-    "quadratics", "turning",
+    "quadratics",
 ]  # fmt: skip
 REACH = 3.0  # standard deviations of q that the mean may move, the root mean square of them
 LOST = 2**20  # s, from which on a run of `turning` is
@@ -200,50 +200,39 @@ class matching(Ascent):
 
 @dataclass(frozen=True)
 class quadratics(Ascent):
-    """First moves by `matching`, then natural steps on the regression, whose end is the ELBO's.
+    """Natural steps on the regression of slopes on draws: for a diagonal q, or few draws.
 
-    A run is handed over when the gauge, the squared length of G + e that a better Gaussian would
-    remove, has fallen to `near` times the dimension, or after `most` moves. From there on
-    rho = rate / s, a rate above one counting as one. s counts the steps at rest, those after which
-    more of the step was noise than rho allows (`at_rest`): once there, the run is an average over
-    all steps since. The slopes of data + prior - variational are regressed on the draws, for each
-    draw on the others, with the ridge that the gauge of the step before asks for, so that the
-    gradient is unbiased. A diagonal q makes no first moves, and its rho is at most `diagonal`:
-    coordinates that lean on each other move each as if alone, and in sum too far.
+    The slopes of data + prior - variational are regressed on the draws, for each draw on the
+    others, with the ridge that the gauge of the step before asks for, so that the gradient is
+    unbiased. rho = rate / s, a rate above one counting as one, and s counts the steps at rest,
+    those after which more of the step was noise than rho allows (`at_rest`): once there, the run is
+    an average over all steps since. The rho of a diagonal q is at most `diagonal`: coordinates that
+    lean on each other move each as if alone, and in sum too far. A full q begins at the mode, or
+    with first moves by `matching`; with 2 d + 1 draws or more, rotated ones are better.
     """
 
-    near: float = 0.1
-    most: int = 12
     reach: float = REACH
     diagonal: float = 0.5
     on_scores = True
 
     def __post_init__(self):
-        number("near", self.near, 0, above=True)
         number("reach", self.reach, 0, above=True)
         number("diagonal", self.diagonal, 0, above=True)
-        whole("most", self.most, 0)
 
     def start(self, q: Family, w: np.ndarray) -> tuple:
         runs, slopes = w.shape[:-1], q.dim if q.full else 1
-        return np.zeros(runs), np.zeros(runs), np.full(runs, slopes / 10)  # moves, s, first ridge
+        return np.zeros(runs), np.full(runs, slopes / 10)  # s, first ridge
 
     def match(self, memory, w, draw, scores, rate, q):
-        moves, s, ridge = memory
+        s, ridge = memory
         seen = regression.gauge(draw.eps, scores, draw.group, not q.full)
-        far = (s == 0) & (moves < self.most) & (seen.removable > self.near * q.dim) & q.full
-        moves, moved = moves + far, w
-        if far.any():
-            moved = _moved(q, w, _matched(draw, scores, np.maximum(moves, 1)))
-        if not far.all():
-            regress = regression.regress if q.full else regression.diagonal(regression.regress)
-            found = regress(draw.eps, scores + draw.eps, ridge, group=draw.group)
-            s = s + (~far & at_rest(seen, found, s))
-            rho = np.minimum(rate if np.ndim(rate) == 0 else rate[..., 0], 1.0) / np.maximum(s, 1)
-            rho = rho if q.full else np.minimum(rho, self.diagonal)
-            near = newton(q, w, found.c, found.A, rho[..., None], self.reach)[0]
-            moved = np.where(far[..., None], moved, near)
-        return moved, (moves, s, regression.shrinkage(seen, q.dim if q.full else 1))
+        regress = regression.regress if q.full else regression.diagonal(regression.regress)
+        found = regress(draw.eps, scores + draw.eps, ridge, group=draw.group)
+        s = s + at_rest(seen, found, s)
+        rho = np.minimum(rate if np.ndim(rate) == 0 else rate[..., 0], 1.0) / np.maximum(s, 1)
+        rho = rho if q.full else np.minimum(rho, self.diagonal)
+        moved = newton(q, w, found.c, found.A, rho[..., None], self.reach)[0]
+        return moved, (s, regression.shrinkage(seen, q.dim if q.full else 1))
 
 
 def at_rest(seen: Gauge, found: Quadratic, s: np.ndarray) -> np.ndarray:

@@ -25,7 +25,7 @@ from . import bends, starts
 SECONDS = 60.0  # the budget where none is given
 # steps to a look; then twice as many, and so on
 FIRST = {"full": 10, "compiled": 4, "diagonal": 20, "passes": 2, "adam": 200}
-LEAST = 20  # draws that a step of a full q has, in as many rotations as that takes
+LEAST = 40  # draws that a step of a full q has: with few unknowns more radii, which kinks need
 CLIMB = 100  # unknowns up to which a search on fixed draws pays: with more it is dear
 FAR_OFF = 100.0  # standard deviations that a step may go from the mode of some of many rows
 DIAGONAL, REACH = 0.1, 2.0  # the largest rho of a diagonal q, and step in standard deviations
@@ -73,7 +73,8 @@ def planned(kind: str, model: Model, q: Family, M: int | None = None) -> Plan:
         moves = rules.quadratics(reach=REACH, diagonal=DIAGONAL)
         return Scored(model, q, lr=1.0, rule=moves, M=M or 10)
     radii, reach = (1, FAR_OFF) if kind == "passes" else (2, rules.REACH)
-    turns = -(-(M or LEAST) // (2 * q.dim * radii))
+    radii = max(radii, -(-LEAST // (2 * q.dim)))
+    turns = -(-(M or 1) // (2 * q.dim * radii))
     return Rotated(model, q, lr=1.0, radii=radii, turns=turns, reach=reach)
 
 
@@ -205,8 +206,8 @@ class Run:
         if self.state.t == 0 or self.state.t == end // 2 >= first:
             self.state = self.state._replace(mean=np.zeros_like(self.state.w), count=0)
             if self.kind == "diagonal":  # the rule's mean was over places farther from the end
-                moves, s, ridge = self.state.memory
-                self.state = self.state._replace(memory=(moves, 0 * s, ridge))
+                s, ridge = self.state.memory
+                self.state = self.state._replace(memory=(0 * s, ridge))
         try:
             with suppress(Late), until(lambda: clock.out(0)):
                 self._steps(min(end, clock.steps), clock, bar)

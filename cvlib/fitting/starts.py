@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..combining import regression
 from ..draws import spheres
 from ..families.base import Family
 from ..models.density import Density, Model
@@ -24,7 +25,8 @@ FAR = 1e8  # beyond it nothing is looked for
 LEAST = 0.1  # distance from a mode at which to look
 FALL = 0.01  # of log p, one standard deviation off the mode: less may be flat
 FARTHER = 100.0  # if it is no more at this distance
-ENOUGH_FIXED, TURNS = 1e-2, 30  # nats that a step on fixed draws must promise; turns remembered
+MOVES, GAIN = 8, 0.5  # by batch and match on fixed draws, and nats that each must bring
+ENOUGH_FIXED, TURNS = 1e-2, 30  # nats that a step on them must promise; turns remembered
 FULL = 500  # unknowns up to which q has a full covariance
 HANDICAP = 2  # nats for each unknown, of a low place
 EQUAL, DIP = 3.0, 1.0  # nats between modes of about equal height, and of a dip that parts them
@@ -215,14 +217,15 @@ def top(model: Model, q: Family, w: np.ndarray, seed: int = 0) -> np.ndarray:
     """w (D,) of the highest ELBO on one fixed rotation that is found from w, for a full q.
 
     There every cubic has its exact mean, and the ELBO is a smooth function of w without noise
-    (fixed draws: Giordano, Ingram and Broderick 2024). A search learns how its slope turns, and
-    follows a valley that bends, where natural steps creep. The top belongs to these draws: natural
-    steps have to follow.
+    (fixed draws: Giordano, Ingram and Broderick 2024). A search, which begins where some moves by
+    batch and match have come to, learns how its slope turns, and follows a valley that bends, where
+    natural steps creep. The top belongs to these draws: natural steps have to follow.
     """
     if not q.full:
         raise ValueError(f"fixed draws are for a full Gaussian q, not {q!r}")
-    density, (mu, factor) = Density(model), q.unpack(w)
+    density = Density(model)
     e, weight = spheres(np.random.default_rng([seed, q.dim]), q.dim)
+    mu, factor = q.unpack(_matched(density, q, w, e, weight))
 
     def elbo(v):
         """At v, a w in the coordinates of the q where the search began."""
@@ -238,6 +241,22 @@ def top(model: Model, q: Family, w: np.ndarray, seed: int = 0) -> np.ndarray:
     v = climb(elbo, q.start(), ENOUGH_FIXED, known=Curvature(TURNS))[0].z
     m, C = q.unpack(v)
     return q.joined(mu + q.times(factor, m[None])[0], q.compose(factor, C))
+
+
+def _matched(density, q, w, e, weight):
+    """w after moves by batch and match on these draws, as long as each of them gains."""
+    best, found = -np.inf, w
+    with suppress(Late, np.linalg.LinAlgError):
+        for t in range(1, MOVES + 1):
+            mu, L = q.unpack(w)
+            value, slope = density.slope(mu + e @ L.T)
+            height = weight @ value + np.log(np.abs(np.diag(L))).sum()
+            if not (height > best + GAIN and np.isfinite(slope).all()):
+                break
+            best, found = height, w
+            move = regression.match(e, slope @ L, e.size / t)
+            w = q.joined(mu + L @ move.shift, L @ move.K)
+    return found
 
 
 # A start ------------------------------------------------------------------------------------------
