@@ -101,7 +101,6 @@ def cvlib_way(p):
 class JaxWay(NamedTuple):
     step: Callable  # with noise of its own
     given: Callable  # on the given noise
-    operations: Callable  # () -> floating-point operations that JAX counts in a step
 
 
 def jax_way(p, by_hand=False):
@@ -151,11 +150,7 @@ def jax_way(p, by_hand=False):
     def on_given():
         return jax.block_until_ready(gradient(w, *given, CC, Ch, p.state.M))
 
-    def operations():
-        found = gradient.lower(w, *given, CC, Ch, p.state.M).compile().cost_analysis()
-        return int(found["flops"])
-
-    return JaxWay(step, on_given, operations)
+    return JaxWay(step, on_given)
 
 
 def _through_w(jax, X, y, names):
@@ -301,87 +296,8 @@ def own_models():
     return found
 
 
-def operations():
-    """Floating-point operations that JAX counts in one step, through w and by hand: no clock.
-
-    Calls of LAPACK, here one decomposition a step, are not among them.
-    """
-    rows = []
-    for name in DATA:
-        model = cv.models.logistic_regression(*cv.datasets.load(name))
-        for label, names in SETS.items():
-            p = Problem(model, names)
-            found = {"through w": jax_way(p), "by hand": jax_way(p, by_hand=True)}
-            for way in found.values():
-                check_agreement(p, cvlib_way(p)[1]()[:2], way.given()[:2])
-            row = {"data": name, "d": p.q.dim, "set": label}
-            rows.append(row | {key: way.operations() for key, way in found.items()})
-            ratio = rows[-1]["through w"] / rows[-1]["by hand"]
-            print(f"{name:<11}{label:<5}through w over by hand {ratio:6.2f}", flush=True)
-    return rows
-
-
-# Rows of the ensemble of all quadratics ---------------------------------------------------------
-
-
-def ensembles():
-    """{case: (model, q, draws)}: a full q twice, and a diagonal one in many dimensions."""
-
-    def simulated(d, N=1000):
-        rng = np.random.default_rng(0)
-        X = rng.standard_normal((N, d)) / np.sqrt(d)
-        y = np.where(rng.random(N) < 1 / (1 + np.exp(-2 * X.sum(1))), 1.0, -1.0)
-        return cv.models.logistic_regression(X, y)
-
-    sonar = cv.models.logistic_regression(*cv.datasets.load("sonar"))
-    return {
-        "sonar": (sonar, cv.families.Gaussian(61), 122),
-        "d = 200, full": (simulated(200), cv.families.Gaussian(200), 400),
-        "d = 2000, diagonal": (simulated(2000), cv.families.DiagonalGaussian(2000), 10),
-    }
-
-
-def ensemble_way(model, q, B):
-    """What a step of `rules.quadratics` is made of: gradients of all data, and its arithmetic.
-
-    Of a full q a first move, by `rules.matching`, as well.
-    """
-    rule, first, w = cv.rules.quadratics(), cv.rules.matching(), q.start()
-    eps = np.random.default_rng(0).standard_normal((B, q.dim))
-    data, prior, _ = cv.terms(model, q)
-
-    def fresh():
-        return cv.draw(model, q, w, eps=eps, subsample=False)
-
-    def gradients():
-        draw = fresh()
-        slope = sum(c * atom.slope(draw, "z1") for atom, c in (data + prior).parts.items())
-        return q.times_t(draw.factor, slope)
-
-    how = {"w": w, "draw": fresh(), "scores": gradients(), "rate": 0.4, "q": q}
-    step = partial(rule.match, rule.start(q, w), **how)
-    found = {"gradients": gradients, "natural step": step}
-    return found | (
-        {"first move": partial(first.match, first.start(q, w), **how)} if q.full else {}
-    )
-
-
-def quadratics():
-    """Time of the arithmetic of a step on all quadratics, beside that of its gradients."""
-    rows = []
-    for name, (model, q, B) in ensembles().items():
-        times = best_times(ensemble_way(model, q, B), 0.5)
-        rows.append({"case": name, "d": q.dim, "B": B, "N": model.N} | times)
-        ratios = [f"{k} {t / times['gradients']:.2f}" for k, t in times.items()]
-        print(f"{name:<20}B = {B:<4}in units of the gradients: {', '.join(ratios[1:])}", flush=True)
-    return rows
-
-
-PARTS = {
-    "steps": compare, "growth": growth, "own": own_models, "operations": operations,
-    "quadratics": quadratics,
-}  # fmt: skip
-WITH_JAX = {"steps", "operations"}
+PARTS = {"steps": compare, "growth": growth, "own": own_models}
+WITH_JAX = {"steps"}
 
 
 def main():

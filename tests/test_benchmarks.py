@@ -84,18 +84,6 @@ def test_the_pull_back_by_hand_is_the_jacobian_through_w():
     assert_allclose(rows, cv.evaluate(p.lines, p.given()), rtol=1e-9, atol=1e-8)
 
 
-def test_a_step_on_all_quadratics_is_the_rule_s():
-    model, q, B = steps.ensembles()["sonar"]
-    ways = steps.ensemble_way(model, q, B)
-    z = q.start()[: q.dim] + np.random.default_rng(0).standard_normal((B, q.dim))  # L = I
-    slopes = np.stack([autograd.grad(model.log_joint)(row) for row in z[:3]])
-    assert_allclose(ways["gradients"]()[:3], slopes, rtol=1e-9)
-    for name in "natural step", "first move":
-        w, (moves, natural, _) = ways[name]()
-        assert w.shape == (q.D,) and np.isfinite(w).all()
-        assert (moves, natural) == ((0, 2) if name == "natural step" else (1, 0))
-
-
 @pytest.mark.parametrize("best", [0.0004, 0.01, 0.2])
 def test_a_rival_s_rates_go_on_until_the_best_lies_inside(best):
     """A single peak, a little higher with a falling rate; above 0.5 the run diverges."""

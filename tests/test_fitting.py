@@ -247,13 +247,14 @@ def test_a_valley(cv):
     prior = lambda z: -anp.sum(z[..., :1] ** 2, -1) / 50 - anp.sum(z[..., 1:] ** 2, -1) / 2
     model = cv.models.Model(lik, prior, (y, x, group), 8)
     starts, fit = part(cv, "starts"), lambda steps: cv.fit(model, steps=steps, progress=False)
-    with mock.patch.object(starts, "top", lambda model, q, w: w):
+    with mock.patch.object(starts, "top", lambda model, q, w, search: w):
         without = fit(20).elbo
-    with watched(starts, "top") as top:
+    with watched(starts, "top") as top, watched(starts, "climb") as climb:
         assert fit(20).elbo > without + 0.1 and top.call_count == 1
+        searches = climb.call_count
         with mock.patch.object(part(cv, "fitting.run"), "CLIMB", 7):
-            fit(6)
-    assert top.call_count == 1  # eight unknowns count as many here
+            fit(6)  # eight unknowns count as many here: moves, and no search
+    assert top.call_count == 2 and climb.call_count == 2 * searches - 1
 
 
 def test_the_best_start(cv):
@@ -568,6 +569,7 @@ def test_a_look(cv):
 
     run.state = run.state._replace(memory=(np.asarray(16.0), 1.0))
     assert look(right, 20, off, ()) == "" and (run.best == right).all()
+    assert look(right, 0, looks=((0, 0.0, 0.0),)) == ""  # no step was taken: nothing is doubled
     assert look(off, looks=run.looks[:1]) == "" and (run.best == right).all() and not run.settled
     assert look(right, 39) == "" and not run.settled  # not twice as many
     assert "twice the steps gained 0.00 nats" in look(right) and run.settled

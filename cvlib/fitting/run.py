@@ -72,8 +72,9 @@ def planned(kind: str, model: Model, q: Family, M: int | None = None) -> Plan:
     if not q.full:
         moves = rules.quadratics(reach=REACH, diagonal=DIAGONAL)
         return Scored(model, q, lr=1.0, rule=moves, M=M or 10)
-    radii, reach = (1, FAR_OFF) if kind == "passes" else (2, rules.REACH)
-    radii = max(radii, -(-LEAST // (2 * q.dim)))
+    reach = FAR_OFF if kind == "passes" else rules.REACH
+    one = kind == "passes" or q.dim > CLIMB  # nearly a Gaussian, or directions enough
+    radii = max(1 if one else 2, -(-LEAST // (2 * q.dim)))
     turns = -(-(M or 1) // (2 * q.dim * radii))
     return Rotated(model, q, lr=1.0, radii=radii, turns=turns, reach=reach)
 
@@ -225,9 +226,9 @@ class Run:
     def _steps(self, end, clock, bar):
         """Steps up to this one, if there is time and none diverges."""
         while self.state.t < end and not clock.out() and self.state.diverged < 0:
-            if self.kind == "full" and self.q.dim <= CLIMB and self.state.t == 0:
+            if self.kind == "full" and self.state.t == 0 and not self.looks:
                 with until(clock.out):
-                    w = starts.top(self.model, self.q, self.state.w)
+                    w = starts.top(self.model, self.q, self.state.w, self.q.dim <= CLIMB)
                 self.state = self.state._replace(w=w)
             clock.stepped(_timed(self._step)[1])
             bar.update()
@@ -258,6 +259,7 @@ class Run:
                 break  # there was no time for more draws than before
             old, new = (Weights(x.z[:both], x.log[:both]) for x in pair)
             gain = (new.log - old.log)[new.fine & old.fine]
+            gain = gain if len(gain) > 1 else np.full(2, np.nan)
             most = at_most(gain, len(self.looks) + 1)
             told = abs(gain.mean() - TOLERANCE) > most - gain.mean()  # on which side it is
             if told or both < n:
@@ -266,7 +268,7 @@ class Run:
         worse = known and not most > -TOLERANCE / 50  # beyond doubt, or no number
         if not (worse or known and gain.mean() < -TOLERANCE / 5):
             self.best = w
-        doubled = bool(self.looks) and t == 2 * self.looks[-1][0]
+        doubled = bool(self.looks) and 0 < t == 2 * self.looks[-1][0]
         self._seen(new)
         if doubled and not worse and most < TOLERANCE and both >= sizes(self.model)[0]:
             self.settled = True

@@ -213,19 +213,23 @@ def _axes(C):
 # Fixed draws --------------------------------------------------------------------------------------
 
 
-def top(model: Model, q: Family, w: np.ndarray, seed: int = 0) -> np.ndarray:
+def top(model: Model, q: Family, w: np.ndarray, search: bool = True, seed: int = 0) -> np.ndarray:
     """w (D,) of the highest ELBO on one fixed rotation that is found from w, for a full q.
 
     There every cubic has its exact mean, and the ELBO is a smooth function of w without noise
     (fixed draws: Giordano, Ingram and Broderick 2024). A search, which begins where some moves by
     batch and match have come to, learns how its slope turns, and follows a valley that bends, where
-    natural steps creep. The top belongs to these draws: natural steps have to follow.
+    natural steps creep. The top belongs to these draws: natural steps have to follow. With very
+    many unknowns a search is dear, and the moves alone are made.
     """
     if not q.full:
         raise ValueError(f"fixed draws are for a full Gaussian q, not {q!r}")
     density = Density(model)
     e, weight = spheres(np.random.default_rng([seed, q.dim]), q.dim)
-    mu, factor = q.unpack(_matched(density, q, w, e, weight))
+    w = _matched(density, q, w, e, weight)
+    if not search:
+        return w
+    mu, factor = q.unpack(w)
 
     def elbo(v):
         """At v, a w in the coordinates of the q where the search began."""
