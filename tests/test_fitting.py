@@ -222,6 +222,10 @@ def test_fixed_draws(cv):
         assert_allclose(L @ L.T, cov, rtol=1e-3, atol=1e-4)
         glm, q = cv.models.logistic_regression(*cv.datasets.toy()), cv.families.Gaussian(2)
         found = starts.top(glm, q, q.start(), seed=3)
+        worse = part(cv, "combining.regression").Move(np.full(2, 9.0), np.eye(2))
+        with mock.patch.object(part(cv, "combining.regression"), "match", lambda *args: worse):
+            still = starts.top(glm, q, q.start(), search=False)
+    assert (still == q.start()).all()  # a move that loses is not made
     Q = np.linalg.qr(np.random.default_rng([3, 2]).standard_normal((2, 2)))[0].T
     e = np.concatenate([2 * Q, -2 * Q, np.zeros((1, 2))])  # radius sqrt(d + 2), weights 1 / 8
 

@@ -150,7 +150,9 @@ def test_a_step_is_believed_or_taken_again():
     assert believed(np, new, old).s == 3 and (believed(np, new, old).mu == 1).all()
     turned = new._replace(c=np.array([-0.1, 9.0]))
     assert believed(np, turned, old).s == 4
-    assert believed(np, turned._replace(A=I), old._replace(A=I)).s == 3  # Fisher: half of A.A
+    for against, s in ((-0.9, 3), (-1.1, 4)):  # Fisher: half of A.A, which is 2 here
+        turned = new._replace(c=np.array([against, 9.0]), A=I)
+        assert believed(np, turned, old._replace(A=I)).s == s
     promised = 1 + 0.5  # a nat of slack, and half of c.c
     for fall, s in ((promised - 0.1, 3), (promised + 0.1, 6)):
         kept = believed(np, new._replace(elbo=-5.0 - fall), old)
