@@ -414,6 +414,7 @@ def spheres(
     2 radii - 1. One radius is sqrt(d + 2), two are those of s = d + 4 +- sqrt(2 d + 8). All weights
     are positive.
     """
+    radii, turns = whole("radii", radii), whole("turns", turns)
     k, a = np.arange(radii), d / 2  # Laguerre's recurrence, and its points by Golub and Welsch
     off = np.sqrt(k[1:] * (k[1:] + a))
     half, vectors = np.linalg.eigh(np.diag(2 * k + a + 1) + np.diag(off, 1) + np.diag(off, -1))

@@ -114,6 +114,12 @@ def test_fixed_radii_have_the_moments_of_the_normal_up_to_their_degree(d, radii)
     assert_allclose(e.T * weight @ e, np.eye(d), atol=1e-12)
 
 
+@pytest.mark.parametrize("wrong", [{"radii": 0}, {"turns": 0}, {"radii": 1.5}])
+def test_radii_and_turns_are_counted(wrong):
+    with pytest.raises((TypeError, ValueError), match=next(iter(wrong))):
+        spheres(RNG(0), D, **wrong)
+
+
 def on_spheres(f, radii, K, w):
     """Memories of K first steps on fixed radii."""
     plan = Rotated(problem(f)[0], cv.families.Gaussian(D), lr=1.0, radii=radii)
