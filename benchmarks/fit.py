@@ -73,10 +73,10 @@ def plain_step(model, q):
     plan = cv.optimize.Noisy(model, q, h, lr=0.01, M=M, **how)
     start = q.start()
     start[q.dim :] *= 0.1
-    state = [cv.optimize.init(plan, np.random.default_rng(0), w=start)]
+    state = [plan.first(np.random.default_rng(0), w=start)]
 
     def step():
-        state[0] = cv.optimize.step(state[0], plan)
+        state[0] = plan.step(state[0])
 
     return step
 

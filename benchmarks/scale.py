@@ -2,7 +2,7 @@
 
 Part "size": logistic regression, d = 30, on data in a file that is made here and removed. The
 variate is PR(T) - CF(T.over_all_data()) with T = taylor_z(data, at="snapshot"), the base PR. A step
-is one of `optimize.step`, without renewals; a renewal is one `snapshot`. "left" is the noise as a
+is one of `plan.step`, without renewals; a renewal is one `snapshot`. "left" is the noise as a
 share of that of the plain gradient, with a snapshot one standard deviation of q away in every
 direction. Each size has a process of its own, whose largest resident memory is kept.
 
@@ -122,14 +122,14 @@ def stepping(model, q, h, cvs, w, renew, M=M, **seen):
     """A function that takes STEPS steps, the last snapshot of `renew` at hand and not renewed."""
     how = {"renew": renew, "sampling": cv.Sampling(**seen)}
     plan = cv.optimize.Noisy(model, q, h, cvs, lr=1e-3, M=M, **how)
-    state = cv.optimize.init(plan, np.random.default_rng(0), w=w)
-    held = cv.optimize.step(state, plan)
+    state = plan.first(np.random.default_rng(0), w=w)
+    held = plan.step(state)
     plan = replace(plan, renew=None)
 
     def steps():
         state = held
         for _ in range(STEPS):
-            state = cv.optimize.step(state, plan)
+            state = plan.step(state)
 
     return steps
 

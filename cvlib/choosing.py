@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .arguments import number, whole
-from .ascent.optimize import init, step
 from .ascent.plans import Noisy, taken
 from .combining.combine import best_weights
 from .draws import Sampling, draw
@@ -81,13 +80,13 @@ def timed(
     for s in sets:
         h, cvs = table[s.base]
         own = replace(plan, h=h, cvs=[cvs[name] for name in s.cvs])
-        state = init(own, np.random.default_rng(0), w=w)
+        state = own.first(np.random.default_rng(0), w)
         if own.wants:
             extra.add(str(s))
             ways[past] = partial(own.refreshed, state)
             state = own.refreshed(state)
         own = replace(own, renew=None)
-        ways[str(s)] = partial(step, step(state, own), own)  # with what the first one made
+        ways[str(s)] = partial(own.step, own.step(state))  # with what the first one made
     best, end = dict.fromkeys(ways, math.inf), clock() + seconds
     while math.inf in best.values() or clock() < end:
         for name, way in ways.items():

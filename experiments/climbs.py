@@ -132,6 +132,36 @@ def on_spheres(radii):
     return estimate
 
 
+@cache
+def apart(d, K=30, downhill=30):
+    """K rotations (K, d, d), a direction a row, with small fourth powers of the cosines between.
+
+    Each begins at random and goes downhill, against all directions before it.
+    """
+    rng, found = np.random.default_rng(d), []
+    for _ in range(K):
+        Q = np.linalg.qr(rng.standard_normal((d, d)))[0]
+        for _ in range(downhill if found else 0):
+            old = np.concatenate(found)
+            slope = (Q @ old.T) ** 3 @ old * (d * (d + 2) / (3 * len(old)))  # Q, if at random
+            U, _, V = np.linalg.svd(Q - slope / 2)
+            Q = U @ V  # the nearest rotation
+        found.append(Q)
+    return np.array(found)
+
+
+def kept_apart(t, mu, L, M, rng, memory):
+    """One radius, and rotations that keep apart from those of all steps before."""
+    d, all_of_them = t.d, apart(t.d)
+    step = memory["step"] = memory.get("step", -1) + 1
+    if step % len(all_of_them) == 0:
+        memory["turn"] = np.linalg.qr(plain(rng, len(mu), d, d))[0]
+    arms = np.sqrt(d + 2) * all_of_them[step % len(all_of_them)] @ memory["turn"]
+    e = np.concatenate([arms, -arms, np.zeros((len(mu), 1, d))], 1)
+    weight = np.append(np.full(2 * d, 1 / (2 * d + 4)), 2 / (d + 2))
+    return *averaged(e, t.slope(mu, L, e), np.tile(weight, (len(mu), 1))), 2 * d + 1
+
+
 def regressed(kind, group):
     """All quadratics, from the other draws, with the ridge of the step before."""
 
@@ -185,10 +215,12 @@ ESTIMATES = {
     "rotated twice": on_rotations,
     "one radius": on_spheres(1),
     "two radii": on_spheres(2),
+    "kept apart": kept_apart,
 }
 WAYS = "batch and match", *ESTIMATES
 ONLY = {  # the others have every number of draws
-    "rotated": (2,), "rotated twice": (4,), "one radius": (2,), "two radii": (4,)
+    "rotated": (2,), "rotated twice": (4,), "one radius": (2,), "two radii": (4,),
+    "kept apart": (2,),
 }  # fmt: skip
 
 
@@ -286,8 +318,8 @@ def noise(rng, data, repeats):
         g = exact.gradient(t.model, t.q, w)
         c0, A0 = L[0].T @ g[: t.d], t.q.curvature(L[0], g[t.d :]) - np.eye(t.d)
         for way, estimate in {"RP1": reparameterised, **ESTIMATES}.items():
-            if way in ("fixed even", "rotated twice", "two radii"):
-                continue  # as one estimate "fresh even", and half of "rotated" and "one radius"
+            if way in ("fixed even", "rotated twice", "two radii", "kept apart"):
+                continue  # as one estimate "fresh even", half of "rotated", "one radius"
             memory = {}
             estimate(t, mu, L, 2 * t.d, rng, memory)  # a step before, for the ridge
             c, A, _ = estimate(t, mu, L, 2 * t.d, rng, memory)

@@ -198,7 +198,7 @@ coordinates mixed | combine | a[..., None, :] * C | a[..., None, ::-1] * C | tes
 # regression: test_regression
 ridge on the constant too | _design | 0.0 | 1.0 | test_the_baseline_by_refits
 ridge doubled below d draws | _design | lam * np.eye(B) | 2 * lam * np.eye(B) |
-  test_same_draws_are_least_squares
+  test_hat_values_are_refits
 hat value forgotten | _fit | r / (1 - np.vecdot(X, K_X)[..., None]) | r | test_hat_values_are_refits
 a group counted once in the mean | regress | group * (K_X.mT @ Q) | K_X.mT @ Q |
   test_in_pairs_only_the_odd_part_is_regressed
@@ -206,14 +206,12 @@ rows use the fit that knows draw m | _without | np.concatenate([own] * group, -3
   0 * np.concatenate([own] * group, -3) | test_the_baseline_in_pairs
 gauge with each draw's own square | gauge | np.vecdot(total, total) - own_c |
   np.vecdot(total, total) | test_the_gauge_is_unbiased
-same draws: the mean of the slopes alone | regress |
-  G.mean(-2) - (A @ e.mean(-2)[..., None])[..., 0] | G.mean(-2) | test_a_quadratic_has_no_noise
 shrinkage upside down | shrinkage | seen.residual / signal | signal / seen.residual |
   test_the_ridge_of_a_gauge_is_noise_over_signal
-diagonal rows not turned back | diagonal.each | type(got)(c.mT, A.mT) | type(got)(c.mT, A) |
+diagonal rows not turned back | diagonal.each | Quadratic(c.mT, A.mT) | Quadratic(c.mT, A) |
   test_a_diagonal_q_regresses_each_coordinate_on_its_own_draw
 diagonal slopes of a mirrored draw | diagonal.each | _coordinates(e, G) |
-  _coordinates(e[..., ::-1], G) | test_match_of_a_diagonal_q_takes_each_coordinate_alone
+  _coordinates(e[..., ::-1], G) | test_a_diagonal_q_regresses_each_coordinate_on_its_own_draw
 baseline invents what q does not feel | baseline | 1e-7 * root.max(-1, keepdims=True) | -1 |
   test_the_baseline_of_a_softmax
 match forgets the old q | match | np.eye(d) + lam * _covariance(e) | lam * _covariance(e) |
@@ -240,17 +238,15 @@ Fisher of independent classes | Categorical.fisher | p[..., None] * np.eye(self.
   None] * p[..., None, :] | p[..., None] * np.eye(self.classes) | test_fisher_of_discrete_families
 Fisher of gamma and beta: q moves too | _Standardised.fisher | self.cross(w, v) | self.cross(v, v) |
   test_fisher_of_gamma_and_beta
-matching: always the first step | matching.match | (t,) | memory | test_matching_is_its_loop
-matching: weight without the dimension | _matched | draw.M * draw.q.dim / t | draw.M / t |
-  test_matching_is_its_loop
-the gauge of pairs as of draws | quadratics.match | regression.gauge(draw.eps, scores, draw.group,
-  not q.full) | regression.gauge(draw.eps, scores, 1, not q.full) | test_quadratics_are_their_loop
-at rest by the slope alone | at_rest | slope & (s * seen.curvature <= squares) | slope |
-  test_quadratics_are_their_loop
-the regression forgets the entropy | quadratics.match | scores + draw.eps | scores |
-  test_quadratics_rest_at_a_gaussian_posterior
-fitted on the draw itself | quadratics.match | group=draw.group | others=False |
-  test_the_ridge_is_that_of_the_step_before
+at rest by the slope alone | at_rest | slope & (s * seen.curvature <= (found.A**2).sum()) | slope |
+  test_steps_of_a_diagonal_q_are_their_loop
+the regression forgets the entropy | Regressed.step | G + e | G |
+  test_a_diagonal_q_rests_at_a_gaussian_posterior
+the ridge of the step itself | Regressed.step | regression.diagonal(regression.regress)(e, G + e,
+  ridge) | regression.diagonal(regression.regress)(e, G + e, regression.shrinkage(seen, 1)) |
+  test_steps_of_a_diagonal_q_are_their_loop
+rho as large as rest allows | Regressed.step | min(1 / max(s, 1), self.most) | 1 / max(s, 1) |
+  test_steps_of_a_diagonal_q_are_their_loop
 # sampling: test_batches test_coupled
 a batch for each is taken for one for all | Sampling.shared |
   self.batch is not None and not self.each | self.batch is not None | test_pairs_share_their_data
@@ -406,8 +402,8 @@ the search from zero whatever was given | starts.start | given or Start(np.zeros
 a rise for ever taken for units | conflicts | -np.inf < height[top + 1] <= height[top] | True |
   test_far_out_in_the_prior
 rounding taken for a loss | Run._look | -TOLERANCE / 50 | 1e-12 | test_a_look
-a diagonal q like a full one | run.planned | rules.quadratics(reach=REACH, diagonal=DIAGONAL) |
-  rules.quadratics() | test_coordinates_that_are_leaning
+a diagonal q like a full one | run.planned | Regressed(model, q, M=M or 10) |
+  Regressed(model, q, M=M or 10, most=0.5, reach=3.0) | test_coordinates_that_are_leaning
 slopes not in the coordinates of q | scored | q.times_t(draw.factor, slope) | slope |
   test_a_gaussian_posterior
 # adapters: test_adapters

@@ -211,13 +211,13 @@ def test_a_step_inside_jax_is_the_package_s_on_the_same_draws(width, positive, m
         one.own = cvlib.models.Model(rows, prior, (one.X, one.y), 6)
         one.compiled = cvlib.models.from_jax(bent, 6, data=(one.X, one.y))
     plan = rotated.Compiled(one.compiled, one.q, lr=1.0)
-    before = cvlib.optimize.init(plan, np.random.default_rng(7), w=w)
+    before = plan.first(np.random.default_rng(7), w=w)
     key = int(np.random.default_rng(7).integers(2**63))
     with one.jax.enable_x64(True):
         e = np.asarray(rotated._turned(one.jax.random.key(key), 6)[0])
     assert_allclose(e @ e.T, (e[0] ** 2).sum() * np.eye(6), atol=1e-12)
     monkeypatch.setattr(rotated, "SHARE", 2**40)  # a block a point
-    found = plan.landed(cvlib.optimize.step(before, plan))
+    found = plan.landed(plan.step(before))
     assert_allclose(found.w, by_numpy(one, w, e, positive), rtol=1e-9, atol=1e-9)
     low = found._replace(memory=found.memory._replace(elbo=found.memory.elbo + 1e9))
     again = plan.landed(plan.step(low)).memory  # a fall of so many nats is not believed

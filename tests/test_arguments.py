@@ -7,7 +7,7 @@ Functions that must be given one thing and take no other are left out: any test 
 """
 
 import inspect
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 from functools import partial
 from inspect import signature
 from pathlib import Path
@@ -240,13 +240,6 @@ def sgd(model=ONE, q=FULL, h=H, cvs=(C7,), steps=6, lr=0.1, M=4, **more):
     return cv.optimize.sgd(model, q, h, list(cvs), steps=steps, lr=lr, M=M, rng=rng, **more).w
 
 
-def on_scores(rule, q=FULL):
-    """Some steps from far away."""
-    h, factor = cv.candidates(ONE, q)["RP1"][0], 0.3 * (np.eye(2) if q.full else np.ones(2))
-    far = q.joined(np.array([4.0, -4.0]), factor)
-    return sgd(q=q, h=h, cvs=(), rule=rule, lr=1.0, M=8, subsample=False, w=far)
-
-
 def as_likelihood(lik):
     """What models make of it: the ELBO by quadrature, slopes, groups of data, its bound."""
     model = cv.models.GLM(X, Y, lik)
@@ -277,7 +270,7 @@ def compiled(model):
 quad = lambda z: (-0.5 * (z**2).sum(-1) - z[:, 0], -z - np.array([1.0, 0.0]))
 hook = lambda state, plan: (state._replace(w=state.w + 0.1), plan)
 NOISY = cv.optimize.Noisy(ONE, FULL, H, lr=0.1, M=4)
-begun = lambda w: Fresh(lambda: cv.optimize.init(NOISY, np.random.default_rng(0), w=w))
+begun = lambda w: Fresh(lambda: NOISY.first(np.random.default_rng(0), w=w))
 recorded = lambda path: (path.w, path.steps, path.path, path.average, path.a, path.state.t)
 GLM_VALUES = {"X": X, "prior_sd": 1.0, "prior_mean": 0.0, "offset": None}
 GLM_OTHERS = {"X": 2 * X, "prior_sd": np.array([1.0, 2.0]), "prior_mean": 0.4,
@@ -431,11 +424,6 @@ CASES = [
     *[Case(name, AT, AWAY) for name in ("exact.gradient", "exact.term_gradients")],
     Case("exact.optimum", {**HERE, "w": None}, {**THERE, "w": np.full(5, np.nan)}),
     # the loop
-    Case("optimize.init", {"plan": cv.optimize.Noisy(ONE, FULL, H, lr=0.1, M=2), "rng": Seed(0)},
-         {"plan": cv.optimize.Noisy(ONE, DIAGONAL, cv.candidates(ONE, DIAGONAL)["RP1"][0], lr=0.1,
-                                    M=2), "rng": Seed(1), "w": V, "runs": (3,)}),
-    Case("optimize.step", {"state": begun(W), "plan": NOISY},
-         {"state": begun(V), "plan": replace(NOISY, lr=0.2)}),
     Case("optimize.sgd", {**RUN, "M": 4, "rng": Seed(0), "h": H, "cvs": [C7]},
          {**OTHER_RUN, "h": cv.RP1(DATA + PRIOR - VARIATIONAL), "cvs": [], "M": 6, "rng": Seed(1),
           "runs": (2,), "state": begun(W), "weights": cv.rules.fixed(1.0), "v0": 1.0, "gamma": 0.5,
@@ -451,9 +439,6 @@ CASES = [
       for name, others in [
           ("adam", {"b1": 0.5, "b2": 0.5, "eps": 1.0}), ("momentum", {"beta": 0.5}),
           ("natural", {"positive": False, "reach": 0.01})]],
-    Case("rules.quadratics", {}, {"reach": 0.01}, on_scores),
-    Case("rules.quadratics", {}, {"diagonal": 0.1}, lambda rule: on_scores(rule, DIAGONAL)),
-    Case("rules.matching", {}, {}, on_scores),
     Case("rules.falling", {"first": 0.1, "after": 2}, {"first": 0.2, "after": 3, "power": 0.5},
          lambda rate: sgd(lr=rate)),
     Case("rules.bayes", {}, {"v0": 1.0, "gamma": 0.3}, lambda rule: sgd(weights=rule)),

@@ -409,8 +409,6 @@ TYPES = [  # with a TypeError
     ("only by a number", lambda: RP1(data) * RP1(data)),
     ("list of lines", lambda: cv.evaluate(RP1(data), draw())),
     ("data is no estimator", lambda: cv.evaluate([data], draw())),
-    (r"init takes a plan such as Noisy\(model, q, h, ...\), not <logistic",
-     lambda: cv.optimize.init(LOGISTIC, rng)),
     (r"climb: f\(z\) must give a number and its slope, as long as z; got -2",
      lambda: climb(lambda z: -z @ z, np.ones(2), 1e-6)),
     ("as long as z; got", lambda: climb(lambda z: (-z @ z, -2 * z[:1]), np.ones(2), 1e-6)),

@@ -214,13 +214,13 @@ def test_turns(cv):
     plan, Set, clock, order = plan_of(cv, table, model, q, M=1), choosing(cv).Set, Clock(), []
 
     def timed(seconds, **spends):
-        def step(state, plan):
+        def step(plan, state):
             name = next(name for name, (h, _) in table.items() if h.parts == plan.h.parts)
             order.append(name)
             clock.now += next(spends[name])
             return state
 
-        with mock.patch.object(choosing(cv), "step", step):
+        with mock.patch.object(cv.optimize.Noisy, "step", step):
             sets = [Set(name) for name in spends]
             return choosing(cv).timed(sets, table, plan, w, seconds=seconds, clock=clock)
 

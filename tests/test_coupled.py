@@ -241,7 +241,7 @@ def test_weights_count_what_is_independent(cv):
     for noise, groups in (("plain", 8), ("pairs", 4), ("sobol", 1)):
         how = {"weights": cv.rules.bayes(1e-3, gamma), "sampling": cv.Sampling(noise=noise)}
         plan = cv.optimize.Noisy(model, q, zoo.h, [zoo.c7, zoo.c1], lr=0.1, M=M, **how)
-        state = cv.optimize.step(cv.optimize.init(plan, RNG(0), runs=(2,)), plan)
+        state = plan.step(plan.first(RNG(0), runs=(2,)))
         CC, Ch, count = state.moments
         size = M // groups
         assert state.G.shape == (2, 3, M, q.D)

@@ -1,4 +1,4 @@
-"""Ensembles as words and rules: AQ, LB, matching and quadratics, and the Fisher matrices.
+"""Ensembles as words and in steps: AQ, LB, a diagonal q's regression, and the Fisher matrices.
 
 The loops are NumPy alone, written from the formulas in z, one run after the other, with a refit by
 least squares for every draw that is left out. Means are sums over all outcomes of a draw.
@@ -6,15 +6,16 @@ least squares for every draw that is left out. Means are sums over all outcomes 
 
 import dataclasses
 import itertools
-from types import SimpleNamespace
-from unittest import mock
 
+import autograd.numpy as anp
 import numpy as np
-from numpy.testing import assert_allclose, assert_array_equal
+import pytest
+from harness import part
+from numpy.testing import assert_allclose
 from scipy.special import digamma, expit, log_expit, softmax
 from test_coupled import Switches, paired_draw
 from test_nongaussian import nodes, probability, states
-from test_regression import assert_unbiased, baseline_by_refits, by_hand, matched, outcomes, plane
+from test_regression import baseline_by_refits, by_hand
 
 RNG = np.random.default_rng
 d = 3
@@ -142,7 +143,7 @@ def test_a_step_takes_the_mean_at_once(cv):
             plan = cv.optimize.Noisy(model, q, cv.AQ(f), lr=1.0, M=6, sampling=how)
             w = weights(q)
             for start in w, w[0]:
-                state = cv.optimize.init(plan, RNG(0), w=start)
+                state = plan.first(RNG(0), w=start)
                 draw = cv.draw(model, q, start, 6, RNG(0), sampling=how)
                 found = plan.gradient(state)
                 right = cv.AQ(f)(draw).mean(-2) / model.N
@@ -152,7 +153,7 @@ def test_a_step_takes_the_mean_at_once(cv):
             c, sure = cv.CF(near) - cv.RP1(near), cv.rules.fixed(0.5)
             plan = dataclasses.replace(plan, cvs=[c], weights=sure)
             right = (cv.AQ(f)(draw) + 0.5 * c(draw)).mean(-2) / model.N
-            assert_allclose(plan.gradient(cv.optimize.init(plan, RNG(0), w=w[0])).g, right)
+            assert_allclose(plan.gradient(plan.first(RNG(0), w=w[0])).g, right)
 
 
 def test_the_linear_baseline_for_switches(cv):
@@ -219,137 +220,67 @@ def test_fisher_of_gamma_and_beta(cv):
             assert_allclose(got, right, atol=1e-7)
 
 
-def match_move(q, w, e, t):
-    """One step of matching, number t; a diagonal q takes every coordinate alone."""
-    mu, L = full(q, w)
-    z = mu + e @ L.T
-    g, lam = score(z), len(e) * d / t
-    if q.full:
-        mean, Sigma = matched(mu, L @ L.T, z, g, lam)
-        return joined(q, mean, np.linalg.cholesky(Sigma))
-    each = [matched(mu[[i]], L[i : i + 1, i : i + 1] ** 2, z[:, [i]], g[:, [i]], lam)
-            for i in range(d)]  # fmt: skip
-    return np.concatenate([[m[0] for m, _ in each], [np.sqrt(S[0, 0]) for _, S in each]])
-
-
-def gauged(q, e, G, group):
-    """|c|^2, |A + I|^2 and the rest of mean |G + e|^2, draw by draw and pair by pair."""
-    u, B, n, parts = G + e, len(e), 0, np.zeros(2)
-    outer = [np.outer(x, y) for x, y in zip(u, e)]
-    outer = [(T + T.T) / 2 if q.full else np.diag(np.diag(T)) for T in outer]
-    for k, m in itertools.product(range(B), repeat=2):
-        if k % (B // group) != m % (B // group):  # of two groups
-            parts += u[k] @ u[m], (outer[k] * outer[m]).sum()
-            n += 1
-    slope, curvature = parts / n
+def gauged(e, G):
+    """|c|^2, |A + I|^2 and the rest of mean |G + e|^2 of a diagonal q, pair of draws by pair."""
+    u, parts = G + e, np.zeros(2)
+    pairs = list(itertools.permutations(range(len(e)), 2))
+    for k, m in pairs:
+        parts += u[k] @ u[m], (u[k] * e[k]) @ (u[m] * e[m])
+    slope, curvature = parts / len(pairs)
     return slope, curvature, (u**2).sum(-1).mean() - slope - curvature
 
 
-def natural_move(q, w, c, A, rho, reach):
-    """One natural step from the slope and curvature of data + prior - variational, in z."""
-    mu, L = full(q, w)
-    P = np.eye(d) - A  # the curvature in q's own coordinates
-    B = np.eye(d) + rho * (P - np.eye(d))
-    S, back = (np.eye(d) + B @ B) / 2, np.linalg.inv(L)
-    Sigma = np.linalg.inv(back.T @ S @ back)
-    step = rho * Sigma @ back.T @ c
-    if q.full:
-        step = step / max(np.linalg.norm(back @ step) / (reach * np.sqrt(d)), 1)
-    else:
-        step = np.clip(step, -reach * np.diag(L), reach * np.diag(L))
-    return joined(q, mu + step, np.linalg.cholesky(Sigma))
+def natural_move(w, c, A, rho, reach):
+    """One natural step of a diagonal q from the slope and curvature of log p - log q, in z."""
+    mu, sd = w[:d], w[d:]
+    sd = sd / np.sqrt((1 + (1 - rho * A) ** 2) / 2)
+    step = rho * sd**2 / w[d:] * c
+    return np.concatenate([mu + np.clip(step, -reach * w[d:], reach * w[d:]), sd])
 
 
-def quadratics_loop(q, w, noise, rule, rate, group):
-    """The rule for one run: weights (T + 1, D), and steps at rest and ridge at the end."""
-    slopes = d if q.full else 1
-    steps, ridge, path = 0, slopes / 10, [w]
+def regressed_loop(q, w, noise, most, reach):
+    """Weights (T + 1, D), and steps at rest and ridge at the end."""
+    steps, ridge, path = 0, 0.1, [w]
     for e in noise:
-        mu, L = full(q, w)
-        G = score(mu + e @ L.T) @ L
-        slope, curvature, residual = gauged(q, e, G, group)
-        c, A = (x.mean(0) for x in by_refits(q, e, G + e, ridge, group))
+        G = score(w[:d] + w[d:] * e) * w[d:]
+        slope, curvature, residual = gauged(e, G)
+        c, A = (x.mean(0) for x in by_refits(q, e, G + e, ridge, 1))
+        A = np.diag(A)
         # rho falls unless a larger share of slope or curvature than rho is signal
-        if steps == 0 or (slope / (c @ c) <= 1 / steps and curvature / (A**2).sum() <= 1 / steps):
+        if steps == 0 or (slope / (c @ c) <= 1 / steps and curvature / (A @ A) <= 1 / steps):
             steps += 1
-        rho = min(rate, 1) / steps if q.full else min(rate / steps, rule.diagonal)
-        w = natural_move(q, w, c, A, rho, rule.reach)
-        signal = max(slope + curvature, residual / 100)
-        ridge = slopes * max(residual / signal, 0.01)
+        w = natural_move(w, c, A, min(1 / steps, most), reach)
+        ridge = max(residual / max(slope + curvature, residual / 100), 0.01)
         path.append(w)
     return np.array(path), (steps, ridge)
 
 
-def ran(cv, family, rule, M, T, pairs=False, lr=1.0):
-    """The path of sgd under a rule from three starts, near and far; base samples (T, 3, M, d)."""
-    model, q, f = logistic(cv, family)
-    w = weights(q, 3)
-    w[1, :d] += 4.0
-    w[2] = joined(q, np.full(d, -3.0), 0.2 * np.eye(d))
-    how = {"noise": "pairs"} if pairs else {}
-    path = cv.optimize.sgd(model, q, cv.RP1(f), rule=rule, lr=lr, M=M, steps=T, w=w, rng=RNG(7),
-                           subsample=False, **how)  # fmt: skip
-    e = RNG(7).standard_normal((T, 3, M // 2 if pairs else M, d))  # as the run draws them
-    return q, w, path, np.concatenate([e, -e], 2) if pairs else e
+def test_steps_of_a_diagonal_q_are_their_loop(cv):
+    """From near and far, held or not; rho falls in some steps and not in others."""
+    model, q, _ = logistic(cv, "DiagonalGaussian")
+    near, far, narrow = weights(q)[0], weights(q)[1], q.pack(np.full(d, -3.0), np.full(d, 0.2))
+    far[:d] += 4.0
+    plans, seen, T = part(cv, "ascent.plans"), set(), 9
+    for w, how in itertools.product((near, far, narrow), ({}, {"reach": 0.1}, {"most": 0.7})):
+        plan = plans.Regressed(model, q, M=8, **how)
+        state = plan.first(RNG(7), w)
+        noise = RNG(7).standard_normal((T, 8, d))  # as the steps draw it
+        right, memory = regressed_loop(q, w, noise, plan.most, plan.reach)
+        for t in range(T):
+            state = plan.step(state)
+            assert_allclose(state.w, right[t + 1], rtol=1e-6, atol=1e-8)
+        assert_allclose(state.memory, memory, rtol=1e-5)
+        seen.add(memory[0])
+    assert len(seen) >= 3, seen
 
 
-def test_matching_is_its_loop(cv):
-    for family in "Gaussian", "DiagonalGaussian":
-        q, w, path, e = ran(cv, family, cv.rules.matching(), 5, 4)
-        for r in range(3):
-            now = w[r]
-            for t in range(4):
-                now = match_move(q, now, e[t, r], t + 1)
-                assert_allclose(path.path[t + 1, r], now, rtol=1e-6, atol=1e-8)
-        assert_array_equal(path.state.memory, [[4, 4, 4]])
-
-
-def test_quadratics_are_their_loop(cv):
-    """Natural steps of every run with a rho of its own, held or not."""
-    seen = set()
-    for family, pairs, options, lr in (
-        ("Gaussian", False, {}, 1.7), ("Gaussian", False, {"reach": 1.0}, 0.8),
-        ("Gaussian", True, {"reach": 0.2}, np.array([1.0, 0.9, 0.8])),
-        ("DiagonalGaussian", False, {"reach": 0.1}, 0.7), ("DiagonalGaussian", True, {}, 1.0),
-        ("DiagonalGaussian", False, {"diagonal": 0.2}, 1.0),
-    ):  # fmt: skip
-        rule, M, T = cv.rules.quadratics(**options), 8, 6
-        q, w, path, e = ran(cv, family, rule, M, T, pairs, lr)
-        for r, rate in enumerate(np.broadcast_to(lr, 3)):
-            right, memory = quadratics_loop(q, w[r], e[:, r], rule, rate, 2 if pairs else 1)
-            assert_allclose(path.path[:, r], right, rtol=1e-5, atol=1e-7)
-            assert_allclose([x[r] for x in path.state.memory], memory, rtol=1e-5)
-            seen.add(T - memory[0])
-    assert len(seen) >= 3, seen  # steps after which rho did not fall
-
-
-def test_quadratics_rest_at_a_gaussian_posterior(cv):
+def test_a_diagonal_q_rests_at_a_gaussian_posterior(cv):
     """There the scores are -e: the gauge is zero, and no step is made."""
-    for family in "Gaussian", "DiagonalGaussian":
-        _, q, _ = logistic(cv, family)
-        e, w, rule = RNG(0).standard_normal((2, 6, d)), weights(q), cv.rules.quadratics()
-        draw = SimpleNamespace(eps=e, group=1, M=6, q=q)
-        moved, memory = rule.match(rule.start(q, w), w, draw, -e, 1.0, q)
-        assert_allclose(moved, w, atol=1e-9)
-        assert_allclose(memory[0], [1, 1])
-
-
-def test_the_ridge_is_that_of_the_step_before(cv):
-    """So that c and A are unbiased: all outcomes of three draws that take four values each."""
-    nodes, p = plane()
-    table = RNG(0).normal(size=nodes.shape)  # slopes G + e at the nodes
-    which, e, prob = outcomes(nodes, p, 3)
-    q, rule, ensemble = cv.families.Gaussian(2), cv.rules.quadratics(), cv.rules
-    w, found = q.start((len(e),)), []
-
-    def newton(q, w, c, A, rho, reach):
-        found.append(SimpleNamespace(c=c, A=A))
-        return w, None
-
-    begin = rule.start(q, w)
-    for steps, ridge in (np.ones(len(e)), begin[1]), (np.full(len(e), 4.0), 2 * begin[1]):
-        draw = SimpleNamespace(eps=e, group=1, M=3, q=q)
-        with mock.patch.object(ensemble, "newton", newton):
-            _, memory = rule.match((steps, ridge), w, draw, table[which] - e, 1.0, q)
-        assert np.ptp(memory[1]) > 0.01  # the ridge of the next step does know these draws
-        assert_unbiased(found[-1], prob, nodes, table, p)
+    prior = lambda z: -0.5 * anp.sum(z**2, -1)
+    model = cv.models.Model(lambda z, b: 0 * b[0] * z[..., 0], prior, np.ones(1), d)
+    plan = part(cv, "ascent.plans").Regressed(model, cv.families.DiagonalGaussian(d))
+    state = plan.step(plan.first(RNG(0)))
+    assert_allclose(state.w, [0, 0, 0, 1, 1, 1], atol=1e-9)
+    assert state.memory[0] == 1
+    with pytest.raises(ValueError, match="Regressed is for a diagonal Gaussian q, not Gaussian"):
+        dataclasses.replace(plan, q=cv.families.Gaussian(d))

@@ -1,10 +1,13 @@
 """The ways up of chapter 16: slopes, estimates, steps, prices, the choice of settings."""
 
+from types import SimpleNamespace
+
 import autograd.numpy as anp
 import numpy as np
 import pytest
 from autograd import elementwise_grad, grad, jacobian
 from numpy.testing import assert_allclose
+from test_regression import matched
 
 import cvlib as cv
 from experiments import climbs
@@ -12,9 +15,10 @@ from experiments import climbs
 WAYS = [
     "batch and match", "landing", "landing, pairs", "least squares", "fixed even", "fresh even",
     "Price, pairs", "all quadratics", "all quadratics, pairs", "rotated", "rotated twice",
-    "one radius", "two radii",
+    "one radius", "two radii", "kept apart",
 ]  # fmt: skip
-BIAS = {"fixed even": 0.1, "fresh even": 0.1, "one radius": 0.01, "two radii": 0.001}
+BIAS = dict.fromkeys(("fixed even", "fresh even"), 0.1) | {"two radii": 0.001}
+BIAS |= dict.fromkeys(("one radius", "kept apart"), 0.01)
 RNG = np.random.default_rng
 
 
@@ -69,7 +73,7 @@ def test_estimates_have_the_right_mean_and_price(t, way):
     climbs.ESTIMATES[way](t, mu, L, each * t.d, RNG(1), memory)  # a step before
     c, A, price = climbs.ESTIMATES[way](t, mu, L, each * t.d, RNG(0), memory)
     prices = {"rotated": 5, "rotated twice": 10, "Price, pairs": 2 * 3}
-    prices |= {"one radius": 5, "two radii": 9}
+    prices |= {"one radius": 5, "two radii": 9, "kept apart": 5}
     assert price == prices.get(way, each * t.d)
     for found, right in zip((c, A), exact(t)):
         error = found.std(0) / np.sqrt(len(mu)) + 1e-12
@@ -97,6 +101,31 @@ def test_even_draws_have_covariance_one():
     assert_allclose(e.mT @ e / 10, np.tile(np.eye(4), (3, 1, 1)), atol=1e-9)
 
 
+def test_rotations_that_keep_apart():
+    """In the plane two are 45 degrees apart; nine in ten dimensions halve the noise of quartics."""
+    for found in climbs.apart(2), climbs.apart(10, 9):
+        assert_allclose(found @ found.mT, np.broadcast_to(np.eye(len(found[0])), found.shape),
+                        atol=1e-9)  # fmt: skip
+    first, second, *_ = climbs.apart(2)
+    assert_allclose(np.abs(first @ second.T), np.sqrt(0.5), atol=1e-3)
+    left = []
+    for frames in climbs.apart(10, 9), np.linalg.qr(RNG(0).standard_normal((9, 10, 10)))[0]:
+        turned = frames @ np.linalg.qr(RNG(1).standard_normal((1000, 1, 10, 10)))[0]
+        left.append((turned[..., 0] ** 4).mean((1, 2)).var())
+    assert left[0] < 0.5 * left[1]
+
+
+def test_a_step_keeps_apart_from_all_before_it(t):
+    """Two steps of a run in the plane: 45 degrees between their directions, at radius 2."""
+    mu, L, seen, memory = *place(t, 3), [], {}
+    slope = lambda mu, L, e: seen.append(e) or 0 * e
+    for _ in range(2):
+        climbs.kept_apart(SimpleNamespace(d=2, slope=slope), mu, L, 4, RNG(0), memory)
+    one, two = (e[:, :2] / 2 for e in seen)
+    assert_allclose(np.abs(one @ two.mT), np.sqrt(0.5), atol=1e-3)
+    assert np.ptp(one, 0).max() > 0.1  # every run is turned by itself
+
+
 def test_a_step_on_the_exact_gradient_is_the_package_s(t):
     """`optimize.noise_free` takes the same natural step."""
     (mu, L), w = place(t, 1), t.q.pack(*(x[0] for x in place(t, 1)))
@@ -109,13 +138,16 @@ def test_a_step_on_the_exact_gradient_is_the_package_s(t):
 
 
 def test_a_climb_is_its_steps(t):
-    """First moves by the package's rule; then by hand; the price decides what counts at a mark."""
-    path = climbs.begun(t, "moves", 2, RNG(4))
-    f, prior, variational = cv.terms(t.model, t.q)
-    h, how = cv.RP1(f + prior - variational), dict(rule=cv.rules.matching(), lr=1.0, M=2 * t.d)
-    run = cv.optimize.sgd(t.model, t.q, h, steps=4, runs=(2,), subsample=False, rng=RNG(4), **how)
+    """First moves, then steps, by hand; the price decides what counts at a mark."""
+    path, rng = climbs.begun(t, "moves", 2, RNG(4)), RNG(4)
+    mu, L = path[0][1:]
+    for move in 1, 2, 3, 4:
+        z = mu[:, None] + rng.standard_normal((2, 2 * t.d, t.d)) @ L.mT
+        g = t.slope(np.zeros_like(mu), np.broadcast_to(np.eye(t.d), L.shape), z)
+        right = [matched(m, S, *own, 2 * t.d**2 / move) for m, S, *own in zip(mu, L @ L.mT, z, g)]
+        mu, L = np.array([m for m, _ in right]), np.linalg.cholesky([S for _, S in right])
     assert [used for used, *_ in path] == [0, 4, 8, 12, 16]
-    assert_allclose(t.q.pack(*path[-1][1:]), run.w, rtol=1e-8)
+    assert_allclose(t.q.pack(*path[-1][1:]), t.q.pack(mu, L), rtol=1e-7)
     rng = RNG(5)
     mu, L = climbs.begun(t, "nowhere", 2, rng)[0][1:]
     gaps = [t.gap(mu, L)]

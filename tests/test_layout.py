@@ -144,9 +144,9 @@ def test_a_gradient_a_step_and_a_fit_enter_few_files():
     assert [file for file in files if f"`{file}`" not in told] == []
     rules = {"rule": cvlib.rules.momentum(), "weights": cvlib.rules.bayes()}
     plan = cvlib.optimize.Noisy(model, q, h, [c], lr=0.01, M=10, **rules)
-    state = cvlib.optimize.init(plan, rng)
+    state = plan.first(rng)
     fit = partial(cvlib.fit, sonar()[0], progress=False)  # a model that was not yet asked
-    for files in entered(partial(cvlib.optimize.step, state, plan)), entered(fit):
+    for files in entered(partial(plan.step, state)), entered(fit):
         assert len(files) <= 16, files
 
 

@@ -13,7 +13,6 @@ from unittest import mock
 import autograd.numpy as anp
 import numpy as np
 import pytest
-from autograd import elementwise_grad
 from autograd.misc import optimizers
 from harness import part
 from numpy.testing import assert_allclose, assert_array_equal
@@ -102,83 +101,6 @@ def test_a_rate_may_belong_to_a_run_or_to_a_step(cv):
             slope = cv.exact.gradient(model, q, w) / model.N
             w = w + np.expand_dims(rate / t**power, -1) * slope
             assert_allclose(found.path[t], w, rtol=1e-12)
-
-
-def curved(cv, seen=lambda z: z):
-    """No Gaussian posterior; `seen` is told of every z that the likelihood is asked for."""
-    x = np.linspace(-1, 2, 7)
-    log_lik = lambda z, batch: -0.5 * (batch[0] - anp.tanh(seen(z)[..., 0]) * z[..., 1]) ** 2
-    return cv.models.Model(log_lik, lambda z: -0.25 * anp.sum(z**4, -1), x, 2), x
-
-
-def test_scores_are_slopes_in_the_units_of_q(cv):
-    """L^T grad (N / B sum of B log-likelihoods + log prior) at the sample, by autograd."""
-    model, x = curved(cv)
-    for family in "Gaussian", "DiagonalGaussian":
-        q = getattr(cv.families, family)(2)
-        h = gradient(cv, cv.SF, model, q)
-        w = q.start() + 0.1 * np.arange(q.D)
-        for see in {}, {"batch": 3}, {"batch": 3, "each": True}, {"subsample": False}:
-            rule, sampling = cv.rules.matching(), cv.Sampling(**see)
-            plan = cv.optimize.Noisy(model, q, h, lr=1.0, M=4, rule=rule, sampling=sampling)
-            found = plan.gradient(cv.optimize.init(plan, np.random.default_rng(3), w=w))
-            d = cv.draw(model, q, w, 4, np.random.default_rng(3), **see)
-            assert_array_equal(found.draw.eps, d.eps)
-            index = np.tile(np.arange(7), (4, 1)) if d.index is None else d.index
-            mu, L = q.unpack(w)
-            L = L if q.full else np.diag(L)
-            for m in range(4):
-                own = np.atleast_1d(index[m % len(index)])
-                each = lambda z: -0.5 * (x[own] - anp.tanh(z[0]) * z[1]) ** 2
-                log_joint = lambda z: 7 / len(own) * anp.sum(each(z)) - 0.25 * anp.sum(z**4)
-                slope = elementwise_grad(log_joint)(mu + L @ d.eps[m])
-                assert_allclose(found.scores[m], L.T @ slope, rtol=1e-10)
-
-
-def test_scores_cost_one_gradient_a_sample(cv):
-    """Where the lines are not asked: as many looks as RP1 takes, not those of Price's Hessians."""
-    looks, counts = [], []
-    model, _ = curved(cv, lambda z: looks.append(1) or z)
-    q, rules = cv.families.Gaussian(2), cv.rules
-    for word, rule in (cv.RP1, rules.adam()), (cv.PR, rules.matching()), (cv.PR, rules.adam()):
-        plan = cv.optimize.Noisy(model, q, gradient(cv, word, model, q), lr=1.0, M=4, rule=rule)
-        state = cv.optimize.init(plan, np.random.default_rng(0))
-        looks.clear()
-        plan.gradient(state)
-        counts.append(len(looks))
-    assert 0 < counts[0] == counts[1] < counts[2]
-
-
-def test_a_run_whose_scores_are_no_numbers_stays(cv):
-    """Beyond z = 1 the slope of sqrt(max(1 - z, 0)) is NaN, the value is not."""
-    x, q = np.ones(3), cv.families.Gaussian(1)
-    log_lik = lambda z, b: b[0] * anp.sqrt(anp.maximum(1 - z[..., 0], 0.0)) - z[..., 0] ** 2
-    model = cv.models.Model(log_lik, lambda z: -0.5 * z[..., 0] ** 2, x, 1)
-
-    class Uphill(cv.rules.Ascent):
-        on_scores = True
-
-        def match(self, memory, w, draw, scores, rate, q):
-            assert np.isfinite(scores).all()
-            return w + rate * scores.mean((-2, -1))[..., None], memory
-
-    w = np.array([[-3.0, 0.1], [5.0, 0.1], [-2.0, 0.1]])
-    how = dict(lr=1.0, steps=1, M=6, rule=Uphill(), w=w, rng=np.random.default_rng(0))
-    with warnings.catch_warnings(action="ignore"):
-        path = cv.optimize.sgd(model, q, gradient(cv, cv.SF, model, q), **how)
-    assert path.diverged.tolist() == [-1, 1, -1]
-    assert_array_equal(path.w[1], w[1])
-    assert (path.w[[0, 2]] != w[[0, 2]]).all()
-
-
-def test_rules_on_scores_are_refused_where_there_are_none(cv):
-    model, q, _, _ = regression(cv)
-    rule, gamma = cv.rules.matching(), cv.families.Gamma(3)
-    with pytest.raises(ValueError, match="by draws of a Gaussian q and their scores; Plan with"):
-        cv.optimize.noise_free(model, q, lr=0.1, steps=1, rule=rule)
-    h = gradient(cv, cv.GR, model, gamma)
-    with pytest.raises(ValueError, match="Noisy with Gamma.* has none: take rules.adam"):
-        cv.optimize.Noisy(model, gamma, h, lr=0.1, M=4, rule=rule)
 
 
 # Weight rules -------------------------------------------------------------------------------------
@@ -318,10 +240,10 @@ def test_steps_are_the_loop(cv):
     """init and step, written by hand, are sgd; a hook sees the same states."""
     (model, q, zoo), rule, seen = logistic(cv), cv.rules.adam(), {}
     plan = cv.optimize.Noisy(model, q, zoo.h, zoo.S7, lr=0.3, M=4, rule=rule)
-    state = cv.optimize.init(plan, np.random.default_rng(0), runs=(3,))
+    state = plan.first(np.random.default_rng(0), runs=(3,))
     path = run(cv, steps=7, rule=rule, hooks={3: lambda s, p: seen.update({s.t: s.w})})
     for t in range(1, 8):
-        state = cv.optimize.step(state, plan)
+        state = plan.step(state)
         assert_array_equal(state.w, path.path[t])
         assert_array_equal(state.w, seen.get(t, state.w))
     assert sorted(seen) == [3, 6]
@@ -428,14 +350,13 @@ def test_a_run_whose_matrix_is_singular_leaves_alone(cv):
     old, momentum = cv.snapshot(model, [[1.0], [0.0], [-1.0]]), cv.rules.momentum()
     for h, cvs, rule in (
         (cv.RP1(f), [], momentum), (cv.AQ(f), [], momentum), (cv.RP1(f), [c], momentum),
-        (cv.RP1(f), [], cv.rules.matching()),
     ):  # fmt: skip
         for see in {}, {"batch": 2}, {"subsample": False}:
             how = {"rule": rule, "sampling": cv.Sampling(**see), "lr": 0.1, "M": 6}
             plan = cv.optimize.Noisy(model, q, h, cvs, **how)
             starts = w, [[1.0, 0.1], [0.0, 0.1], [-1.0, 0.1]]
-            states = (cv.optimize.init(plan, np.random.default_rng(0), w=w) for w in starts)
-            ends = (cv.optimize.step(state._replace(snapshot=old), plan) for state in states)
+            states = (plan.first(np.random.default_rng(0), w=w) for w in starts)
+            ends = (plan.step(state._replace(snapshot=old)) for state in states)
             broken, fine = ends
             assert broken.diverged.tolist() == [-1, 1, -1] and fine.diverged.max() == -1
             assert_array_equal(broken.w[1], w[1])
@@ -540,8 +461,3 @@ def test_a_state_must_fit_its_plan(cv):
     for own in dict(w=q.start()), dict(runs=(3,)), dict(rng=np.random.default_rng(0)):
         with pytest.raises(ValueError, match="leave them out"):
             cv.optimize.sgd(model, q, zoo.h, zoo.S7, steps=9, state=state, **how, **own)
-    plan = cv.optimize.Noisy(model, q, zoo.h, **how)
-    with pytest.raises(TypeError, match=r"step\(state, plan\) .* got a Noisy and a State"):
-        cv.optimize.step(plan, cv.optimize.init(plan, np.random.default_rng(0)))
-    with pytest.raises(NotImplementedError, match="Ascent has no match"):
-        rules.Ascent().match((), None, None, None, 1.0, None)

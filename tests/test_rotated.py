@@ -13,8 +13,7 @@ from numpy.testing import assert_allclose
 
 import cvlib as cv
 from cvlib import CF, RP1
-from cvlib.ascent.plans import Rotated
-from cvlib.ascent.rules import Last, believed
+from cvlib.ascent.plans import Last, Rotated, believed
 from cvlib.combining import combine
 from cvlib.draws import rotations, spheres
 
@@ -123,8 +122,8 @@ def test_radii_and_turns_are_counted(wrong):
 def on_spheres(f, radii, K, w):
     """Memories of K first steps on fixed radii."""
     plan = Rotated(problem(f)[0], cv.families.Gaussian(D), lr=1.0, radii=radii)
-    begun = lambda seed: cv.optimize.init(plan, RNG(seed), w=w)
-    return [cv.optimize.step(begun(seed), plan).memory for seed in range(K)]
+    begun = lambda seed: plan.first(RNG(seed), w=w)
+    return [plan.step(begun(seed)).memory for seed in range(K)]
 
 
 def by_w(memory):

@@ -304,8 +304,6 @@ LIMITS = {
     "a hook": (lambda x: sgd(hooks={x: lambda state, plan: None}), 1, 0, "at least one"),
     "a renewal": (lambda x: sgd(renew=x), 1, 0, "at least one"),
     "reach": (lambda x: cv.rules.natural(reach=x), 1e-9, 0.0, "be positive"),
-    "reach of quadratics": (lambda x: cv.rules.quadratics(reach=x), 1e-9, 0.0, "be positive"),
-    "rho of a diagonal q": (lambda x: cv.rules.quadratics(diagonal=x), 1e-9, 0.0, "be positive"),
     "a pilot": (report, 2, 1, "at least 2"),
     "a cost": (lambda x: report(cost=x), 1e-9, 0.0, "be positive"),
     "a family": (cv.families.Gaussian, 1, 0, "at least one"),

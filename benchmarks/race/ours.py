@@ -15,7 +15,7 @@ from benchmarks.race.hand import ADAM, KL
 from benchmarks.race.moves import laplace
 from benchmarks.race.rules import MODE, OURS, START, STEPS, Look, Runner, clock, compiled, once
 from cvlib import CF, RP1, rules, taylor_z
-from cvlib.ascent.optimize import Noisy, init, step
+from cvlib.ascent.optimize import Noisy
 from cvlib.models.density import Density
 from cvlib.special import hess_times
 
@@ -65,11 +65,11 @@ def loop(line, each=1):
         w, spent, by = began(problem, setting["start"])
         yield Look(spent, w, by)
         plan, cost = line(problem, setting, w)
-        state = init(plan, rng, w=w)
+        state = plan.first(rng, w=w)
         with np.errstate(all="ignore"):
             while state.diverged < 0:
                 for _ in range(each):
-                    state = step(state, plan)
+                    state = plan.step(state)
                 spent += each * cost
                 yield Look(spent, state.w, STEPS)
         raise ArithmeticError("diverged")

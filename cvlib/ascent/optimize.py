@@ -1,6 +1,7 @@
 """The loop: stochastic gradient ascent on the ELBO with control variates, all runs as one batch.
 
-`state = step(state, plan)` is one step; `sgd` and `noise_free` are the loop around it.
+`plan.first(rng)` is the state before the first step, `plan.step(state)` the state after one more;
+`sgd` and `noise_free` are the loop around them.
 """
 
 import math
@@ -38,30 +39,6 @@ class Interrupted(KeyboardInterrupt):
     def __str__(self):
         t = self.path.state.t
         return f"stopped after step {t}: see .path, and go on with sgd(..., state=.path.state)"
-
-
-def init(
-    plan: Plan, rng: np.random.Generator | None = None, *, w: np.ndarray | None = None,
-    runs: tuple = (),
-) -> State:  # fmt: skip
-    """The state before the first step: `runs` repetitions side by side, from w or q.start()."""
-    if not isinstance(plan, Plan):
-        raise TypeError(f"init takes a plan such as Noisy(model, q, h, ...), not {plan!r}")
-    return plan.first(rng, w, runs)
-
-
-def step(state: State, plan: Plan) -> State:
-    """The state after one more step.
-
-    A run whose gradient is not finite, or whose w would go beyond q.far, stays where it is from
-    then on and is marked in `diverged`.
-    """
-    if not (isinstance(state, State) and isinstance(plan, Plan)):
-        raise TypeError(
-            f"step(state, plan) takes a State and a Plan, in this order; got a "
-            f"{type(state).__name__} and a {type(plan).__name__}"
-        )
-    return plan.step(state)
 
 
 class Path(NamedTuple):
@@ -108,7 +85,7 @@ def sgd(
         if not isinstance(rng, np.random.Generator):
             seed = 0 if rng is None else rng
             raise ValueError(f"rng={rng!r}: give a generator, rng=np.random.default_rng({seed!r})")
-        state = init(noisy, rng, w=w, runs=runs)
+        state = noisy.first(rng, w, runs)
     elif not (rng is None and w is None and runs == ()):
         raise ValueError("the state has its own w, runs and rng: leave them out")
     return _ascend(state, noisy, steps, every, hooks, progress)
@@ -123,7 +100,7 @@ def noise_free(
     `plan` is lr, rule (or momentum) and average, as in `sgd`.
     """
     exact = Plan(model, q, **_options(noise_free, Plan, plan))
-    return _ascend(init(exact, w=w), exact, steps, every, hooks)
+    return _ascend(exact.first(None, w), exact, steps, every, hooks)
 
 
 def thinning(steps: int, nbytes: int) -> int:
@@ -171,7 +148,7 @@ def _ascend(state, plan, steps, every, hooks, progress=False):
     todo = range(state.t + 1, steps + 1)
     try:
         for t in bar(todo) if progress else todo:
-            state = step(state, plan)
+            state = plan.step(state)
             try:
                 for k, hook in hooks.items():
                     if t % k == 0:
@@ -228,7 +205,7 @@ def _fitted(state, plan, steps=math.inf):
         raise ValueError(f"average={plan.average}: the run ends before, at step {steps}")
     runs, shapes = w.shape[:-1], lambda memory: [np.shape(x) for x in memory]
     plan.rate(state.t + 1, runs)
-    has, wants = (state.memory, state.moments), (plan.rule.start(plan.q, w), plan.begin(runs)[0])
+    has, wants = (state.memory, state.moments), (plan.memory(w), plan.begin(runs)[0])
     if [*map(shapes, has)] != [*map(shapes, wants)]:
-        raise ValueError("the state is of other rules or variates than the plan: begin with init")
+        raise ValueError("the state is of other rules or variates than the plan: begin anew")
     return state

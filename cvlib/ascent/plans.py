@@ -12,16 +12,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..arguments import numbers, whole
-from ..combining import combine
+from ..combining import combine, regression
+from ..combining.regression import Gauge, Quadratic
 from ..draws import Draw, Sampling, Snapshot, draw, snapshot, spheres
 from ..families.base import Family, check_fit
 from ..models.density import Density, Model
-from ..recipe.atoms import terms
 from ..recipe.estimators import Estimator, check_gradient, check_variate, evaluate
 from ..recipe.integrands import Wants, wanted
 from . import exact, rules
 
 HUGE = 1e200  # a gradient of larger squared length, or one that overflows, is a run thrown out
+LOST = 2**20  # s, from which on a run on rotated draws is
 Rate = float | np.ndarray | Callable[[int], float | np.ndarray]
 
 
@@ -45,13 +46,11 @@ class State(NamedTuple):
 class Gradient(NamedTuple):
     """What a plan finds at a state."""
 
-    g: Any  # (..., D) of ELBO / N; None where a rule looks at scores instead
+    g: np.ndarray  # (..., D) of ELBO / N
     finite: np.ndarray  # (...) is it?
     moments: tuple  # the new memory of the weight rule
     a: np.ndarray  # (..., L) or (..., L, D)
     G: np.ndarray | None  # (..., 1 + L, M, D)
-    draw: Any = None  # a Draw, the samples, for ascent rules on scores
-    scores: np.ndarray | None = None  # (..., M, d) L^T grad_z log p(x, z) at these samples
 
 
 @dataclass(frozen=True)
@@ -70,17 +69,11 @@ class Plan:
     rule: rules.Ascent = rules.momentum()
     average: int | None = None
 
-    draws = False  # does it have samples whose scores a rule could look at?
     remedies = "a smaller lr, or a start w nearer to the posterior"
 
     def __post_init__(self):
         if not isinstance(self.rule, rules.Ascent):
             raise TypeError(f"rule={self.rule!r} is no ascent rule such as rules.adam()")
-        if self.rule.on_scores and not (self.draws and self.q.gaussian):
-            raise ValueError(
-                f"{self.rule!r} moves by draws of a Gaussian q and their scores; "
-                f"{type(self).__name__} with {self.q!r} has none: take rules.adam()"
-            )
         if not callable(self.lr):
             object.__setattr__(self, "lr", numbers("lr", self.lr, 0, above=True))
         if self.average is not None:
@@ -110,7 +103,7 @@ class Plan:
         self.rate(1, runs)
         moments, a = self.begin(runs)
         return State(
-            t=0, w=w, memory=self.rule.start(q, w), moments=moments, a=a, rng=rng, G=None,
+            t=0, w=w, memory=self.memory(w), moments=moments, a=a, rng=rng, G=None,
             diverged=np.full(runs, -1), mean=np.zeros_like(w), count=0, snapshot=None, notes={},
         )  # fmt: skip
 
@@ -120,10 +113,7 @@ class Plan:
         q, t, w, diverged = self.q, state.t + 1, state.w, state.diverged
         new = self.gradient(state)
         rate = self.rate(t, w.shape[:-1])
-        if new.scores is None:
-            moved, memory = self.rule.step(state.memory, w, new.g, rate, q, self.model.N)
-        else:
-            moved, memory = self.rule.match(state.memory, w, new.draw, new.scores, rate, q)
+        moved, memory = self.rule.step(state.memory, w, new.g, rate, q, self.model.N)
         going = new.finite & (diverged < 0) & (np.abs(moved).max(-1) < q.far)
         if not going.all():
             diverged = np.where(going | (diverged >= 0), diverged, t)
@@ -136,6 +126,10 @@ class Plan:
             t, moved, memory, new.moments, new.a, diverged, mean, count, state.rng, new.G,
             state.snapshot, state.notes,
         )  # fmt: skip
+
+    def memory(self, w: np.ndarray) -> tuple:
+        """Memory of the ascent rule before the first step, at w (..., D)."""
+        return self.rule.start(self.q, w)
 
     def begin(self, runs: tuple) -> tuple[tuple, np.ndarray]:
         """Memory of the weight rule, and the first weights."""
@@ -174,7 +168,6 @@ class Noisy(Plan):
     sampling: Sampling = Sampling()
     renew: int | None = None
 
-    draws = True
     remedies = "a smaller lr, more samples M, better control variates, or another start w"
 
     def __post_init__(self):
@@ -187,8 +180,6 @@ class Noisy(Plan):
         whole("M", self.M)
         object.__setattr__(self, "sampling", Sampling.of(self.sampling))
         self.sampling.group(self.q, self.M)
-        if self.rule.on_scores and self.sampling.noise == "rotated":
-            raise ValueError(f"{self.rule!r} takes draws without weights: leave noise out")
         if self.renew is not None:
             object.__setattr__(self, "renew", whole("renew", self.renew))
         if not isinstance(self.weights, rules.Weighting):
@@ -224,9 +215,6 @@ class Noisy(Plan):
         q, N, weighting = self.q, self.model.N, self.weighting
         how = {"snapshot": state.snapshot, "sampling": self.sampling}
         d = draw(self.model, q, state.w, self.M, state.rng, **how)
-        if self.rule.on_scores:  # the lines are not asked
-            scores, finite = self._scores(d)
-            return Gradient(None, finite, state.moments, state.a, None, d, scores)
         if self.pooled:
             g, finite = _tried(self.h.mean, d, (q.D,))
             return Gradient(g / N, finite, state.moments, state.a, None)
@@ -251,32 +239,62 @@ class Noisy(Plan):
         into = lambda one: evaluate(self.lines, one, out=G if one is d else None, check=False)
         return _tried(into, d, shape)
 
-    def _scores(self, d: Draw) -> tuple[np.ndarray, np.ndarray]:
-        """L^T grad_z log p(x, z), (..., M, d), and which runs are finite."""
-        data, prior, _ = terms(self.model, self.q)
-        slope = lambda d: sum(c * atom.slope(d, "z1") for atom, c in (data + prior).parts.items())
-        scores = lambda d: self.q.times_t(d.factor, slope(d))
-        return _tried(scores, d, (self.M, self.q.dim))
+
+# Natural steps without a rate to choose -----------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Scored(Plan):
-    """M draws, all data, and the slopes of log p alone: what rules on scores need.
+class Regressed(Plan):
+    """Steps of a diagonal q on slopes regressed on their draws, all data; one run.
 
-    Draws at which log p has no slope are left out; where they are half or more, the step fails.
+    The slopes of log p - log q are regressed on the draws, for each draw on the others, with the
+    ridge that the gauge of the step before asks for, so that the gradient is unbiased. rho = 1 / s,
+    and s counts the steps at rest: once there, the run is an average over all steps since. It is
+    `most` at first, for coordinates that lean on each other move each as if alone, and in sum too
+    far. Draws at which log p has no slope are left out; where they are half or more, the run ends.
     """
 
+    lr: Rate = 1.0
     _: KW_ONLY
-    M: int
-    draws = True
+    M: int = 10
+    most: float = 0.1
+    reach: float = 2.0  # standard deviations of a step, coordinate by coordinate
 
-    def gradient(self, state):
-        draw, value, scores = scored(self.model, self.q, state.w, state.rng, self.M)
-        fine = np.isfinite(scores).all(-1) & np.isfinite(value)
-        enough = np.asarray(fine.sum() > self.M / 2)
-        kept = fine if enough else [0, 1]  # any: `step` leaves w as it is
-        draw = Draw(self.model, self.q, state.w, draw.eps[kept], None)
-        return Gradient(None, enough, (), state.a, None, draw, np.nan_to_num(scores[kept]))
+    def __post_init__(self):
+        super().__post_init__()
+        if not self.q.gaussian or self.q.full:
+            raise ValueError(f"Regressed is for a diagonal Gaussian q, not {self.q!r}")
+
+    def memory(self, w):
+        return np.zeros(()), np.array(0.1)  # s, the first ridge
+
+    def step(self, state: State) -> State:
+        q, t, (s, ridge) = self.q, state.t + 1, state.memory
+        assert state.rng is not None
+        draw, value, G = scored(self.model, q, state.w, state.rng, self.M)
+        fine = np.isfinite(G).all(-1) & np.isfinite(value)
+        if fine.sum() <= self.M / 2:
+            return state._replace(t=t, diverged=np.array(t))
+        e, G = draw.eps[fine], G[fine]
+        seen = regression.gauge(e, G, diagonal=True)
+        found = regression.diagonal(regression.regress)(e, G + e, ridge)
+        s = s + at_rest(seen, found, s)
+        rho = min(1 / max(s, 1), self.most)
+        w, _ = rules.newton(q, state.w, found.c, found.A, rho, self.reach)
+        w, diverged = (w, -1) if np.abs(w).max() < q.far else (state.w, t)
+        memory = s, regression.shrinkage(seen, 1)
+        return state._replace(t=t, w=w, memory=memory, diverged=np.array(diverged))
+
+
+def at_rest(seen: Gauge, found: Quadratic, s: np.ndarray) -> np.ndarray:
+    """Is rho = 1 / s no smaller than the best gain, signal / (signal + noise)?
+
+    The gauge is the signal, the squared length of the gradient; that of its estimate, `found`, is
+    signal + noise. It must hold for slope and curvature alike. A run that is still on its way has
+    more signal than that, and rho does not fall (Kesten 1958 reads it off the signs of the steps).
+    """
+    slope = s * seen.slope <= (found.c**2).sum()
+    return slope & (s * seen.curvature <= (found.A**2).sum())
 
 
 def scored(
@@ -289,11 +307,29 @@ def scored(
         return draw, value, q.times_t(draw.factor, slope)
 
 
+class Last(NamedTuple):
+    """Where the last believed step began, what it saw there, and s: the next has rho = 1 / s."""
+
+    s: Any
+    elbo: Any
+    c: Any  # (d,) slope and
+    A: Any  # (d, d) curvature of the ELBO, in q's own units
+    mu: Any  # (d,)
+    L: Any  # (d, d)
+
+
 @dataclass(frozen=True)
 class Rotated(Plan):
-    """Fresh rotations on fixed radii a step, all data; one run."""
+    """Steps of a full q on fresh rotations with fixed radii, all data; one run.
 
-    rule: rules.Ascent = rules.turning()
+    rho falls when two steps point against each other (Kesten 1958): with rho a step's gradient g is
+    followed by (1 - rho) of its signal less rho of its noise. So g.g' < 0 says that rho is larger
+    than the best gain, signal / (signal + noise), and s grows by one. Where the ELBO has fallen by
+    a nat more than a step promised to gain, or is no number, the step is taken again from where it
+    began, at half of its rho.
+    """
+
+    lr: Rate = 1.0
     _: KW_ONLY
     radii: int = 2  # exact in the mean for polynomials of degree 4 radii + 1
     turns: int = 1  # rotations for each
@@ -303,23 +339,39 @@ class Rotated(Plan):
     def M(self) -> int:
         return 2 * self.q.dim * self.radii * self.turns + 1
 
+    def memory(self, w):
+        mu, L = self.q.unpack(w)
+        return Last(np.ones(()), np.array(-np.inf), np.zeros(len(L)), np.zeros_like(L), mu, L)
+
     def step(self, state: State) -> State:
         """The state after one more step, or after a narrower or shorter one where it misled."""
-        q, old = self.q, rules.Last(*state.memory)
+        q, old = self.q, Last(*state.memory)
         assert state.rng is not None
         mu, L = q.unpack(state.w)
         e, weight = spheres(state.rng, q.dim, self.radii, self.turns)
         value, slope = Density(self.model).slope(mu + e @ L.T)
         with np.errstate(all="ignore"):
             elbo, c, A = _seen(L, e, weight, value, slope)
-        new = rules.believed(np, rules.Last(old.s, elbo, c, A, mu, L), old)
+        new = believed(np, Last(old.s, elbo, c, A, mu, L), old)
         step = q, q.joined(new.mu, new.L), new.c, new.A, 1 / new.s, self.reach
         w, _ = rules.newton(*step, positive=False)  # exact, if the posterior is Gaussian
         if not np.isfinite(w).all():
             w, _ = rules.newton(*step)
-        t, lost = state.t + 1, new.s > rules.LOST or not np.abs(w).max() < q.far
+        t, lost = state.t + 1, new.s > LOST or not np.abs(w).max() < q.far
         w, diverged = (state.w, t) if lost else (w, -1)
         return state._replace(t=t, w=w, memory=new, diverged=np.array(diverged))
+
+
+def believed(xp: Any, new: Last, old: Last) -> Last:
+    """What a step saw, or what the one before it did, at half of its rho."""
+    slack = 1 + (old.c**2).sum() / 2 + (old.A**2).sum() / 4  # what the step promised to gain
+    fine = (new.elbo > old.elbo - slack) & xp.isfinite(new.A).all() & xp.isfinite(new.c).all()
+    against = new.c @ old.c + (new.A * old.A).sum() / 2 < 0  # in Fisher's metric
+    first = ~xp.isfinite(old.elbo)  # log p is no number at draws of the first q: half as wide
+    L = xp.where(first, new.L / 2, old.L)
+    kept = old._replace(s=2 * old.s, elbo=old.elbo - slack, mu=xp.where(first, new.mu, old.mu), L=L)
+    new = new._replace(s=old.s + against)
+    return Last(*(xp.where(fine, x, y) for x, y in zip(new, kept)))
 
 
 def _seen(

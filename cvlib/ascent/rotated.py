@@ -12,8 +12,8 @@ import numpy as np
 
 from ..models import passes
 from ..models.compiled import double, made, memory, package
-from .plans import Rotated, State
-from .rules import LOST, REACH, Last, believed
+from .plans import LOST, Last, Rotated, State, believed
+from .rules import REACH
 
 SHARE = 64  # of the device's memory that the longest array of a block may have: one in so many
 

@@ -54,17 +54,8 @@ class Gauge(NamedTuple):
 # The regression ------------------------------------------------------------------------------
 
 
-def regress(
-    e: np.ndarray, G: np.ndarray, ridge: float | np.ndarray, others: bool = True, group: int = 1
-) -> Quadratic:
-    """The `Quadratic` of slopes G on draws e, both (..., B, d).
-
-    others=True: the mean of `rows`, exactly unbiased for every ridge chosen beforehand.
-    others=False: c and A of the fit to all draws, biased by an amount of order 1 / B.
-    """
-    if not others:
-        A = sym((_design(e, G, ridge, 0, group)[1].mT @ G)[..., 1:, :])
-        return Quadratic(G.mean(-2) - (A @ e.mean(-2)[..., None])[..., 0], A)
+def regress(e: np.ndarray, G: np.ndarray, ridge: float | np.ndarray, group: int = 1) -> Quadratic:
+    """The mean of `rows`: exactly unbiased for every ridge chosen beforehand."""
     X, K_X, beta, Q = _fit(e, G, ridge, group)
     # the mean over m of beta_- + x_m Q_m^T, where each group's part of beta_- stands `group` times
     beta += (X.mT @ Q - group * (K_X.mT @ Q)) / e.shape[-2]
@@ -88,7 +79,7 @@ def _fit(e, G, ridge, group):
     r_g = G_g - X_g beta and beta_- = beta - K X_g^T Q_g give Q_g = r_g + H_gg Q_g with the block
     H_gg = X_g K X_g^T of the hat matrix: a small solve for each group, a division for group = 1.
     """
-    X, K_X = _design(e, G, ridge, group, group)
+    X, K_X = _design(e, G, ridge, group)
     beta = K_X.mT @ G
     r = G - X @ beta
     if group == 1:
@@ -98,9 +89,9 @@ def _fit(e, G, ridge, group):
     return X, K_X, beta, np.swapaxes(Q, -3, -2).reshape(r.shape)
 
 
-def _design(e, G, ridge, out, group):
-    """X = [1, e] and X K, both (..., B, d + 1), for fits without `out` draws."""
-    _check(e, G, ridge, out, group)
+def _design(e, G, ridge, group):
+    """X = [1, e] and X K, both (..., B, d + 1)."""
+    _check(e, G, ridge, group)
     B, d = e.shape[-2:]
     ones = np.ones((*e.shape[:-1], 1))
     X, lam = np.concatenate([ones, e], -1), np.asarray(ridge, float)[..., None, None]
@@ -115,19 +106,19 @@ def _design(e, G, ridge, out, group):
     return X, np.concatenate([1 / B - k @ mean.mT, k], -1)
 
 
-def _check(e, G, ridge, out, group):
-    """Can this be fitted without `out` draws?"""
+def _check(e, G, ridge, group):
+    """Can this be fitted without a group?"""
     B, d = e.shape[-2:]
     if G.shape[:-1] != e.shape[:-1]:
         raise ValueError(f"e (..., B, d) and G (..., B, k) need one B; got {e.shape}, {G.shape}")
     if not (np.isfinite(ridge) & (np.asarray(ridge) >= 0)).all():
         raise ValueError(f"ridge must be zero or positive, and finite; got {ridge}")
-    if B % group or B == out:
+    if B % group or B == group:
         raise ValueError(
             f"no draw is independent of the one left out: {B} draws in groups of {group} that "
             "lean on each other; draw more, independently or in pairs"
         )
-    left = (B - out) // group
+    left = (B - group) // group
     if np.any(np.asarray(ridge) == 0) and left < d + (group == 1):
         raise ValueError(
             f"{left} independent draws cannot tell {d} slopes and a constant: give a ridge > 0"
@@ -206,15 +197,15 @@ def _coordinates(e: np.ndarray, G: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def diagonal(f: Callable) -> Callable:
-    """`regress`, `rows` or `match` for a diagonal q: 2 d quadratics instead of d (d + 3) / 2.
+    """`regress` or `rows` for a diagonal q: 2 d quadratics instead of d (d + 3) / 2.
 
-    diagonal(f)(e, G, ...) returns c and A, or shift and K, as (..., d), `rows` as (..., B, d).
+    diagonal(f)(e, G, ...) returns c and A as (..., d), `rows` as (..., B, d).
     """
 
-    def each(e, G, strength, *args, **kwargs):
-        got = f(*_coordinates(e, G), np.asarray(strength)[..., None], *args, **kwargs)
-        c, A = got[0][..., 0], got[1][..., 0, 0]
-        return type(got)(c, A) if c.ndim < e.ndim else type(got)(c.mT, A.mT)
+    def each(e, G, ridge, group=1):
+        got = f(*_coordinates(e, G), np.asarray(ridge)[..., None], group)
+        c, A = got.c[..., 0], got.A[..., 0, 0]
+        return Quadratic(c, A) if c.ndim < e.ndim else Quadratic(c.mT, A.mT)
 
     return each
 

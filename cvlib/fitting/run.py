@@ -11,7 +11,7 @@ import numpy as np
 
 from ..arguments import number, whole
 from ..ascent import exact, rules
-from ..ascent.plans import Noisy, Plan, Rotated, Scored, State, scored
+from ..ascent.plans import Noisy, Plan, Regressed, Rotated, State, scored
 from ..ascent.rotated import Compiled
 from ..combining import regression
 from ..combining.tails import HEAVY, Weights
@@ -28,7 +28,6 @@ FIRST = {"full": 10, "compiled": 4, "diagonal": 20, "passes": 2, "adam": 200}
 LEAST = 40  # draws that a step of a full q has: with few unknowns more radii, which kinks need
 CLIMB = 100  # unknowns up to which a search on fixed draws pays: with more it is dear
 FAR_OFF = 100.0  # standard deviations that a step may go from the mode of some of many rows
-DIAGONAL, REACH = 0.1, 2.0  # the largest rho of a diagonal q, and step in standard deviations
 EXACT = 2**23, 2**28  # numbers that quadrature may make of the data: nodes, and factors of q
 RATE, AFTER = 0.1, 100  # Adam's: this rate, and from this step on it falls like t^-1/2
 KEYBOARD, LATE = "stopped from the keyboard", "out of time"
@@ -63,20 +62,19 @@ def planned(kind: str, model: Model, q: Family, M: int | None = None) -> Plan:
     on the regression of slopes on draws. "adam": on the family's best line.
     """
     if kind == "compiled":
-        return Compiled(model, q, lr=1.0)
+        return Compiled(model, q)
     if kind == "adam":
         return Noisy(
             model, q, whole_gradient(model, q), M=M or 10, lr=rules.falling(RATE, AFTER, 0.5),
             rule=rules.adam(), average=1, sampling=Sampling(subsample=False),
         )  # fmt: skip
     if not q.full:
-        moves = rules.quadratics(reach=REACH, diagonal=DIAGONAL)
-        return Scored(model, q, lr=1.0, rule=moves, M=M or 10)
+        return Regressed(model, q, M=M or 10)
     reach = FAR_OFF if kind == "passes" else rules.REACH
     one = kind == "passes" or q.dim > CLIMB  # nearly a Gaussian, or directions enough
     radii = max(1 if one else 2, -(-LEAST // (2 * q.dim)))
     turns = -(-(M or 1) // (2 * q.dim * radii))
-    return Rotated(model, q, lr=1.0, radii=radii, turns=turns, reach=reach)
+    return Rotated(model, q, radii=radii, turns=turns, reach=reach)
 
 
 class Clock:
