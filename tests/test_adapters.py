@@ -293,7 +293,7 @@ def test_rows_of_a_model_from_elsewhere(name):
     p = fit.draws(50, 1)
     right = stats.norm.logpdf(y, p["beta"] @ X.T, p["sigma"][:, None])
     assert_allclose(fit.log_lik(50, 1), right, rtol=1e-6)
-    assert_allclose(other.back(p), fit.sample(50, 1), atol=1e-8)
+    assert_allclose(other.parameters.back(p), fit.sample(50, 1), atol=1e-8)
     kept = fit.to_arviz(50, 1)
     assert_allclose(kept.log_likelihood["y"].values[0], right, rtol=1e-6)
     assert_allclose(kept.observed_data["y"].values, y)

@@ -430,7 +430,7 @@ def test_draws_by_name_go_back_to_z():
     model = cvlib.models.Model(lambda p, b: 0 * p.i * b[0], prior, np.zeros(1), parameters=declared)
     z = np.random.default_rng(3).standard_normal((4, 30, model.dim))
     p = model.named(z)
-    assert_allclose(model.back(model.named(z[0])), z[0], atol=1e-12)
+    assert_allclose(model.parameters.back(model.named(z[0])), z[0], atol=1e-12)
     score = np.stack([Density(model).slope(x)[1] for x in z])
     right = cvlib.expect(p.i, z, score, order=1)
     found = cvlib.expect(lambda p: p.i, dict(p), model, order=1)

@@ -222,11 +222,12 @@ class Found:
     def _rows(self):
         """(name, mean, sd) of every entry of every parameter, by draws where it is constrained."""
         model, n = self.model, int(np.clip(2**22 // self.q.dim, 200, 4000))
-        arrays: Any = self.draws(n) if len(model.free) < len(model.named(self.mean)) else model.free
+        free = model.parameters.free
+        arrays: Any = self.draws(n) if len(free) < len(model.named(self.mean)) else free
         rows: list[tuple] = []
         for name, x in arrays.items():
-            if name in model.free:
-                where, shape = model.free[name]
+            if name in free:
+                where, shape = free[name]
                 mean, sd = self.mean[where], self.sd[where]
             else:
                 mean, sd, shape = x.mean(0).ravel(), x.std(0).ravel(), x.shape[1:]
@@ -405,11 +406,14 @@ def _given(f, z, score, weights, block):
 
 def _back(draws: Mapping, model: Model) -> np.ndarray:
     """Draws by name, in their constraints, as z (n, d) or (chains, n, d)."""
-    if missing := [name for name in model.inner if name not in draws]:
+    needs, back = model.parameters.each, model.parameters.back
+    if back is None:
+        raise ValueError(f"{model!r} does not say how to take its parameters back to z")
+    if missing := [name for name in needs if name not in draws]:
         raise ValueError(
-            f"the draws have no {missing[0]!r}, and {model!r} needs {', '.join(model.inner)}"
+            f"the draws have no {missing[0]!r}, and {model!r} needs {', '.join(needs)}"
         )
-    arrays = {name: np.asarray(draws[name], float) for name in model.inner}
+    arrays = {name: np.asarray(draws[name], float) for name in needs}
     shapes = {k: np.shape(x)[1:] for k, x in model.named(np.zeros((1, model.dim))).items()}
     leads = {x.shape[: x.ndim - len(shapes[name])] for name, x in arrays.items()}
     lead = leads.pop()
@@ -418,5 +422,5 @@ def _back(draws: Mapping, model: Model) -> np.ndarray:
             f"draws of {', '.join(arrays)} must be (n, *shape) or (chains, n, *shape) each, all "
             f"with one n; got {', '.join(str(x.shape) for x in arrays.values())}"
         )
-    z = model.back({name: x.reshape(-1, *shapes[name]) for name, x in arrays.items()})
+    z = back({name: x.reshape(-1, *shapes[name]) for name, x in arrays.items()})
     return z.reshape(*lead, model.dim)

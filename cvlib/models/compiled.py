@@ -1,7 +1,7 @@
 """Models from elsewhere: log p(x, z) and its slope, compiled by JAX, for NumPyro and PyMC too."""
 
 from collections import OrderedDict  # whose order JAX keeps
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import lru_cache, partial
 from importlib import import_module
 from typing import Any
@@ -13,7 +13,7 @@ from autograd.extend import defvjp, primitive
 from ..arguments import install, whole
 from . import checks, passes
 from .density import Model
-from .parameters import Named, Parameters, labels
+from .parameters import Elsewhere, Parameters, labels
 
 STEP = 1e-5  # of differences of slopes, for a unit vector
 BLOCKS = (256, 192), (10, 2), (1, 1)  # points that are computed at once, from how many left on
@@ -33,7 +33,6 @@ class Compiled(Model):
 
     rows, made = False, 1
     _log_liks: Callable | None = None  # z (B, d) -> {name: (B, *shape)}
-    _back: Callable | None = None  # {name: (B, *shape)} -> z (B, d)
 
     def __init__(
         self, value_and_slope: Callable, dim: int | None = None, name: str = "compiled model", *,
@@ -42,10 +41,12 @@ class Compiled(Model):
         names: list[str] | None = None,
     ) -> None:  # fmt: skip
         self.value_and_slope, self.value, self.hessian = value_and_slope, value, hessian
-        self._named, self._names = named, names
         flat = lambda z: 0 * z[..., 0]
         super().__init__(self._one_row, flat, np.zeros(1), dim, name, parameters=parameters)
-        self.declared = self.declared or named is not None
+        if names is not None:
+            self.parameters.names = names
+        if named is not None:
+            self.parameters, self.declared = Elsewhere(named, self.names), True
         if len(self.names) != self.dim:
             raise ValueError(f"{len(self.names)} names for {self.dim} coordinates of z")
 
@@ -60,31 +61,6 @@ class Compiled(Model):
 
     def _check_functions(self):
         checks.compiled(self.value_and_slope, self.value, self.dim)
-
-    def named(self, z: np.ndarray) -> Named:
-        if self._named is None:
-            return super().named(z)
-        flat = self._named(z.reshape(-1, self.dim))
-        return Named({k: np.reshape(x, (*z.shape[:-1], *np.shape(x)[1:])) for k, x in flat.items()})
-
-    @property
-    def free(self) -> dict[str, tuple[slice, tuple]]:
-        return super().free if self._named is None else {}
-
-    @property
-    def names(self) -> list[str]:
-        return super().names if self._names is None else self._names
-
-    def back(self, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-        if self._back is None and self._named is not None:
-            raise ValueError(f"{self!r} does not say how to take its parameters back to z")
-        return self._back(arrays) if self._back else super().back(arrays)
-
-    @property
-    def inner(self) -> list[str]:
-        if self._names is None:
-            return super().inner
-        return [*dict.fromkeys(name.split("[")[0] for name in self._names)]
 
     def take(self, index: np.ndarray) -> tuple[np.ndarray, ...]:
         raise ValueError(
@@ -230,9 +206,11 @@ def _and_rows(found, log_liks, back):
 
     def backwards(arrays):
         with double(jax):
-            return np.asarray(many({k: np.asarray(arrays[k], float) for k in found.inner}))
+            return np.asarray(
+                many({k: np.asarray(arrays[k], float) for k in found.parameters.each})
+            )
 
-    found._back = backwards
+    found.parameters.back = backwards
 
 
 def _tried(name, given, call):

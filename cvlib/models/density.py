@@ -66,6 +66,7 @@ class Model:
     y as (..., 1, n).
     """
 
+    parameters: Any  # what z holds, by name: `Parameters`, or `Elsewhere`
     log_prior: Any  # a function of z; a GaussianPrior or FamilyPrior has more to say
     rows = True  # does it show its data points?
     dims: dict = {}  # names of axes by parameter, what stands along them, constant and observed
@@ -106,7 +107,8 @@ class Model:
         rows = partial(_named_rows, log_lik, self.parameters)  # a partial can be pickled
         if not isinstance(log_prior, GaussianPrior):
             return rows, partial(_named_prior, log_prior, self.parameters)
-        if bound := [name for name in self.parameters.each if name not in self.free]:
+        free = self.parameters.free
+        if bound := [name for name in self.parameters.each if name not in free]:
             raise ValueError(
                 f"a GaussianPrior is a law of any real numbers, and {bound[0]} is constrained: "
                 "write the prior as a function of p"
@@ -117,23 +119,9 @@ class Model:
         """Arrays by name at z (..., d), in their constraints; {"z": z} if none are declared."""
         return self.parameters.named(z)
 
-    def back(self, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-        """z (n, d) of arrays by name, {name: (n, *shape)}: `named` undone."""
-        return self.parameters.back(arrays)
-
-    @property
-    def inner(self) -> list[str]:
-        """The names that `back` needs."""
-        return [*self.parameters.each]
-
     def given(self, z: np.ndarray) -> Any:
         """What the functions of the model take for z: `named` if parameters are declared, or z."""
         return self.named(z) if self.declared else z
-
-    @property
-    def free(self) -> dict[str, tuple[slice, tuple]]:
-        """Where in z those parameters lie that are coordinates of it as they are, and shapes."""
-        return self.parameters.free
 
     @property
     def names(self) -> list[str]:

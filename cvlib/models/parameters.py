@@ -183,6 +183,26 @@ class Parameters:
         return [name for name in self.each if all(_same(f, p, name) for f in functions)]
 
 
+class Elsewhere:
+    """Parameters of a model that was written elsewhere.
+
+    `arrays` takes z (B, d) to {name: (B, *shape)}, `back`, if there is one, takes these to z, and
+    `names` has one for every coordinate of z.
+    """
+
+    free: dict = {}  # z itself is not among them
+    back: Callable | None = None
+
+    def __init__(self, arrays: Callable, names: list[str]) -> None:
+        self.arrays, self.names = arrays, names
+        self.each = dict.fromkeys(name.split("[")[0] for name in names)
+
+    def named(self, z: np.ndarray) -> Named:
+        found = self.arrays(z.reshape(-1, len(self.names)))
+        whole = lambda x: np.reshape(x, (*z.shape[:-1], *np.shape(x)[1:]))
+        return Named({name: whole(x) for name, x in found.items()})
+
+
 def _same(f, p, without):
     try:
         return np.array_equal(f(Named({k: x for k, x in p.items() if k != without})), f(p))
