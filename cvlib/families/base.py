@@ -65,7 +65,7 @@ class Family:
     noise = transform = log_density = cross = mapped = mirror = quantile = fisher = NOT_SAID
     # where `gaussian` is true: how its factor acts; where z is discrete: squash
     own_factor = times = times_t = solve = solve_t = outer = by_row = by_column = NOT_SAID
-    joined = compose = change = curvature = from_own = gram = NOT_SAID
+    lower = joined = compose = change = curvature = from_own = gram = NOT_SAID
     squash: Any
     routes = {  # {space: {word: Route}}; a space is z, or the zeta behind a discrete z
         "z": {

@@ -105,6 +105,10 @@ class _GaussianFamily(OfNormal, base=True):
         """Mean and factor of the covariance."""
         return self.unpack(w)
 
+    def joined(self, mu: Array, factor: Array) -> Array:
+        """`pack` without its checks."""
+        return np.concatenate([mu, self.lower(factor)], -1)
+
     def chain(self, draw: Draw, slope: Array, bend: Array, out: Array | None = None) -> Array:
         """grad_w E_q f = [E grad f, E[grad^2 f] L] (Bonnet, Price), (..., M or 1, D)."""
         if slope.shape[:-1] != bend.shape[:-1]:
@@ -168,10 +172,6 @@ class Gaussian(_GaussianFamily):
         if np.triu(L, 1).any():
             raise ValueError("L must be lower triangular: take np.linalg.cholesky(covariance)")
         return self.joined(mu, L)
-
-    def joined(self, mu: Array, L: Array) -> Array:
-        """`pack` without its checks."""
-        return np.concatenate([mu, self.lower(L)], -1)
 
     def unpack(self, w: ArrayLike) -> Pair:
         """mu (..., d) and L (..., d, d)."""
@@ -320,19 +320,16 @@ class DiagonalGaussian(_GaussianFamily):
         super().__init__(dim)
         self.diag = self.dim + np.arange(self.dim)
 
-    def joined(self, mu: Array, sigma: Array) -> Array:
-        return np.concatenate([mu, sigma], -1)
-
     def own_factor(self, w: Array) -> Array:
         return w[..., self.dim :]
 
     def sd(self, w: ArrayLike) -> Array:
         return np.abs(self.check(w)[..., self.dim :])
 
-    def by_row(self, u: Array) -> Array:
+    def lower(self, u: Array) -> Array:
         return u
 
-    by_column = by_row
+    by_row = by_column = lower
 
     def gram(self, c: Array, X: Array, sigma: Array) -> Array:
         """diag(X^T diag(c) X) sigma, (..., M, d), without the d x d matrix."""

@@ -9,7 +9,6 @@ from .glm import (
     PROBIT,
     Groups,
     Likelihood,
-    anything,
     counts,
     gaussian_likelihood,
     linear_regression,
@@ -22,8 +21,7 @@ from .glm import (
 
 __all__ = [
     "Compiled", "GLM", "GaussianPrior", "Groups", "LOGISTIC", "Likelihood", "Model", "POISSON",
-    "PROBIT", "anything", "counts", "from_jax", "from_numpyro", "from_pymc",
-    "gaussian_likelihood", "linear_regression",
-    "logistic_regression", "negative_binomial_likelihood", "poisson_regression", "signs",
-    "student_t_likelihood",
+    "PROBIT", "counts", "from_jax", "from_numpyro", "from_pymc", "gaussian_likelihood",
+    "linear_regression", "logistic_regression", "negative_binomial_likelihood",
+    "poisson_regression", "signs", "student_t_likelihood",
 ]  # fmt: skip

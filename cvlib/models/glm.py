@@ -28,10 +28,6 @@ MOST = 1000  # nodes a side: enough for sd up to 30 strips at 1e-9, 19 at 1e-13;
 # Ready answers to `Likelihood.accepts`: None, or a sentence that says which labels are right.
 
 
-def anything(y: np.ndarray) -> None:
-    """Every number is a label."""
-
-
 def signs(y: np.ndarray) -> str | None:
     """Labels are -1 and +1."""
     if not np.all(np.abs(y) == 1):
@@ -56,7 +52,7 @@ class Likelihood:
 
     name: str
     phi: Callable  # eta, y of any one shape -> the same shape, entry by entry
-    accepts: Callable = anything  # y (N,) -> None, or a sentence that says which labels are right
+    accepts: Callable | None = None  # y (N,) -> None, or a sentence: which labels are right
     fast: Callable | None = None  # (eta, y, order) -> [phi', phi'', phi'''][:order]
     expected: Callable | None = None  # (m, v, y) -> E[phi], E[phi'], E[phi''], eta ~ N(m, v)
     bound: Callable | None = None  # (xi, y) -> a, b, c: a + b eta + c eta^2 / 2 <= phi, = at +-xi
@@ -103,7 +99,8 @@ class Likelihood:
 
     def check(self, y: np.ndarray) -> None:
         """A ValueError unless y (N,) are labels for phi, and phi is a function that can be used."""
-        for complaint in passes.each(lambda rows: self.accepts(rows[0]), (y,)):
+        accepts = self.accepts or (lambda y: None)  # every number is a label
+        for complaint in passes.each(lambda rows: accepts(rows[0]), (y,)):
             if complaint:
                 raise ValueError(f"labels of a {self.name} likelihood {complaint}")
         labels = np.array([y.min(), y[len(y) // 2], y.max()], float)
@@ -179,7 +176,7 @@ def gaussian_likelihood(noise_sd: float) -> Likelihood:
     sd = number("noise_sd", noise_sd, 0, above=True)
     each = (partial(f, sd=sd) for f in (_normal_phi, _normal_fast, _normal_expected))
     phi, fast, expected = each
-    return Likelihood("linear", phi, anything, fast, expected, kappa=1 / sd**2, quadratic=True)
+    return Likelihood("linear", phi, fast=fast, expected=expected, kappa=1 / sd**2, quadratic=True)
 
 
 def _student_phi(eta, y, df, scale):
