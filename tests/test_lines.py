@@ -499,36 +499,18 @@ def test_expansion_in_x_about_one_mean_of_two_classes(cv):
         assert_allclose((word(f) - word(f.over_all_data()))(draw).mean(0), 0, atol=1e-12)
 
 
-def test_draws(cv, runs=4000, M=3):
-    """Noise is standard normal, data points uniform, and all of them independent.
-
-    z-scores of means and of all pairwise products; the bound is 7 standard errors, a false-alarm
-    rate below 1e-8 (two-sided 2.6e-12 a number, some hundred numbers).
-    """
-    p = oracles.problem("logistic", 2, 5)
-    model, q = oracles.build(cv, p), cv.families.Gaussian(2)
-    rng, w = np.random.default_rng, q.start((runs,))
-    draw, again = (cv.draw(model, q, w, M=M, rng=rng(1)) for _ in range(2))
-    assert draw.eps.shape == (runs, M, 2) and draw.index.shape == (runs, M)
-    for i in range(p.N):
-        share = (draw.index == i).mean()
-        assert abs(share - 1 / p.N) < 7 * np.sqrt(0.16 / draw.index.size), "data not uniform"
-    standard = lambda index: (index.reshape(runs, -1) - 2) / np.sqrt(2)  # 0..4: mean and variance 2
-    found = [np.append(draw.eps.reshape(runs, -1), standard(draw.index), 1)]
-    for each, shape in (False, (1, 2)), (True, (M, 2)):
-        index = cv.draw(model, q, w, M=M, rng=rng(2), batch=2, each=each).index
-        assert index.shape == (runs, *shape)
-        found.append(standard(index))
-    for x in found:  # (runs, entries), with mean 0 and variance 1
-        product = np.abs(x.T @ x / runs - np.eye(x.shape[1]))
-        neighbours = np.abs((x * np.roll(x, 1, 0)).mean(0))
-        assert np.abs(x.mean(0)).max() < 7 / np.sqrt(runs), "mean of the draw"
-        assert np.diag(product).max() < 7 * np.sqrt(2 / runs), "variance of the draw"
-        assert np.triu(product, 1).max() < 7 / np.sqrt(runs), "entries of a draw are correlated"
-        assert neighbours.max() < 7 / np.sqrt(runs), "two runs are correlated"
-    assert np.array_equal(again.eps, draw.eps) and np.array_equal(again.index, draw.index)
+def test_draws(cv):
+    """Noise is the generator's standard normals, then its uniform integers are the data points."""
+    model, q = oracles.build(cv, oracles.problem("logistic", 2, 5)), cv.families.Gaussian(2)
+    rng = np.random.default_rng
+    for kind, shape in (
+        ({}, (6, 3)), ({"batch": 2}, (6, 1, 2)), ({"batch": 2, "each": True}, (6, 3, 2)),
+    ):  # fmt: skip
+        draw, same = cv.draw(model, q, q.start((6,)), M=3, rng=rng(1), **kind), rng(1)
+        assert np.array_equal(draw.eps, same.standard_normal((6, 3, 2)))
+        assert np.array_equal(draw.index, same.integers(5, size=shape))
     mu, L = oracles.unpack("Gaussian", 2, oracles.weights("Gaussian", 2)[0])
-    draw = cv.draw(model, q, q.pack(mu, L), M=4, rng=np.random.default_rng(0))
+    draw = cv.draw(model, q, q.pack(mu, L), M=4, rng=rng(0))
     assert_allclose(draw.z, mu + np.array([L @ e for e in draw.eps]))
 
 
