@@ -108,17 +108,6 @@ def test_colors():
         plotting.color("c9")
 
 
-def test_style():
-    """Importing sets the style; `use` sets it again after a change."""
-    with plt.rc_context():
-        changed = {"axes.spines.top": True, "lines.linewidth": 9, "figure.dpi": 50}
-        plt.rcParams.update(changed | {"svg.hashsalt": None})
-        plotting.use()
-        assert all(plt.rcParams[key] == plotting.STYLE[key] != changed[key] for key in changed)
-        assert plt.rcParams["svg.hashsalt"] == "cvlib"
-        assert len(set(plt.rcParams["axes.prop_cycle"].by_key()["color"])) == 7
-
-
 RUNS = np.random.default_rng(0).permutation(11)[:, None] * [1.0, 2.0, 3.0]
 TENTHS, ERRORS = [[1, 9], [2, 18], [3, 27]], [[2, 4], [-3, 1], [0, 1]]
 BANDS = [  # what is drawn; its line, its edges at each x, its colour, its label and where it stands
@@ -175,12 +164,6 @@ def coloured(colors):
     return (plt.figure(figsize=(1, 0.5), facecolor=color) for color in colors)
 
 
-def picture_of(image):
-    kind, data = image["src"].split(",")
-    assert kind == "data:image/png;base64"
-    return Image.open(io.BytesIO(base64.b64decode(data)))
-
-
 def test_slider():
     """One picture a value, the first of them shown where `start` says; no address, no names."""
     with plt.rc_context():
@@ -198,22 +181,15 @@ def test_slider():
     display = [image["style"].split("display:")[1] for image in images]
     assert display == ["none", "block", "none"]
     for image, color in zip(images, [(255, 0, 0), (0, 255, 0), (0, 0, 255)]):
-        picture = picture_of(image)
+        kind, data = image["src"].split(",")
+        picture = Image.open(io.BytesIO(base64.b64decode(data)))
+        assert kind == "data:image/png;base64" and picture.mode == "P"  # few colours
         assert picture.size == (40, 20) and picture.convert("RGB").getpixel((20, 10)) == color
     (slider,) = page.find_all("input")
     assert (slider["type"], slider["min"], slider["max"]) == ("range", "0", "2")
     assert (slider["value"], slider["aria-valuetext"]) == ("1", "a < b")
     assert page.div["data-values"].split("|") == ["1", "a < b", "2.5"]
     assert page.output.get_text() == "a < b" and page.span.get_text() == "draws & M"
-
-
-def test_pictures_have_few_colors():
-    with plt.rc_context():
-        figure, ax = plt.subplots(figsize=(2, 2))
-        ax.imshow(np.linspace(0, 1, 400).reshape(20, 20))
-        text = sliders.slider([figure], ["x"], label="", alts=["x"], dpi=30, colors=8).text
-    picture = picture_of(BeautifulSoup(text, "html.parser").img)
-    assert picture.size == (60, 60) and 2 < len(picture.getcolors()) <= 8
 
 
 def test_a_table_is_html_and_text():
