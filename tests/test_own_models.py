@@ -170,14 +170,6 @@ def test_slopes(cv):
         assert not refusal(lambda: own(cv, good))
 
 
-def test_labels_move_slopes_by_kappa(cv):
-    m, eta = cv.models, np.array([-1.3187, -0.2741, 0.5923, 1.6459])
-    linear = m.gaussian_likelihood(0.5)
-    for lik, low, high in (m.LOGISTIC, -1, 1), (m.POISSON, 0, 5), (linear, -0.7, 1.3):
-        slopes = [lik.autograd_derivatives(eta, np.full(4, y), 1)[0] for y in (low, high)]
-        assert_allclose(slopes[1] - slopes[0], lik.kappa * (high - low))
-
-
 def test_derivatives_of_a_polynomial_do_not_warn(cv):
     """The third of a square is 0, and does not depend on eta."""
     square = cv.models.Likelihood("square", lambda t, y: -((y - t) ** 2))

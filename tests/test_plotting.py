@@ -29,17 +29,6 @@ def ax():
         plt.close(figure)
 
 
-def test_line(ax):
-    drawn = plotting.line(ax, X, Y, "c7")
-    assert list(ax.lines) == [drawn] and drawn.get_color() == "#086324"
-    assert_allclose(drawn.get_xydata(), np.column_stack([X, Y]))
-    (label,) = ax.texts
-    assert (label.get_text(), label.xy) == ("c7", (4.0, 0.5))  # at the last point
-    assert label.get_color() == "#086324" and label.get_verticalalignment() == "center"
-    assert label.xyann == (4, 0) and label.anncoords == "offset points"
-    assert label.xycoords == "data" and label.get_annotation_clip() is False
-
-
 def test_ink():
     """Black or white, the one with the larger contrast; on any ground that is 4.5:1 or more."""
     grounds = [(r, g, b) for r in STEPS for g in STEPS for b in STEPS]
@@ -133,7 +122,9 @@ def test_bands(ax, draw, given, how, middle, around, color, label):
     assert_allclose([[y[x == at].min(), y[x == at].max()] for at in X], around)
     assert_allclose(band.get_facecolor(), [to_rgba(color, 0.2)])
     (text,) = ax.texts
-    assert (text.get_text(), text.xyann, text.xy) == (*label, (4.0, middle[-1]))
+    assert (text.get_text(), text.xyann, text.xy) == (*label, (4.0, middle[-1]))  # at the end
+    assert (text.xycoords, text.anncoords) == ("data", "offset points")
+    assert text.get_verticalalignment() == "center" and text.get_annotation_clip() is False
     assert line.get_color() == text.get_color() == color
 
 
