@@ -90,9 +90,6 @@ def test_colors():
             assert pdist(seen(colors, eye)).min() > least, (group, eye)
     light = seen(map(plotting.color, ("S4", "S5", "S6", "S7")), "all cones")[:, 0]
     assert np.all(np.diff(light) < -0.05)  # light to dark as the sets grow
-    assert plotting.color("none") == plotting.color("base") == "#757575"
-    assert plotting.color("exact") == plotting.color("optimum") == "#000000"
-    assert (plotting.color("RP1"), plotting.color("c5")) == ("#256DE7", "#A56810")
     with pytest.raises(ValueError, match="^no colour for 'c9'; there are SF, RP1, RP2.*c7"):
         plotting.color("c9")
 
