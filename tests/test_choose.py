@@ -450,6 +450,12 @@ def test_candidates(cv):
     assert found["PR"][0].parts == (cv.PR(data) + cv.PR(prior) - cv.CF(variational)).parts
     both = cv.taylor_z(data + prior)
     assert found["PR"][1]["c7"].parts == (cv.CF(both) - cv.PR(both)).parts
+    assert "PR of all three" in cv.candidates(mine, q2, subsample=False)
+    with mock.patch.object(part(cv, "zoo"), "DENSE", 1):  # a Hessian of an own model is too dear
+        few = cv.candidates(mine, q2, subsample=False)
+        assert list(few) == ["RP1", "RP1 of all three", "AQ of all three"]
+        assert not any(cvs for _, cvs in few.values())  # without expansions
+        assert len(cv.candidates(model, q)) == 5  # GLMs keep theirs
     unit, gamma = cv.families.Bernoulli(2), cv.families.Gamma(2)
     assert list(cv.candidates(mine, unit)) == ["GR", "SF", "LB of all three"]
     shifted, entropy = shifted_of(cv), lambda self, w: 0.5 * self.dim + 0 * w[..., 0]
@@ -518,17 +524,6 @@ def test_pairs_are_tried(cv, see, tried):
         plain, pairs = (h(draw(kind)).mean(1).var(0).sum() for kind in ("plain", "pairs"))
         assert_allclose(left[True], pairs / plain, rtol=0.3)
         assert got.set.pairs and pairs < 0.6 * plain
-
-
-def test_many_dimensions(cv):
-    """Where a Hessian of an own model is too dear: RP1, without expansions; GLMs keep theirs."""
-    (mine, q), (model, q2, _) = (own(cv), cv.families.Gaussian(2)), logistic(cv)
-    assert "PR of all three" in cv.candidates(mine, q, subsample=False)
-    with mock.patch.object(part(cv, "zoo"), "DENSE", 1):
-        found = cv.candidates(mine, q, subsample=False)
-        assert list(found) == ["RP1", "RP1 of all three", "AQ of all three"]
-        assert not any(cvs for _, cvs in found.values())
-        assert len(cv.candidates(model, q2)) == 5
 
 
 def test_what_is_wrapped_gets_its_snapshot(cv):
