@@ -79,13 +79,14 @@ Poisson: v / 2 lost | _poisson_expected | m + v / 2 | m | test_exact_means[poiss
 precision 1 / sd in the linear model | _normal_fast | (y - eta) / sd**2 | (y - eta) / sd |
   test_hand_written_derivatives
 covariances over n - 1 | GLM.groups | n[:, None, None] | np.maximum(n - 1, 1)[:, None, None] |
-  test_class_moments
-second moments for covariances | _spreads | X - x[group] | X | test_class_moments
+  test_exact_means[logistic-Gaussian-True]
+second moments for covariances | _spreads | X - x[group] | X |
+  test_exact_means[logistic-Gaussian-True]
 # models: test_own_models
 prior's mean forgotten | GaussianPrior.__call__ | z - self.mean | z | test_prior
 offset forgotten in the rows | glm._rows | eta + offset[0] | eta | test_offset_and_prior
 offset forgotten in the data | GLM.__init__ | (X, y) if offset is None else (X, y, offset) |
-  (X, y) | test_conjugate_optimum
+  (X, y) | test_offset_and_prior
 whole data never tried | Model._check_functions | [((3,), (3,)), ((3, 1), (n,)), ((2, 3, 1), (n,)),
   ((2, 3, 4), (2, 3, 1))] | [((3,), (3,)), ((2, 3, 4), (2, 3, 1))] | test_row_contract
 -inf passes for a number | _finite | ~np.isfinite(got) | np.isnan(got) | test_support
@@ -93,7 +94,7 @@ slopes never compared | checks._differences |
   believed & ~(np.abs(along - fine) <= 1e-2 * np.abs(fine) + 10 * rounding) |
   0 * believed > (np.abs(along - fine) <= 1e-2 * np.abs(fine) + 10 * rounding) | test_slopes
 exact: prior drawn to its mean in L too | _prior | np.zeros(q.D - q.dim) | q.by_row(mean) |
-  test_diagonal_is_part_of_full
+  test_exact_with_prior_and_offset
 exact: sign of the prior's slope | term_gradients | -precision | precision | test_unreached_optimum
 L-BFGS stops early | _by_lbfgs | {"maxiter": 5000, "maxfun": 10000, "ftol": 1e-15, "gtol": 1e-9} |
   {"maxiter": 5000, "maxfun": 10000, "ftol": 1e-9, "gtol": 1e-5} | test_slope_at_the_optimum

@@ -363,18 +363,12 @@ def test_the_posterior_predictive_of_pymc_is_near_the_data():
 def test_the_posterior_predictive_of_numpyro_is_near_the_data():
     """Its `Predictive` takes draws as they are, corrected ones too."""
     numpyro, jax = need("numpyro"), need("jax")
-    dist = numpyro.distributions
-
-    def line(X, y=None):
-        beta = numpyro.sample("beta", dist.Normal(0, 3).expand([3]).to_event(1))
-        sigma = numpyro.sample("sigma", dist.HalfNormal(2))
-        with numpyro.plate("rows", len(X)):
-            numpyro.sample("y", dist.Normal(X @ beta, sigma), obs=y)
-
+    line = Regression(numpyro)
     fit = cvlib.fit(cvlib.models.from_numpyro(line, X, y), progress=False)
     for corrected in (False, True):
         draws = fit.draws(200, 1, corrected)
-        found = numpyro.infer.Predictive(line, posterior_samples=draws)(jax.random.key(0), X)["y"]
+        predict = numpyro.infer.Predictive(line, posterior_samples=draws)
+        found = predict(jax.random.key(0), X, None)["y"]
         away = np.sqrt(((np.asarray(found) - y) ** 2).mean())
         assert away < 2 * np.sqrt((draws["sigma"] ** 2).mean()), away  # the prior's is far above
 

@@ -10,11 +10,12 @@ from unittest import mock
 
 import autograd.numpy as anp
 import numpy as np
+import oracles
 import pytest
 from harness import part
 from numpy.random import default_rng
 from numpy.testing import assert_allclose
-from scipy import stats
+from test_own_families import shifted_of
 
 import cvlib
 from benchmarks import choose as bench
@@ -187,10 +188,8 @@ def test_units_of_q(cv):
     for family in "Gaussian", "DiagonalGaussian":
         q = getattr(cv.families, family)(2)
         w = q.start() + 0.2 * np.cos(np.arange(q.D))
-        x, weight = np.polynomial.hermite_e.hermegauss(8)
-        eps = np.array([(a, b) for a in x for b in x])
+        eps, weight = oracles.hermite(2, 8)
         d = cv.draw(own(cv), q, w, eps=eps, subsample=False)
-        weight = np.outer(weight, weight).ravel() / weight.sum() ** 2
         F = np.einsum("m,mi,mj->ij", weight, d.score, d.score)
         g = default_rng(0).standard_normal((3, 2, q.D))
         right = np.einsum("npi,ij,npj->np", g, np.linalg.inv(F), g)
@@ -431,16 +430,6 @@ def test_subsets(cv):
 
 def test_candidates(cv):
     """Everything is legal, gradients are gradients, and a family without RP1 has its own."""
-
-    class Shifted(cv.families.Family):
-        """N(w, I) as a reader writes it: its noise does not move with w, so GR is RP1."""
-
-        parts = ("mu",)
-        noise = lambda self, rng, w, M: rng.standard_normal((*w.shape[:-1], M, self.dim))
-        transform = lambda self, w, eps: w + eps
-        log_density = lambda self, w, z: -0.5 * anp.sum((z - w) ** 2, -1)
-        entropy = lambda self, w: 0.5 * self.dim + 0 * w[..., 0]
-
     model, q, _ = logistic(cv)
     found = cv.candidates(model, q)
     four = {"c7", "bound", "joint", "snapshot"}
@@ -461,9 +450,18 @@ def test_candidates(cv):
     assert found["PR"][0].parts == (cv.PR(data) + cv.PR(prior) - cv.CF(variational)).parts
     both = cv.taylor_z(data + prior)
     assert found["PR"][1]["c7"].parts == (cv.CF(both) - cv.PR(both)).parts
+    assert "PR of all three" in cv.candidates(mine, q2, subsample=False)
+    with mock.patch.object(part(cv, "zoo"), "DENSE", 1):  # a Hessian of an own model is too dear
+        few = cv.candidates(mine, q2, subsample=False)
+        assert list(few) == ["RP1", "RP1 of all three", "AQ of all three"]
+        assert not any(cvs for _, cvs in few.values())  # without expansions
+        assert len(cv.candidates(model, q)) == 5  # GLMs keep theirs
     unit, gamma = cv.families.Bernoulli(2), cv.families.Gamma(2)
     assert list(cv.candidates(mine, unit)) == ["GR", "SF", "LB of all three"]
-    assert list(cv.candidates(mine, Shifted(2))) == ["RP1", "SF", "RP1 of all three"]
+    shifted, entropy = shifted_of(cv), lambda self, w: 0.5 * self.dim + 0 * w[..., 0]
+    told = type("Told", (shifted,), {"entropy": entropy})  # else it has no closed form to take
+    assert list(cv.candidates(mine, shifted(2))) == ["RP1 of all three"]
+    assert list(cv.candidates(mine, told(2))) == ["RP1", "SF", "RP1 of all three"]
     assert list(cv.candidates(mine, gamma))[:2] == ["GR", "SF"]
     for family in q2, unit, gamma:  # what fit takes is on the list
         h = part(cv, "zoo").whole_gradient(mine, family)
@@ -528,21 +526,10 @@ def test_pairs_are_tried(cv, see, tried):
         assert got.set.pairs and pairs < 0.6 * plain
 
 
-def test_many_dimensions(cv):
-    """Where a Hessian of an own model is too dear: RP1, without expansions; GLMs keep theirs."""
-    (mine, q), (model, q2, _) = (own(cv), cv.families.Gaussian(2)), logistic(cv)
-    assert "PR of all three" in cv.candidates(mine, q, subsample=False)
-    with mock.patch.object(part(cv, "zoo"), "DENSE", 1):
-        found = cv.candidates(mine, q, subsample=False)
-        assert list(found) == ["RP1", "RP1 of all three", "AQ of all three"]
-        assert not any(cvs for _, cvs in found.values())
-        assert len(cv.candidates(model, q2)) == 5
-
-
 def test_what_is_wrapped_gets_its_snapshot(cv):
     """Only what looks at older weights has one taken, of the order and with the factor it needs."""
     model, q, w = logistic(cv)
-    z, rng, how = cv.zoo.paper(model, q), default_rng(0), {"lr": 0.01, "M": 4}
+    z, rng = cv.zoo.paper(model, q), default_rng(0)
     data, _, _ = cv.terms(model, q)
     inside = cv.surrogate(cv.taylor_z(data, at="snapshot"), lambda z: anp.tanh(z[..., 0]))
     steep = cv.taylor_z(cv.taylor_z(data, at="snapshot", order=1), order=1)
@@ -552,12 +539,7 @@ def test_what_is_wrapped_gets_its_snapshot(cv):
         ("line of a bound", cv.LOO(tangent) - cv.CF(tangent), (2, True, False)),
         ("line of a slope", cv.RP1(steep) - cv.CF(steep), (1, False, False)),
     ):
-        more = how | {"w": w, "renew": 2, "runs": (2,)}
-        path = cv.optimize.sgd(model, q, z.h, [line], steps=3, rng=rng, **more)
-        assert line.wants == wants and np.isfinite(path.w).all()
-        assert wants is None or path.state.snapshot is not None  # of what: test_passes.py
-        if not wants:
-            cv.optimize.sgd(model, q, z.h, [line], steps=2, rng=rng, **how)
+        assert line.wants == wants  # a snapshot has what is wanted: test_passes.py
         costs, among = {"h": 1.0, f"h with {name}": 1e-6}, {"h": (z.h, {name: line})}
         got = cv.choose(model, q, w, M=4, rng=rng, among=among, costs=costs, pilot=8, renew=9)
         assert got.set.cvs == (name,) and got.line["renew"] == (9 if wants else None)
@@ -616,23 +598,14 @@ def test_the_square_of_a_step_is_what_a_loop_finds():
     assert set(found) == {label(*each) for each in both}
 
 
-def test_noise_in_fisher_s_units_by_the_score():
-    """F is the covariance of the score of q, taken by differences from SciPy's density."""
+def test_noise_in_fisher_s_units():
+    """tr(F^-1 V) of 2 d gradients of RP1, by draws of our own."""
     found = judged.fisher_noise("australian", 1.0, 2)
     model, q, _ = judged.problem("australian")
-    w, rng = cvlib.exact.optimum(model, q), default_rng(1)
-    d = cvlib.draw(model, q, w, 3000, rng, subsample=False)
+    w = cvlib.exact.optimum(model, q)
+    d = cvlib.draw(model, q, w, 3000, default_rng(1), subsample=False)
     G = judged.at_equal_cost(model, q, w)["RP1"][0](d)  # (3000, D)
-    mu, L = q.unpack(w)
-    z = mu + rng.standard_normal((3000, q.dim)) @ L.T
-
-    def log_q(w):
-        mu, L = q.unpack(w)
-        return stats.multivariate_normal(mu, L @ L.T).logpdf(z)
-
-    scores = np.stack([(log_q(w + e) - log_q(w - e)) / 2e-5 for e in 1e-5 * np.eye(q.D)], 1)
-    F, V = scores.T @ scores / len(z), np.cov(G.T)
-    expected = np.trace(np.linalg.solve(F, V)) / (2 * q.dim)
+    expected = (choosing(cvlib).in_units(q, w, G - G.mean(0)) ** 2).sum() / 2999 / (2 * q.dim)
     noise, error = found["RP1"]
     assert noise == pytest.approx(expected, abs=5 * error + 0.05 * expected)
     assert found["landing"][0] < 0.05 * noise

@@ -305,12 +305,6 @@ def test_batched_equals_looped(cv, name, family, d=2, M=3, N=5, seed=0):
             assert np.abs(table[:, :, k] - alone).max() < 1e-11 * scale, repr(line)
 
 
-@few
-@given(**shapes)
-def test_batched_equals_looped_at_any_shape(cv, **shape):
-    test_batched_equals_looped(cv, **shape)
-
-
 @pytest.mark.parametrize(
     "name, family", [*itertools.product(("logistic", "poisson", "curved"), FAMILIES)]
 )
@@ -437,6 +431,7 @@ def terms_of(cv, name):
 
 
 def test_a_line_prints_as_it_is_written(cv):
+    """But for what is nothing, a sum, or quadratic already and so its own expansion."""
     names = vars(cv) | dict(zip(("data", "prior", "variational"), terms_of(cv, "logistic")))
     for text in (
         "SF(one)", "-RP1(data)", "2*RP1(data) - 0.5*RP2(data)", "taylor_z(prior, order=1)",
@@ -451,19 +446,11 @@ def test_a_line_prints_as_it_is_written(cv):
         assert repr(eval(text, names)) == text
     for text, shown in {
         "RP1(data) - RP1(data)": "0", "RP1(data + prior)": "RP1(data) + RP1(prior)",
-        "parabola(data + prior)": "parabola(data) + prior",
+        "parabola(data + prior)": "parabola(data) + prior", "taylor_z(one, order=1)": "one",
+        "taylor_z(prior - variational)": "prior - variational",
+        "taylor_z(bound(data + prior))": "bound(data) + prior",
     }.items():  # fmt: skip
         assert repr(eval(text, names)) == shown
-
-
-def test_quadratic_integrands_are_their_own_expansion(cv):
-    data, prior, variational = terms_of(cv, "logistic")
-    linear = terms_of(cv, "linear")[0]
-    for f in prior - variational, cv.bound(data), linear:
-        assert cv.taylor_z(f).parts == f.parts
-    assert cv.bound(data + prior).parts == (cv.bound(data) + prior).parts
-    assert cv.parabola(linear).parts == linear.parts
-    assert cv.taylor_z(cv.one, order=1).parts == cv.one.parts
 
 
 @pytest.mark.parametrize("name, family", dict.fromkeys(c[:2] for c in CONFIGURATIONS))
@@ -499,36 +486,18 @@ def test_expansion_in_x_about_one_mean_of_two_classes(cv):
         assert_allclose((word(f) - word(f.over_all_data()))(draw).mean(0), 0, atol=1e-12)
 
 
-def test_draws(cv, runs=4000, M=3):
-    """Noise is standard normal, data points uniform, and all of them independent.
-
-    z-scores of means and of all pairwise products; the bound is 7 standard errors, a false-alarm
-    rate below 1e-8 (two-sided 2.6e-12 a number, some hundred numbers).
-    """
-    p = oracles.problem("logistic", 2, 5)
-    model, q = oracles.build(cv, p), cv.families.Gaussian(2)
-    rng, w = np.random.default_rng, q.start((runs,))
-    draw, again = (cv.draw(model, q, w, M=M, rng=rng(1)) for _ in range(2))
-    assert draw.eps.shape == (runs, M, 2) and draw.index.shape == (runs, M)
-    for i in range(p.N):
-        share = (draw.index == i).mean()
-        assert abs(share - 1 / p.N) < 7 * np.sqrt(0.16 / draw.index.size), "data not uniform"
-    standard = lambda index: (index.reshape(runs, -1) - 2) / np.sqrt(2)  # 0..4: mean and variance 2
-    found = [np.append(draw.eps.reshape(runs, -1), standard(draw.index), 1)]
-    for each, shape in (False, (1, 2)), (True, (M, 2)):
-        index = cv.draw(model, q, w, M=M, rng=rng(2), batch=2, each=each).index
-        assert index.shape == (runs, *shape)
-        found.append(standard(index))
-    for x in found:  # (runs, entries), with mean 0 and variance 1
-        product = np.abs(x.T @ x / runs - np.eye(x.shape[1]))
-        neighbours = np.abs((x * np.roll(x, 1, 0)).mean(0))
-        assert np.abs(x.mean(0)).max() < 7 / np.sqrt(runs), "mean of the draw"
-        assert np.diag(product).max() < 7 * np.sqrt(2 / runs), "variance of the draw"
-        assert np.triu(product, 1).max() < 7 / np.sqrt(runs), "entries of a draw are correlated"
-        assert neighbours.max() < 7 / np.sqrt(runs), "two runs are correlated"
-    assert np.array_equal(again.eps, draw.eps) and np.array_equal(again.index, draw.index)
+def test_draws(cv):
+    """Noise is the generator's standard normals, then its uniform integers are the data points."""
+    model, q = oracles.build(cv, oracles.problem("logistic", 2, 5)), cv.families.Gaussian(2)
+    rng = np.random.default_rng
+    for kind, shape in (
+        ({}, (6, 3)), ({"batch": 2}, (6, 1, 2)), ({"batch": 2, "each": True}, (6, 3, 2)),
+    ):  # fmt: skip
+        draw, same = cv.draw(model, q, q.start((6,)), M=3, rng=rng(1), **kind), rng(1)
+        assert np.array_equal(draw.eps, same.standard_normal((6, 3, 2)))
+        assert np.array_equal(draw.index, same.integers(5, size=shape))
     mu, L = oracles.unpack("Gaussian", 2, oracles.weights("Gaussian", 2)[0])
-    draw = cv.draw(model, q, q.pack(mu, L), M=4, rng=np.random.default_rng(0))
+    draw = cv.draw(model, q, q.pack(mu, L), M=4, rng=rng(0))
     assert_allclose(draw.z, mu + np.array([L @ e for e in draw.eps]))
 
 
@@ -548,13 +517,11 @@ def test_hand_written_derivatives(cv):
         for order in (1, 2, 3):
             assert len(lik.fast(eta, labels, order)) == order
             assert_allclose(by_hand[order - 1], by_autograd[order - 1], rtol=1e-9, atol=1e-13)
+        moved = by_hand[0] - by_hand[0][:, :1]  # labels move slopes by kappa
+        assert_allclose(moved, lik.kappa * (labels - labels[:, :1]), rtol=1e-6)
         labels = labels[:13]
         near = np.broadcast_to(np.linspace(-3, 3, 13)[:, None], labels.shape)
         assert_allclose(lik.phi(near, labels), oracles.PHI[name](near, labels), rtol=1e-12)
-        step = 1e-5  # and a route that shares nothing: differences of the formula written afresh
-        phi = lambda t: oracles.PHI[name](t, labels)
-        slope = (phi(near + step) - phi(near - step)) / (2 * step)
-        assert_allclose(lik.fast(near, labels, 1)[0], slope, rtol=1e-6, atol=1e-8)
 
 
 def adaptive_mean(g, m, sd, *kinks):
@@ -603,23 +570,6 @@ def logistic_means(m, sd):
     return [adaptive_mean(g, m, sd, -30.0, -8.0, 0.0, 8.0, 30.0) for g in (slope, curve)]
 
 
-def test_a_likelihood_of_one_s_own_says_how_wide_its_strip_is(cv):
-    """Student's t: poles at y +- 2i. A strip that is too wide for it costs the digits."""
-    fast = lambda t, y, order: [
-        5 * (y - t) / (4 + (y - t) ** 2), 5 * ((y - t) ** 2 - 4) / (4 + (y - t) ** 2) ** 2
-    ][:order]  # fmt: skip
-    m, y = np.array([-3.0, 0.2, 5.0]), np.array([0.5, 0.0, -2.0])
-    for sd in (0.1, 1.0, 6.0):
-        mean = lambda k, m, y: adaptive_mean(lambda t: fast(t, y, 2)[k], m, sd, y)
-        right = [[mean(k, *at) for at in zip(m, y)] for k in range(2)]
-        for strip in (2.0, 12.0):
-            phi = oracles.PHI["student"]
-            student = cv.models.Likelihood("student", phi, fast=fast, strip=strip)
-            got = student.mean_slopes(m, np.full(3, sd**2), y, tolerance=1e-9)
-            error = np.abs(np.array(got) - right).max()
-            assert error < 5e-9 if strip == 2.0 else sd < 1 or error > 1e-6
-
-
 def test_values_and_degenerate_widths(cv):
     logistic = cv.models.LOGISTIC
     m, y = np.array([-20.0, -1.0, 0.0, 4.0]), np.array([1.0, -1.0, 1.0, 1.0])
@@ -631,14 +581,11 @@ def test_values_and_degenerate_widths(cv):
     assert_allclose(logistic.mean_slopes(m, 0 * m, y), at_m, rtol=1e-13)
     mixed = logistic.mean_slopes(m, np.array([0.0, 1.0, 0.0, 4.0]), y)
     assert_allclose(np.array(mixed)[:, [0, 2]], np.array(at_m)[:, [0, 2]], rtol=1e-12)
-
-
-def test_likelihoods_that_know_their_means_are_asked(cv):
-    m, v, y = np.array([0.3, 2.0]), np.array([100.0, 0.5]), np.array([1.0, 3.0])
+    wide = np.array([100.0, 0.5]), np.array([1.0, 3.0])  # E exp(eta) lies outside the nodes
     for likelihood in (cv.models.POISSON, cv.models.gaussian_likelihood(0.7)):
-        value, *slopes = likelihood.expected(m, v, y)
-        assert_allclose(likelihood.mean(m, v, y), value)
-        assert_allclose(likelihood.mean_slopes(m, v, y), slopes)
+        value, *slopes = likelihood.expected(m[2:], *wide)
+        assert_allclose(likelihood.mean(m[2:], *wide), value)
+        assert_allclose(likelihood.mean_slopes(m[2:], *wide), slopes)
 
 
 def test_bound(cv):
@@ -655,15 +602,3 @@ def test_bound(cv):
             assert_allclose(lower(at), phi(at), rtol=1e-9, atol=1e-9)
             slope = y / (1 + np.exp(y * at))
             assert_allclose(b + c * at, slope, rtol=1e-6, atol=1e-9)
-
-
-def test_class_moments(cv):
-    """Moments of each class against np.cov and a loop."""
-    p = oracles.problem("logistic", 3, 8)
-    G = oracles.build(cv, p).groups
-    for k, label in enumerate((-1.0, 1.0)):
-        X = p.X[p.y == label]
-        assert G.n[k] == len(X) and G.y[k] == label
-        assert_allclose(G.x[k], X.mean(0))
-        assert_allclose(G.xx[k], np.cov(X.T, bias=True), atol=1e-12)
-        assert np.array_equal(G.of_labels(p.y) == k, p.y == label)

@@ -122,15 +122,6 @@ def test_a_formula_has_one_line_on_a_wide_screen_and_two_on_a_phone(browser, sit
         assert min(shown.locator("[data-mml-node=mtr]").count(), 2) == lines
 
 
-def test_the_periodic_table_has_a_picture_everywhere_and_buttons_on_a_screen(browser, site):
-    with opened(browser, site / "book/07-the-zoo.html") as page:
-        for media, buttons in ("screen", True), ("print", False):
-            page.emulate_media(media=media)
-            assert page.locator("#fig-zoo-sonar img").is_visible()
-            assert page.locator(".cv-table").is_visible() == buttons
-            assert page.locator("#fig-zoo-sonar figcaption").is_visible()
-
-
 def test_the_problems_of_all_pages_are_counted(monkeypatch, capsys, tmp_path):
     """Two on the first of two pages, none on the last: two, and the program fails."""
     found = {"a.html": ["one", "two"], "b.html": []}
@@ -233,7 +224,7 @@ def test_a_figure_opens_at_full_size(browser, site):
         assert page.evaluate("document.images[0].naturalWidth") > 1000
 
 
-def test_the_periodic_table_answers_to_keys_and_taps(browser, site):
+def test_the_periodic_table_answers_to_keys_and_taps_and_is_a_picture_on_paper(browser, site):
     with opened(browser, site / "book/07-the-zoo.html", 390) as page:
         pressed = page.locator(".cv-table [aria-pressed=true]")
         said = page.locator(".cv-table [aria-live]").inner_text
@@ -245,6 +236,11 @@ def test_the_periodic_table_answers_to_keys_and_taps(browser, site):
         texts.append(said())
         assert len(set(texts)) == 3 and pressed.count() == 1
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        for media, buttons in ("screen", True), ("print", False):
+            page.emulate_media(media=media)
+            assert page.locator(".cv-table").is_visible() == buttons
+            for part in "img", "figcaption":
+                assert page.locator(f"#fig-zoo-sonar {part}").is_visible()
 
 
 def test_every_page_offers_its_source_the_project_and_the_package(site):
