@@ -246,6 +246,7 @@ def test_weights(cv):
             q.pack(*wrong)
     assert_allclose(q.check([1e5, -1e5, 0, 0]), [1e5, -1e5, 0, 0])
     assert all(one.far == 300 for one in families_of(cv)[2:])
+    assert all(np.array_equal(one.start(2), one.start((2,))) for one in families_of(cv))
 
 
 def test_families_are_told_apart_by_all_arguments(cv):
