@@ -3,7 +3,6 @@
 Counted, not timed: a model that counts the rows of every call, and the memory that is traced.
 """
 
-import tracemalloc
 from dataclasses import replace
 
 import autograd.numpy as anp
@@ -12,6 +11,7 @@ import scipy.special  # noqa: F401  before memory is traced: cvlib loads it at i
 from harness import part
 from numpy.testing import assert_allclose
 from oracles import FAMILIES
+from test_budgets import in_little_memory
 
 N, RNG = 7, np.random.default_rng
 drawn = lambda cv, model, q, M, **kind: cv.draw(model, q, q.start() + 0.1, M, RNG(1), **kind)
@@ -189,13 +189,7 @@ def test_diagonal_family_builds_no_square_matrix(cv, d=1000):
         draw = drawn(cv, model, q, M=1, subsample=subsample)
         for text in LINES[:-3] if own else LINES:
             line = written(cv, model, q, text)
-            tracemalloc.start()
-            try:
-                cv.evaluate([line], draw)
-                most = tracemalloc.get_traced_memory()[1]
-            finally:
-                tracemalloc.stop()
-            assert most < 8 * d * d, f"{text}: {most / 2**20:.1f} MB"
+            in_little_memory(lambda: cv.evaluate([line], draw), 8 * d * d)
 
 
 def test_blocks_of_columns(cv, d=150):

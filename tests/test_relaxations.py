@@ -10,6 +10,7 @@ from scipy import stats
 from scipy.special import expit, logit
 from test_coupled import Switches
 from test_nongaussian import panels
+from test_own_families import own_model
 
 T, TAU = 0.45, 0.7  # the one-coin problem E (b - t)^2, and a temperature
 
@@ -81,15 +82,13 @@ def test_conditional_draw_of_a_bit(cv):
         assert_allclose(own_moved, q.zeta_given_z(back, coupled=False)[1], rtol=1e-6, atol=1e-9)
 
 
-def categorical(cv, count=1, classes=3):
-    q = cv.families.Categorical(count, classes)
-    c = np.linspace(-1, 1.5, q.dim)
-    lik = lambda z, batch: anp.sin(2 * anp.sum(c * z, -1)) * batch[0] + anp.sum(z**2 * c, -1)
-    return cv.models.Model(lik, q.prior(np.zeros(q.dim)), np.array([1.0, 2.0]), q.dim), q
+def modelled(cv, q):
+    """A model of one's own with a prior of this family, and the family."""
+    return own_model(cv, q.dim, q.prior(np.zeros(q.dim))), q
 
 
 def test_conditional_draw_of_a_class(cv):
-    model, q = categorical(cv, 2)
+    model, q = modelled(cv, cv.families.Categorical(2, 3))
     rng = np.random.default_rng(2)
     w = np.array([0.5, -1.0, 0.2, 2.0, 0.0, -0.4])
     p = np.exp(w.reshape(2, 3)) / np.exp(w.reshape(2, 3)).sum(-1, keepdims=True)
@@ -149,8 +148,7 @@ def test_categorical_means(cv):
 
 def test_extreme_logits_are_finite(cv):
     for q in (cv.families.Bernoulli(3), cv.families.Categorical(1, 3)):
-        lik = lambda z, batch: anp.sum(z, -1) * batch[0]
-        model = cv.models.Model(lik, q.prior(np.zeros(3)), np.array([1.0]), 3)
+        model, _ = modelled(cv, q)
         f = sum(cv.terms(model, q)[1:], cv.terms(model, q)[0])
         draw = cv.draw(model, q, np.array([-30.0, 0.0, 30.0]), M=2000, rng=np.random.default_rng(6))
         for coupled in (True, False):
@@ -175,7 +173,8 @@ def training_cases(cv):
     for scale in 1, -2:  # the other way, twice
         yield case(*Switches().model(cv)[:2], [0.5, -1.0, 0.3], SF, GR, RP1, scale)
     for coupled in True, False:
-        yield case(*categorical(cv), [0.5, -1.0, 0.2], SF, GR, RP1, coupled=coupled)
+        one = modelled(cv, cv.families.Categorical(1, 3))
+        yield case(*one, [0.5, -1.0, 0.2], SF, GR, RP1, coupled=coupled)
     X = np.random.default_rng(0).standard_normal((4, 2))
     model = cv.models.logistic_regression(X, np.array([1.0, -1.0, 1.0, 1.0]))
     for family in ("Gaussian", "DiagonalGaussian"):
@@ -212,6 +211,7 @@ def test_surrogates_have_mean_zero(cv):
     rng = np.random.default_rng(8)
     for model, q, w, _, line in training_cases(cv):
         s, phi = part(cv, "experiments.relaxing").network(q.dim, 3, rng)
+        assert not s(phi, np.ones((5, q.dim))).any()  # a network begins as the zero function
         phi = phi + rng.standard_normal(phi.size)
         c = line(lambda z: s(phi, z))
         assert c.is_control_variate
@@ -239,10 +239,3 @@ def test_functions_of_one_name_stay_apart(cv):
     assert not np.allclose(coupled(draw), fresh(draw)) and len((coupled - fresh).parts) == 2
     warm = [cv.RP1(cv.relax(data, tau))(draw) for tau in (0.5, 0.5 + 1e-8)]
     assert np.abs(warm[1] - warm[0]).max() > 0
-
-
-def test_the_network_starts_as_the_zero_function(cv):
-    s, phi = part(cv, "experiments.relaxing").network(3, 4, np.random.default_rng(0))
-    assert_allclose(s(phi, np.ones((5, 3))), np.zeros(5))
-    assert phi.shape == (3 * 4 + 4 + 4,)
-    assert np.abs(s(phi + 1, np.ones((5, 3)))).min() > 0.1
