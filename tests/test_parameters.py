@@ -90,8 +90,6 @@ def test_every_shape_lies_in_its_place(cv):
     assert_allclose(stretch[3, 0], alone)
     assert_allclose(alone, sum(each(*pair) for pair in cuts.items()))
     assert_allclose(each("i", cuts["i"]), np.log(4 * share * (1 - share))[3, 0].sum())
-    four = Parameters({"s": cv.positive((2, 2))})
-    assert_allclose(four.mapped(z[3, 0][:4])[1], z[3, 0][:4].sum())
     right = ["a[0,0]", "a[0,1]", "a[1,0]", "a[1,1]", "s", "t[0,0]", "t[0,1]", "t[1,0]"]
     assert space.names[:8] == right and space.names[-1] == "b"
 
