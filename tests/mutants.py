@@ -162,7 +162,7 @@ first order with a curvature, own model | TaylorZ.along | self.order == 1 | Fals
 of second order, whatever is asked | Noisy.refreshed | self.wants or Wants(2) |
   (self.wants or Wants())._replace(order=2) | test_every
 numbers keep the first part alone | passes.total | (a + b for a, b in zip(found, new)) |
-  (a + b if np.ndim(a) else a for a, b in zip(found, new)) | test_numbers_in_parts
+  (a + b if np.ndim(a) else a for a, b in zip(found, new)) | test_parts[Gaussian]
 a cluster that is never left | passes.on | try:\n yield\nfinally:\n _cluster.reset(token) |
   yield\n_cluster.reset(token) | test_the_cluster_is_left
 what the first line wants | wanted | Wants(*map(max, zip(*each))) | each[0] | test_wants
@@ -330,10 +330,12 @@ the bound forgotten | APPROXIMATIONS | {'': lambda f: f, 'taylor_z': taylor_z, '
   'taylor_x': taylor_x, 'taylor_x_slope': taylor_x_slope, 'relax': relax} | {'': lambda f: f,
   'taylor_z': taylor_z, 'taylor_x': taylor_x, 'taylor_x_slope': taylor_x_slope, 'relax': relax} |
   test_names
-twins kept | _without_copies | any(close) and not c.name | False | test_span
+twins kept | _without_copies | any(close) and not c.name | False |
+  test_complete[logistic-Gaussian-True]
 closed form has noise from both | Variate.noises | method.samples and atom != whole |
   atom != whole | test_means_and_noises[linear-DiagonalGaussian-True]
-signs lost | spanned | line.parts.get(part, 0.0) | abs(line.parts.get(part, 0.0)) | test_span
+signs lost | spanned | line.parts.get(part, 0.0) | abs(line.parts.get(part, 0.0)) |
+  test_means_and_noises[logistic-Gaussian-True]
 expansions in x pass over the data | Variate.passes_over_data | not moments and any(ALL in way for
   way in self.pair) | any(ALL in way for way in self.pair) | test_records
 slopes mixed | legal | not line.is_control_variate | False | test_complete[logistic-Gaussian-True]

@@ -41,31 +41,8 @@ def student_of(cv):
     return Student
 
 
-MIX = np.array([[1.0, 0.4], [-0.3, 2.0]])
-
-
-def mixed_of(cv):
-    """z = m + MIX (e^r eps), coordinates that lean on each other; nothing in closed form."""
-
-    class Mixed(cv.families.Family):
-        parts = "m", "r"
-        noise = lambda self, rng, w, M: rng.logistic(size=(*w.shape[:-1], M, self.dim))
-
-        def transform(self, w, eps):
-            m, r = self.unpack(w)
-            return m + anp.dot(anp.exp(r) * eps, MIX.T)
-
-        def log_density(self, w, z):
-            m, r = self.unpack(w)
-            eps = anp.exp(-r) * anp.dot(z - m, np.linalg.inv(MIX).T)
-            law = -eps - 2 * anp.logaddexp(0, -eps) - r
-            return anp.sum(law, -1) - np.log(abs(np.linalg.det(MIX)))
-
-    return Mixed
-
-
 def shifted_of(cv):
-    """z = w + standard normal noise; it does not say its Fisher matrix."""
+    """z = w + standard normal noise; it says nothing in closed form, and no Fisher matrix."""
 
     class Shifted(cv.families.Family):
         parts = ("w",)
@@ -100,8 +77,11 @@ def pulled(pull, draw, u):
 
 
 def test_base_is_autograd_sample_by_sample(cv):
-    """score and pull1 of the base against one reverse pass for every run and sample."""
-    for q in (student_of(cv)(2, nu=3.0), mixed_of(cv)(2)):
+    """score and pull1 of the base against one reverse pass for every run and sample.
+
+    Coordinates of the bent family lean on each other.
+    """
+    for q in (student_of(cv)(2, nu=3.0), cv.families.Bent(3)):
         draw = draws(cv, q, M=4)
         u = np.random.default_rng(1).standard_normal(draw.z.shape)
         score, back = draw.score, pulled(q.pull1, draw, u)
@@ -165,21 +145,21 @@ def test_means_by_quadrature(cv):
 
 def test_closed_forms_are_given_or_refused(cv):
     """By `entropy`, by `cross`, or not at all; SF and RP1 stay."""
-    Mixed, Student = mixed_of(cv), student_of(cv)
+    Shifted, Student = shifted_of(cv), student_of(cv)
 
     class Known(Student):
         def entropy(self, w):
             return anp.sum(self.unpack(w)[1], -1) + self.dim * stats.t(self.nu).entropy()
 
-    class Crossed(shifted_of(cv)):
+    class Crossed(Shifted):
         """E_w log q_v is known for every v."""
 
         def cross(self, w, v):
             return -0.5 * anp.sum((w - v) ** 2 + 1 + np.log(2 * np.pi), -1)
 
-    assert [kind(2).closed_entropy for kind in (Mixed, Student, Known, Crossed)] == [0, 0, 1, 1]
+    assert [kind(2).closed_entropy for kind in (Shifted, Student, Known, Crossed)] == [0, 0, 1, 1]
     assert all(q.closed_entropy for q in families_of(cv))
-    for kind in (Mixed, Student):
+    for kind in (Shifted, Student):
         q = kind(2)
         draw = draws(cv, q)
         variational = cv.terms(draw.model, q)[2]
@@ -207,10 +187,10 @@ def test_closed_forms_are_given_or_refused(cv):
 
 
 def test_moments_are_given_or_refused(cv):
-    q = mixed_of(cv)(2)
+    q = shifted_of(cv)(2)
     draw = draws(cv, q)
     data = cv.terms(draw.model, q)[0]
-    said = r"Mixed\(2\) does not say its mean( and spread: give it `moments`|$)"
+    said = r"Shifted\(2\) does not say its mean( and spread: give it `moments`|$)"
     for ask in (lambda: q.mean(q.start()), lambda: q.sd(q.start()), lambda: draw.at("mu"),
                 lambda: cv.taylor_z(data)):  # fmt: skip
         with pytest.raises(ValueError, match=said):
