@@ -182,7 +182,10 @@ VALUES = [  # with a ValueError
      lambda: expect(np.ones(3), np.zeros((3, 1)), MASKED),
      lambda: D.mean(np.ma.append(MASKED, MASKED[:1])),
      lambda: fitted().predict(lambda z, b, rng: z + b[0], 3, data=MASKED)),
-    ("start=", lambda: fit(start=MASKED[:2])),
+    *[("(?s)start=.* give 2 finite numbers", lambda at=at, q=family: fit(OWN, q, start=at))
+      for family in (None, D) for at in (
+          MASKED[:2], Y, 0.0, "mode", [np.nan, 0.0], (X[0], np.eye(3)), (X[0], 0 * X[0]),
+          (X[0], np.eye(2)[None]), (X[0], np.eye(2), 1))],
     # draws
     (r"rng=np.random.default_rng\(seed\)", lambda: fresh(rng=None)),
     (r"rng=7: give a generator.*default_rng\(7\)", lambda: fresh(rng=7)),
@@ -426,12 +429,8 @@ TYPES = [  # with a TypeError
     (r"sampling=5: write cv.Sampling\(", lambda: choose(sampling=5)),
     ("is a family: the model comes first", lambda: cv.elbo(q, LOGISTIC, W, 10, rng)),
 ]  # fmt: skip
-ROWS = [
-    (kind, words, call)
-    for kind, rows in ((ValueError, VALUES), (TypeError, TYPES))
-    for words, *calls in rows
-    for call in calls
-]
+KINDS = {ValueError: VALUES, TypeError: TYPES}
+ROWS = [(kind, row[0], call) for kind, rows in KINDS.items() for row in rows for call in row[1:]]
 
 
 @pytest.mark.parametrize("kind, words, call", ROWS, ids=[words for _, words, _ in ROWS])

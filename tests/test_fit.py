@@ -115,15 +115,6 @@ def test_ctrl_c_while_the_mode_is_looked_for(calls):
     assert fit.go_on(steps=5, progress=False).steps == 5
 
 
-def test_bad_starts():
-    model, mean, cov, _ = test_fitting.gaussian_case(cv)
-    for bad in (mean[:2], 0.0, "mode", np.full(3, np.nan), (mean, np.eye(2)), (mean, 0 * mean),
-                (mean, cov[None]), (mean, cov, 1)):  # fmt: skip
-        for q in (None, cv.families.DiagonalGaussian(3)):
-            with pytest.raises(ValueError, match="(?s)start=.* give 3 finite numbers"):
-                cv.fit(model, q, start=bad, progress=False)
-
-
 # Models with a bug: what is noticed, and the sentence --------------------------------------------
 
 Y = np.array([28.0, 8, -3, 7, -1, 1, 18, 12])

@@ -233,15 +233,12 @@ def test_renewed_in_the_loop(cv):
     c = cv.CF(old) - cv.CF(old.over_all_data())
     go = dict(lr=0.1, steps=12, every=1)
     exact = cv.optimize.noise_free(model, q, **go).path
-    found = {
-        K: cv.optimize.sgd(
-            model, q, h, [c], M=3, rng=np.random.default_rng(0), renew=K,
-            weights=cv.rules.fixed(-1.0), **go,
-        ).path
-        for K in (1, 12)
-    }  # fmt: skip
-    assert_allclose(found[1], exact, atol=1e-9)
-    assert 1e-9 < np.abs(found[12] - exact).max() < 1e-2
+    go |= dict(M=3, weights=cv.rules.fixed(-1.0))
+    renewed = lambda K: cv.optimize.sgd(
+        model, q, h, [c], rng=np.random.default_rng(0), renew=K, **go
+    )
+    assert_allclose(renewed(1).path, exact, atol=1e-9)
+    assert 1e-9 < np.abs(renewed(12).path - exact).max() < 1e-2
 
 
 # Passes ---------------------------------------------------------------------------------------
