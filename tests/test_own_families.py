@@ -68,14 +68,6 @@ def draws(cv, q, seed=0, M=3):
     return cv.draw(own_model(cv, q.dim), q, w, M=M, rng=rng, subsample=False)
 
 
-def pulled(pull, draw, u):
-    """What a pull makes of slopes: it is linear, and the same with an array to write into."""
-    rows = pull(draw, u)
-    assert_allclose(pull(draw, 2 * u), 2 * rows, rtol=1e-9, atol=1e-12)
-    assert np.array_equal(pull(draw, u, np.full((*u.shape[:-1], draw.q.D), 7.0)), rows)
-    return rows
-
-
 def test_base_is_autograd_sample_by_sample(cv):
     """score and pull1 of the base against one reverse pass for every run and sample.
 
@@ -84,8 +76,9 @@ def test_base_is_autograd_sample_by_sample(cv):
     for q in (student_of(cv)(2, nu=3.0), cv.families.Bent(3)):
         draw = draws(cv, q, M=4)
         u = np.random.default_rng(1).standard_normal(draw.z.shape)
-        score, back = draw.score, pulled(q.pull1, draw, u)
+        score, back = draw.score, q.pull1(draw, u)
         assert score.shape == back.shape == (2, 4, q.D)
+        assert np.array_equal(q.pull1(draw, u, np.full(back.shape, 7.0)), back)  # into an array
         for r, m in np.ndindex(2, 4):
             w, eps, z = draw.w[r], draw.eps[r, m], draw.z[r, m]
             assert_allclose(z, q.transform(w, eps), rtol=1e-12)
@@ -97,19 +90,11 @@ def test_base_is_autograd_sample_by_sample(cv):
 
 
 def test_hand_written_forms_are_the_base_s(cv):
-    """Every family that writes its own score, pull or sample, against what the base would give."""
+    """log q, moments and entropy against what the base would give; words: test_definitions.py."""
     Base = cv.families.Family
     for q in (*families_of(cv), cv.families.Bent(3)):
         draw = draws(cv, q)
-        assert_allclose(q.z1(draw), Base.z1(q, draw), rtol=1e-10)
-        assert_allclose(q.score(draw), Base.score(q, draw), rtol=1e-8, atol=1e-10)
-        assert_allclose(q.log_q(draw.w, draw.z), Base.log_q(q, draw.w, draw.z), rtol=1e-10)
         assert_allclose(q.log_q1(draw), Base.log_q(q, draw.w, draw.z), rtol=1e-9)
-        if q.smooth == "z":
-            u = np.random.default_rng(2).standard_normal(draw.z.shape)
-            base = lambda draw, u, out=None: Base.pull1(q, draw, u, out)
-            by_hand = pulled(q.pull1, draw, u)
-            assert_allclose(by_hand, pulled(base, draw, u), rtol=1e-8, atol=1e-10)
     for q in (cv.families.Gamma(2), cv.families.Beta(2)):
         draw = draws(cv, q)
         for got, want in zip(q.moments_grad(draw), Base.moments_grad(q, draw)):
