@@ -299,7 +299,7 @@ the entropy's gradient downhill | Family.entropy_grad | -self.cross_grad(w, w) |
 E log q rises with the entropy | Family.cross_grad | -self.entropy_grad(w) | self.entropy_grad(w) |
   test_closed_forms_are_given_or_refused
 slopes move the spread | Family.chain | slope[..., None, :] * dm | slope[..., None, :] * ds |
-  test_means_by_quadrature
+  test_the_closed_form_of_an_expansion
 a mean that nobody said | Family._said | moment is None | False | test_moments_are_given_or_refused
 every family knows its moments | Family.__init_subclass__ | cls.moments is not Family.moments |
   True | test_incomplete_families
