@@ -272,7 +272,7 @@ half of a switch's base not turned | Bernoulli.mirror | 1 - second | second |
   test_partners_have_the_law_and_the_opposite_place
 tails not exchanged | _Standardised.mirror | self.at_tails(w, above, below) |
   self.at_tails(w, below, above) | test_tiny_shapes
-# families: test_families test_nongaussian test_relaxations
+# families: test_families test_nongaussian
 GR as the paper prints it: the score of q | _Standardised.routes | score="base_score" |
   score="score" | test_printed_formula_is_biased
 gamma: a factor 2 in the spread's derivative | Gamma.moments_grad | 2 * draw.factor |
@@ -309,7 +309,7 @@ arguments without their names | Family.__repr__ | f'{p.name}=' * (p.default is n
   test_families_are_told_apart_by_all_arguments
 a prior of the other kind | check_fit | lives != q.smooth | False |
   test_a_prior_and_a_q_of_two_kinds_are_refused
-# relaxations: test_relaxations test_nongaussian
+# relaxations: test_nongaussian
 REBAR: coupling swapped between z = 0 and z = 1 | Bernoulli.zeta_given_z | sign * noise |
   -sign * noise | test_conditional_draw_of_a_bit
 REBAR: derivative through the conditional draw forgotten | _Discrete.pull_coupled |

@@ -416,12 +416,10 @@ def test_drawn_rows_are_read_and_no_others(kind):
 def test_a_nan_far_down_a_file_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(cv.passes, "CHUNK", 40)
     p, *_ = setting(cv, "logistic", "Gaussian", N=50)
-    X, y = p.X.copy(), p.y.copy()
-    X[33, 1], y[44] = np.nan, 0.5
+    X = p.X.copy()
+    X[33, 1] = np.nan
     with pytest.raises(ValueError, match=r"array 0 of the data is nan at \[33, 1\]"):
         cv.models.logistic_regression(mapped(tmp_path, "X", X), p.y)
-    with pytest.raises(ValueError, match=r"must be -1 or \+1"):
-        cv.models.logistic_regression(p.X, y)
 
 
 def test_a_bar_where_a_pass_takes_long(monkeypatch, capsys):
