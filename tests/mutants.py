@@ -156,7 +156,8 @@ every part is the first | _sent | root.offset + address(a) - address(root) | roo
 a byte wraps in a pass | passes._part | wide(a.read() if isinstance(a, Mapped) else a) |
   a.read() if isinstance(a, Mapped) else a | test_small_numbers
 bound: touches at mu | glm._totals | eta**2 + v | eta**2 | test_mean_zero[logistic-Gaussian]
-own model: one Hessian column | density._totals | np.eye | np.ones | test_sums[curved-Gaussian]
+own model: columns of the Hessian mixed | density._totals | np.eye | np.tri |
+  test_lines[curved-Gaussian-one each]
 first order with a curvature, own model | TaylorZ.along | self.order == 1 | False |
   test_lines[curved-Gaussian-one each]
 of second order, whatever is asked | Noisy.refreshed | self.wants or Wants(2) |
@@ -174,7 +175,7 @@ the bound's sums for the mean's | TaylorZ.stored | draw.snapshot.parabolas.get(s
   None, None)) | draw.snapshot.parabolas['bound' if self.word == 'parabola' else self.word] |
   test_renewed_in_the_loop
 values of the middle node | Likelihood.mean | self.phi(eta, y) @ weights | self.phi(m, y[..., 0]) |
-  test_sums[offset-Gaussian]
+  test_lines[offset-Gaussian-one each]
 # combine: test_combine
 sign of the weights | best_weights | -scale | scale | test_rules_are_least_squares
 moments divided by M D, not M | moments | np.vecdot(C, h) / M | np.vecdot(C, h) / (M * D) |
