@@ -188,7 +188,7 @@ VALUES = [  # with a ValueError
           (X[0], np.eye(2)[None]), (X[0], np.eye(2), 1))],
     # draws
     (r"rng=np.random.default_rng\(seed\)", lambda: fresh(rng=None)),
-    (r"rng=7: give a generator.*default_rng\(7\)", lambda: fresh(rng=7)),
+    (r"rng=7: give a generator.*default_rng\(7\)", lambda: fresh(rng=7), lambda: choose(rng=7)),
     ("needs M", lambda: fresh(M=None)),
     ("index or rng.*subsample=False", lambda: draw(index=None)),
     ("leave index out", lambda: draw(subsample=False)),
@@ -344,7 +344,6 @@ VALUES = [  # with a ValueError
     ("a Gaussian family, not Gamma.*rules.adam", lambda: rules.natural().start(G, np.zeros(4))),
     # choosing
     (r"w has shape \(2, 5\): give one w", lambda: cv.choose(LOGISTIC, q, q.start((2,)), rng=rng)),
-    ("give a generator", lambda: choose(rng=3)),
     ("must estimate data", lambda: choose(among={"h": (ZOO.c7, {})})),
     ("no control variate", lambda: choose(among={"h": (ZOO.h, H)})),
     ("costs say nothing of", lambda: report(costs={}, pilot=2)),
@@ -382,7 +381,7 @@ TYPES = [  # with a TypeError
     ("cannot subtract 1", lambda: RP1(data) - 1),
     ("only by a number", lambda: RP1(data) * RP1(data)),
     ("list of lines", lambda: cv.evaluate(RP1(data), draw())),
-    ("data is no estimator", lambda: cv.evaluate([data], draw())),
+    ("data is no estimator", lambda: cv.evaluate([data], draw()), lambda: sgd([data])),
     ("init takes a plan such as Noisy.*, not <logistic", lambda: cv.optimize.init(LOGISTIC, rng)),
     (r"climb: f\(z\) must give a number and its slope, as long as z; got -2",
      lambda: climb(lambda z: -z @ z, np.ones(2), 1e-6)),
@@ -404,7 +403,6 @@ TYPES = [  # with a TypeError
     (r"cvs=CF.* must be a list: write \[c7\]", lambda: sgd(ZOO.c7)),
     (r"cvs=None must be a list: .*\[\] for none", lambda: sgd(None)),
     ("'c7' is no estimator", lambda: sgd(["c7"])),
-    ("data is no estimator", lambda: sgd([data])),
     ("no estimator such as RP1.*take its .line", lambda: sgd(catalogue.legal(LOGISTIC, q)[:1])),
     ("no ascent rule such as rules.adam", lambda: sgd(rule="adam")),
     ("no weight rule such as rules.bayes", lambda: sgd(weights=rules.momentum())),
@@ -414,7 +412,7 @@ TYPES = [  # with a TypeError
     ("sgd has no argument 'momentun': did you mean 'momentum'", lambda: sgd(momentun=0.5)),
     ("sgd has no argument 'sub_sample': did you mean 'subsample'", lambda: sgd(sub_sample=False)),
     ("sgd has no argument 'xyz': a plan takes lr, rule, average, M, weights", lambda: sgd(xyz=1)),
-    (r"sampling='all': write cv.Sampling\(", lambda: sgd(sampling="all")),
+    (r"sampling=5: write cv.Sampling\(", lambda: sgd(sampling=5), lambda: choose(sampling=5)),
     ("noise_free has no argument 'M': a plan takes lr", lambda: free(M=4)),
     # choosing
     ("{} is no table of bases", lambda: choose(among={})),
@@ -426,7 +424,6 @@ TYPES = [  # with a TypeError
     (r"costs\['QD'\]=", lambda: choose(costs={"QD": "1"})),
     (r"costs\['h'\]=", lambda: report(costs={"h": "1"})),
     ("there is no argument 'bach' here", lambda: choose(bach=5)),
-    (r"sampling=5: write cv.Sampling\(", lambda: choose(sampling=5)),
     ("is a family: the model comes first", lambda: cv.elbo(q, LOGISTIC, W, 10, rng)),
 ]  # fmt: skip
 KINDS = {ValueError: VALUES, TypeError: TYPES}
