@@ -157,13 +157,14 @@ every part is the first | _sent | root.offset + address(a) - address(root) | roo
 a byte wraps in a pass | passes._part | wide(a.read() if isinstance(a, Mapped) else a) |
   a.read() if isinstance(a, Mapped) else a | test_small_numbers
 bound: touches at mu | glm._totals | eta**2 + v | eta**2 | test_mean_zero[logistic-Gaussian]
-own model: one Hessian column | density._totals | np.eye | np.ones | test_sums[curved-Gaussian]
+own model: columns of the Hessian mixed | density._totals | np.eye | np.tri |
+  test_lines[curved-Gaussian-one each]
 first order with a curvature, own model | TaylorZ.along | self.order == 1 | False |
   test_lines[curved-Gaussian-one each]
 of second order, whatever is asked | Noisy.refreshed | self.wants or Wants(2) |
   (self.wants or Wants())._replace(order=2) | test_every
 numbers keep the first part alone | passes.total | (a + b for a, b in zip(found, new)) |
-  (a + b if np.ndim(a) else a for a, b in zip(found, new)) | test_numbers_in_parts
+  (a + b if np.ndim(a) else a for a, b in zip(found, new)) | test_parts[Gaussian]
 a cluster that is never left | passes.on | try:\n yield\nfinally:\n _cluster.reset(token) |
   yield\n_cluster.reset(token) | test_the_cluster_is_left
 what the first line wants | wanted | Wants(*map(max, zip(*each))) | each[0] | test_wants
@@ -175,7 +176,7 @@ the bound's sums for the mean's | TaylorZ.stored | draw.snapshot.parabolas.get(s
   None, None)) | draw.snapshot.parabolas['bound' if self.word == 'parabola' else self.word] |
   test_renewed_in_the_loop
 values of the middle node | Likelihood.mean | self.phi(eta, y) @ weights | self.phi(m, y[..., 0]) |
-  test_sums[offset-Gaussian]
+  test_lines[offset-Gaussian-one each]
 # combine: test_combine
 sign of the weights | best_weights | -scale | scale | test_rules_are_least_squares
 moments divided by M D, not M | moments | np.vecdot(C, h) / M | np.vecdot(C, h) / (M * D) |
@@ -269,7 +270,7 @@ half of a switch's base not turned | Bernoulli.mirror | 1 - second | second |
   test_partners_have_the_law_and_the_opposite_place
 tails not exchanged | _Standardised.mirror | self.at_tails(w, above, below) |
   self.at_tails(w, below, above) | test_tiny_shapes
-# families: test_families test_nongaussian test_relaxations
+# families: test_families test_nongaussian
 GR as the paper prints it: the score of q | _Standardised.routes | score="base_score" |
   score="score" | test_printed_formula_is_biased
 gamma: a factor 2 in the spread's derivative | Gamma.moments_grad | 2 * draw.factor |
@@ -296,7 +297,7 @@ the entropy's gradient downhill | Family.entropy_grad | -self.cross_grad(w, w) |
 E log q rises with the entropy | Family.cross_grad | -self.entropy_grad(w) | self.entropy_grad(w) |
   test_closed_forms_are_given_or_refused
 slopes move the spread | Family.chain | slope[..., None, :] * dm | slope[..., None, :] * ds |
-  test_means_by_quadrature
+  test_the_closed_form_of_an_expansion
 a mean that nobody said | Family._said | moment is None | False | test_moments_are_given_or_refused
 every family knows its moments | Family.__init_subclass__ | cls.moments is not Family.moments |
   True | test_incomplete_families
@@ -306,7 +307,7 @@ arguments without their names | Family.__repr__ | f'{p.name}=' * (p.default is n
   test_families_are_told_apart_by_all_arguments
 a prior of the other kind | check_fit | lives != q.smooth | False |
   test_a_prior_and_a_q_of_two_kinds_are_refused
-# relaxations: test_relaxations test_nongaussian
+# relaxations: test_nongaussian
 REBAR: coupling swapped between z = 0 and z = 1 | Bernoulli.zeta_given_z | sign * noise |
   -sign * noise | test_conditional_draw_of_a_bit
 REBAR: derivative through the conditional draw forgotten | _Discrete.pull_coupled |
@@ -327,10 +328,12 @@ the bound forgotten | APPROXIMATIONS | {'': lambda f: f, 'taylor_z': taylor_z, '
   'taylor_x': taylor_x, 'taylor_x_slope': taylor_x_slope, 'relax': relax} | {'': lambda f: f,
   'taylor_z': taylor_z, 'taylor_x': taylor_x, 'taylor_x_slope': taylor_x_slope, 'relax': relax} |
   test_names
-twins kept | _without_copies | any(close) and not c.name | False | test_span
+twins kept | _without_copies | any(close) and not c.name | False |
+  test_complete[logistic-Gaussian-True]
 closed form has noise from both | Variate.noises | method.samples and atom != whole |
   atom != whole | test_means_and_noises[linear-DiagonalGaussian-True]
-signs lost | spanned | line.parts.get(part, 0.0) | abs(line.parts.get(part, 0.0)) | test_span
+signs lost | spanned | line.parts.get(part, 0.0) | abs(line.parts.get(part, 0.0)) |
+  test_means_and_noises[logistic-Gaussian-True]
 expansions in x pass over the data | Variate.passes_over_data | not moments and any(ALL in way for
   way in self.pair) | any(ALL in way for way in self.pair) | test_records
 slopes mixed | legal | not line.is_control_variate | False | test_complete[logistic-Gaussian-True]

@@ -166,7 +166,12 @@ def expand_slope_in_x(p, z):
 
 
 def integrand(p, family, atom, w):
-    """f(z): (..., d) -> (..., N), with everything it takes from this w (D,) held fixed."""
+    """f(z): (..., d) -> (..., N), with everything it takes from this w (D,) held fixed.
+
+    In place of an atom's name there may be a function, the rows of data that are to be added up.
+    """
+    if callable(atom):
+        return lambda z: p.N * atom(z)
     mu, L = unpack(family, p.d, w)
     without_data = {
         "one": lambda z: anp.sum(0 * z, -1) + 1.0,
@@ -244,7 +249,7 @@ _kept = {}  # samples' gradients: they know nothing of the package, so mutants s
 
 
 def sample_gradient(method, p, family, atom, w, eps, index=None):
-    """One atom by one word at w (D,), for eps (M, d) and data points (M,) or all: (M, D)."""
+    """One atom by one word at w (D,), for eps (M, d) and data points (M,), (M or 1, B) or all."""
     drawn = None if index is None else index.tobytes()
     key = method, p.name, p.N, family, atom, w.tobytes(), eps.tobytes(), eps.shape, drawn
     if key not in _kept:
@@ -253,9 +258,11 @@ def sample_gradient(method, p, family, atom, w, eps, index=None):
 
 
 def _of_sample(f, M, index):
-    """What each sample sees of the rows of f, (M, d) -> (M,): its data point, or their mean."""
-    chosen = lambda each: anp.mean(each, -1) if index is None else each[np.arange(M), index]
-    return lambda z: chosen(f(z))
+    """What each sample sees of f, (M, d) -> (M,): the mean of all rows, its own, or its batch's."""
+    if index is None:
+        return lambda z: anp.mean(f(z), -1)
+    seen = np.arange(M)[:, None], index.reshape(len(index), -1)
+    return lambda z: anp.mean(f(z)[seen], -1)
 
 
 def _score_function(p, family, atom, w, eps, index):

@@ -26,7 +26,7 @@ from cvlib.families.found import Found
 from cvlib.fitting import starts
 from cvlib.fitting.starts import climb
 from cvlib.recipe.estimators import check_variate
-from experiments import catalogue, relaxing, trained, weights
+from experiments import catalogue, posteriors, relaxing, trained, weights
 
 pytestmark = pytest.mark.filterwarnings("error", "ignore::ResourceWarning")  # others leave those
 X = np.array([[0.5, -1.0], [0.2, 0.3], [1.0, 1.0]])
@@ -65,7 +65,7 @@ LOGISTIC, COUNTS = glm(X, Y), cv.models.poisson_regression(X, [0, 1, 2])
 OWN = oracles.build(cv, oracles.problem("curved"))
 COINS = model(dot, COIN.prior(np.zeros(2)))
 data, prior, variational = cv.terms(LOGISTIC, q)
-own_data, own_prior, _ = cv.terms(OWN, q)
+own_data, *_ = cv.terms(OWN, q)
 of_gamma, of_coins = cv.terms(LOGISTIC, G)[0], cv.terms(COINS, COIN)[0]
 other_data, other_prior, _ = cv.terms(glm(X, Y), q)
 cauchy = cv.models.Likelihood("cauchy", lambda t, y: -anp.log(1 + (y - t) ** 2))
@@ -125,19 +125,14 @@ VALUES = [  # with a ValueError
     ("noise_sd.*nan", lambda: linear(X, Y, noise_sd=np.nan)),
     (r"noise_sd=.*one number, not \(4,\) of them", lambda: linear(X, Y, noise_sd=np.ones(4))),
     (r"prior_sd must be a number or \(2,\); got \(3,\)", lambda: glm(X, Y, np.ones(3))),
-    (r"prior_sd .* got \(2, 2\)", lambda: glm(X, Y, np.eye(2))),
     ("prior_sd must be finite, not inf", lambda: glm(X, Y, np.inf)),
     (r"prior_mean must be a number or \(2,\); got \(3,\)", lambda: glm(X, Y, prior_mean=[1, 2, 3])),
     ("prior_mean must be finite", lambda: glm(X, Y, prior_mean=np.nan)),
-    (r"offset must be \(3,\).*got \(\)", lambda: glm(X, Y, offset=1.0)),
-    (r"offset must be \(3,\).*\(1,\)", lambda: glm(X, Y, offset=[1.0])),
+    (r"offset must be \(3,\)", lambda: glm(X, Y, offset=1.0), lambda: glm(X, Y, offset=[1.0])),
     (r"nan at \[1\]", lambda: glm(X, Y, offset=[1.0, np.nan, 0])),
-    (r"likelihood='probit': give models.LOGISTIC.*models.Likelihood\(name, phi\)",
-     lambda: cv.models.GLM(X, Y, "probit")),
-    (r"y holds text, such as 'yes'.*np.where\(label == 'yes', 1.0, -1.0\)",
-     lambda: glm(X, ["yes", "no", "no"])),
-    ("y holds objects, such as 1: give numbers, as floats",
-     lambda: glm(X, np.array([1, None, 1], object))),
+    ("likelihood='probit': give .*Likelihood", lambda: cv.models.GLM(X, Y, "probit")),
+    ("y holds text, such as 'yes'.*np.where.*'yes', 1.0", lambda: glm(X, ["yes", "no", "no"])),
+    ("y holds objects, such as 1: give", lambda: glm(X, np.array([1, None, 1], object))),
     ("X holds text, such as 'a'", lambda: glm([["a", "b"]] * 3, Y)),
     ("X has rows of unequal", lambda: glm([[1.0], [1.0, 2.0]], Y)),
     ("X holds complex128 numbers", lambda: glm(1j * X, Y)),
@@ -145,37 +140,31 @@ VALUES = [  # with a ValueError
      lambda: phi(lambda t, y: stats.norm.logcdf(y * t))),
     (r"phi of the own likelihood is \[nan.*every real eta. Put exp\(eta\)",
      lambda: phi(lambda t, y: anp.log(t))),
-    ("phi of the own likelihood must give one number per row",
-     lambda: phi(lambda t, y: anp.sum(t * y))),
+    ("phi of the own likelihood must give one number", lambda: phi(lambda t, y: anp.sum(t * y))),
     ("phi of the own likelihood mixes its entries", lambda: phi(lambda t, y: t - anp.mean(t))),
     ("phi of the own likelihood fails for eta and y of shape.*np.where for if",
      lambda: phi(lambda t, y: t if t > 0 else 0 * t)),
     # data sets
-    (r"unknown data set 'iris': choose one of \['australian', 'ionosphere', 'sonar'\]",
-     lambda: load("iris")),
-    (r"features='unit': choose one of \['raw', 'scaled', 'standardised'\]",
-     lambda: load("sonar", "unit")),
+    ("unknown data set 'iris': choose one of .*ionosphere", lambda: load("iris")),
+    ("features='unit': choose one of .*standardised", lambda: load("sonar", "unit")),
     ("leaves no data point of sonar", lambda: load("sonar", "raw", [])),
     ("rows=3: give a list", lambda: load("sonar", "raw", 3)),
+    ("unknown posterior 'radon': choose one of eight_schools", lambda: posteriors.load("radon")),
     # own models
     ("data is a list: write a tuple of arrays", lambda: model(data=[X, Y])),
     ("one row per data", lambda: model(data=3.0)),
     (r"log_lik must give one number per row.*np.sum\(..., -1\)",
-     lambda: model(lambda z, b: anp.sum(z))),
+     lambda: model(lambda z, b: anp.sum(z)), lambda: model(lambda z, b: None)),
     ("the prior has 3 sd's but 2 means", lambda: GaussianPrior(np.ones(3), np.ones(2))),
-    ("log_prior.*the prior has 3 coordinates, z has 2",
-     lambda: model(log_prior=GaussianPrior(np.ones(3)))),
+    ("log_prior.*has 3 coordinates, z has 2", lambda: model(log_prior=GaussianPrior(np.ones(3)))),
     (r"log_lik=None is no function.*\(\.\.\., d\)", lambda: model(log_lik=None)),
-    (r"log_prior=None is no function: give one, such as models.GaussianPrior\(\)",
-     lambda: model(log_prior=None)),
+    ("log_prior=None is no function: .*GaussianPrior", lambda: model(log_prior=None)),
     (r"data=None: give an array.*np.zeros\(1\)", lambda: model(data=None)),
     ("array 1 of the data holds objects, such as None", lambda: model(data=(X, None))),
     ("array 1 of the data holds text, such as 'a'", lambda: model(data=(X, np.array(list("abb"))))),
-    ("array 1 of the data holds objects", lambda: model(data=(X, np.array([{}, 1, 2], object)))),
     ("different row labels", lambda: model(data=TABLES), lambda: glm(*TABLES)),
     ("log_lik fails for z of shape .*ambiguous.*np.where for if",
      lambda: model(lambda z, b: dot(z, b) if z[..., 0] > 0 else 0.0)),
-    ("log_lik must give one number per row", lambda: model(lambda z, b: None)),
     ("log_lik is random: called twice with the same z it differs",
      lambda: model(lambda z, b: dot(z, b) + rng.standard_normal())),
     (r"log_lik is \[nan.*every real z. Put exp\(z\) for what is positive.*declare cv.positive",
@@ -193,10 +182,13 @@ VALUES = [  # with a ValueError
      lambda: expect(np.ones(3), np.zeros((3, 1)), MASKED),
      lambda: D.mean(np.ma.append(MASKED, MASKED[:1])),
      lambda: fitted().predict(lambda z, b, rng: z + b[0], 3, data=MASKED)),
-    ("start=", lambda: fit(start=MASKED[:2])),
+    *[("(?s)start=.* give 2 finite numbers", lambda at=at, q=family: fit(OWN, q, start=at))
+      for family in (None, D) for at in (
+          MASKED[:2], Y, 0.0, "mode", [np.nan, 0.0], (X[0], np.eye(3)), (X[0], 0 * X[0]),
+          (X[0], np.eye(2)[None]), (X[0], np.eye(2), 1))],
     # draws
     (r"rng=np.random.default_rng\(seed\)", lambda: fresh(rng=None)),
-    (r"rng=7: give a generator.*default_rng\(7\)", lambda: fresh(rng=7)),
+    (r"rng=7: give a generator.*default_rng\(7\)", lambda: fresh(rng=7), lambda: choose(rng=7)),
     ("needs M", lambda: fresh(M=None)),
     ("index or rng.*subsample=False", lambda: draw(index=None)),
     ("leave index out", lambda: draw(subsample=False)),
@@ -205,15 +197,13 @@ VALUES = [  # with a ValueError
     ("M >= 1", lambda: draw(eps=np.zeros((0, 2)), index=[])),
     (r"eps must be \(4, M, 2\).*got \(2, 2\)", lambda: draw(w=q.start((4,)))),
     (r"finite at \[1, 0\]", lambda: draw(eps=with_(np.zeros((2, 2)), np.nan, 1, 0))),
-    ("whole numbers.*got float64", lambda: draw(index=[0.0, 1.0])),
-    ("whole numbers.*got bool", lambda: draw(index=[True, False])),
+    ("whole numbers.*got (float64|bool)", lambda: draw(index=[0.0, 1.0]),
+     lambda: draw(index=[True, False])),
     (r"shape \(2,\).*got int64 of shape \(3,\)", lambda: draw(index=[0, 1, 2])),
     (r"w must be \(..., 5\).*got \(4,\)", lambda: draw(w=np.ones(4))),
     (r"got \(\)", lambda: draw(w=1.0)),
     (r"not finite at \[3\]", lambda: draw(w=with_(W, np.nan, 3))),
     (r"diagonal of L is 0 at \[1\].*negative", lambda: draw(w=with_(W, 0, 4))),
-    (r"diagonal of L is 0 at \[1, 0\]",
-     lambda: draw(w=with_(q.start((2,)), 0, 1, 2), eps=np.zeros((2, 2, 2)))),
     (r"does not fit Gaussian\(3\), a law of 3 dimensions: take one of 2",
      lambda: cv.draw(LOGISTIC, cv.families.Gaussian(3), np.ones(9), M=1, rng=rng)),
     ('write "plain", "pairs", "sobol" or "rotated"', lambda: fresh(noise="odd")),
@@ -225,23 +215,19 @@ VALUES = [  # with a ValueError
     ("needs Bare.mirror", lambda: cv.draw(LOGISTIC, Bare(2), D.start(), 4, rng, noise="pairs")),
     ("needs Bare.quantile", lambda: cv.draw(LOGISTIC, Bare(2), D.start(), 4, rng, noise="sobol")),
     # families
-    (r"w must be \(..., 5\)", lambda: q.unpack(np.zeros(4))),
-    (r"w must be \(..., 4\).*got \(3,\)", lambda: D.unpack(np.zeros(3))),
-    *[(r"w must be \(..., ", lambda ask=ask: ask(np.zeros(9)))
-      for family in (q, D, G, COIN) for ask in (family.mean, family.sd)],
+    *[(r"w must be \(..., .*got \(9,\)", lambda ask=ask: ask(np.zeros(9)))
+      for family in (q, D, G, COIN) for ask in (family.mean, family.sd, family.unpack)],
     *[(r"w is not finite at \[1, 0\]",
        lambda family=family, bad=bad: family.mean(with_(family.start((2,)), bad, 1, 0)))
       for family in (q, D, G, COIN) for bad in (np.nan, np.inf, -np.inf)],
-    ("w must be 2 numbers", lambda: Found(COINS, COIN, None)),
-    ("w must be 5 numbers", lambda: Found(LOGISTIC, q, np.ones((2, 5))),
-     lambda: Found(LOGISTIC, q, "a")),
+    *[("w must be 5 numbers", lambda w=w: Found(LOGISTIC, q, w))
+      for w in (None, "a", np.ones((2, 5)))],
     (r"DiagonalGaussian\(3\), a law of 3 dimensions: take one of 2",
      lambda: cv.terms(LOGISTIC, cv.families.DiagonalGaussian(3))),
     (r"relax is for a discrete q; Gaussian\(2\) is continuous: use RP1 or GR", lambda: relax(data)),
     (r"mu must be \(..., 2\).*got \(1,\)", lambda: q.pack([1.0], np.eye(2))),
     (r"L \(..., 2, 2\)", lambda: q.pack([1.0, 2.0], np.ones(2))),
     ("lower triangular.*cholesky", lambda: q.pack([0.0, 0.0], np.array([[2.0, 1.0], [1.0, 2.0]]))),
-    (r"mu, sigma must be \(..., 2\)", lambda: D.pack([1.0, 2.0], [1.0])),
     (r"mu, sigma must be \(..., 2\); got \(2,\), \(2, 2\)", lambda: D.pack([1.0, 2.0], np.eye(2))),
     ("positive", lambda: G.pack(-1.0, 1.0)),
     ("diagonal of L is 0", lambda: q.entropy(np.zeros(5)), lambda: q.log_q(np.zeros(5), X)),
@@ -269,14 +255,11 @@ VALUES = [  # with a ValueError
     (r"out must be \(1, 2, 5\).*got \(2, 2\)",
      lambda: cv.evaluate([RP1(cv.one)], draw(), out=np.empty((2, 2)))),
     (r"'data' of <logistic.*try CF\(taylor_z\(data\)\)", lambda: CF(data)),
-    (r"'prior' of <own model.*try CF\(taylor_z", lambda: CF(own_prior)),
-    ("'prior' has none: try taylor_x", lambda: taylor_x(prior), lambda: taylor_x(data + prior)),
     (r"own model.*try taylor_z\(data\)", lambda: taylor_x(own_data)),
     (r"'taylor_z\(data\)'", lambda: taylor_x(taylor_z(data))),
     (r"labels are classes or enter linearly.*<cauchy",
      lambda: taylor_x(cv.terms(cv.models.GLM(X, Y, cauchy), q)[0])),
     (r"'data' of <own model.*try taylor_z\(data\)", lambda: bound(own_data)),
-    ("'prior' has no bound", lambda: bound(own_prior)),
     (r"'taylor_x\(data\)' has no bound", lambda: bound(taylor_x(data))),
     (r"'taylor_x\(data\)'.*try taylor_z\(data\)", lambda: taylor_z(taylor_x(data))),
     ("order=3: an expansion in z has order 1 or 2", lambda: taylor_z(data, order=3)),
@@ -291,18 +274,15 @@ VALUES = [  # with a ValueError
     ("expands terms of a model", lambda: taylor_z(relax(of_coins))),
     ("belongs to none", lambda: cv.surrogate(cv.one, lambda z: z)),
     ("is no control variate", lambda: check_variate(SF(of_coins) - RP1(relax(of_coins)))),
-    ("control variate",
-     lambda: relaxing.variance_gradient(0, None, 0, lambda s: SF(of_coins), None)),
+    ("variate", lambda: relaxing.variance_gradient(0, None, 0, lambda s: SF(of_coins), None)),
     ("LOO compares samples: variance_gradient takes SF, RP1, GR",
      lambda: relaxing.variance_gradient(0, None, 0, compared, None)),
     ("two models or families", lambda: RP1(data) - RP2(other_data),
-     lambda: RP1(data) + RP1(other_prior), lambda: RP1(data + other_prior),
-     lambda: RP1(data) - RP1(cv.terms(LOGISTIC, D)[0])),
+     lambda: RP1(data + other_prior), lambda: RP1(data) - RP1(cv.terms(LOGISTIC, D)[0])),
     ("different models or families", lambda: RP1(other_data)(draw()),
      lambda: (SF(cv.one) + RP1(other_data))(draw()),
      lambda: (RP1(other_data) * 0 + RP1(other_prior))(draw())),
-    ("quadratic stands in for terms of one model, not for one",
-     lambda: trained.quadratic(cv.one, None)),
+    ("stands in for terms of one model, not for one", lambda: trained.quadratic(cv.one, None)),
     # snapshots
     ("mu must be finite numbers", lambda: cv.snapshot(LOGISTIC, np.zeros(3))),
     ("and the factor of q", lambda: cv.snapshot(LOGISTIC, np.zeros(2), mean=True)),
@@ -325,10 +305,8 @@ VALUES = [  # with a ValueError
     (r"begin with start\(L=3, runs=\(\)\)", lambda: update(2, 0.1)),
     ("needs weights", lambda: mixed(h, C, np.ones(4)), lambda: mixed(h, C, np.ones((5, 3)))),
     ("needs h of shape", lambda: mixed(h[:, :2], C, np.ones(3))),
-    ("n0, the number",
-     lambda: weights.posterior_moments(moments(h, C), np.eye(3), np.ones(3), 0)),
-    ("3 variates need traces",
-     lambda: weights.general_weights(moments(h, C), np.eye(2), np.ones(3))),
+    ("n0, the number", lambda: weights.posterior_moments(moments(h, C), np.eye(3), np.ones(3), 0)),
+    ("3 variates need", lambda: weights.general_weights(moments(h, C), np.eye(2), np.ones(3))),
     ("CC must", lambda: combine.best_weights(np.eye(3), np.ones(2))),
     ("negative eigenvalue", lambda: combine.best_weights([[1.0, 2.0], [2.0, 1.0]], [1.0, 1.0])),
     ("samples, 6; got 7", lambda: weights.ridge_weights(h, C, folds=7)),
@@ -348,12 +326,10 @@ VALUES = [  # with a ValueError
     ("no control variate: it estimates", lambda: sgd([ZOO.h])),
     ("v0=nan: it must be zero", lambda: sgd(v0=np.nan)),
     *[(f"lr={lr}", lambda lr=lr: sgd(lr=lr)) for lr in (np.nan, np.inf)],
-    (r"lr has shape \(3,\), the runs have \(\): give one a run", lambda: sgd(lr=np.full(3, 0.1))),
-    (r"lr has shape \(3,\), the runs have \(2,\)", lambda: sgd(lr=np.full(3, 0.1), runs=(2,))),
+    (r"lr has shape \(3,\), the runs .*\(2,\): give", lambda: sgd(lr=np.full(3, 0.1), runs=(2,))),
     (r"lr\(1\)=-0.1: it must be zero or positive", lambda: sgd(lr=lambda t: -0.1 * t)),
     (r"momentum=\[0.5, 0.9\]: one number", lambda: sgd(momentum=[0.5, 0.9])),
     ("w must be", lambda: sgd(w=np.ones(3)), lambda: free(w=np.ones(2))),
-    ("rng=7: give a generator.*default_rng\\(7\\)", lambda: sgd(rng=7)),
     ("rng=None: give a generator", lambda: sgd(rng=None)),
     (r"w starts \(5,\) runs: leave runs out", lambda: sgd(w=q.start((5,)), runs=(3,))),
     ("momentum and rule= are two rules", lambda: sgd(momentum=0.5, rule=rules.adam())),
@@ -365,11 +341,9 @@ VALUES = [  # with a ValueError
      lambda: sgd([ZOO.c1, ZOO.c7], weights=rules.fixed([1, 2, 3]))),
     ("sampling= says it all: leave batch out", lambda: sgd(sampling=cv.Sampling(), batch=3)),
     (r"must estimate data \+ prior - variational", lambda: sgd(h=RP1(data) - CF(variational))),
-    ("needs a Gaussian family, not Gamma.*rules.adam",
-     lambda: rules.natural().start(G, np.zeros(4))),
+    ("a Gaussian family, not Gamma.*rules.adam", lambda: rules.natural().start(G, np.zeros(4))),
     # choosing
     (r"w has shape \(2, 5\): give one w", lambda: cv.choose(LOGISTIC, q, q.start((2,)), rng=rng)),
-    ("give a generator", lambda: choose(rng=3)),
     ("must estimate data", lambda: choose(among={"h": (ZOO.c7, {})})),
     ("no control variate", lambda: choose(among={"h": (ZOO.h, H)})),
     ("costs say nothing of", lambda: report(costs={}, pilot=2)),
@@ -403,19 +377,17 @@ TYPES = [  # with a TypeError
     ("RP1 takes an integrand", lambda: RP1(3), lambda: RP1(RP1(data))),
     ("CF takes an integrand", lambda: CF("data")),
     ("taylor_z takes an integrand", lambda: taylor_z(RP1(data))),
-    ("parabola takes an integrand", lambda: parabola(CF(taylor_z(data)))),
     ("cannot add data", lambda: RP1(data) + data),
     ("cannot subtract 1", lambda: RP1(data) - 1),
     ("only by a number", lambda: RP1(data) * RP1(data)),
     ("list of lines", lambda: cv.evaluate(RP1(data), draw())),
-    ("data is no estimator", lambda: cv.evaluate([data], draw())),
+    ("data is no estimator", lambda: cv.evaluate([data], draw()), lambda: sgd([data])),
     (r"climb: f\(z\) must give a number and its slope, as long as z; got -2",
      lambda: climb(lambda z: -z @ z, np.ones(2), 1e-6)),
     ("as long as z; got", lambda: climb(lambda z: (-z @ z, -2 * z[:1]), np.ones(2), 1e-6)),
     # fits and answers
     ("no function of the draws", lambda: fitted().expect(3.0)),
-    ("f gave a dict: it must give numbers, an array",
-     lambda: fitted().expect(lambda z: {"a": z[:, 0]})),
+    ("f gave a dict: it must give numbers", lambda: fitted().expect(lambda z: {"a": z[:, 0]})),
     ("no function of a Fit", lambda: fit(callback=3)),
     ("no model such as", lambda: cv.fit(dot)),
     ("is no model", lambda: cv.Fit.load("nowhere", q)),
@@ -430,7 +402,6 @@ TYPES = [  # with a TypeError
     (r"cvs=CF.* must be a list: write \[c7\]", lambda: sgd(ZOO.c7)),
     (r"cvs=None must be a list: .*\[\] for none", lambda: sgd(None)),
     ("'c7' is no estimator", lambda: sgd(["c7"])),
-    ("data is no estimator", lambda: sgd([data])),
     ("no estimator such as RP1.*take its .line", lambda: sgd(catalogue.legal(LOGISTIC, q)[:1])),
     ("no ascent rule such as rules.adam", lambda: sgd(rule="adam")),
     ("no weight rule such as rules.bayes", lambda: sgd(weights=rules.momentum())),
@@ -439,9 +410,8 @@ TYPES = [  # with a TypeError
     ("state=3 is no State", lambda: sgd(state=3, rng=None)),
     ("sgd has no argument 'momentun': did you mean 'momentum'", lambda: sgd(momentun=0.5)),
     ("sgd has no argument 'sub_sample': did you mean 'subsample'", lambda: sgd(sub_sample=False)),
-    ("sgd has no argument 'run': did you mean 'runs'", lambda: sgd(run=(3,))),
     ("sgd has no argument 'xyz': a plan takes lr, rule, average, M, weights", lambda: sgd(xyz=1)),
-    (r"sampling='all': write cv.Sampling\(", lambda: sgd(sampling="all")),
+    (r"sampling=5: write cv.Sampling\(", lambda: sgd(sampling=5), lambda: choose(sampling=5)),
     ("noise_free has no argument 'M': a plan takes lr", lambda: free(M=4)),
     # choosing
     ("{} is no table of bases", lambda: choose(among={})),
@@ -453,15 +423,10 @@ TYPES = [  # with a TypeError
     (r"costs\['QD'\]=", lambda: choose(costs={"QD": "1"})),
     (r"costs\['h'\]=", lambda: report(costs={"h": "1"})),
     ("there is no argument 'bach' here", lambda: choose(bach=5)),
-    (r"sampling=5: write cv.Sampling\(", lambda: choose(sampling=5)),
     ("is a family: the model comes first", lambda: cv.elbo(q, LOGISTIC, W, 10, rng)),
 ]  # fmt: skip
-ROWS = [
-    (kind, words, call)
-    for kind, rows in ((ValueError, VALUES), (TypeError, TYPES))
-    for words, *calls in rows
-    for call in calls
-]
+KINDS = {ValueError: VALUES, TypeError: TYPES}
+ROWS = [(kind, row[0], call) for kind, rows in KINDS.items() for row in rows for call in row[1:]]
 
 
 @pytest.mark.parametrize("kind, words, call", ROWS, ids=[words for _, words, _ in ROWS])
@@ -502,18 +467,6 @@ def test_ordinary_use_raises_no_warning(name, scale):
         step = cv.draw(model, q, w, M=5, rng=np.random.default_rng(0), subsample=subsample)
         with np.errstate(all="raise", under="ignore"):
             assert np.isfinite(cv.evaluate(lines, step)).all()
-
-
-def test_the_corners_of_legal_input():
-    """One data point, one class, a constant column, one sample, a negative diagonal, runs=2."""
-    for family in (q, D, G):
-        assert np.array_equal(family.start(2), family.start((2,)))
-    model = glm(np.array([[0.0, 1.0]]), [1])
-    zoo = cv.zoo.paper(model, q)
-    w = q.pack([0.0, 0.0], np.array([[-1.0, 0.0], [0.5, -2.0]]))
-    step = cv.draw(model, q, w, M=1, rng=np.random.default_rng(0))
-    assert np.isfinite(cv.evaluate([zoo.h, *zoo.S7, zoo.score], step)).all()
-    assert np.allclose(zoo.c5(step), 0, atol=1e-13)  # one data point is all data
 
 
 def test_a_constant_likelihood_leaves_the_prior():

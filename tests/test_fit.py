@@ -51,9 +51,13 @@ def test_the_means_of_the_reference_are_found(name):
         assert 0.85 < (x.std(0) / p.sd).min() and (x.std(0) / p.sd).max() < 1.15
 
 
-def test_an_unknown_posterior_is_named():
-    with pytest.raises(ValueError, match="unknown posterior 'radon': choose one of eight_schools"):
-        posteriors.load("radon")
+def test_fits_do_not_depend_on_the_order_of_the_data():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((30, 2)), rng.standard_t(3, 30)
+    lik = lambda z, b: -2 * anp.log(1 + (b[1] - anp.sum(b[0] * z, -1)) ** 2 / 3)
+    models = (cv.models.Model(lik, NORMAL, (X[::way], y[::way]), 2) for way in (1, -1))
+    one, other = (cv.fit(model, progress=False) for model in models)
+    assert_allclose([other.elbo, *other.mean], [one.elbo, *one.mean], rtol=1e-8)
 
 
 def test_a_file_of_another_model_or_another_kind_is_refused(tmp_path):
@@ -111,20 +115,10 @@ def test_ctrl_c_while_the_mode_is_looked_for(calls):
     assert fit.go_on(steps=5, progress=False).steps == 5
 
 
-def test_bad_starts():
-    model, mean, cov, _ = test_fitting.gaussian_case(cv)
-    for bad in (mean[:2], 0.0, "mode", np.full(3, np.nan), (mean, np.eye(2)), (mean, 0 * mean),
-                (mean, cov[None]), (mean, cov, 1)):  # fmt: skip
-        for q in (None, cv.families.DiagonalGaussian(3)):
-            with pytest.raises(ValueError, match="(?s)start=.* give 3 finite numbers"):
-                cv.fit(model, q, start=bad, progress=False)
-
-
 # Models with a bug: what is noticed, and the sentence --------------------------------------------
 
 Y = np.array([28.0, 8, -3, 7, -1, 1, 18, 12])
 gauss = lambda y, mean, sd: -0.5 * ((y - mean) / sd) ** 2 - anp.log(sd)
-sentences = lambda model, **how: " ".join(cv.fit(model, progress=False, **how).warnings)
 
 
 def test_a_density_without_end_is_named():
@@ -134,17 +128,9 @@ def test_a_density_without_end_is_named():
     flat = lambda z: gauss(z[..., 0], 0, 5.0) - anp.exp(z[..., 1]) - (z[..., 2:] ** 2).sum(-1) / 2
     right, wrong = (lambda z, k=k: flat(z) + k * z[..., 1] for k in (1, -2))
     models = (cv.models.Model(lik, prior, (Y, np.arange(8)), 10) for prior in (right, wrong))
-    fine, said = (sentences(model, steps=20) for model in models)
+    fine, said = (" ".join(cv.fit(m, steps=20, progress=False).warnings) for m in models)
     assert "no mode was found: log p(x, z) rises along z[1]" in said
     assert "log-Jacobian have the wrong sign" in said and "no mode was found" not in fine
-
-
-def test_a_flat_direction_is_named():
-    """Two columns that say the same, and no prior."""
-    X = np.column_stack([np.ones(8), np.ones(8), Y])
-    lik = lambda z, b: gauss(b[1], anp.sum(b[0] * z, -1), 1.0)
-    said = sentences(cv.models.Model(lik, lambda z: 0 * z[..., 0], (X, Y), 3), steps=20)
-    assert "stays flat along z[" in said and "A prior may be missing" in said
 
 
 def fails_below(edge):
@@ -255,13 +241,10 @@ def test_k_hat_of_tied_weights_is_a_number(levels, top):
 
 
 def test_a_prior_that_is_written_for_many_points_has_a_report():
-    def log_prior(p):
-        s = p.s[..., None]
-        return anp.sum(-0.5 * (p.h / s) ** 2 - anp.log(s), -1) - p.s - anp.log(p.s)
-
-    y = np.random.default_rng(0).standard_normal((30, 3))
+    log_prior = lambda p: anp.sum(-((p.h / p.s[..., None]) ** 2), -1) - 4 * anp.log(p.s) - p.s
     lik = lambda p, b: anp.sum(-0.5 * (b[0] - p.h) ** 2, -1)
-    model = cv.models.Model(lik, log_prior, (y,), parameters={"s": cv.positive, "h": 3})
+    about = {"parameters": {"s": cv.positive, "h": 3}}
+    model = cv.models.Model(lik, log_prior, np.ones((30, 3)), **about)
     assert "could not be checked" not in cv.fit(model, bend=False, progress=False).report
 
 

@@ -178,18 +178,14 @@ def check_price(r):
     assert_allclose(Q.pack(*g), (cv.PR(DATA) + cv.PR(PRIOR))(DRAW).mean(0), **SAME)
 
 
-def check_quadratics(r):
-    for ridge in 0.3, 2.0:
-        ours = regression.regress(EPS, SLOPES, ridge)
-        for got, want in zip(r.quadratics(EPS, SLOPES, ridge), ours):
+def check_quadratics(r, function="quadratics", ours=regression.regress):
+    for given in (EPS, SLOPES, 0.3), (EPS, SLOPES, 2.0), (EPS[:3], SLOPES[:3], 0.1):
+        for got, want in zip(getattr(r, function)(*given), ours(*given)):
             assert_allclose(got, want, **SAME)
 
 
 def check_quadratics_diagonal(r):
-    for few in (EPS, SLOPES, 0.1), (EPS[:3], SLOPES[:3], 0.1):
-        ours = regression.diagonal(regression.regress)(*few)
-        for got, want in zip(r.quadratics_diagonal(*few), ours):
-            assert_allclose(got, want, **SAME)
+    check_quadratics(r, "quadratics_diagonal", regression.diagonal(regression.regress))
 
 
 def check_rotated(r):

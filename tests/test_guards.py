@@ -138,21 +138,17 @@ def test_an_edit_is_out_of_step_and_the_same_code_keeps_its_outputs(copy, files,
 ERROR = {"output_type": "error", "ename": "NameError", "evalue": "no x", "traceback": []}
 
 
-@pytest.mark.parametrize(
-    "change, sentence",
-    [
-        ({"execution_count": None, "outputs": []}, "not run from top to bottom"),
-        ({"execution_count": 7}, "not run from top to bottom, see the cell that begins '40 + 2'"),
+def test_a_cell_that_was_not_run_once_and_well_is_a_problem(copy):
+    path, order = copy / "book/08-tiny.ipynb", "not run from top to bottom, see the cell that "
+    for change, sentence in (
+        ({"execution_count": None, "outputs": []}, order),
+        ({"execution_count": 7}, f"{order}begins '40 + 2'"),
         ({"outputs": [nbformat.from_dict(ERROR)]}, "holds an error: NameError: no x"),
-    ],
-    ids=["never", "again", "error"],
-)
-def test_a_cell_that_was_not_run_once_and_well_is_a_problem(copy, change, sentence):
-    path = copy / "book/08-tiny.ipynb"
-    nb = nbformat.read(path, as_version=4)
-    nb.cells[-1].update(change)
-    nbformat.write(nb, path)
-    assert sentence in notebooks.problem(copy / "book/08-tiny.md")
+    ):
+        nb = nbformat.read(path, as_version=4)
+        nb.cells[-1].update(change)
+        nbformat.write(nb, path)
+        assert sentence in notebooks.problem(copy / "book/08-tiny.md")
 
 
 def test_what_lab_adds_to_a_notebook_is_no_problem_and_not_in_the_text(copy):
@@ -186,11 +182,6 @@ mystnb:
 ---
 40 + 2
 """
-WRAPPED = """    caption: 'Forty and two: what is left of a sum.'
-  image:
-    alt: Nothing to see here, in as many words as it takes to fill more than one of
-      the lines that jupytext writes.
-"""
 
 
 def test_a_caption_is_wrapped_and_the_kernel_named_as_lab_does(copy, capsys):
@@ -198,10 +189,11 @@ def test_a_caption_is_wrapped_and_the_kernel_named_as_lab_does(copy, capsys):
     edit(md, "```{code-cell} ipython3\n40 + 2\n", FIGURE)
     edit(md, "Python 3 (ipykernel)", "Python 3")
     notebooks.tidy(md)
-    assert WRAPPED in md.read_text("utf-8")
-    assert "display_name: Python 3 (ipykernel)" in md.read_text("utf-8")
+    text = md.read_text("utf-8")
+    assert "    caption: 'Forty and two: what is left of a sum.'\n" in text
+    assert " to fill more than one of\n      the lines that jupytext writes.\n" in text
+    assert "display_name: Python 3 (ipykernel)" in text and notebooks.saved(md) == text
     assert "08-tiny.md: rewrapped" in capsys.readouterr().out
-    assert notebooks.saved(md) == md.read_text("utf-8")
 
 
 # Execution --------------------------------------------------------------------------------------
@@ -238,21 +230,18 @@ def command(copy, monkeypatch):
     return run
 
 
-@pytest.mark.parametrize(
-    "old, new, words",
-    [
-        ("ipython3\n40", "ipython3\n---\nname: a: b\n---\n40", ["at line", "need quotes"]),
-        ("ipython3\n40", "ipython3\n:tags: [x\n40", ["at line", "expected ',' or ']'"]),
-        ("ipython3\n40", "ipython3\n:tag: [x]\n40", ["mystnb and tags"]),
+def test_a_text_that_cannot_be_read_is_named_in_few_lines(copy, command):
+    cell, md = "ipython3\n40", copy / "book/08-tiny.md"
+    for old, new, words in (
+        (cell, "ipython3\n---\nname: a: b\n---\n40", ["at line", "need quotes"]),
+        (cell, "ipython3\n:tags: [x\n40", ["at line", "expected ',' or ']'"]),
+        (cell, "ipython3\n:tag: [x]\n40", ["mystnb and tags"]),
         ("kernelspec:\n", "kernelspec: {\n", ["line 8"]),
-    ],
-    ids=["colon", "bracket", "unknown", "front"],
-)
-def test_a_text_that_cannot_be_read_is_named_in_few_lines(copy, command, old, new, words):
-    edit(copy / "book/08-tiny.md", old, new)
-    said = command("--check")
-    assert said.startswith(("08-tiny.md cannot be read", "08-tiny.md: 'tag' in the header"))
-    assert len(said.splitlines()) < 10 and all(word in said for word in words), said
+    ):
+        md.write_text(CHAPTER.replace(old, new, 1), "utf-8")
+        said = command("--check")
+        assert said.startswith(("08-tiny.md cannot be read", "08-tiny.md: 'tag' in the header"))
+        assert len(said.splitlines()) < 10 and all(word in said for word in words), said
 
 
 def test_a_kernel_that_does_not_answer_is_begun_once_more(monkeypatch):
@@ -327,23 +316,19 @@ def test_a_build_numbers_chapters_and_stops_at_broken_references(copy):
 needs_make = pytest.mark.skipif(not shutil.which("make"), reason="no make on this machine")
 
 
-@pytest.mark.parametrize(
-    "script, sentence",
-    [
-        ("echo Python 3.9.1; exit 1", "needs Python 3.11 or newer"),
-        ('case "$2" in *venv*) exit 1;; esac', "apt-get install python3-venv"),
-        (
-            'case "$2" in *import*) exit 0;; esac; mkdir -p .venv/bin;'
-            "printf '#!/bin/sh\\nexit 1' > .venv/bin/python; chmod +x .venv/bin/python",
-            "Installing the requirements failed",
-        ),
-    ],
-    ids=["old", "no-venv", "failed-install"],
-)
+REMEDIES = {  # of a Python that is too old, has no venv, or cannot install: its script
+    "needs Python 3.11 or newer": "echo Python 3.9.1; exit 1",
+    "apt-get install python3-venv": 'case "$2" in *venv*) exit 1;; esac',
+    "Installing the requirements failed": 'case "$2" in *import*) exit 0;; esac; '
+    "mkdir -p .venv/bin; printf '#!/bin/sh\\nexit 1' > .venv/bin/python; chmod +x .venv/bin/python",
+}
+
+
+@pytest.mark.parametrize("sentence", REMEDIES)
 @needs_make
-def test_make_names_the_remedy(copy, script, sentence):
+def test_make_names_the_remedy(copy, sentence):
     python = copy / "python"
-    python.write_text(f"#!/bin/sh\n{script}\n")
+    python.write_text(f"#!/bin/sh\n{REMEDIES[sentence]}\n")
     python.chmod(0o755)
     run = run_in(copy, "make", "book", f"PYTHON={python}")
     assert run.returncode != 0 and sentence in run.stdout

@@ -4,18 +4,13 @@ The hand-written forms of every family are held to the base's, and the base's to
 one sample at a time, to scipy's densities and to quadrature.
 """
 
-import pickle
-from copy import deepcopy
-
 import autograd.numpy as anp
 import numpy as np
 import pytest
 from autograd import grad
 from numpy.testing import assert_allclose
-from scipy import special, stats
+from scipy import stats
 from test_families import families_of
-
-import cvlib
 
 
 def student_of(cv):
@@ -46,31 +41,8 @@ def student_of(cv):
     return Student
 
 
-MIX = np.array([[1.0, 0.4], [-0.3, 2.0]])
-
-
-def mixed_of(cv):
-    """z = m + MIX (e^r eps), coordinates that lean on each other; nothing in closed form."""
-
-    class Mixed(cv.families.Family):
-        parts = "m", "r"
-        noise = lambda self, rng, w, M: rng.logistic(size=(*w.shape[:-1], M, self.dim))
-
-        def transform(self, w, eps):
-            m, r = self.unpack(w)
-            return m + anp.dot(anp.exp(r) * eps, MIX.T)
-
-        def log_density(self, w, z):
-            m, r = self.unpack(w)
-            eps = anp.exp(-r) * anp.dot(z - m, np.linalg.inv(MIX).T)
-            law = -eps - 2 * anp.logaddexp(0, -eps) - r
-            return anp.sum(law, -1) - np.log(abs(np.linalg.det(MIX)))
-
-    return Mixed
-
-
 def shifted_of(cv):
-    """z = w + standard normal noise; it does not say its Fisher matrix."""
+    """z = w + standard normal noise; it says nothing in closed form, and no Fisher matrix."""
 
     class Shifted(cv.families.Family):
         parts = ("w",)
@@ -79,10 +51,6 @@ def shifted_of(cv):
         log_density = lambda self, w, z: -0.5 * anp.sum((z - w) ** 2 + np.log(2 * np.pi), -1)
 
     return Shifted
-
-
-Student = student_of(cvlib)
-Student.__qualname__ = "Student"  # a name of this module, as it would be in a reader's file
 
 
 def own_model(cv, dim, prior=lambda z: -0.5 * anp.sum(z**2, -1)):
@@ -100,21 +68,17 @@ def draws(cv, q, seed=0, M=3):
     return cv.draw(own_model(cv, q.dim), q, w, M=M, rng=rng, subsample=False)
 
 
-def pulled(pull, draw, u):
-    """What a pull makes of slopes: it is linear, and the same with an array to write into."""
-    rows = pull(draw, u)
-    assert_allclose(pull(draw, 2 * u), 2 * rows, rtol=1e-9, atol=1e-12)
-    assert np.array_equal(pull(draw, u, np.full((*u.shape[:-1], draw.q.D), 7.0)), rows)
-    return rows
-
-
 def test_base_is_autograd_sample_by_sample(cv):
-    """score and pull1 of the base against one reverse pass for every run and sample."""
-    for q in (student_of(cv)(2, nu=3.0), mixed_of(cv)(2)):
+    """score and pull1 of the base against one reverse pass for every run and sample.
+
+    Coordinates of the bent family lean on each other.
+    """
+    for q in (student_of(cv)(2, nu=3.0), cv.families.Bent(3)):
         draw = draws(cv, q, M=4)
         u = np.random.default_rng(1).standard_normal(draw.z.shape)
-        score, back = draw.score, pulled(q.pull1, draw, u)
+        score, back = draw.score, q.pull1(draw, u)
         assert score.shape == back.shape == (2, 4, q.D)
+        assert np.array_equal(q.pull1(draw, u, np.full(back.shape, 7.0)), back)  # into an array
         for r, m in np.ndindex(2, 4):
             w, eps, z = draw.w[r], draw.eps[r, m], draw.z[r, m]
             assert_allclose(z, q.transform(w, eps), rtol=1e-12)
@@ -126,19 +90,11 @@ def test_base_is_autograd_sample_by_sample(cv):
 
 
 def test_hand_written_forms_are_the_base_s(cv):
-    """Every family that writes its own score, pull or sample, against what the base would give."""
+    """log q, moments and entropy against what the base would give; words: test_definitions.py."""
     Base = cv.families.Family
     for q in (*families_of(cv), cv.families.Bent(3)):
         draw = draws(cv, q)
-        assert_allclose(q.z1(draw), Base.z1(q, draw), rtol=1e-10)
-        assert_allclose(q.score(draw), Base.score(q, draw), rtol=1e-8, atol=1e-10)
-        assert_allclose(q.log_q(draw.w, draw.z), Base.log_q(q, draw.w, draw.z), rtol=1e-10)
         assert_allclose(q.log_q1(draw), Base.log_q(q, draw.w, draw.z), rtol=1e-9)
-        if q.smooth == "z":
-            u = np.random.default_rng(2).standard_normal(draw.z.shape)
-            base = lambda draw, u, out=None: Base.pull1(q, draw, u, out)
-            by_hand = pulled(q.pull1, draw, u)
-            assert_allclose(by_hand, pulled(base, draw, u), rtol=1e-8, atol=1e-10)
     for q in (cv.families.Gamma(2), cv.families.Beta(2)):
         draw = draws(cv, q)
         for got, want in zip(q.moments_grad(draw), Base.moments_grad(q, draw)):
@@ -152,21 +108,12 @@ def test_hand_written_forms_are_the_base_s(cv):
     assert_allclose(q.cross_grad(draw.w, draw.w), -q.entropy_grad(draw.w), rtol=1e-12)
 
 
-def test_means_by_quadrature(cv):
-    """SF, RP1 and CF of a Student q in one dimension have one mean, that of the integral."""
+def test_the_closed_form_of_an_expansion(cv):
+    """CF by the moments of a Student q: of f'(m) z + f''(m) (z - m)^2 / 2, by hand."""
     q, w = student_of(cv)(1, nu=5.0), np.array([0.3, -0.5])
     model = own_model(cv, 1)
-    u, p = np.polynomial.legendre.leggauss(800)
-    t = special.stdtrit(5.0, (u + 1) / 2)  # equal steps of probability
-    p = p / 2
-    draw = cv.draw(model, q, w, eps=t[:, None], subsample=False)
-    f = lambda z: sum(np.sin(z + y) - 0.1 * z**2 for y in (0.1, 0.9))
-    mean = lambda w: p @ f(w[0] + np.exp(w[1]) * t)
-    exact = [(mean(w + e) - mean(w - e)) / 2e-5 for e in 1e-5 * np.eye(2)]
-    data = cv.terms(model, q)[0]
-    for word in (cv.SF, cv.RP1, cv.GR):
-        assert_allclose(p @ word(data)(draw), exact, atol=2e-3)
-    T, m, s = cv.taylor_z(data), w[0], np.exp(w[1]) * np.sqrt(5 / 3)
+    draw = cv.draw(model, q, w, M=1, rng=np.random.default_rng(0), subsample=False)
+    T, m, s = cv.taylor_z(cv.terms(model, q)[0]), w[0], np.exp(w[1]) * np.sqrt(5 / 3)
     slope = sum(np.cos(m + y) - 0.2 * m for y in (0.1, 0.9))
     bend = sum(-np.sin(m + y) - 0.2 for y in (0.1, 0.9))
     assert_allclose(cv.CF(T)(draw)[0], [slope, bend * s**2], rtol=1e-9)
@@ -174,21 +121,21 @@ def test_means_by_quadrature(cv):
 
 def test_closed_forms_are_given_or_refused(cv):
     """By `entropy`, by `cross`, or not at all; SF and RP1 stay."""
-    Mixed, Student = mixed_of(cv), student_of(cv)
+    Shifted, Student = shifted_of(cv), student_of(cv)
 
     class Known(Student):
         def entropy(self, w):
             return anp.sum(self.unpack(w)[1], -1) + self.dim * stats.t(self.nu).entropy()
 
-    class Crossed(shifted_of(cv)):
+    class Crossed(Shifted):
         """E_w log q_v is known for every v."""
 
         def cross(self, w, v):
             return -0.5 * anp.sum((w - v) ** 2 + 1 + np.log(2 * np.pi), -1)
 
-    assert [kind(2).closed_entropy for kind in (Mixed, Student, Known, Crossed)] == [0, 0, 1, 1]
+    assert [kind(2).closed_entropy for kind in (Shifted, Student, Known, Crossed)] == [0, 0, 1, 1]
     assert all(q.closed_entropy for q in families_of(cv))
-    for kind in (Mixed, Student):
+    for kind in (Shifted, Student):
         q = kind(2)
         draw = draws(cv, q)
         variational = cv.terms(draw.model, q)[2]
@@ -216,10 +163,10 @@ def test_closed_forms_are_given_or_refused(cv):
 
 
 def test_moments_are_given_or_refused(cv):
-    q = mixed_of(cv)(2)
+    q = shifted_of(cv)(2)
     draw = draws(cv, q)
     data = cv.terms(draw.model, q)[0]
-    said = r"Mixed\(2\) does not say its mean( and spread: give it `moments`|$)"
+    said = r"Shifted\(2\) does not say its mean( and spread: give it `moments`|$)"
     for ask in (lambda: q.mean(q.start()), lambda: q.sd(q.start()), lambda: draw.at("mu"),
                 lambda: cv.taylor_z(data)):  # fmt: skip
         with pytest.raises(ValueError, match=said):
@@ -246,6 +193,7 @@ def test_weights(cv):
             q.pack(*wrong)
     assert_allclose(q.check([1e5, -1e5, 0, 0]), [1e5, -1e5, 0, 0])
     assert all(one.far == 300 for one in families_of(cv)[2:])
+    assert all(np.array_equal(one.start(2), one.start((2,))) for one in families_of(cv))
 
 
 def test_families_are_told_apart_by_all_arguments(cv):
@@ -295,12 +243,3 @@ def test_a_prior_and_a_q_of_two_kinds_are_refused(cv):
     for model, q in [(normal, f.Gamma(2)), (rates, f.Gaussian(2)), (rates, f.Beta(2)),
                      (coins, f.Categorical(1, 2)), (own_model(cv, 2), f.Bernoulli(2))]:  # fmt: skip
         cv.terms(model, q)
-
-
-def test_a_family_of_a_reader_s_file_is_pickled():
-    q = Student(3, nu=3.5)
-    assert q.key == (Student, 3, 3.5)
-    for again in (pickle.loads(pickle.dumps(q)), deepcopy(q)):
-        assert again == q and hash(again) == hash(q) and type(again) is Student
-        rng = np.random.default_rng
-        assert np.array_equal(again.sample(q.start(), 3, rng(0)), q.sample(q.start(), 3, rng(0)))

@@ -47,8 +47,7 @@ def test_a_save_in_jupyter_lab_leaves_the_text_as_it_is(md):
 
 @each(CHAPTERS)
 def test_stored_outputs_are_clean(md):
-    for cell, output in outputs(md):
-        assert output.output_type != "error", cell.source
+    for _, output in outputs(md):  # errors: the test of the twin
         assert output.get("name") != "stderr", output.text
         shown = [x for kind, x in output.get("data", {}).items() if re.search("^text/|svg", kind)]
         text = output.get("text", "") + "".join(shown)

@@ -36,8 +36,9 @@ def log_prior(p):
 
 def line(cv, **changes):
     """y ~ N(x.beta, sigma)."""
-    about = {"parameters": {"beta": 3, "sigma": cv.positive}, "name": "line"} | changes
-    return cv.models.Model(log_lik, log_prior, (X, Y), **about)
+    about = {"parameters": {"beta": 3, "sigma": cv.positive}, "name": "line"}
+    about |= {"log_prior": log_prior} | changes
+    return cv.models.Model(log_lik, data=(X, Y), **about)
 
 
 def by_hand(z):
@@ -90,36 +91,32 @@ def test_every_shape_lies_in_its_place(cv):
     assert_allclose(stretch[3, 0], alone)
     assert_allclose(alone, sum(each(*pair) for pair in cuts.items()))
     assert_allclose(each("i", cuts["i"]), np.log(4 * share * (1 - share))[3, 0].sum())
-    four = Parameters({"s": cv.positive((2, 2))})
-    assert_allclose(four.mapped(z[3, 0][:4])[1], z[3, 0][:4].sum())
     right = ["a[0,0]", "a[0,1]", "a[1,0]", "a[1,1]", "s", "t[0,0]", "t[0,1]", "t[1,0]"]
     assert space.names[:8] == right and space.names[-1] == "b"
 
 
 def test_declarations_that_are_wrong(cv):
     """Each is refused in a sentence that says what would be right. Limits are in test_shell.py."""
-    pos = cv.positive
-    for parameters, words in {
-        "an unknown constraint": ({"beta": 3, "sigma": "positive"}, "neither a shape .*cv.pos"),
-        "no length": ({"beta": 3, "sigma": cv.simplex}, "cv.simplex needs its length"),
-        "a pair": ({"sigma": (cv.positive, 2)}, r"\(cv.positive, 2\) is neither a shape"),
-        "a flag": ({"beta": True, "sigma": pos}, "beta=True is neither"),
-        "nothing": ({}, "give a dict of names"),
-        "one too many": ({"beta": 3, "sigma": pos, "tau": pos}, "nor log_prior takes p.tau"),
-        "one too few": ({"beta": 3}, "no parameter 'sigma': the model declares beta|KeyError"),
-        "another length": ({"beta": 2, "sigma": pos}, r"log_lik fails.*beta real\[2\]"),
-        "not constrained": ({"beta": 3, "sigma": cv.real}, "or declare cv.positive"),
-    }.values():  # fmt: skip
+    pos, about = cv.positive, lambda **parameters: lambda: line(cv, parameters=parameters)
+    normal = cv.models.GaussianPrior()
+    for words, wrong in {
+        "neither a shape .*cv.pos": about(beta=3, sigma="positive"),
+        "cv.simplex needs its length": about(beta=3, sigma=cv.simplex),
+        r"\(cv.positive, 2\) is neither a shape": about(sigma=(pos, 2)),
+        "beta=True is neither": about(beta=True, sigma=pos),
+        "give a dict of names": about(),
+        "nor log_prior takes p.tau": about(beta=3, sigma=pos, tau=pos),
+        "no parameter 'sigma': the model declares beta|KeyError": about(beta=3),
+        r"log_lik fails.*beta real\[2\]": about(beta=2, sigma=pos),
+        "or declare cv.positive": about(beta=3, sigma=cv.real),
+        "at least": lambda: cv.simplex(1),
+        "must lie below": lambda: cv.interval(0, np.inf),
+        "give its length": lambda: cv.ordered(()),
+        "one of them": lambda: line(cv, dim=4),
+        "sigma is constrained: write the prior": lambda: line(cv, log_prior=normal),
+    }.items():
         with pytest.raises(ValueError, match=words):
-            line(cv, parameters=parameters)
-    for wrong in (lambda: cv.simplex(1), lambda: cv.interval(0, np.inf), lambda: cv.ordered(())):
-        with pytest.raises(ValueError, match="at least|must lie below|give its length"):
             wrong()
-    with pytest.raises(ValueError, match="one of them"):
-        cv.models.Model(log_lik, log_prior, (X, Y), 4, parameters={"beta": 4})
-    with pytest.raises(ValueError, match="sigma is constrained: write the prior"):
-        named = {"beta": 3, "sigma": pos}
-        cv.models.Model(log_lik, cv.models.GaussianPrior(), (X, Y), parameters=named)
 
 
 def test_names_are_taken_in_any_way(cv):

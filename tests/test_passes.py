@@ -1,4 +1,4 @@
-"""What must hold of snapshots, of the rules that renew them and of passes in parts, whatever cv is.
+"""Snapshots, the rules that renew them, and passes: in parts, from files and on a cluster.
 
 An expansion about older weights is that of oracles.py, or the regression of phi' on eta on a fine
 grid, and differentiated by autograd.
@@ -7,7 +7,6 @@ grid, and differentiated by autograd.
 import itertools
 import tempfile
 from contextlib import nullcontext, suppress
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
@@ -16,10 +15,14 @@ import autograd.numpy as anp
 import numpy as np
 import oracles
 import pytest
-from autograd import elementwise_grad, grad, hessian
+from autograd import elementwise_grad
 from harness import part
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
+from test_experiments_faults import PATIENCE, cluster  # noqa: F401 (a fixture)
+
+import cvlib as cv
+from cvlib import CF, PR, RP1, SF, bound, taylor_z
 
 problems = pytest.mark.parametrize(
     "name, family", list(itertools.product(oracles.PROBLEMS, oracles.FAMILIES))
@@ -53,14 +56,17 @@ def expansions(cv, data):
 
 
 def kept(cv, model, q, w, kind):
-    """A snapshot at weights w, with what this kind of expansion needs."""
+    """A snapshot at weights w, taken in small parts, with what this kind of expansion needs."""
     mu, factor = q.moments(w)
-    extra = {"order": kind} if kind in (1, 2) else {"factor": factor, "mean": kind != "bound"}
-    return cv.snapshot(model, mu, **extra)
+    extra = {"order": kind} if kind in (1, 2) else {"factor": factor, "mean": True}
+    if kind == "bound":  # it needs no Hessian of the data term itself
+        extra = {"factor": factor, "order": 2 if q.full else 1}
+    with mock.patch.object(cv.passes, "CHUNK", 6):
+        return cv.snapshot(model, mu, **extra)
 
 
 def functions(p, q, w0, kind):
-    """z (d,) -> the expansion of each data point about the weights w0, (N,): written afresh."""
+    """z -> the expansion of each data point about w0, (..., d) -> (..., N): written afresh."""
     mu, factor = q.moments(w0)
     if kind in (1, 2):
         return oracles.taylor(p.rows, mu, kind)
@@ -73,43 +79,8 @@ def functions(p, q, w0, kind):
     slope = elementwise_grad(phi)(m[:, None] + away, y + 0 * away)
     b, c = slope @ SHARE, (slope * away) @ SHARE / v
     mean = phi(m[:, None] + away, y) @ SHARE  # the height is such that it has the mean of phi
-    to_eta = lambda z: anp.dot(p.X, z) + p.offset - m
+    to_eta = lambda z: anp.dot(z, p.X.T) + p.offset - m
     return lambda z: mean + b * to_eta(z) + 0.5 * c * (to_eta(z) ** 2 - v)
-
-
-def by_autograd(q, family, f, w, eps):
-    """SF, RP1, PR and CF of an f at one sample, (4, D)."""
-    d, E = q.dim, oracles.basis(family, q.dim)
-    move, L = partial(oracles.transform, "RP1", family, d), oracles.unpack(family, d, w)[1]
-    z = move(w, eps)
-    sf = f(z) * grad(lambda w: oracles.log_density(family, d, w, z))(w)
-    rp1 = grad(lambda w: f(move(w, eps)))(w)
-    bend = lambda z: np.einsum("kab,ab->k", E, hessian(f)(z) @ L)
-    price = lambda z: np.concatenate([grad(f)(z), bend(z)])
-    return np.array([sf, rp1, price(z), price(w[:d])])
-
-
-@problems
-def test_sums(cv, name, family):
-    """Value, slope and Hessian over all data, against autograd; in one part and in several."""
-    p, model, q, w, _ = setting(cv, name, family)
-    for kind in {*expansions(cv, cv.terms(model, q)[0])} - {AT_MU}:
-        for chunk in (2**20, 9 * p.d):
-            with mock.patch.object(cv.passes, "CHUNK", chunk):
-                found = kept(cv, model, q, w, kind)
-            assert (found.hessian is None) == (kind == 1)
-            for k in range(3):
-                f = functions(p, q, w[k], kind)
-                mu, total = q.mean(w[k]), lambda z: anp.sum(f(z))
-                sums = found.parabolas["taylor_z" if kind in (1, 2) else kind]
-                close = 1e-8 if kind == "parabola" else 1e-10
-                for got, right in zip(sums, (total, grad(total), hessian(total)), strict=True):
-                    if got is not None:
-                        assert_allclose(got[k], right(mu), atol=close)
-        if kind == "bound":  # the same without the Hessian of the data term itself
-            first = cv.snapshot(model, found.mu, order=1, factor=found.factor)
-            for got, right in zip(first.parabolas["bound"], found.parabolas["bound"], strict=True):
-                assert_allclose(got, right, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -132,19 +103,16 @@ def test_lines(cv, name, family, shape):
         draw = cv.draw(model, q, w, eps=eps, rng=rng, snapshot=old, **SHAPES[shape])
         for whole, f in ((False, T), (True, T.over_all_data())):
             got = cv.evaluate([cv.SF(f), cv.RP1(f), cv.PR(f), cv.CF(f)], draw)
-            for run, m in itertools.product(range(2), range(M)):
+            for run, e in enumerate(eps):
                 each = functions(p, q, (w if kind == AT_MU else w0)[run], kind)
-                if whole or draw.index is None:
-                    total = lambda z: anp.sum(each(z))
-                else:
-                    index = draw.index[run].reshape(-1, 3 if draw.batched else 1)
-                    index = index[m if len(index) > 1 else 0]
-                    total = lambda z: p.N * anp.mean(each(z)[index])
-                right = by_autograd(q, family, total, w[run], eps[run, m])
-                scale = 1 + max(np.abs(r).max() for r in right)
+                index = None if whole or draw.index is None else draw.index[run]
+                ways = ("SF", e), ("RP1", e), ("PR", e), ("PR", 0 * e)  # the last is CF
+                of = p, family, each, w[run]
+                right = np.array([oracles.sample_gradient(word, *of, x, index) for word, x in ways])
+                scale = 1 + np.abs(right).max((0, 2))[:, None]
                 what = f"{shape}, {kind}, whole={whole}"
                 close = 2e-8 if "parabola" in str(kind) else 1e-9
-                assert_allclose(got[run, :, m], right, atol=close * scale, err_msg=what)
+                assert_allclose(got[run] / scale, right / scale, atol=close, err_msg=what)
 
 
 @problems
@@ -245,15 +213,12 @@ def test_renewed_in_the_loop(cv):
     c = cv.CF(old) - cv.CF(old.over_all_data())
     go = dict(lr=0.1, steps=12, every=1)
     exact = cv.optimize.noise_free(model, q, **go).path
-    found = {
-        K: cv.optimize.sgd(
-            model, q, h, [c], M=3, rng=np.random.default_rng(0), renew=K,
-            weights=cv.rules.fixed(-1.0), **go,
-        ).path
-        for K in (1, 12)
-    }  # fmt: skip
-    assert_allclose(found[1], exact, atol=1e-9)
-    assert 1e-9 < np.abs(found[12] - exact).max() < 1e-2
+    go |= dict(M=3, weights=cv.rules.fixed(-1.0))
+    renewed = lambda K: cv.optimize.sgd(
+        model, q, h, [c], rng=np.random.default_rng(0), renew=K, **go
+    )
+    assert_allclose(renewed(1).path, exact, atol=1e-9)
+    assert 1e-9 < np.abs(renewed(12).path - exact).max() < 1e-2
 
 
 # Passes ---------------------------------------------------------------------------------------
@@ -284,8 +249,8 @@ def everything(cv, model, q, w):
 
 @pytest.mark.parametrize("family", oracles.FAMILIES)
 def test_parts(cv, family):
-    """In memory or in a file, in one part or in many: the same sums."""
-    p, model, q, w, _ = setting(cv, "logistic", family, N=101)
+    """In memory or in a file, in one part or in many: the same sums, of arrays and of numbers."""
+    p, model, q, w, _ = setting(cv, "logistic", family, runs=(), N=101)
     right = everything(cv, model, q, w)
     with tempfile.TemporaryDirectory() as folder:
         X, y = files(folder, p)
@@ -301,20 +266,11 @@ def test_parts(cv, family):
                 assert_allclose(a, b, rtol=1e-11, atol=1e-11)
 
 
-def test_numbers_in_parts(cv):
-    """A number is added up over the parts as an array is."""
-    p, model, *_ = setting(cv, "logistic", "Gaussian", N=101)
-    mu = np.array([0.3, -0.2])
-    with mock.patch.object(cv.passes, "CHUNK", 50):
-        value = cv.snapshot(model, mu).value
-    assert_allclose(value, -np.logaddexp(0, -p.y * (p.X @ mu)).sum(), rtol=1e-12)
-
-
 def test_the_cluster_is_left(cv):
     """After `with passes.on(...)` passes are made here, also if what stood inside it failed."""
     rows, asked = np.arange(10.0), []
-    cluster = SimpleNamespace(nthreads=lambda: asked.append("nthreads") or {})
-    with mock.patch.multiple(cv.passes, connect=lambda _: nullcontext(cluster), CHUNK=3):
+    idle = SimpleNamespace(nthreads=lambda: asked.append("nthreads") or {})
+    with mock.patch.multiple(cv.passes, connect=lambda _: nullcontext(idle), CHUNK=3):
         with pytest.raises(ZeroDivisionError), cv.passes.on("an address"):
             raise ZeroDivisionError
         try:
@@ -376,3 +332,121 @@ def test_small_numbers(cv):
     for byte, four, right in zip(*found, strict=True):
         assert_allclose(byte, right, rtol=1e-11, atol=1e-11)
         assert_allclose(four, right, rtol=1e-7)
+
+
+# Of the package itself: what is refused, read, shown and sent -----------------------------------
+
+
+def test_what_a_snapshot_lacks_is_said():
+    _, model, q, w, rng = setting(cv, "logistic", "Gaussian")
+    data, (mu, factor) = cv.terms(model, q)[0], q.moments(w)
+    T, B, P = (write(data, at="snapshot") for write in (taylor_z, bound, cv.parabola))
+    all_T, all_B, all_P = (f.over_all_data() for f in (T, B, P))
+    for old, lacking in (
+        (None, (T, all_T, B, P)),
+        (cv.snapshot(model, mu, order=1), (all_T, B, all_B)),
+        (cv.snapshot(model, mu), (P, all_P)),
+        (cv.snapshot(model, mu, factor=factor), (all_P,)),
+    ):
+        said = "needs more than this snapshot has: take" if old else "needs a draw that has one"
+        draw = cv.draw(model, q, w, M=2, rng=rng, snapshot=old)
+        for word, f in itertools.product((CF, SF, RP1), lacking):
+            with pytest.raises(ValueError, match=said):
+                word(f)(draw)
+
+
+def test_a_snapshot_on_all_data_needs_no_pass(monkeypatch):
+    """Once taken, an expansion over all data does not call the likelihood again."""
+    _, model, q, w, rng = setting(cv, "curved", "Gaussian", runs=())
+    old = cv.snapshot(model, q.mean(w) + 0.1)
+    monkeypatch.setattr(model, "log_lik", None)  # a call would fail
+    T = taylor_z(cv.terms(model, q)[0], at="snapshot")
+    lines = [word(T.over_all_data()) for word in (CF, RP1, SF)]
+    for subsample, also in (False, [CF(T) - RP1(T)]), (True, []):
+        draw = cv.draw(model, q, w, M=3, rng=rng, subsample=subsample, snapshot=old)
+        cv.evaluate(lines + also, draw)
+
+
+class Watched(np.ndarray):
+    """An array that counts the rows taken from it."""
+
+    rows = 0
+
+    def __getitem__(self, index):
+        got = super().__getitem__(index)
+        Watched.rows += len(np.atleast_1d(got)) if isinstance(index, slice) else np.size(index)
+        return np.asarray(got)
+
+
+@pytest.mark.parametrize("kind", ({}, {"batch": 3}, {"batch": 3, "each": True}))
+def test_drawn_rows_are_read_and_no_others(kind):
+    _, model, q, w, rng = setting(cv, "logistic", "Gaussian", N=1000)
+    own = setting(cv, "curved", "Gaussian", N=1000)[1]
+    for m in (model, own):
+        m.data = tuple(np.asarray(a).view(Watched) for a in m.data)
+        data = cv.terms(m, q)[0]
+        old = taylor_z(data, at="snapshot")
+        kept = cv.snapshot(m, q.mean(w))
+        Watched.rows = 0
+        draw = cv.draw(m, q, w, M=4, rng=rng, snapshot=kept, **kind)
+        cv.evaluate([RP1(data), PR(old) - CF(old.over_all_data())], draw)
+        assert 0 < Watched.rows <= 12 * draw.index.size
+
+
+def test_a_nan_far_down_a_file_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(cv.passes, "CHUNK", 40)
+    p, *_ = setting(cv, "logistic", "Gaussian", N=50)
+    X = p.X.copy()
+    X[33, 1] = np.nan
+    with pytest.raises(ValueError, match=r"array 0 of the data is nan at \[33, 1\]"):
+        cv.models.logistic_regression(mapped(tmp_path, "X", X), p.y)
+
+
+def test_a_bar_where_a_pass_takes_long(monkeypatch, capsys):
+    monkeypatch.setattr(cv.passes, "CHUNK", 40)
+    _, model, *_ = setting(cv, "logistic", "Gaussian", N=101)
+    cv.snapshot(model, np.zeros(2))
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(cv.passes, "QUIET", 0)
+    cv.snapshot(model, np.zeros(2))
+    assert capsys.readouterr().err == ""  # no terminal
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    cv.snapshot(model, np.zeros(2))
+    assert "pass over the data" in capsys.readouterr().err
+
+
+def test_a_cluster_that_loses_a_worker_changes_no_digit(tmp_path, monkeypatch, cluster):  # noqa: F811
+    from distributed import Client
+
+    address, workers = cluster
+    with Client(address) as client:
+        client.wait_for_workers(2, timeout=PATIENCE)
+    p, model, q, w, _ = setting(cv, "logistic", "Gaussian", N=101)
+    X, y = files(tmp_path, p)
+    sums = lambda rows, mu: (mu @ rows[0].T @ rows[0], rows[1].sum())
+
+    def slowly(rows, mu):  # a function of this test: sent as it is
+        import time
+
+        time.sleep(0.1)
+        return sums(rows, mu)
+
+    mapped = cv.models.logistic_regression(X, y, prior_sd=oracles.PRIOR_SD)
+    monkeypatch.setattr(cv.passes, "CHUNK", 300)
+    right = everything(cv, model, q, w)
+    with cv.passes.on(scheduler=address):
+        for m in (mapped, model):
+            m.__dict__.pop("groups", None)
+            for a, b in zip(everything(cv, m, q, w), right):
+                assert_array_equal(a, b)
+        mu = np.array([0.4, 0.1])
+        alone = [sums((p.X[k : k + 7], p.y[k : k + 7]), mu) for k in range(0, 101, 7)]
+        monkeypatch.setattr(cv.passes, "CHUNK", 14)
+        parts = zip(cv.passes.each(slowly, (X, y), mu), alone, strict=True)
+        for k, (part, right) in enumerate(parts):
+            for a, b in zip(part, right):
+                assert_array_equal(a, b)
+            if k == 1:
+                workers[0].kill()
+                workers[0].wait()
+    assert cv.passes._cluster.get() is None

@@ -110,6 +110,7 @@ def test_means_and_noises(cv, name, family, subsampled):
     for start in range(0, len(variates), 100):
         some = variates[start : start + 100]
         table = evaluated(cv, [c.line for c in some], draw)  # (lines, 2, K N, D)
+        assert_allclose(table[-1], some[-1].line(draw), rtol=1e-9, atol=1e-9)
         for c, values in zip(some, table.reshape(len(some), 2, len(weight), p.N, q.D)):
             given_i, given_eps = np.einsum("k,rknd->rnd", weight, values), values.mean(2)
             size = 1 + np.abs(values).max()
@@ -200,14 +201,3 @@ def test_names_that_a_model_or_family_does_not_allow():
     listed = {c.name: c for c in legal(cv, "logistic", "DiagonalGaussian") if c.name}
     assert set(cv.zoo.PUBLISHED) - set(listed) == {"c3", "c4", "REBAR"}  # c3, c4: the roots are one
     assert listed["c6"].same_as == repr(listed["c5"].line)
-
-
-def test_span(cv):
-    """Every line is its row of A times the parts, to rounding."""
-    _, model, q, w = problem(cv, "logistic", "Gaussian")
-    variates = [c.line for c in legal(cv, "logistic", "Gaussian")]
-    parts, A = part(cv, "experiments.catalogue").spanned(variates)
-    draw = cv.draw(model, q, w[0], M=3, rng=np.random.default_rng(0))
-    T = cv.evaluate(parts, draw)
-    assert A.shape == (len(variates), len(parts)) and len(parts) < 64
-    assert_allclose(np.tensordot(A, T, 1), cv.evaluate(variates, draw), rtol=1e-9, atol=1e-9)
