@@ -192,20 +192,6 @@ def test_a_rotation_sees_one_data_point():
     assert_allclose(CF(prior)(draw).mean(-2), cv.exact.term_gradients(model, q, q.start())["prior"])
 
 
-def test_natural_steps_on_rotations_arrive():
-    x = RNG(0).standard_normal((40, D))
-    y = np.where(x @ np.ones(D) + RNG(1).standard_normal(40) > 0, 1.0, -1.0)
-    model, q = cv.models.logistic_regression(x, y), cv.families.Gaussian(D)
-    data, prior, variational = cv.terms(model, q)
-    how = {"sampling": cv.Sampling(subsample=False, noise="rotated"), "rule": cv.rules.natural()}
-    line = RP1(data) + RP1(prior) - RP1(variational)
-    path = cv.optimize.sgd(
-        model, q, line, M=2 * D + 1, lr=cv.rules.falling(1, 4), steps=40, rng=RNG(0), **how
-    )
-    best = cv.exact.optimum(model, q)
-    assert cv.exact.elbo(model, q, best) - cv.exact.elbo(model, q, path.w) < 1e-3
-
-
 def test_words_that_fit_weights_refuse_rotations():
     model, q, _ = problem(wavy)
     draw = cv.draw(model, q, q.start(), 14, RNG(0), noise="rotated", subsample=False)
