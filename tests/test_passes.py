@@ -137,7 +137,7 @@ def test_lines(cv, name, family, shape):
                 if whole or draw.index is None:
                     total = lambda z: anp.sum(each(z))
                 else:
-                    index = draw.index[run].reshape(-1, 3 if draw.batched else 1)
+                    index = draw.rows[run]
                     index = index[m if len(index) > 1 else 0]
                     total = lambda z: p.N * anp.mean(each(z)[index])
                 right = by_autograd(q, family, total, w[run], eps[run, m])
