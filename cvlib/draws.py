@@ -19,9 +19,6 @@ from .arguments import unmasked, whole
 from .special import scipy
 
 BITS = 52  # of a uniform number: with half of the last one added it is never 0 or 1
-NOISES = {  # and what a family must have
-    "plain": "", "pairs": "mirror", "sobol": "quantile", "rotated": "full",
-}  # fmt: skip
 NOT_YET = object()
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -66,8 +63,9 @@ class Draw:
         return self.eps.shape[-2]
 
     @property
-    def batched(self) -> bool:
-        return self.index is not None and self.index.ndim == self.eps.ndim
+    def rows(self) -> np.ndarray:
+        """The data points that samples see, (..., M or 1, B)."""
+        return self.index if self.index.ndim == self.eps.ndim else self.index[..., None]
 
     def of(self, name: str) -> Any:
         """What the family's method `name` makes of this draw: points, a score ..., made once."""
@@ -88,8 +86,6 @@ class Draw:
                 f"no sample is independent of the one left out: {why}. Draw more samples, with "
                 'noise="plain" or "pairs"'
             )
-        if self.group == 1:
-            return (x.sum(-2, keepdims=True) - x) / free
         own = x.reshape(*x.shape[:-2], self.group, -1, x.shape[-1]).sum(-3)  # (..., groups, k)
         return (x.sum(-2, keepdims=True) - np.concatenate([own] * self.group, -2)) / free
 
@@ -141,7 +137,7 @@ class Sampling:
                 raise ValueError("subsample=False uses all data: leave batch out")
         elif self.each:
             raise ValueError("each=True gives every sample a batch of its own: say batch=B too")
-        if self.noise not in NOISES:
+        if self.noise not in ("plain", "pairs", "sobol", "rotated"):
             raise ValueError(f'noise={self.noise!r}: write "plain", "pairs", "sobol" or "rotated"')
 
     @classmethod
@@ -169,11 +165,11 @@ class Sampling:
         """How many of M samples lean on each other, or an error if q has no such draw."""
         if self.noise == "plain":
             return 1
-        needs = NOISES[self.noise]
         if self.noise == "rotated":
             if not q.full:
                 raise ValueError(f'noise="rotated" is for a full Gaussian q, not {q!r}')
             return 1 if M is None else 2 * directions(whole("M", M), q.dim) + 1
+        needs = "mirror" if self.noise == "pairs" else "quantile"
         if getattr(q, needs) is None:
             raise ValueError(
                 f"noise={self.noise!r} needs {type(q).__name__}.{needs}, {q.optional[needs]}; the "
@@ -302,8 +298,6 @@ def draw(
         index = index[..., None, :]
     elif same > 1:
         index = np.concatenate([index] * same, len(runs))
-    if index.shape == (*eps.shape[:-1], 1):
-        index = index[..., 0]  # a batch of one is a data point a sample
     return Draw(model, q, w, eps, index, snapshot, group, weight)
 
 

@@ -12,8 +12,8 @@ BUGS = r"""
 RP1's pull loses the noise | _GaussianFamily.pull1 |
   np.multiply(self.by_row(u), draw.of('eps_by_column'), out=out[..., self.dim:]) |
   out[..., self.dim:] = self.by_row(u) | test_exact_means[linear-Gaussian-False]
-a word overwrites the one before | estimators._fill | G += rows | G[...] = rows | test_arithmetic
-what stood in the array shows | estimators._fill | G[...] = 0.0 | | test_arithmetic
+a word overwrites the one before | estimators.evaluate | G += rows | G[...] = rows | test_arithmetic
+what stood in the array shows | estimators.evaluate | G[...] = 0.0 | | test_arithmetic
 what is kept forgets the point | draws.kept | (method, getattr(self, 'key', self), *where) |
   (method, getattr(self, 'key', self)) | test_exact_means[student-Gaussian-True]
 score forgets the gradient of the normaliser | _GaussianFamily.score |
@@ -27,10 +27,10 @@ RP2 without the factor s_j | Gaussian.shares | s[..., None, :] / (s[..., :, None
 sigma for |sigma| in a diagonal RP2 | DiagonalGaussian.z2 | np.abs(draw.factor) | draw.factor |
   test_exact_means[linear-DiagonalGaussian-False]
 RP2 at the points of RP1 | _GaussianFamily.routes | 'z2' | 'z1' | test_own_model_at_samples
-a batch stands for N times its size | look_up | model.N / index.shape[-1] | model.N |
+a batch stands for N times its size | look_up | model.N / draw.rows.shape[-1] | model.N |
   test_batches[poisson-DiagonalGaussian]
-own model forgets N | OwnData.function | model.N * model.log_lik(z, batch) |
-  model.log_lik(z, batch) | test_batches[curved-Gaussian]
+own model forgets N | OwnData.function | model.N * model.log_lik(z, one) | model.log_lik(z, one) |
+  test_batches[curved-Gaussian]
 own model's batch stands for N times its size | OwnData.function | model.N / B | model.N |
   test_batches[curved-DiagonalGaussian]
 own model: the same Hessian for all samples | Own.one_hessian |
@@ -57,16 +57,16 @@ bound: xi without the variance | Bound.coefficients | m**2 + v | m**2 |
   test_single_draws[offset-Gaussian-False]
 Taylor in x: value loses 1/2 | TaylorX.value | 0.5 * d2.take(own) | d2.take(own) |
   test_batches[poisson-Gaussian]
-Taylor in x: kappa lost in the value at the mean | TaylorX.value | self._kappa() * dy * m |
-  0 * dy * m | test_exact_means[linear-DiagonalGaussian-True]
+Taylor in x: kappa lost in the value at the mean | TaylorX.value | kappa * dy * eta |
+  kappa * dy * (eta - m) | test_exact_means[linear-DiagonalGaussian-True]
 slope in x: third derivative kept | TaylorXSlope.word | "taylor_x_slope", 0.0 |
   "taylor_x_slope", 1.0 | test_single_draws[poisson-DiagonalGaussian-False]
 slope in x: taken for a gradient | TaylorXSlope | False | True | test_judged
 RB: the mean of eps is zero | OfEta.average | d1 * away / np.where(v > 0, v, np.inf) |
   0 * d1 * away | test_single_draws[linear-DiagonalGaussian-False]
 RB: divided by a variance of zero | OfEta.average | np.where(v > 0, v, np.inf) | v | test_origin
-v without Sigma: |x|^2 | Cases.variance | self.x_factor(draw) | np.broadcast_to(self.x,
-  self.x_factor(draw).shape) | test_exact_means[poisson-DiagonalGaussian-False]
+v without Sigma: |x|^2 | Cases.variance | self.x_factor(draw, where) | np.broadcast_to(self.x,
+  self.x_factor(draw, where).shape) | test_exact_means[poisson-DiagonalGaussian-False]
 QD: nodes for the narrowest data point | Likelihood._nodes | max(sd.max(), 1e-300) |
   max(sd.min(), 1e-300) | test_quadrature[1e-09]
 QD: the strip ignored | rule | min(0.8 * strip, np.sqrt(2 * digits)) | np.sqrt(2 * digits) |
@@ -172,8 +172,8 @@ what the first line wants | wanted | Wants(*map(max, zip(*each))) | each[0] | te
 no expectation of the value | Parabola.height | self.model.likelihood.mean(m, v, y) |
   self.model.likelihood.phi(m, y) | test_lines[offset-Gaussian-one each]
 value loses 1/2 | TaylorEta.psi | 0.5 * d2 * away | d2 * away | test_lines[offset-Gaussian-one each]
-the bound's sums for the mean's | TaylorZ.stored | draw.snapshot.parabolas.get(self.word, (None,
-  None, None)) | draw.snapshot.parabolas['bound' if self.word == 'parabola' else self.word] |
+the bound's sums for the mean's | TaylorZ.stored | draw.snapshot.parabolas.get(self.word) |
+  draw.snapshot.parabolas['bound' if self.word == 'parabola' else self.word] |
   test_renewed_in_the_loop
 values of the middle node | Likelihood.mean | self.phi(eta, y) @ weights | self.phi(m, y[..., 0]) |
   test_lines[offset-Gaussian-one each]

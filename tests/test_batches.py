@@ -8,7 +8,7 @@ def test_shapes_of_batches(cv):
     _, model, q, w, _ = setting(cv, "logistic", "Gaussian")
     draw = lambda **kind: cv.draw(model, q, w, M=4, rng=np.random.default_rng(1), **kind)
     plain, one = draw(), draw(batch=1, each=True)  # a batch of one is today's draw, to the bit
-    assert np.array_equal(plain.index, one.index) and one.index.shape == (3, 4)
+    assert np.array_equal(plain.index, one.index[..., 0]) and one.index.shape == (3, 4, 1)
     line = cv.PR(cv.terms(model, q)[0])
     assert np.array_equal(line(plain), line(one))
     given = np.arange(15).reshape(3, 5) % 7

@@ -132,7 +132,7 @@ def test_pairs_share_their_data(cv):
     assert_array_equal(draw.eps[:, :4], -draw.eps[:, 4:])
     assert len(np.unique(draw.index)) > 4 and len(np.unique(draw.eps)) == 48
     assert drawn(batch=3).index.shape == (3, 1, 3)
-    assert drawn(batch=1, each=True).index.shape == (3, 8)
+    assert drawn(batch=1, each=True).index.shape == (3, 8, 1)
     given = cv.draw(model, q, q.start(), eps=np.eye(2), index=[4, 5], noise="pairs")
     assert_array_equal(given.eps, np.concatenate([np.eye(2), -np.eye(2)]))
     assert_array_equal(given.index, [4, 5, 4, 5])

@@ -27,11 +27,7 @@ def moments(h: ArrayLike, C: ArrayLike) -> Moments:
     C = C.reshape(*C.shape[:-2], M * D)  # (..., L, M D): sum over m and inner product at once
     h = h.reshape(*h.shape[:-2], 1, M * D)
     with np.errstate(over="ignore", invalid="ignore"):  # refused below, by name
-        if C.shape[-2] < 10:  # for few rows faster than the product
-            CC = np.vecdot(C[..., :, None, :], C[..., None, :, :]) / M
-        else:
-            CC = C @ C.mT / M
-        Ch = np.vecdot(C, h) / M
+        CC, Ch = C @ C.mT / M, np.vecdot(C, h) / M
     _refuse_non_finite(CC, Ch)
     return Moments(CC, Ch, M)
 

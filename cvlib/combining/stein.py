@@ -67,8 +67,7 @@ def _shown(x, se):
 
 def expect(at: "Drawn", order: int | None = None) -> Answer:
     """E_p f. Variates of this order, or of the one that foretells best what it has not seen."""
-    Y = at.F.reshape(len(at.F), -1)
-    return answer(Y, _variates(at), at, _orders(order), at.F.shape[1:])[0]
+    return answer(at.F.reshape(len(at.F), -1), at, order, at.F.shape[1:])[0]
 
 
 def quantile(at: "Drawn", order: int | None = None, *, probs: np.ndarray) -> Answer:
@@ -83,15 +82,10 @@ def quantile(at: "Drawn", order: int | None = None, *, probs: np.ndarray) -> Ans
     first = inverse(at.w / at.w.sum(), wanted)  # by the weights alone
     below = (F[:, None] <= first).reshape(len(F), -1) * 1.0
     shape = (len(probs), *at.F.shape[1:])
-    found, share = answer(below, _variates(at), at, _orders(order), shape)
+    found, share = answer(below, at, order, shape)
     se = found.se.reshape(first.shape)
     value, high, low = (inverse(share, wanted + sign * se) for sign in (0, 1, -1))
     return replace(found, estimate=value.reshape(shape), se=(high - low).reshape(shape) / 2)
-
-
-def _variates(at):
-    """Their order -> the variates at these draws."""
-    return partial(stein, *standardised(at.z, at.score, at.w))
 
 
 def _inverse(x, share, p):
@@ -99,12 +93,6 @@ def _inverse(x, share, p):
     rank = np.argsort(x)
     middle = np.cumsum(share[rank]) - share[rank] / 2
     return np.interp(p, np.maximum.accumulate(middle), x[rank])
-
-
-def _orders(order):
-    if order not in (None, 0, 1, 2):
-        raise ValueError(f"order={order!r}: variates have order 0, 1 or 2, or None to choose")
-    return (2, 1, 0) if order is None else (order,)
 
 
 class Drawn(NamedTuple):
@@ -278,9 +266,16 @@ def correlation(x: np.ndarray, chains: int) -> np.ndarray:
 
 @np.errstate(divide="ignore", over="ignore", invalid="ignore")
 def answer(
-    Y: np.ndarray, variates: Callable, at: Drawn, orders: tuple[int, ...], shape: tuple = ()
+    Y: np.ndarray, at: Drawn, order: int | None, shape: tuple = (), variates: Callable | None = None
 ) -> tuple[Answer, np.ndarray]:
-    """The `Answer` for Y (n, k), of the order that folds prefer, and the share of each draw."""
+    """The `Answer` for Y (n, k), of the order that folds prefer, and the share of each draw.
+
+    The variates, of an order, are Stein's in the draws' own coordinates, if no others are given.
+    """
+    if order not in (None, 0, 1, 2):
+        raise ValueError(f"order={order!r}: variates have order 0, 1 or 2, or None to choose")
+    orders = (2, 1, 0) if order is None else (order,)
+    variates = variates or partial(stein, *standardised(at.z, at.score, at.w))
     n, d = at.z.shape
     many = 0, d, d * (d + 3) // 2  # variates of each order; their mean leverage is many / n
     fits = [k for k in orders if many[k] < LEVERAGE * n] or orders[-1:]

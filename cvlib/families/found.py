@@ -211,7 +211,7 @@ class Found:
         share = at.share[:, None]
         known = lambda order: np.column_stack([share - 1, share * stein.stein(at.e, -at.e, order)])
         lot = stein.Drawn(w, at.z, at.score, np.ones(len(w)), k)
-        found = stein.answer(w[:, None], known, lot, (2, 1, 0))[0]
+        found = stein.answer(w[:, None], lot, None, variates=known)[0]
         log = at.log.max() + np.log(found.estimate)
         says = (*self.warnings, *found.warnings)
         return replace(found, estimate=log, se=found.se / found.estimate, warnings=says)

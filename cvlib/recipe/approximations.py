@@ -23,10 +23,9 @@ def taylor_z(f: Integrand, at: str = "mu", order: int = 2) -> Integrand:
     With at="snapshot" about the mu of the draw's snapshot: over all data it then needs no pass.
     With order=1 it has no curvature: SVRG (Johnson and Zhang 2013).
     """
-    _check_place(at)
     if order not in (1, 2):
         raise ValueError(f"order={order!r}: an expansion in z has order 1 or 2")
-    for atom in integrand(f, "taylor_z").parts:
+    for atom in _parts(f, "taylor_z", at):
         if atom.space != "z" or not (atom.along or atom.of_eta or atom.quadratic):
             raise Illegal(
                 f"taylor_z expands terms of a model that have a curvature in z; '{atom.name}' is "
@@ -43,16 +42,17 @@ def taylor_z(f: Integrand, at: str = "mu", order: int = 2) -> Integrand:
     return f.map(change)
 
 
-def _check_place(at):
+def _parts(f, who, at):
+    """The atoms of f, to be expanded there."""
     if at not in ("mu", "snapshot"):
         raise ValueError(f'at={at!r}: expand at "mu" or at "snapshot"')
+    return integrand(f, who).parts
 
 
 def _expand(kind, atom, at, order=2):
     """An expansion of this kind. All data about older weights: what the snapshot has of it."""
-    if at == "snapshot" and atom.of_eta and atom.all_data:
-        return FromSnapshot(kind, atom, order)
-    return kind(atom, at, order)
+    stored = at == "snapshot" and atom.of_eta and atom.all_data
+    return TaylorZ(atom, at, order, kind) if stored else kind(atom, at, order)
 
 
 def bound(f: Integrand, at: str = "mu") -> Integrand:
@@ -60,8 +60,7 @@ def bound(f: Integrand, at: str = "mu") -> Integrand:
 
     It touches at xi_i^2 = E_q[(x_i.z)^2], with q that of now or of the draw's snapshot.
     """
-    _check_place(at)
-    for atom in integrand(f, "bound").parts:
+    for atom in _parts(f, "bound", at):
         if is_data(atom):
             if getattr(atom.model.likelihood, "bound", None) is None:
                 raise Illegal(
@@ -81,8 +80,7 @@ def parabola(f: Integrand, at: str = "mu") -> Integrand:
     Where taylor_z has phi' and phi'' at the mean of eta this has E phi' and E phi'' under q, by
     quadrature. So CF(parabola(f)) is QD(f).
     """
-    _check_place(at)
-    for atom in integrand(f, "parabola").parts:
+    for atom in _parts(f, "parabola", at):
         if not (atom.of_eta or atom.quadratic):
             raise Illegal(
                 f"parabola needs an f that has of z only eta = x.z, as the data term of a "
@@ -104,12 +102,15 @@ class Expansion(OnData):
     closed_form = quadratic = True
     f: Any  # the atom that it stands for
 
-    def __init__(self, f: Atom, at: str = "mu", order: int = 2) -> None:
-        self.f, self.centre, self.order = f, at, order
+    def __init__(
+        self, f: Atom, at: str = "mu", order: int = 2, kind: "type[Expansion] | None" = None
+    ) -> None:
+        kind = kind or type(self)
+        self.f, self.centre, self.order, self.word = f, at, order, kind.word
         how = f", at={at!r}" * (at != "mu") + f", order={order}" * (order != 2)
         name, target = (f"{self.word}({of}{how})" for of in (f.bare, f.target))
         super().__init__(name, f.model, f.q, target)
-        self.wants = (self.needs or Wants(order)) if at == "snapshot" else f.wants
+        self.wants = (kind.needs or Wants(order)) if at == "snapshot" else f.wants
         if f.all_data:
             self._over_all_data()
 
@@ -131,10 +132,10 @@ class TaylorZ(Expansion):
     @kept
     def stored(self, draw: Draw) -> "Stored":
         draw.at("snapshot")  # is there one?
-        value, slope, H = draw.snapshot.parabolas.get(self.word, (None, None, None))
-        if slope is None or (H is None and self.order == 2):
+        sums = draw.snapshot.parabolas.get(self.word)
+        if sums is None or (sums[2] is None and self.order == 2):
             raise ValueError(_lacking(self))
-        return Stored(self.model, self.q, value, slope, H)
+        return Stored(self.model, self.q, sums)
 
     def value(self, draw: Draw, where: str) -> np.ndarray:
         f, away = self.at_centre(draw), draw.at(where) - draw.at(self.centre)
@@ -148,10 +149,7 @@ class TaylorZ(Expansion):
         return slope + self.along(draw, where, draw.at(where) - draw.at(self.centre))
 
     def bend(self, draw: Draw, where: str) -> np.ndarray:
-        return self._bend(draw)  # it is the same everywhere
-
-    @kept
-    def _bend(self, draw):
+        """It is the same everywhere."""
         if self.order == 1:
             return self.q.bend(lambda V: np.zeros((1, *V.shape[-2:])), draw.factor)
         return self.at_centre(draw).bend(draw, self.centre)
@@ -165,11 +163,9 @@ class TaylorZ(Expansion):
 class Stored(Quadratic):
     """What a snapshot has of an f at its own mu: value (...), slope (..., d) and Hessian."""
 
-    def __init__(
-        self, model: Any, q: Any, height: np.ndarray, slope: np.ndarray, H: np.ndarray | None
-    ) -> None:
+    def __init__(self, model: Any, q: Any, sums: Sequence) -> None:
         super().__init__("sums", model, q)
-        self.height, self.b, self.H = height, slope, H
+        self.height, self.b, self.H = sums
 
     def value(self, draw: Draw, where: str) -> np.ndarray:
         return np.asarray(self.height)[..., None]
@@ -179,14 +175,6 @@ class Stored(Quadratic):
 
     def along(self, draw: Draw, where: str, v: np.ndarray) -> np.ndarray:
         return v @ self.H
-
-
-class FromSnapshot(TaylorZ):
-    """An expansion of an f of eta over all data, of any kind: the parabola of a snapshot."""
-
-    def __init__(self, kind: type[Expansion], f: Atom, order: int) -> None:
-        self.word, self.needs = kind.word, kind.needs
-        super().__init__(f, "snapshot", order)
 
 
 class TaylorEta(Expansion, OfEta):
@@ -319,35 +307,32 @@ class TaylorX(Expansion):
     word, third = "taylor_x", 1.0  # the share of the third derivative in the slope
 
     def value(self, draw: Draw, where: str) -> np.ndarray:
-        G, z, phi = self.model.groups, draw.at(where), self.model.likelihood.phi
+        G, z, likelihood = self.model.groups, draw.at(where), self.model.likelihood
+        phi, kappa = likelihood.phi, likelihood.kappa or 0.0  # y does not vary within a class
         d1, d2, _ = at_means(self.model, draw, where)
         m = z @ G.x.T  # (..., M, K)
         if self.sees_all(draw):
-            each = phi(m, G.y) + G.constant + self._kappa() * (z @ G.xy.T)
+            each = phi(m, G.y) + G.constant + kappa * (z @ G.xy.T)
             return (each + 0.5 * d2 * np.vecdot(self._spread(draw, where), z[..., None, :])) @ G.n
         r, own, dy, _ = _group_drawn(self.model, draw)
-        m, y = m.take(own), r.y - dy  # the group's mean label: phi need not be linear in y
-        e = r.eta(draw, where) - m
-        phi_m = phi(m, y) + self._kappa() * dy * m + phi(0 * dy, r.y) - phi(0 * dy, y)
-        d1 = d1.take(own) + self._kappa() * dy
-        return r.total(phi_m + d1 * e + 0.5 * d2.take(own) * e**2)
+        m, y, eta = m.take(own), r.y - dy, r.eta(draw, where)  # y: the group's mean label
+        more = kappa * dy * eta + phi(0 * dy, r.y) - phi(0 * dy, y)  # phi has of y - ybar
+        near = phi(m, y) + d1.take(own) * (eta - m) + 0.5 * d2.take(own) * (eta - m) ** 2
+        return r.total(near + more)
 
     def grad(self, draw: Draw, where: str) -> np.ndarray:
-        G, z = self.model.groups, draw.at(where)
+        G, z, kappa = self.model.groups, draw.at(where), self.model.likelihood.kappa or 0.0
         d1, d2, d3 = at_means(self.model, draw, where)
         half = 0.5 * self.third
         if self.sees_all(draw):
             spread = self._spread(draw, where)  # Cov z, (..., M, K, d)
             e2 = np.vecdot(spread, z[..., None, :])  # mean of e^2, (..., M, K)
             along_mean = (G.n * (d1 + half * d3 * e2)) @ G.x
-            return along_mean + np.vecmat(G.n * d2, spread) + self._kappa() * (G.n @ G.xy)
+            return along_mean + np.vecmat(G.n * d2, spread) + kappa * (G.n @ G.xy)
         r, own, dy, mean = _group_drawn(self.model, draw)
         e = r.eta(draw, where) - (z @ G.x.T).take(own)
-        slope = r.back(d1.take(own) + self._kappa() * dy + d2.take(own) * e)
+        slope = r.back(d1.take(own) + kappa * dy + d2.take(own) * e)
         return slope + r.back(half * d3.take(own) * e**2, mean)
-
-    def _kappa(self):
-        return 0.0 if self.model.likelihood.classes else self.model.likelihood.kappa
 
     def _spread(self, draw, where):
         """S z for the covariance S of each group, (..., M, K, d)."""

@@ -61,15 +61,13 @@ class NormalPrior(Atom):
     def __init__(self, model: Model, q: Family) -> None:
         super().__init__("prior", model, q)
         self.mean, self.precision = model.log_prior.mean, 1 / model.log_prior.sd**2
-        self.off_centre = np.any(self.mean)
         self.by_row = self.precision if np.ndim(self.precision) == 0 else q.by_row(self.precision)
 
     def value(self, draw: Draw, where: str) -> np.ndarray:
         return self.model.log_prior(draw.at(where))
 
     def grad(self, draw: Draw, where: str) -> np.ndarray:
-        z = draw.at(where)
-        return -self.precision * (z - self.mean if self.off_centre else z)
+        return -self.precision * (draw.at(where) - self.mean)
 
     def bend(self, draw: Draw, where: str) -> np.ndarray:
         return -self.by_row * draw.w[..., None, self.q.dim :]
@@ -125,7 +123,7 @@ class Cases:
 
     def total(self, c: np.ndarray) -> np.ndarray:
         """The sum of c over the points of a sample, (..., M)."""
-        return self.scaled(c).sum(-1)
+        return self.scale * c.sum(-1)
 
     def back(self, c: np.ndarray, x: np.ndarray | None = None) -> np.ndarray:
         """The sum of c x, (..., M, d); with `x` given, that in place of the data's."""
@@ -142,14 +140,12 @@ class Cases:
     @kept
     def outer(self, draw: Draw) -> np.ndarray:
         """What w has of x x^T L, for one point a sample, (..., M, D - d)."""
-        return draw.q.outer(self.x[..., 0, :], self.x_factor(draw)[..., 0, :])
+        return draw.q.outer(self.x[..., 0, :], self.x_factor(draw, "mu")[..., 0, :])
 
     @kept
-    def x_factor(self, draw: Draw) -> np.ndarray:
-        """L^T x, (..., M or 1, B, d)."""
-        return self.times(draw, draw.factor)
-
-    def times(self, draw: Draw, factor: np.ndarray) -> np.ndarray:
+    def x_factor(self, draw: Draw, where: str) -> np.ndarray:
+        """L^T x with the L of q or of an older q, (..., M or 1, B, d)."""
+        factor = draw.factor if where == "mu" else draw.snapshot.factor
         if self.single:  # one product for all samples
             return draw.q.times_t(factor, self.x[..., 0, :])[..., None, :]
         return draw.q.times_t(np.expand_dims(factor, draw.w.ndim - 1), self.x)
@@ -157,8 +153,7 @@ class Cases:
     @kept
     def variance(self, draw: Draw, where: str = "mu") -> np.ndarray:
         """x^T Sigma x, the variance of eta under q or an older q, (..., M or 1, B)."""
-        now = where == "mu"
-        u = self.x_factor(draw) if now else self.times(draw, draw.snapshot.factor)
+        u = self.x_factor(draw, where)
         return np.vecdot(u, u)
 
 
@@ -168,9 +163,8 @@ def look_up(model: GLM, draw: Draw, all_data: bool) -> Cases:
     if all_data:
         x, *labels = map(passes.wide, model.data)
         return Cases(1.0, x[None], *labels)
-    index = draw.index if draw.batched else draw.index[..., None]  # (..., M or 1, B)
-    data = (a.astype(float, copy=False) for a in model.take(index))
-    return Cases(model.N / index.shape[-1], *data)
+    data = (a.astype(float, copy=False) for a in model.take(draw.rows))
+    return Cases(model.N / draw.rows.shape[-1], *data)
 
 
 class OfEta(OnData):
@@ -191,9 +185,6 @@ class OfEta(OnData):
 
     def grad(self, draw: Draw, where: str) -> np.ndarray:
         return self.cases(draw).back(self.derivatives(draw, where, 1)[0])
-
-    def bend(self, draw: Draw, where: str) -> np.ndarray:
-        return self.cases(draw).bend(draw, self.derivatives(draw, where, 2)[1])
 
     def average(self, draw: Draw) -> Sequence[np.ndarray]:
         """RP1's conditional mean given eta: E[eps | eta] = L^T x (eta - m) / v.
@@ -256,6 +247,7 @@ class Own(Atom):
     def grad(self, draw: Draw, where: str) -> np.ndarray:
         return elementwise_grad(self.function(draw, 0))(self.points(draw, where))
 
+    @kept
     def bend(self, draw: Draw, where: str) -> np.ndarray:
         H = self.one_hessian(draw, where)
         if H is not None:
@@ -305,7 +297,7 @@ class OwnData(Own, OnData):
     def points(self, draw: Draw, where: str) -> np.ndarray:
         """With an M-axis of full length where each sample sees its own data."""
         z = draw.at(where)
-        if self.sees_all(draw) or draw.batched and draw.index.shape[-2] == 1:
+        if self.sees_all(draw) or draw.rows.shape[-2] == 1:
             return z
         return np.broadcast_to(z, (*draw.eps.shape[:-1], z.shape[-1]))
 
@@ -314,11 +306,11 @@ class OwnData(Own, OnData):
         if self.sees_all(draw):
             all_rows = tuple(map(passes.wide, model.data))
             return lambda z: anp.sum(model.log_lik(z[..., None, :], all_rows), -1)
-        if not draw.batched:
-            batch = model.take(draw.index.reshape(draw.index.shape + (1,) * extra))
-            return lambda z: model.N * model.log_lik(z, batch)
-        *lead, B = draw.index.shape
-        batch = model.take(draw.index.reshape(*lead, *(1,) * extra, B))  # (..., M or 1, [1,] B)
+        *lead, B = draw.rows.shape
+        if B == 1:  # without a sum, which autograd would have to go back through
+            one = model.take(draw.rows.reshape(*lead, *(1,) * extra))
+            return lambda z: model.N * model.log_lik(z, one)
+        batch = model.take(draw.rows.reshape(*lead, *(1,) * extra, B))  # (..., M or 1, [1,] B)
         return lambda z: model.N / B * anp.sum(model.log_lik(z[..., None, :], batch), -1)
 
 

@@ -37,7 +37,7 @@ class Regressed:
         """The mean of the rows, (..., D), without making them."""
         q = draw.q
         c, A = _fitted(regression.regress, draw, q.times_t(draw.factor, u), self.ridge)
-        A = A[..., None, :, :] if q.full else A[..., None, :]
+        A = np.expand_dims(A, c.ndim - 1)
         return q.from_own(draw.factor, c[..., None, :], A)[..., 0, :]
 
 
@@ -71,11 +71,8 @@ AQ = all_quadratics()
 
 def _symmetrised(draw, u, out=None):
     """[u, lower(L^-T sym(L^T u eps^T))], a row a sample."""
-    q = draw.q
-    if not q.full:  # numbers have no antisymmetric part
-        return q.pull1(draw, u, out)
     # L^-T (G e^T + e G^T) / 2 = (u e^T + (L^-T e) G^T) / 2, with G = L^T u
-    G, away = q.times_t(draw.factor, u), draw.of("whitened")
+    q, G, away = draw.q, draw.q.times_t(draw.factor, u), draw.of("whitened")
     lower = 0.5 * (q.outer(u, draw.eps) + q.outer(away, G))
     return np.concatenate([u, lower], -1)
 

@@ -36,7 +36,7 @@ class Estimator(Linear):
         return evaluate([self], draw)[..., 0, :, :]
 
     @cached_property
-    def by_word(self) -> list[tuple[Any, Linear]]:
+    def by_word(self) -> list[tuple[Any, Any]]:
         """The line as words of sums: a word is linear in f, so it looks at a sum at once.
 
         Words with a formula in eta all end in the same sum over data: they are one word, InEta.
@@ -61,7 +61,10 @@ class Estimator(Linear):
             return self(draw).mean(-2)
         total = np.zeros((*draw.w.shape[:-1], draw.q.D))
         for word, f in self.by_word:
-            total += word.mean(draw, f)
+            if hasattr(word.pull, "mean"):
+                total += word.pull.mean(draw, f.slope(draw, "z1"))
+            else:
+                total += word.gradients(draw, f).mean(-2)
         return total
 
     @property
@@ -206,12 +209,6 @@ class Method:
             rows = np.add(rows, scored, out=out) if route.pull else scored
         return rows
 
-    def mean(self, draw: Draw, f: Integrand) -> np.ndarray:
-        """The mean of the rows, (..., D); some pulls know it without their rows."""
-        if hasattr(self.pull, "mean"):
-            return self.pull.mean(draw, f.slope(draw, "z1"))
-        return self.gradients(draw, f).mean(-2)
-
     @kept
     def known(self, draw: Draw, atom: Atom) -> np.ndarray:
         """The gradient by hand, (..., M or 1, D)."""
@@ -226,16 +223,13 @@ class Method:
 class InEta:
     """Words of an f of eta: psi' and psi'' of all are added up, then summed over the data once."""
 
-    by_formula = True
+    by_formula, pull = True, None
 
     def gradients(self, draw: Draw, f: Linear, out: np.ndarray | None = None) -> np.ndarray:
         """[sum psi' x, sum psi'' x x^T L] for (word, atom) pairs on the same data."""
         cases = next(iter(f.parts))[1].cases(draw)
         d1, d2 = (f.total(lambda part: part[0].slopes(draw, part[1])[k]) for k in (0, 1))
         return draw.q.chain(draw, cases.back(d1), cases.bend(draw, d2), out)
-
-    def mean(self, draw: Draw, f: Linear) -> np.ndarray:
-        return self.gradients(draw, f).mean(-2)
 
 
 IN_ETA = InEta()
@@ -254,7 +248,7 @@ def _no_closed_form(atom):
 
 
 def _no_curvature(atom):
-    if atom.bend is None:
+    if atom.bend is None and not atom.of_eta:
         return f"PR needs the curvature of f in z; '{atom.name}' does not say it: try RP1"
 
 
@@ -362,8 +356,16 @@ def evaluate(
         out = np.empty(shape)
     elif out.shape != shape:
         raise ValueError(f"out must be {shape}, (runs, lines, M, D); got {out.shape}")
-    for k, line in enumerate(lines):
-        _fill(out[..., k, :, :], line, draw)
+    for place, line in enumerate(lines):
+        G = out[..., place, :, :]
+        if not line.by_word:
+            G[...] = 0.0
+        for k, (word, f) in enumerate(line.by_word):
+            rows = word.gradients(draw, f, out=None if k else G)
+            if k:
+                G += rows
+            elif rows is not G:
+                G[...] = rows
     if draw.weight is not None:
         out *= draw.weight[..., None, :, None]
     if check:
@@ -371,18 +373,6 @@ def evaluate(
         if not isfinite(flat.dot(flat)) and not np.isfinite(out).all():  # the first is quick
             _name_the_culprit(lines, draw)
     return out
-
-
-def _fill(G, line, draw):
-    """The rows of a line into G (..., M, D)."""
-    if not line.by_word:
-        G[...] = 0.0
-    for k, (word, f) in enumerate(line.by_word):
-        rows = word.gradients(draw, f, out=None if k else G)
-        if k:
-            G += rows
-        elif rows is not G:
-            G[...] = rows
 
 
 def _check_lines(lines, draw):

@@ -189,13 +189,11 @@ class Linear:
         """The sum of coef * of(part) for arrays of(part), without products by 1."""
         total: Any = None
         for part, coef in self.parts.items():
-            new = of(part)
+            new = of(part) if abs(coef) == 1 else abs(coef) * of(part)
             if total is None:
-                total = new if coef == 1 else coef * new
-            elif coef == -1:
-                total = total - new
+                total = new if coef > 0 else -new
             else:
-                total = total + (new if coef == 1 else coef * new)
+                total = total + new if coef > 0 else total - new
         return total
 
     @staticmethod
@@ -220,10 +218,8 @@ class Integrand(Linear):
 
     def map(self, change: Callable[[Atom], Atom]) -> "Integrand":
         """The same combination of changed atoms."""
-        total = Integrand({})
-        for atom, coef in self.parts.items():
-            total = total + Integrand({change(atom): coef})
-        return total
+        each = (Integrand({change(atom): coef}) for atom, coef in self.parts.items())
+        return sum(each, Integrand({}))
 
 
 def integrand(f: Any, who: str) -> Integrand:
