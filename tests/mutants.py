@@ -249,13 +249,12 @@ the ridge of the step itself | Regressed.step | regression.diagonal(regression.r
   test_steps_of_a_diagonal_q_are_their_loop
 rho as large as rest allows | Regressed.step | min(1 / max(s, 1), self.most) | 1 / max(s, 1) |
   test_steps_of_a_diagonal_q_are_their_loop
-# sampling: test_batches test_coupled
+# coupled: test_coupled
 a batch for each is taken for one for all | Sampling.shared |
   self.batch is not None and not self.each | self.batch is not None | test_pairs_share_their_data
 one batch for all runs | draw | rng.integers(model.N, size=shape) | rng.integers(model.N,
   size=shape[len(runs) :]) + np.zeros(shape, int) | test_plain_draws_are_what_they_were
 others: one left out | Draw.others | self.M - self.group | self.M - 1 | test_leave_one_pair_out
-# coupled: test_coupled
 pairs with a partner of its own data | draw | [index] * same | [index, index[::-1]] |
   test_pairs_share_their_data
 pairs that count as samples | Noisy.gradient | d.group > 1 | d.group > 2 |

@@ -1,12 +1,16 @@
-"""What every family must say; moments and samples; the Gaussian families against dense matrices."""
+"""What every family must say; moments and samples; dense matrices; special functions."""
 
 import itertools
 import pickle
 
 import numpy as np
 import oracles
+import pytest
+from autograd.test_util import check_grads
 from numpy.testing import assert_allclose
 from scipy import special, stats
+
+from cvlib import special as ours
 
 
 def test_the_layout_of_w(cv):
@@ -119,3 +123,27 @@ def test_equality(cv):
         assert repr(copy) == repr(q) and copy == q and hash(copy) == hash(q)
         assert np.array_equal(copy.sample(w, 3, rng(0)), q.sample(w, 3, rng(0)))
         assert eval(repr(q), vars(f)) == q
+
+
+X = np.array([[0.2, 1.0, 3.7], [12.5, 0.3, 250.0]])
+CALLS = {
+    "gammaln": lambda s, x: s.gammaln(x),
+    "psi": lambda s, x: s.psi(x),
+    "polygamma": lambda s, x: s.polygamma(2, x),
+    "betaln": lambda s, x: s.betaln(x, X[0]),
+    "expit": lambda s, x: s.expit(x),
+    "logsumexp": lambda s, x: s.logsumexp(x, -1, keepdims=True),
+    "log_ndtr": lambda s, x: s.log_ndtr(x - 5),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_value_and_two_derivatives(name):
+    call = CALLS[name]
+    assert np.array_equal(call(ours, X), call(special, X))
+    np.random.seed(0)  # noqa: NPY002  autograd takes its random directions from there
+    check_grads(lambda x: call(ours, x), modes=["rev"])(X)
+
+
+def test_a_likelihood_with_them_can_be_sent_to_a_worker():
+    assert pickle.loads(pickle.dumps(ours.gammaln)) is ours.gammaln
