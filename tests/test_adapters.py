@@ -210,11 +210,11 @@ def test_a_step_inside_jax_is_the_package_s_on_the_same_draws(width, positive, m
         prior = lambda z: 0.5 * anp.sum(z**2, -1)
         one.own = cvlib.models.Model(rows, prior, (one.X, one.y), 6)
         one.compiled = cvlib.models.from_jax(bent, 6, data=(one.X, one.y))
-    plan = rotated.Compiled(one.compiled, one.q, lr=1.0)
+    plan = rotated.Compiled(one.compiled, one.q)
     before = plan.first(np.random.default_rng(7), w=w)
     key = int(np.random.default_rng(7).integers(2**63))
     with one.jax.enable_x64(True):
-        e = np.asarray(rotated._turned(one.jax.random.key(key), 6)[0])
+        e = np.asarray(rotated._turned(one.jax.random.key(key), 6))
     assert_allclose(e @ e.T, (e[0] ** 2).sum() * np.eye(6), atol=1e-12)
     monkeypatch.setattr(rotated, "SHARE", 2**40)  # a block a point
     found = plan.landed(plan.step(before))

@@ -36,8 +36,8 @@ class Compiled(Rotated):
         with double(jax):
             mu, L = self.here.get("q") or jax.device_put(self.q.unpack(state.w))
             old = Last(*jax.device_put(tuple(state.memory)))
-            e, square = _jitted(_turned, "d")(jax.random.key(int(rng.integers(2**63))), self.q.dim)
-            seen = _jitted(_rule)(L, e, square, *self.slopes(mu, L, e))
+            e = _jitted(_turned, "d")(jax.random.key(int(rng.integers(2**63))), self.q.dim)
+            seen = _jitted(_rule)(L, e, *self.slopes(mu, L, e))
             mu, L, new = jax.block_until_ready(_jitted(_moved)(mu, L, seen, old))
         self.here["q"] = mu, L
         lost = state.t + 1 if float(new.s) > LOST else -1
@@ -80,9 +80,8 @@ def _jitted(f, *static):
 
 
 def _turned(key, d):
-    """e (d, d), a random rotation times rho, a point a row, and rho^2."""
-    square = d + 2.0  # `spheres` with one radius
-    return square**0.5 * orthonormal(package("jax").random.normal(key, (d, d))), square
+    """e (d, d), a random rotation, a point a row: `spheres` with one radius."""
+    return (d + 2.0) ** 0.5 * orthonormal(package("jax").random.normal(key, (d, d)))
 
 
 def orthonormal(X: Any) -> Any:
@@ -111,10 +110,10 @@ def _pairs(both, off, given):
     return up + down, g_up + g_down, g_up - g_down
 
 
-def _rule(L, e, square, value, slope, values, slopes, turns):
+def _rule(L, e, value, slope, values, slopes, turns):
     """The ELBO but for a constant, and its slope c and curvature A in q's own units."""
-    jnp, d = package("jax").numpy, len(L)
-    mean = lambda centre, sums: (1 - d / square) * centre[0] + sums.sum(0) / (2 * square)
+    jnp, d, square = package("jax").numpy, len(L), len(L) + 2.0  # of the radius
+    mean = lambda centre, sums: (2 * centre[0] + sums.sum(0) / 2) / square
     A = L.T @ (turns.T @ e) / (2 * square)
     elbo = mean(value, values) + jnp.log(jnp.abs(jnp.diag(L))).sum()
     return elbo, mean(slope, slopes) @ L, (A + A.T) / 2 + jnp.eye(d)  # I: e e^T / rho^2, of log q
