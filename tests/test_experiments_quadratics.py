@@ -117,10 +117,10 @@ def test_rotations_that_keep_apart():
 
 def test_a_step_keeps_apart_from_all_before_it(t):
     """Two steps of a run in the plane: 45 degrees between their directions, at radius 2."""
-    mu, L, seen, memory = *place(t, 3), [], {}
+    mu, L, rng, seen, memory = *place(t, 3), RNG(0), [], {}
     slope = lambda mu, L, e: seen.append(e) or 0 * e
     for _ in range(2):
-        climbs.kept_apart(SimpleNamespace(d=2, slope=slope), mu, L, 4, RNG(0), memory)
+        climbs.kept_apart(SimpleNamespace(d=2, slope=slope), mu, L, 4, rng, memory)
     one, two = (e[:, :2] / 2 for e in seen)
     assert_allclose(np.abs(one @ two.mT), np.sqrt(0.5), atol=1e-3)
     assert np.ptp(one, 0).max() > 0.1  # every run is turned by itself

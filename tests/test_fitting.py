@@ -460,8 +460,7 @@ def test_draws_without_a_number(cv):
     model = of_lik(cv, lambda z: anp.where(z[..., 0] < -2, np.nan, -0.5 * z[..., 0] ** 2))
     q, planned = cv.families.Gaussian(1), part(cv, "fitting.run").planned
     plan, w = planned("full", model, q, M=50), q.pack([0.0], [[1.0]])
-    state = plan.first(np.random.default_rng(0), w=w)
-    new = plan.step(state)
+    new = plan.step(plan.first(np.random.default_rng(0), w=w))
     assert_allclose([*new.w, *new.memory.c, *new.memory.A[0]], [0, 1, 0, 0], atol=1e-12)
     state = plan.first(np.random.default_rng(0), w=q.pack([-3.0], [[1.0]]))
     for t in range(1, 30):
@@ -473,8 +472,10 @@ def test_draws_without_a_number(cv):
     plan = planned("diagonal", model, q, M=50)
     state = plan.step(plan.first(np.random.default_rng(0), w=q.pack([0.0], [1.0])))
     assert_allclose(state.w, [0, 1], atol=1e-12)
-    assert state.diverged < 0
+    assert state.diverged < 0 and plan.M == 50
     assert plan.step(state._replace(w=q.pack([-3.0], [1.0]))).diverged == 2
+    q.far = 0.5  # a step that would end beyond it is not taken
+    assert plan.step(state).diverged == 2
 
 
 def test_other_families(cv):
