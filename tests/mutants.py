@@ -27,7 +27,7 @@ RP2 without the factor s_j | Gaussian.shares | s[..., None, :] / (s[..., :, None
 sigma for |sigma| in a diagonal RP2 | DiagonalGaussian.z2 | np.abs(draw.factor) | draw.factor |
   test_exact_means[linear-DiagonalGaussian-False]
 RP2 at the points of RP1 | _GaussianFamily.routes | 'z2' | 'z1' | test_own_model_at_samples
-a batch stands for N times its size | look_up | model.N / draw.rows.shape[-1] | model.N |
+a batch stands for N times its size | look_up | model.N / rows.shape[-1] | model.N |
   test_batches[poisson-DiagonalGaussian]
 own model forgets N | OwnData.function | model.N * model.log_lik(z, one) | model.log_lik(z, one) |
   test_batches[curved-Gaussian]

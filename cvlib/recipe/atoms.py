@@ -163,8 +163,8 @@ def look_up(model: GLM, draw: Draw, all_data: bool) -> Cases:
     if all_data:
         x, *labels = map(passes.wide, model.data)
         return Cases(1.0, x[None], *labels)
-    data = (a.astype(float, copy=False) for a in model.take(draw.rows))
-    return Cases(model.N / draw.rows.shape[-1], *data)
+    rows = draw.rows
+    return Cases(model.N / rows.shape[-1], *model.take(rows))
 
 
 class OfEta(OnData):

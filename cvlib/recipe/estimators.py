@@ -160,7 +160,7 @@ class Method:
                 raise Illegal(complaint)
         return Estimator({(self, atom): coef for atom, coef in f.parts.items()})
 
-    @property
+    @cached_property
     def by_formula(self) -> bool:
         """Has it a formula of its own, and so no route?"""
         return bool(self.by_hand or self.in_eta or self.pull)

@@ -189,7 +189,9 @@ class Linear:
         """The sum of coef * of(part) for arrays of(part), without products by 1."""
         total: Any = None
         for part, coef in self.parts.items():
-            new = of(part) if abs(coef) == 1 else abs(coef) * of(part)
+            new = of(part)
+            if coef != 1 and coef != -1:
+                new = abs(coef) * new
             if total is None:
                 total = new if coef > 0 else -new
             else:
