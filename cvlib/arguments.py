@@ -1,5 +1,6 @@
 """What a reader gives: taken, or refused in a sentence; and the bar that is shown."""
 
+import sys
 from collections.abc import Callable
 from functools import wraps
 from operator import index
@@ -55,7 +56,7 @@ def seeded(method: Method) -> Method:
 
 def unmasked(name: str, value: Any) -> Any:
     """`value`, if it is no masked array: its mask would be dropped without a word."""
-    if type(value) is np.ndarray:  # as in every step
+    if type(value) is np.ndarray or "numpy.ma" not in sys.modules:  # as in every step
         return value
     inside = value if isinstance(value, list | tuple) else ()
     if np.ma.is_masked(value) or any(map(np.ma.is_masked, inside)):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import cache
+from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,22 @@ from typing import Any
 import autograd
 import autograd.numpy as anp
 import numpy as np
-import scipy  # its parts come when they are asked for
 from autograd import elementwise_grad, grad
 from autograd.extend import defvjp, primitive
 
 LOG_2PI = np.log(2 * np.pi)
+
+
+class _Scipy:
+    """SciPy, imported when a part of it is first asked for: `import cvlib` does without."""
+
+    def __getattr__(self, name: str) -> Any:
+        part = getattr(import_module("scipy"), name)
+        setattr(self, name, part)
+        return part
+
+
+scipy: Any = _Scipy()
 
 
 @cache
