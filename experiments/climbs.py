@@ -6,6 +6,7 @@ G = L^T grad log p(x, mu + L e), (R, M, d). A way estimates c = E[G] and A = E[G
 natural step follows; "batch and match" has a step of its own.
 """
 
+import warnings
 from functools import cache
 
 import numpy as np
@@ -21,6 +22,7 @@ MOVES = 4  # first moves by batch and match, with 2 d draws each
 EACH = (2, 4, 24)  # draws of a step, in units of d
 FALLS = (1.0, 2.0, 4.0, np.inf)  # a of the rates rho = a / (a + s - 1) in step s
 PILOTS = 4  # runs that choose among these
+ONE_SEQUENCE = "all quadratics, one sequence"
 
 
 class Target:
@@ -94,6 +96,14 @@ def even(rng, R, M, d):
     return np.concatenate([e, -e], 1)
 
 
+def orthogonal(rng, R, M, d):
+    """Pairs along the frames of random rotations, with lengths of their own (orthogonal MC)."""
+    frames = [turned(rng, R, d) for _ in range(-(-M // (2 * d)))]
+    e = np.concatenate(frames, 1)[:, : M // 2]
+    e = e * np.sqrt(rng.chisquare(d, (*e.shape[:2], 1)))
+    return np.concatenate([e, -e], 1)
+
+
 # Estimates of c and A from about M gradients: (c, A, gradients taken) ---------------------------
 
 
@@ -150,16 +160,31 @@ def apart(d, K=30, downhill=30):
     return np.array(found)
 
 
+def turned(rng, R, d):
+    """R random rotations, uniform over all of them (Haar)."""
+    Q, upper = np.linalg.qr(plain(rng, R, d, d))
+    return Q * np.sign(np.diagonal(upper, axis1=1, axis2=2))[:, None, :]
+
+
 def kept_apart(t, mu, L, M, rng, memory):
     """One radius, and rotations that keep apart from those of all steps before."""
     d, all_of_them = t.d, apart(t.d)
     step = memory["step"] = memory.get("step", -1) + 1
     if step % len(all_of_them) == 0:
-        memory["turn"] = np.linalg.qr(plain(rng, len(mu), d, d))[0]
+        memory["turn"] = turned(rng, len(mu), d)
     arms = np.sqrt(d + 2) * all_of_them[step % len(all_of_them)] @ memory["turn"]
     e = np.concatenate([arms, -arms, np.zeros((len(mu), 1, d))], 1)
     weight = np.append(np.full(2 * d, 1 / (2 * d + 4)), 2 / (d + 2))
     return *averaged(e, t.slope(mu, L, e), np.tile(weight, (len(mu), 1))), 2 * d + 1
+
+
+def on_one_sequence(t, mu, L, M, rng, memory):
+    """All quadratics in pairs, whose draws go on along one scrambled Sobol sequence a run."""
+    start = lambda: scipy.stats.qmc.Sobol(t.d, rng=rng)
+    runs = memory.setdefault("sequences", [start() for _ in mu])
+    with warnings.catch_warnings(action="ignore"):  # M is no power of two
+        e = scipy.special.ndtri(np.array([run.random(M // 2) for run in runs]))
+    return regressed(lambda *_: np.concatenate([e, -e], 1), 2)(t, mu, L, M, rng, memory)
 
 
 def regressed(kind, group):
@@ -216,6 +241,8 @@ ESTIMATES = {
     "one radius": on_spheres(1),
     "two radii": on_spheres(2),
     "kept apart": kept_apart,
+    "orthogonal, pairs": landing(orthogonal),
+    ONE_SEQUENCE: on_one_sequence,
 }
 WAYS = "batch and match", *ESTIMATES
 ONLY = {  # the others have every number of draws
@@ -318,8 +345,8 @@ def noise(rng, data, repeats):
         g = exact.gradient(t.model, t.q, w)
         c0, A0 = L[0].T @ g[: t.d], t.q.curvature(L[0], g[t.d :]) - np.eye(t.d)
         for way, estimate in {"RP1": reparameterised, **ESTIMATES}.items():
-            if way in ("fixed even", "rotated twice", "two radii", "kept apart"):
-                continue  # as one estimate "fresh even", half of "rotated", "one radius"
+            if way in ("fixed even", "rotated twice", "two radii", "kept apart", ONE_SEQUENCE):
+                continue  # as one estimate "fresh even", half of "rotated", "one radius", in pairs
             memory = {}
             estimate(t, mu, L, 2 * t.d, rng, memory)  # a step before, for the ridge
             c, A, _ = estimate(t, mu, L, 2 * t.d, rng, memory)

@@ -183,7 +183,7 @@ def test_full_size():
         "figure3": 3 * 6 * 7 * 5 + 3 * 6, "figure4": 3 * 6 * 7 * 5 + 3 * 6,
         "figure5": 3 * 5 + 3 * (8 + 6 - 1),  # v0 and gamma share the cell of their defaults
         "ladder": 3 * 25 * 5 + 3 + 3, "natural": 3 * 17 * (7 + 4) + 3 + 3,
-        "joint": 3 * (1 + 4 * 6 + 5 + 8 + 2) * 5 + 3, "quadratics": 3 * (14 * 2 + 1),
+        "joint": 3 * (1 + 4 * 6 + 5 + 8 + 2) * 5 + 3, "quadratics": 3 * (16 * 2 + 1),
         "answers": 7, "covered": 16 + 5, "choosing": 8 + 3 * 3, "vae": 6 + 8 + 2 + 4 + 2 + 2,
     }  # fmt: skip
     assert set(names["figure3"]) == set(names["figure4"])

@@ -62,7 +62,7 @@ def test_the_ways_with_gradients_alone_are_whole():
     keys = {(r["data"], r["way"], r["start"]) for r in stored["rows"]}
     assert keys == {(d, w, s) for d in SETS for w in WAYS for s in ("moves", "mode")}
     assert all(len(r["mean"]) == 7 and None not in r["mean"] for r in stored["rows"])
-    assert len(stored["noise"]) == 3 * 3 * 10
+    assert len(stored["noise"]) == 3 * 3 * 11
     assert all(1 < price < 3 for price in stored["laplace"].values())
 
 
