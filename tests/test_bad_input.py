@@ -20,11 +20,11 @@ from test_own_families import shifted_of
 
 import cvlib as cv
 from cvlib import CF, RP1, RP2, SF, bound, combine, parabola, relax, rules, taylor_x, taylor_z
+from cvlib.ascent import plans
 from cvlib.combining import regression
 from cvlib.families.bent import Bent
 from cvlib.families.found import Found
 from cvlib.fitting import starts
-from cvlib.fitting.starts import climb
 from cvlib.recipe.estimators import check_variate
 from experiments import catalogue, posteriors, relaxing, trained, weights
 
@@ -113,6 +113,12 @@ update = lambda L, gamma: combine.update(combine.start(L), h, C, gamma)
 
 # Each row: words of the error, and the calls that are refused with them.
 VALUES = [  # with a ValueError
+    ("for a full", lambda: plans.Rotated(LOGISTIC, D)),
+    ("for a diagonal", lambda: plans.Regressed(LOGISTIC, q), lambda: plans.Regressed(LOGISTIC, G)),
+    *[("takes one run, and a generator", partial(plans.Rotated(LOGISTIC, q).first, *at))
+      for at in ((rng, None, (3,)), (rng, np.ones((3, 5))), (None,))],
+    *[(name, partial(plans.Regressed, LOGISTIC, D, **{name: x}))
+      for name, x in (("reach", 0), ("most", -1), ("M", 1))],
     # data and generalised linear models
     (r"array 0 of the data is nan at \[1, 0\]", lambda: glm(with_(X, np.nan, 1, 0), Y)),
     (r"is inf at \[2, 1\]", lambda: glm(with_(X, np.inf, 2, 1), Y)),
@@ -383,8 +389,8 @@ TYPES = [  # with a TypeError
     ("list of lines", lambda: cv.evaluate(RP1(data), draw())),
     ("data is no estimator", lambda: cv.evaluate([data], draw()), lambda: sgd([data])),
     (r"climb: f\(z\) must give a number and its slope, as long as z; got -2",
-     lambda: climb(lambda z: -z @ z, np.ones(2), 1e-6)),
-    ("as long as z; got", lambda: climb(lambda z: (-z @ z, -2 * z[:1]), np.ones(2), 1e-6)),
+     lambda: starts.climb(lambda z: -z @ z, np.ones(2), 1e-6)),
+    ("as long as z; got", lambda: starts.climb(lambda z: (-z @ z, -2 * z[:1]), np.ones(2), 1e-6)),
     # fits and answers
     ("no function of the draws", lambda: fitted().expect(3.0)),
     ("f gave a dict: it must give numbers", lambda: fitted().expect(lambda z: {"a": z[:, 0]})),

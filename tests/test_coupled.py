@@ -254,9 +254,6 @@ def test_weights_count_what_is_independent(cv):
         assert_allclose(state.w - q.start(), 0.1 * 0.1 * mean, rtol=1e-9)
 
 
-# How a draw sees its data -------------------------------------------------------------------------
-
-
 def test_shapes_of_batches(cv):
     _, model, q, w, _ = setting(cv, "logistic", "Gaussian")
     draw = lambda **kind: cv.draw(model, q, w, M=4, rng=RNG(1), **kind)

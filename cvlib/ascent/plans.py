@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arguments import numbers, whole
+from ..arguments import number, numbers, whole
 from ..combining import combine, regression
 from ..combining.regression import Gauge, Quadratic
 from ..draws import Draw, Sampling, Snapshot, draw, snapshot, spheres
@@ -69,6 +69,7 @@ class Plan:
     rule: rules.Ascent = rules.momentum()
     average: int | None = None
 
+    alone = False  # does it take one run only?
     remedies = "a smaller lr, or a start w nearer to the posterior"
 
     def __post_init__(self):
@@ -98,6 +99,8 @@ class Plan:
             runs = np.broadcast_shapes(runs, starts)
         except ValueError:
             raise ValueError(f"runs={runs}, but w starts {starts} runs: leave runs out") from None
+        if self.alone and (runs or not isinstance(rng, np.random.Generator)):
+            raise ValueError(f"{type(self).__name__} takes one run, and a generator rng")
         w = q.start(runs) if w is None else q.check(w)
         w = np.broadcast_to(w, (*runs, q.D)).copy()
         self.rate(1, runs)
@@ -244,8 +247,25 @@ class Noisy(Plan):
 
 
 @dataclass(frozen=True)
-class Regressed(Plan):
-    """Steps of a diagonal q on slopes regressed on their draws, all data; one run.
+class Unaided(Plan):
+    """Natural steps of one run on all data, by slopes of log p alone, without a rule or a rate."""
+
+    lr: Rate = 1.0
+    _: KW_ONLY
+    reach: float = rules.REACH  # standard deviations that a step may go
+    alone, full = True, True  # one run; is it for a full q, or for a diagonal one?
+
+    def __post_init__(self):
+        super().__post_init__()
+        number("reach", self.reach, 0, above=True)
+        if not self.q.gaussian or self.q.full != self.full:
+            who = f"{type(self).__name__} is for a {'full' if self.full else 'diagonal'}"
+            raise ValueError(f"{who} Gaussian q, not {self.q!r}")
+
+
+@dataclass(frozen=True)
+class Regressed(Unaided):
+    """Steps of a diagonal q on slopes regressed on their draws.
 
     The slopes of log p - log q are regressed on the draws, for each draw on the others, with the
     ridge that the gauge of the step before asks for, so that the gradient is unbiased. rho = 1 / s,
@@ -254,16 +274,16 @@ class Regressed(Plan):
     far. Draws at which log p has no slope are left out; where they are half or more, the run ends.
     """
 
-    lr: Rate = 1.0
     _: KW_ONLY
     M: int = 10
     most: float = 0.1
-    reach: float = 2.0  # standard deviations of a step, coordinate by coordinate
+    reach: float = 2.0  # coordinate by coordinate
+    full = False
 
     def __post_init__(self):
         super().__post_init__()
-        if not self.q.gaussian or self.q.full:
-            raise ValueError(f"Regressed is for a diagonal Gaussian q, not {self.q!r}")
+        whole("M", self.M, 2)
+        number("most", self.most, 0, above=True)
 
     def memory(self, w):
         return np.zeros(()), np.array(0.1)  # s, the first ridge
@@ -319,8 +339,8 @@ class Last(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Rotated(Plan):
-    """Steps of a full q on fresh rotations with fixed radii, all data; one run.
+class Rotated(Unaided):
+    """Steps of a full q on fresh rotations with fixed radii.
 
     rho falls when two steps point against each other (Kesten 1958): with rho a step's gradient g is
     followed by (1 - rho) of its signal less rho of its noise. So g.g' < 0 says that rho is larger
@@ -329,11 +349,9 @@ class Rotated(Plan):
     began, at half of its rho.
     """
 
-    lr: Rate = 1.0
     _: KW_ONLY
     radii: int = 2  # exact in the mean for polynomials of degree 4 radii + 1
     turns: int = 1  # rotations for each
-    reach: float = rules.REACH
 
     @property
     def M(self) -> int:
