@@ -8,6 +8,7 @@ natural step follows; "batch and match" has a step of its own.
 
 import warnings
 from functools import cache
+from itertools import count
 
 import numpy as np
 import scipy
@@ -143,21 +144,20 @@ def on_spheres(radii):
 
 
 @cache
-def apart(d, K=30, downhill=30):
-    """K rotations (K, d, d), a direction a row, with small fourth powers of the cosines between.
+def apart(d):
+    """Rotations (2 p + 2, 2 p, 2 p), a direction a row, p the least odd prime with 2 p >= d.
 
-    Each begins at random and goes downhill, against all directions before it.
+    Chirps exp(2 pi i (a x^2 + b x) / p) are a frame of C^p for every a, and the axes are one more:
+    all products between frames have length 1 / sqrt(p). C^p is R^2p, with v and i v for each v.
+    With these frames, and the same times exp(i pi / 4), every polynomial of degree five is exact.
     """
-    rng, found = np.random.default_rng(d), []
-    for _ in range(K):
-        Q = np.linalg.qr(rng.standard_normal((d, d)))[0]
-        for _ in range(downhill if found else 0):
-            old = np.concatenate(found)
-            slope = (Q @ old.T) ** 3 @ old * (d * (d + 2) / (3 * len(old)))  # Q, if at random
-            U, _, V = np.linalg.svd(Q - slope / 2)
-            Q = U @ V  # the nearest rotation
-        found.append(Q)
-    return np.array(found)
+    p = next(n for n in count(max(3, -(-d // 2))) if all(n % k for k in range(2, n)))
+    a, b, x = np.ogrid[:p, :p, :p]
+    chirps = np.exp(2j * np.pi * ((a * x * x + b * x) % p) / p) / np.sqrt(p)
+    frames = np.concatenate([np.eye(p)[None], chirps])
+    frames = np.concatenate([frames, np.exp(0.25j * np.pi) * frames])
+    frames = np.concatenate([frames, 1j * frames], 1)
+    return np.concatenate([frames.real, frames.imag], 2)
 
 
 def turned(rng, R, d):
@@ -167,15 +167,16 @@ def turned(rng, R, d):
 
 
 def kept_apart(t, mu, L, M, rng, memory):
-    """One radius, and rotations that keep apart from those of all steps before."""
-    d, all_of_them = t.d, apart(t.d)
+    """One radius, and rotations that keep apart: the first d coordinates of a set for 2 p >= d."""
+    all_of_them = apart(t.d)
+    K, D, _ = all_of_them.shape
     step = memory["step"] = memory.get("step", -1) + 1
-    if step % len(all_of_them) == 0:
-        memory["turn"] = turned(rng, len(mu), d)
-    arms = np.sqrt(d + 2) * all_of_them[step % len(all_of_them)] @ memory["turn"]
-    e = np.concatenate([arms, -arms, np.zeros((len(mu), 1, d))], 1)
-    weight = np.append(np.full(2 * d, 1 / (2 * d + 4)), 2 / (d + 2))
-    return *averaged(e, t.slope(mu, L, e), np.tile(weight, (len(mu), 1))), 2 * d + 1
+    if step % K == 0:
+        memory["turn"] = turned(rng, len(mu), D)[..., : t.d]
+    arms = np.sqrt(D + 2) * all_of_them[step % K] @ memory["turn"]
+    e = np.concatenate([arms, -arms, np.zeros((len(mu), 1, t.d))], 1)
+    weight = np.append(np.full(2 * D, 1 / (2 * D + 4)), 2 / (D + 2))
+    return *averaged(e, t.slope(mu, L, e), np.tile(weight, (len(mu), 1))), 2 * D + 1
 
 
 def on_one_sequence(t, mu, L, M, rng, memory):

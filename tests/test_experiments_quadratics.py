@@ -73,7 +73,7 @@ def test_estimates_have_the_right_mean_and_price(t, way):
     climbs.ESTIMATES[way](t, mu, L, each * t.d, RNG(1), memory)  # a step before
     c, A, price = climbs.ESTIMATES[way](t, mu, L, each * t.d, RNG(0), memory)
     prices = {"rotated": 5, "rotated twice": 10, "Price, pairs": 2 * 3}
-    prices |= {"one radius": 5, "two radii": 9, "kept apart": 5}
+    prices |= {"one radius": 5, "two radii": 9, "kept apart": 13}
     assert price == prices.get(way, each * t.d)
     for found, right in zip((c, A), exact(t)):
         error = found.std(0) / np.sqrt(len(mu)) + 1e-12
@@ -101,29 +101,28 @@ def test_even_draws_have_covariance_one():
     assert_allclose(e.mT @ e / 10, np.tile(np.eye(4), (3, 1, 1)), atol=1e-9)
 
 
-def test_rotations_that_keep_apart():
-    """In the plane two are 45 degrees apart; nine in ten dimensions halve the noise of quartics."""
-    for found in climbs.apart(2), climbs.apart(10, 9):
-        assert_allclose(found @ found.mT, np.broadcast_to(np.eye(len(found[0])), found.shape),
-                        atol=1e-9)  # fmt: skip
-    first, second, *_ = climbs.apart(2)
-    assert_allclose(np.abs(first @ second.T), np.sqrt(0.5), atol=1e-3)
-    left = []
-    for frames in climbs.apart(10, 9), np.linalg.qr(RNG(0).standard_normal((9, 10, 10)))[0]:
-        turned = frames @ np.linalg.qr(RNG(1).standard_normal((1000, 1, 10, 10)))[0]
-        left.append((turned[..., 0] ** 4).mean((1, 2)).var())
-    assert left[0] < 0.5 * left[1]
+@pytest.mark.parametrize("d, K, D", [(2, 8, 6), (6, 8, 6), (15, 24, 22), (61, 64, 62)])
+def test_all_rotations_that_keep_apart_are_exact_for_quartics(d, K, D):
+    """Of u uniform on the sphere E (a.u)^4 is 3 |a|^4 / (D (D + 2)), for every a."""
+    frames, a = climbs.apart(d), RNG(0).standard_normal((5, D))
+    assert frames.shape == (K, D, D)
+    assert_allclose(frames @ frames.mT, np.broadcast_to(np.eye(D), frames.shape), atol=1e-9)
+    right = 3 * (a * a).sum(-1) ** 2 / (D * (D + 2))
+    assert_allclose(((frames @ a.T) ** 4).mean((0, 1)), right, rtol=1e-9)
 
 
 def test_a_step_keeps_apart_from_all_before_it(t):
-    """Two steps of a run in the plane: 45 degrees between their directions, at radius 2."""
-    mu, L, rng, seen, memory = *place(t, 3), RNG(0), [], {}
-    slope = lambda mu, L, e: seen.append(e) or 0 * e
-    for _ in range(2):
-        climbs.kept_apart(SimpleNamespace(d=2, slope=slope), mu, L, 4, rng, memory)
-    one, two = (e[:, :2] / 2 for e in seen)
-    assert_allclose(np.abs(one @ two.mT), np.sqrt(0.5), atol=1e-3)
-    assert np.ptp(one, 0).max() > 0.1  # every run is turned by itself
+    """Of all steps of a run in six dimensions fourth moments are those of N(0, I), not of some."""
+    memory, rng, seen, (mu, L) = {}, RNG(0), [], (np.zeros((2, 6)), np.tile(np.eye(6), (2, 1, 1)))
+    target = SimpleNamespace(d=6, slope=lambda mu, L, e: seen.append(e) or 0 * e)
+    for _ in range(9):
+        climbs.kept_apart(target, mu, L, 12, rng, memory)
+    fourth = np.sum((np.array(seen) @ RNG(1).standard_normal(6)) ** 4, -1) / 16  # 2 (d + 2)
+    right = 3 * np.sum(RNG(1).standard_normal(6) ** 2) ** 2
+    assert_allclose(fourth[:8].mean(0), right, rtol=1e-9)
+    assert np.abs(fourth / right - 1).min() > 1e-3
+    assert np.ptp(seen[0], 0).max() > 0.1  # every run is turned by itself
+    assert np.abs(fourth[8] - fourth[0]).min() > 1e-3  # a new turn
 
 
 def test_a_step_on_the_exact_gradient_is_the_package_s(t):
