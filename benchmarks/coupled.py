@@ -23,7 +23,7 @@ import cvlib as cv
 from benchmarks import own, stored
 from benchmarks.steps import best_times
 from cvlib import CF, PR, RP1, taylor_z
-from cvlib.draws import sobol
+from cvlib.points import sobol
 
 M, RUNS = 16, 20
 INTERVAL = [5, 14]  # of 20 sorted runs: between them lies the median of the law, 96 in 100 times

@@ -8,7 +8,6 @@ natural step follows; "batch and match" has a step of its own.
 
 import warnings
 from functools import cache
-from itertools import count
 
 import numpy as np
 import scipy
@@ -16,7 +15,7 @@ import scipy
 from cvlib import datasets, exact, families, models
 from cvlib.combining import regression
 from cvlib.combining.regression import sym
-from cvlib.draws import rotations, spheres
+from cvlib.points import frame, prime, rotations, spheres, uniform
 
 MARKS = (2, 4, 8, 12, 20, 40, 60)  # gradients, in units of d, at which a run is looked at
 MOVES = 4  # first moves by batch and match, with 2 d draws each
@@ -99,7 +98,7 @@ def even(rng, R, M, d):
 
 def orthogonal(rng, R, M, d):
     """Pairs along the frames of random rotations, with lengths of their own (orthogonal MC)."""
-    frames = [turned(rng, R, d) for _ in range(-(-M // (2 * d)))]
+    frames = [uniform(rng, R, d) for _ in range(-(-M // (2 * d)))]
     e = np.concatenate(frames, 1)[:, : M // 2]
     e = e * np.sqrt(rng.chisquare(d, (*e.shape[:2], 1)))
     return np.concatenate([e, -e], 1)
@@ -145,25 +144,9 @@ def on_spheres(radii):
 
 @cache
 def apart(d):
-    """Rotations (2 p + 2, 2 p, 2 p), a direction a row, p the least odd prime with 2 p >= d.
-
-    Chirps exp(2 pi i (a x^2 + b x) / p) are a frame of C^p for every a, and the axes are one more:
-    all products between frames have length 1 / sqrt(p). C^p is R^2p, with v and i v for each v.
-    With these frames, and the same times exp(i pi / 4), every polynomial of degree five is exact.
-    """
-    p = next(n for n in count(max(3, -(-d // 2))) if all(n % k for k in range(2, n)))
-    a, b, x = np.ogrid[:p, :p, :p]
-    chirps = np.exp(2j * np.pi * ((a * x * x + b * x) % p) / p) / np.sqrt(p)
-    frames = np.concatenate([np.eye(p)[None], chirps])
-    frames = np.concatenate([frames, np.exp(0.25j * np.pi) * frames])
-    frames = np.concatenate([frames, 1j * frames], 1)
-    return np.concatenate([frames.real, frames.imag], 2)
-
-
-def turned(rng, R, d):
-    """R random rotations, uniform over all of them (Haar)."""
-    Q, upper = np.linalg.qr(plain(rng, R, d, d))
-    return Q * np.sign(np.diagonal(upper, axis1=1, axis2=2))[:, None, :]
+    """All rotations (2 p + 2, 2 p, 2 p) that keep apart, 2 p >= d."""
+    p = prime(d)
+    return np.array([frame(p, k) for k in range(2 * p + 2)])
 
 
 def kept_apart(t, mu, L, M, rng, memory):
@@ -172,7 +155,7 @@ def kept_apart(t, mu, L, M, rng, memory):
     K, D, _ = all_of_them.shape
     step = memory["step"] = memory.get("step", -1) + 1
     if step % K == 0:
-        memory["turn"] = turned(rng, len(mu), D)[..., : t.d]
+        memory["turn"] = uniform(rng, len(mu), D)[..., : t.d]
     arms = np.sqrt(D + 2) * all_of_them[step % K] @ memory["turn"]
     e = np.concatenate([arms, -arms, np.zeros((len(mu), 1, t.d))], 1)
     weight = np.append(np.full(2 * D, 1 / (2 * D + 4)), 2 / (D + 2))

@@ -20,11 +20,12 @@ from test_own_families import shifted_of
 
 import cvlib as cv
 from cvlib import CF, RP1, RP2, SF, bound, combine, parabola, relax, rules, taylor_x, taylor_z
-from cvlib.ascent import plans
+from cvlib.ascent import plans, rotated
 from cvlib.combining import regression
 from cvlib.families.bent import Bent
 from cvlib.families.found import Found
 from cvlib.fitting import starts
+from cvlib.points import spheres
 from cvlib.recipe.estimators import check_variate
 from experiments import catalogue, posteriors, relaxing, trained, weights
 
@@ -113,9 +114,11 @@ update = lambda L, gamma: combine.update(combine.start(L), h, C, gamma)
 
 # Each row: words of the error, and the calls that are refused with them.
 VALUES = [  # with a ValueError
-    ("for a full", lambda: plans.Rotated(LOGISTIC, D)),
+    ("for a full", lambda: rotated.Rotated(LOGISTIC, D)),
+    *[(name, partial(f, **{name: 0})) for name in ("radii", "turns")
+      for f in (partial(rotated.Rotated, LOGISTIC, q), partial(spheres, rng, 2))],
     ("for a diagonal", lambda: plans.Regressed(LOGISTIC, q), lambda: plans.Regressed(LOGISTIC, G)),
-    *[("takes one run, and a generator", partial(plans.Rotated(LOGISTIC, q).first, *at))
+    *[("takes one run, and a generator", partial(rotated.Rotated(LOGISTIC, q).first, *at))
       for at in ((rng, None, (3,)), (rng, np.ones((3, 5))), (None,))],
     *[(name, partial(plans.Regressed, LOGISTIC, D, **{name: x}))
       for name, x in (("reach", 0), ("most", -1), ("M", 1))],

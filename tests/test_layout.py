@@ -17,7 +17,7 @@ PACKAGE = Path(cvlib.__file__).parent
 # Folders and files, from the base up
 LAYERS = "combining models families recipe zoo ascent choosing fitting".split()
 FOLDERS = [layer for layer in LAYERS if (PACKAGE / layer).is_dir()]
-BASE = {"arguments", "special", "draws", "datasets"}  # below them, for all
+BASE = {"arguments", "special", "points", "draws", "datasets"}  # below them, for all
 FILES = sorted(PACKAGE.rglob("*.py"))
 name = lambda path: str(path.relative_to(PACKAGE))
 

@@ -13,9 +13,9 @@ from numpy.testing import assert_allclose
 
 import cvlib as cv
 from cvlib import CF, RP1
-from cvlib.ascent.plans import Last, Rotated, believed
+from cvlib.ascent.rotated import Last, Rotated, believed
 from cvlib.combining import combine
-from cvlib.draws import rotations, spheres
+from cvlib.points import rotations, spheres
 
 D = 3
 RNG = np.random.default_rng
@@ -113,12 +113,6 @@ def test_fixed_radii_have_the_moments_of_the_normal_up_to_their_degree(d, radii)
     assert_allclose(e.T * weight @ e, np.eye(d), atol=1e-12)
 
 
-@pytest.mark.parametrize("wrong", [{"radii": 0}, {"turns": 0}, {"radii": 1.5}])
-def test_radii_and_turns_are_counted(wrong):
-    with pytest.raises((TypeError, ValueError), match=next(iter(wrong))):
-        spheres(RNG(0), D, **wrong)
-
-
 def on_spheres(f, radii, K, w):
     """Memories of K first steps on fixed radii."""
     plan = Rotated(problem(f)[0], cv.families.Gaussian(D), lr=1.0, radii=radii)
@@ -145,6 +139,21 @@ def test_fixed_radii_are_exact_for_cubics_and_in_the_mean_for_more(radii, degree
     found = np.array([by_w(memory) for memory in on_spheres(f, radii, 3000, w)])
     off = (found.mean(0) - exact(f, n=12)) / (found.std(0) / np.sqrt(len(found)) + 1e-9)
     assert np.abs(off).max() < 4.5
+
+
+def test_all_rotations_of_a_run_are_exact_for_quintics():
+    """Eight steps from one place have quadrature's mean; the ninth begins a new turn."""
+    f, w, found, turns = polynomial(5, 1), cv.families.Gaussian(D).pack(MU, L), [], []
+    plan = Rotated(problem(f)[0], cv.families.Gaussian(D), radii=1)
+    first = state = plan.first(RNG(0), w)
+    for _ in range(9):
+        state = plan.step(state._replace(w=w, memory=first.memory))
+        found.append(by_w(state.memory))
+        turns.append(state.moments[0])
+    right = exact(f, n=6)
+    assert_allclose(np.mean(found[:8], 0), right, rtol=1e-9, atol=1e-9)
+    assert np.abs(found - right).max(1).min() > 1e-3
+    assert [np.array_equal(turn, turns[0]) for turn in turns] == [True] * 8 + [False]
 
 
 def test_a_step_is_believed_or_taken_again():

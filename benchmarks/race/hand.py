@@ -26,7 +26,7 @@ from benchmarks.race.rules import (
     clock,
     once,
 )
-from cvlib.draws import rotations
+from cvlib.points import rotations
 
 PARTICLES, BATCH = 10, 1000  # draws of a step of Adam's; rows of a batch
 KL = "KL(q, p)"

@@ -12,8 +12,8 @@ import cvlib as cv
 from benchmarks.race import hand, moves
 from benchmarks.race.models import JUDGES, even_draws
 from benchmarks.race.ours import began
-from cvlib.draws import rotations
 from cvlib.models.density import Density
+from cvlib.points import rotations
 
 DRAWS = 4096  # fixed ones
 SLOPES, BLOCK, ENOUGH, MOST = 2000, 40, 5e-4, 12  # slopes of a step; steps of a block, blocks

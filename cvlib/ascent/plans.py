@@ -7,14 +7,14 @@ there as if it had not stopped.
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ..arguments import number, numbers, whole
 from ..combining import combine, regression
 from ..combining.regression import Gauge, Quadratic
-from ..draws import Draw, Sampling, Snapshot, draw, snapshot, spheres
+from ..draws import Draw, Sampling, Snapshot, draw, snapshot
 from ..families.base import Family, check_fit
 from ..models.density import Density, Model
 from ..recipe.estimators import Estimator, check_gradient, check_variate, evaluate
@@ -22,7 +22,6 @@ from ..recipe.integrands import Wants, wanted
 from . import exact, rules
 
 HUGE = 1e200  # a gradient of larger squared length, or one that overflows, is a run thrown out
-LOST = 2**20  # s, from which on a run on rotated draws is
 Rate = float | np.ndarray | Callable[[int], float | np.ndarray]
 
 
@@ -32,7 +31,7 @@ class State(NamedTuple):
     t: int  # steps taken
     w: np.ndarray  # (..., D)
     memory: tuple  # of the ascent rule
-    moments: tuple  # memory of the weight rule
+    moments: tuple  # memory of the weight rule, or the turn of all rotations
     a: np.ndarray  # (..., L) or (..., L, D), weights of the control variates at step t
     diverged: np.ndarray  # (...) step at which a run left the finite world, -1 if it did not
     mean: np.ndarray  # (..., D) mean of w since step `plan.average`
@@ -325,90 +324,6 @@ def scored(
     value, slope = Density(model).slope(draw.z)
     with np.errstate(all="ignore"):
         return draw, value, q.times_t(draw.factor, slope)
-
-
-class Last(NamedTuple):
-    """Where the last believed step began, what it saw there, and s: the next has rho = 1 / s."""
-
-    s: Any
-    elbo: Any
-    c: Any  # (d,) slope and
-    A: Any  # (d, d) curvature of the ELBO, in q's own units
-    mu: Any  # (d,)
-    L: Any  # (d, d)
-
-
-@dataclass(frozen=True)
-class Rotated(Unaided):
-    """Steps of a full q on fresh rotations with fixed radii.
-
-    rho falls when two steps point against each other (Kesten 1958): with rho a step's gradient g is
-    followed by (1 - rho) of its signal less rho of its noise. So g.g' < 0 says that rho is larger
-    than the best gain, signal / (signal + noise), and s grows by one. Where the ELBO has fallen by
-    a nat more than a step promised to gain, or is no number, the step is taken again from where it
-    began, at half of its rho.
-    """
-
-    _: KW_ONLY
-    radii: int = 2  # exact in the mean for polynomials of degree 4 radii + 1
-    turns: int = 1  # rotations for each
-
-    @property
-    def M(self) -> int:
-        return 2 * self.q.dim * self.radii * self.turns + 1
-
-    def memory(self, w):
-        mu, L = self.q.unpack(w)
-        return Last(np.ones(()), np.array(-np.inf), np.zeros(len(L)), np.zeros_like(L), mu, L)
-
-    def step(self, state: State) -> State:
-        """The state after one more step, or after a narrower or shorter one where it misled."""
-        q, old = self.q, Last(*state.memory)
-        assert state.rng is not None
-        mu, L = q.unpack(state.w)
-        e, weight = spheres(state.rng, q.dim, self.radii, self.turns)
-        value, slope = Density(self.model).slope(mu + e @ L.T)
-        with np.errstate(all="ignore"):
-            elbo, c, A = _seen(L, e, weight, value, slope)
-        new = believed(np, Last(old.s, elbo, c, A, mu, L), old)
-        step = q, q.joined(new.mu, new.L), new.c, new.A, 1 / new.s, self.reach
-        w, _ = rules.newton(*step, positive=False)  # exact, if the posterior is Gaussian
-        if not np.isfinite(w).all():
-            w, _ = rules.newton(*step)
-        t, lost = state.t + 1, new.s > LOST or not np.abs(w).max() < q.far
-        w, diverged = (state.w, t) if lost else (w, -1)
-        return state._replace(t=t, w=w, memory=new, diverged=np.array(diverged))
-
-
-def believed(xp: Any, new: Last, old: Last) -> Last:
-    """What a step saw, or what the one before it did, at half of its rho."""
-    slack = 1 + (old.c**2).sum() / 2 + (old.A**2).sum() / 4  # what the step promised to gain
-    fine = (new.elbo > old.elbo - slack) & xp.isfinite(new.A).all() & xp.isfinite(new.c).all()
-    against = new.c @ old.c + (new.A * old.A).sum() / 2 < 0  # in Fisher's metric
-    first = ~xp.isfinite(old.elbo)  # log p is no number at draws of the first q: half as wide
-    L = xp.where(first, new.L / 2, old.L)
-    kept = old._replace(s=2 * old.s, elbo=old.elbo - slack, mu=xp.where(first, new.mu, old.mu), L=L)
-    new = new._replace(s=old.s + against)
-    return Last(*(xp.where(fine, x, y) for x, y in zip(new, kept)))
-
-
-def _seen(
-    L: np.ndarray, e: np.ndarray, weight: np.ndarray, value: np.ndarray, slope: np.ndarray
-) -> tuple:
-    """The ELBO but for a constant, and its slope c and curvature A in q's own units.
-
-    A pair of points at which log p has no slope is taken as if q were right along it; no number
-    comes of it where they have most of the weight.
-    """
-    G, half = slope @ L, len(e) // 2  # the last is the centre
-    fine = np.isfinite(value) & np.isfinite(G).all(-1)
-    fine[:-1] = np.tile(fine[:half] & fine[half:-1], 2)
-    if weight @ fine > 0.5:
-        value = np.where(fine, value, value[-1] - np.vecdot(e, e) / 2)
-        G = np.where(fine[:, None], G, G[-1] - e)
-    elbo = weight @ value + np.log(np.abs(np.diag(L))).sum()
-    A = (weight[:, None] * G).T @ e
-    return elbo, weight @ G, (A + A.T) / 2 + np.eye(len(L))  # I: of -log q, exactly
 
 
 def _tried(f, d, shape):

@@ -11,21 +11,22 @@ import numpy as np
 
 from ..arguments import number, whole
 from ..ascent import exact, rules
-from ..ascent.plans import Noisy, Plan, Regressed, Rotated, State, scored
-from ..ascent.rotated import Compiled
+from ..ascent.plans import Noisy, Plan, Regressed, State, scored
+from ..ascent.rotated import Compiled, Rotated
 from ..combining import regression
 from ..combining.tails import HEAVY, Weights
 from ..draws import Draw, Sampling
 from ..families.base import Family
 from ..models.density import Density, Model, enough
 from ..models.passes import Late, until
+from ..points import prime
 from ..zoo import whole_gradient
 from . import bends, starts
 
 SECONDS = 60.0  # the budget where none is given
 # steps to a look; then twice as many, and so on
 FIRST = {"full": 10, "compiled": 4, "diagonal": 20, "passes": 2, "adam": 200}
-LEAST = 40  # draws that a step of a full q has: with few unknowns more radii, which kinks need
+LEAST = 40  # draws that a step of a full q has, or nearly: more radii for few unknowns with kinks
 CLIMB = 100  # unknowns up to which a search on fixed draws pays: with more it is dear
 FAR_OFF = 100.0  # standard deviations that a step may go from the mode of some of many rows
 EXACT = 2**23, 2**28  # numbers that quadrature may make of the data: nodes, and factors of q
@@ -54,13 +55,15 @@ def way(model: Model, q: Family, M: int | None = None) -> str:
 
 
 def planned(kind: str, model: Model, q: Family, M: int | None = None) -> Plan:
-    """The plan of the steps that take draws.
+    """The plan of the steps.
 
-    "full": on rotated draws, without a rate to choose; so is "exact", where the exact optimum is
-    not found. "passes": on one rotation from the mode of some of many rows, whose curvature is
-    right and which lies many standard deviations off. "compiled": the same inside JAX. "diagonal":
-    on the regression of slopes on draws. "adam": on the family's best line.
+    "full": on rotated draws, without a rate to choose. "passes": on one rotation from the mode of
+    some of many rows, whose curvature is right and which lies many standard deviations off.
+    "compiled": the same inside JAX. "diagonal": on the regression of slopes on draws. "adam": on
+    the family's best line.
     """
+    if kind == "exact":
+        return Plan(model, q, lr=1.0)
     if kind == "compiled":
         return Compiled(model, q)
     if kind == "adam":
@@ -72,8 +75,9 @@ def planned(kind: str, model: Model, q: Family, M: int | None = None) -> Plan:
         return Regressed(model, q, M=M or 10)
     reach = FAR_OFF if kind == "passes" else rules.REACH
     one = kind == "passes" or q.dim > CLIMB  # nearly a Gaussian, or directions enough
-    radii = max(1 if one else 2, -(-LEAST // (2 * q.dim)))
-    turns = -(-(M or 1) // (2 * q.dim * radii))
+    directions = 2 * prime(q.dim)
+    radii = max(1 if one else 2, LEAST // (2 * directions))
+    turns = -(-(M or 1) // (2 * directions * radii))
     return Rotated(model, q, radii=radii, turns=turns, reach=reach)
 
 
@@ -191,6 +195,8 @@ class Run:
                 self.best = exact.optimum(self.model, self.q, self.best)
         except RuntimeError:
             self.kind = "full" if self.q.full else "diagonal"
+            vars(self).pop("plan", None)  # that of another kind
+            self.state = self.plan.first(self.state.rng, self.best)
             return self._block(clock, bar)
         self.settled = not clock.out()
         with until(clock.over):

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..combining import regression
-from ..draws import spheres
 from ..families.base import Family
 from ..models.density import Density, Model
 from ..models.passes import Late, look_at_clock, until
+from ..points import spheres
 from ..special import hess_times
 
 RISE, FLATTER = 1e-4, 0.9  # Wolfe's: shares of the rise that a slope promises, and of the slope
