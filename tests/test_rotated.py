@@ -15,7 +15,7 @@ import cvlib as cv
 from cvlib import CF, RP1
 from cvlib.ascent.rotated import Last, Rotated, believed
 from cvlib.combining import combine
-from cvlib.points import rotations, spheres
+from cvlib.points import rotations, spheres, uniform
 
 D = 3
 RNG = np.random.default_rng
@@ -143,17 +143,16 @@ def test_fixed_radii_are_exact_for_cubics_and_in_the_mean_for_more(radii, degree
 
 def test_all_rotations_of_a_run_are_exact_for_quintics():
     """Eight steps from one place have quadrature's mean; the ninth begins a new turn."""
-    f, w, found, turns = polynomial(5, 1), cv.families.Gaussian(D).pack(MU, L), [], []
-    plan = Rotated(problem(f)[0], cv.families.Gaussian(D), radii=1)
-    first = state = plan.first(RNG(0), w)
+    (model, q, _), found, turns = problem(f := polynomial(5, 1)), [], []
+    plan, w = Rotated(model, q, radii=1), q.pack(MU, L)
+    state = plan.first(RNG(0), w)
     for _ in range(9):
-        state = plan.step(state._replace(w=w, memory=first.memory))
-        found.append(by_w(state.memory))
-        turns.append(state.moments[0])
-    right = exact(f, n=6)
-    assert_allclose(np.mean(found[:8], 0), right, rtol=1e-9, atol=1e-9)
+        state = plan.step(state._replace(w=w, memory=plan.memory(w)))
+        found, turns = [*found, by_w(state.memory)], [*turns, state.moments[0]]
+    assert_allclose(np.mean(found[:8], 0), right := exact(f, n=6), rtol=1e-9, atol=1e-9)
     assert np.abs(found - right).max(1).min() > 1e-3
     assert [np.array_equal(turn, turns[0]) for turn in turns] == [True] * 8 + [False]
+    assert np.abs(uniform(RNG(0), 20_000, 2).mean(0)).max() < 0.03  # with signs, of both kinds
 
 
 def test_a_step_is_believed_or_taken_again():
