@@ -211,13 +211,12 @@ def test_a_step_inside_jax_is_the_package_s_on_the_same_draws(width, positive, m
         one.own = cvlib.models.Model(rows, prior, (one.X, one.y), 6)
         one.compiled = cvlib.models.from_jax(bent, 6, data=(one.X, one.y))
     plan = rotated.Compiled(one.compiled, one.q)
-    before = plan.first(np.random.default_rng(7), w=w)
     key = int(np.random.default_rng(7).integers(2**63))
     with one.jax.enable_x64(True):
         e = np.asarray(rotated._turned(one.jax.random.key(key), 6))
     assert_allclose(e @ e.T, (e[0] ** 2).sum() * np.eye(6), atol=1e-12)
     monkeypatch.setattr(rotated, "SHARE", 2**40)  # a block a point
-    found = plan.landed(plan.step(before))
+    found = plan.landed(plan.step(plan.first(np.random.default_rng(7), w=w)))
     assert_allclose(found.w, by_numpy(one, w, e, positive), rtol=1e-9, atol=1e-9)
     low = found._replace(memory=found.memory._replace(elbo=found.memory.elbo + 1e9))
     again = plan.landed(plan.step(low)).memory  # a fall of so many nats is not believed
@@ -231,6 +230,7 @@ def test_a_fit_inside_jax_settles_is_kept_and_stops_from_the_keyboard(monkeypatc
     best = cvlib.exact.elbo(one.own, one.q, cvlib.exact.optimum(one.own, one.q))
     assert fit.run.kind == "compiled" and fit.settled and "inside JAX" in fit.report
     assert run.way(one.compiled, one.q, 20) == "full"  # the draws that were asked for
+    assert rotated.Compiled(one.compiled, cvlib.families.Gaussian(7)).M == 15
     assert best - cvlib.exact.elbo(one.own, one.q, fit.w) < 0.05
     fit.save(tmp_path / "fit")
     on = [f.go_on(steps=11, progress=False) for f in (fit, fit.load(tmp_path / "fit", fit.model))]

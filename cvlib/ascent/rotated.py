@@ -80,9 +80,8 @@ class Rotated(Unaided):
         if not np.isfinite(w).all():
             w, _ = rules.newton(*step)
         t, lost = state.t + 1, new.s > LOST or not np.abs(w).max() < q.far
-        w, diverged = (state.w, t) if lost else (w, -1)
-        moments = (turn,)
-        return state._replace(t=t, w=w, memory=new, moments=moments, diverged=np.array(diverged))
+        w, diverged = (state.w, np.array(t)) if lost else (w, np.array(-1))
+        return state._replace(t=t, w=w, memory=new, moments=(turn,), diverged=diverged)
 
     def rotations(self, state: State) -> tuple[np.ndarray, np.ndarray]:
         """How all rotations are turned, anew once they are used up; the next step's (n, 2 p, d)."""
@@ -132,6 +131,10 @@ class Compiled(Rotated):
     """One rotation a step. Between steps q stays on the device; `landed` brings its w."""
 
     radii: int = 1
+
+    @property
+    def M(self) -> int:
+        return 2 * self.q.dim + 1
 
     @cached_property
     def here(self) -> dict:

@@ -161,11 +161,11 @@ def fit(
 
     Finds the mode of log p(x, z) by its gradient, and begins with the Gaussian about it that has
     the best ELBO. A full Gaussian q (up to 500 unknowns) moves by batch and match on fixed draws,
-    up to 100 unknowns climbs to the top of their ELBO, and then takes natural steps on fresh
-    rotated draws: gradients of all data alone, and no rate. A model of JAX with more steps inside
-    JAX: full up to 2,000 unknowns, on a GPU 10,000. Above that q is diagonal, and its steps are
-    regressed on plain draws. A small generalised linear model has its exact optimum. Other families
-    take Adam's steps.
+    up to 100 unknowns climbs to the top of their ELBO, and then takes natural steps on rotated
+    draws that keep apart: gradients of all data alone, and no rate. A model of JAX with more steps
+    inside JAX: full up to 2,000 unknowns, on a GPU 10,000. Above that q is diagonal, and its steps
+    are regressed on plain draws. A small generalised linear model has its exact optimum. Other
+    families take Adam's steps.
 
     Looks at the ELBO after 10, 20 ... steps (JAX: 4 ..., Adam: 200 ...), on common draws. Stops
     when doubling the run has gained less than 0.05 nats beyond doubt: a gain of more than that in
