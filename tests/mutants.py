@@ -395,7 +395,7 @@ what was known of the curvature forgotten | starts.climb | Point(z, -np.inf, np.
 even draws that are not | evened | e.T @ e / len(e) | e.T @ e | test_fixed_draws
 the entropy left out of the search | starts.top |
   q.joined(G.sum(0), G.T @ e) + q.entropy_grad(v) | q.joined(G.sum(0), G.T @ e) | test_fixed_draws
-half of a pair without a number | plans._seen | fine[:half] & fine[half:-1] | fine[:half] |
+half of a pair without a number | rotated._seen | fine[:half] & fine[half:-1] | fine[:half] |
   test_draws_without_a_number
 curvature for covariance | laplace | np.linalg.inv(P) | P | test_the_mode
 widths from the curvature itself | _widths | 1 / np.sqrt(np.maximum(np.nan_to_num(seen, nan=1e-4),
