@@ -1,4 +1,11 @@
-"""cvlib: control variates for variational inference, each one line of a recipe."""
+"""cvlib: control variates for variational inference, each one line of a recipe.
+
+`cvlib.definitions` is the recipe by definition, slow and short: read it first. All else is its fast
+version, and what stands on it.
+"""
+
+from importlib import import_module
+from typing import Any
 
 from . import datasets, families, models, zoo
 from .ascent import exact, optimize, rules
@@ -29,8 +36,15 @@ __version__ = "0.13.0"
 __all__ = [
     "AQ", "Answer", "CF", "DisARM", "Distrust", "Fit", "GR", "LB", "LOO", "PR", "QD", "RB", "RP1",
     "RP2", "RPS", "SF", "Sampling", "all_quadratics", "bound", "candidates", "choose", "combine",
-    "datasets", "draw", "elbo", "evaluate", "exact", "expect", "families", "fit",
+    "datasets", "definitions", "draw", "elbo", "evaluate", "exact", "expect", "families", "fit",
     "interval", "linear_baseline", "models", "one", "optimize", "ordered", "parabola", "passes",
     "pick", "positive", "quantile", "real", "relax", "report", "rules", "simplex",
     "snapshot", "surrogate", "taylor_x", "taylor_x_slope", "taylor_z", "terms", "zoo",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """The definitions, imported when they are asked for: the engine does not need them."""
+    if name == "definitions":
+        return import_module(".definitions", __name__)
+    raise AttributeError(f"module 'cvlib' has no attribute {name!r}")
