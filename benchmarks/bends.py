@@ -20,8 +20,8 @@ import numpy as np
 import cvlib as cv
 from benchmarks import stored
 from benchmarks.race.models import density, model_of
-from cvlib.combining.tails import Weights
 from cvlib.fitting import bends
+from cvlib.fitting.tails import Weights
 from cvlib.models.density import Density
 
 RESULTS = Path(__file__).with_name("bends.json")

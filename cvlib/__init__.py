@@ -1,7 +1,7 @@
 """cvlib: control variates for variational inference, each one line of a recipe.
 
-`cvlib.definitions` is the recipe by definition, slow and short: read it first. All else is its fast
-version, and what stands on it.
+`cvlib.definitions` is the recipe by definition, slow and short: read it first. The core, imported
+here, is its fast version. What stands on the core is imported when it is asked for.
 """
 
 from importlib import import_module
@@ -9,12 +9,9 @@ from typing import Any
 
 from . import datasets, families, models, zoo
 from .ascent import exact, optimize, rules
-from .choosing import choose, report
+from .ascent.optimize import elbo
 from .combining import combine
-from .combining.stein import Answer
 from .draws import Sampling, draw, snapshot
-from .families.found import elbo, expect, quantile
-from .fitting.front import Distrust, Fit, fit
 from .models import passes
 from .models.parameters import interval, ordered, pick, positive, real, simplex
 from .recipe.approximations import (
@@ -42,9 +39,32 @@ __all__ = [
     "snapshot", "surrogate", "taylor_x", "taylor_x_slope", "taylor_z", "terms", "zoo",
 ]  # fmt: skip
 
+# What stands on the core: {name: the module that it comes from}, imported when it is asked for.
+LATER = {
+    "": {
+        "definitions": "definitions",
+        "choose": "choosing", "report": "choosing",
+        "Distrust": "fitting.front", "Fit": "fitting.front", "fit": "fitting.front",
+        "Answer": "fitting.stein", "expect": "fitting.found", "quantile": "fitting.found",
+    },
+    ".models": dict.fromkeys(
+        ["Compiled", "from_jax", "from_numpyro", "from_pymc"], "adapters.compiled"
+    ),
+    ".families": {"Bent": "fitting.bent"},
+}  # fmt: skip
 
-def __getattr__(name: str) -> Any:
-    """The definitions, imported when they are asked for: the engine does not need them."""
-    if name == "definitions":
-        return import_module(".definitions", __name__)
-    raise AttributeError(f"module 'cvlib' has no attribute {name!r}")
+
+def _later(core: str) -> Any:
+    """The `__getattr__` of a module of the core."""
+
+    def imported(name: str) -> Any:
+        if name not in LATER[core]:
+            raise AttributeError(f"module '{__name__}{core}' has no attribute {name!r}")
+        place = LATER[core][name]
+        module = import_module(f".{place}", __name__)
+        return module if place == name else getattr(module, name)
+
+    return imported
+
+
+__getattr__, models.__getattr__, families.__getattr__ = map(_later, LATER)  # type: ignore[method-assign]

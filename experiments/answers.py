@@ -5,9 +5,9 @@ import warnings
 import numpy as np
 
 import cvlib as cv
-from cvlib.combining import stein
-from cvlib.combining.tails import smoothed
-from cvlib.families.found import drawn
+from cvlib.fitting import stein
+from cvlib.fitting.found import drawn
+from cvlib.fitting.tails import smoothed
 from cvlib.models.density import Density
 
 from . import posteriors

@@ -490,7 +490,7 @@ def test_what_is_no_pymc_model_is_told_what_would_be_right():
 
 
 def test_what_is_missing_is_said(monkeypatch):
-    monkeypatch.setattr("cvlib.models.compiled.import_module", Mock(side_effect=ImportError))
+    monkeypatch.setattr("cvlib.adapters.compiled.import_module", Mock(side_effect=ImportError))
     missing = r"needs (\w+): pip install '\.\[\1\]' in the project"
     refused(cvlib.models.from_jax, [(lambda z: 0.0, 2, missing)])
     refused(cvlib.models.from_numpyro, [(lambda: None, missing)])

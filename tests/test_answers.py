@@ -17,12 +17,12 @@ from numpy.testing import assert_allclose
 from scipy import special, stats
 
 import cvlib
-from cvlib.combining import stein as own
+from cvlib.fitting import stein as own
 from cvlib.models.density import Density
 
-stein = lambda cv: part(cv, "combining.stein")
-tails = lambda cv: part(cv, "combining.tails")
-answers = lambda cv: part(cv, "families.found")
+stein = lambda cv: part(cv, "fitting.stein")
+tails = lambda cv: part(cv, "fitting.tails")
+answers = lambda cv: part(cv, "fitting.found")
 
 
 def line():

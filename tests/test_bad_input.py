@@ -22,9 +22,9 @@ import cvlib as cv
 from cvlib import CF, RP1, RP2, SF, bound, combine, parabola, relax, rules, taylor_x, taylor_z
 from cvlib.ascent import plans, rotated
 from cvlib.combining import regression
-from cvlib.families.bent import Bent
-from cvlib.families.found import Found
 from cvlib.fitting import starts
+from cvlib.fitting.bent import Bent
+from cvlib.fitting.found import Found
 from cvlib.points import spheres
 from cvlib.recipe.estimators import check_variate
 from experiments import catalogue, posteriors, relaxing, trained, weights

@@ -11,8 +11,8 @@ from numpy.testing import assert_allclose
 from scipy import stats
 
 import cvlib as cv
-from cvlib.families.bent import Bent
 from cvlib.fitting import bends, front, run
+from cvlib.fitting.bent import Bent
 from cvlib.models.density import Density
 from cvlib.models.passes import Late
 from experiments import load

@@ -15,9 +15,9 @@ from numpy.testing import assert_allclose
 from scipy import integrate, stats
 
 import cvlib as cv
-from cvlib.combining.tails import Weights, smoothed
-from cvlib.families.found import Found
 from cvlib.fitting import front, run, starts
+from cvlib.fitting.found import Found
+from cvlib.fitting.tails import Weights, smoothed
 from experiments import posteriors
 
 pytestmark = pytest.mark.filterwarnings("ignore::cvlib.Distrust")

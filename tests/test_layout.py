@@ -2,6 +2,8 @@
 
 import ast
 import inspect
+import os
+import shutil
 import subprocess
 import sys
 from functools import partial
@@ -15,7 +17,8 @@ import cvlib
 
 PACKAGE = Path(cvlib.__file__).parent
 # Folders and files, from the base up
-LAYERS = "combining models families recipe zoo ascent choosing fitting".split()
+CORE = "combining models families recipe zoo ascent".split()
+LAYERS = [*CORE, "adapters", "choosing", "fitting"]
 FOLDERS = [layer for layer in LAYERS if (PACKAGE / layer).is_dir()]
 BASE = {"arguments", "special", "points", "draws", "datasets"}  # below them, for all
 ALONE = {"definitions"}  # which know nobody, and nobody knows them
@@ -85,7 +88,7 @@ def methods(kind):
             yield name, f
 
 
-@pytest.mark.parametrize("layer", [layer for layer in LAYERS if layer != "fitting"])
+@pytest.mark.parametrize("layer", CORE)
 def test_methods_say_what_they_return_or_stand_for_one_that_does(layer):
     paths = [p for p in (PACKAGE / layer).glob("*.py") if p.stem != "__init__"]
     names = [f"{layer}.{path.stem}" for path in paths] or [layer]
@@ -97,6 +100,34 @@ def test_methods_say_what_they_return_or_stand_for_one_that_does(layer):
             typed = {n for base in kind.__mro__ for n, f in methods(base) if returns(f)}
             untyped = [n for n, _ in methods(kind) if n not in typed]
             assert not untyped, f"{module.__name__}.{name}: {untyped}"
+
+
+ALONE_AT_WORK = """
+import sys, cvlib as cv, numpy as np
+model = cv.models.logistic_regression(*cv.datasets.load("sonar"))
+q, rng = cv.families.Gaussian(model.dim), np.random.default_rng(0)
+zoo = cv.zoo.paper(model, q)
+draw = cv.draw(model, q, q.start(), M=10, rng=rng)
+assert zoo.h(draw).shape == zoo.c7(draw).shape == (10, q.D)
+path = cv.optimize.sgd(model, q, zoo.h, zoo.S7, M=10, lr=0.2, steps=20, rng=rng)
+data, prior, variational = cv.terms(model, q)
+whole = cv.PR(data + prior - variational)
+natural = cv.optimize.sgd(
+    model, q, whole, M=10, lr=0.2, steps=20, rng=rng, rule=cv.rules.natural(), subsample=False)
+for w in q.start(), path.w, natural.w:
+    print(cv.exact.elbo(model, q, w))
+"""
+
+
+def test_the_core_works_where_nothing_stands_on_it(tmp_path):
+    """The README's gradient, SGD with S7, and natural steps, without the folders above."""
+    above = [layer for layer in LAYERS if layer not in CORE]
+    left_out = shutil.ignore_patterns("__pycache__", *above, *(f"{layer}.py" for layer in above))
+    shutil.copytree(PACKAGE, tmp_path / "cvlib", ignore=left_out)
+    run = partial(subprocess.run, cwd=tmp_path, capture_output=True, text=True, check=True)
+    elbos = run([sys.executable, "-c", ALONE_AT_WORK], env=os.environ | {"PYTHONPATH": "."}).stdout
+    start, climbed, arrived = map(float, elbos.split())
+    assert start < climbed < arrived < -109
 
 
 def test_functions_shadow_no_module():

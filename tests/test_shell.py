@@ -19,8 +19,8 @@ from autograd.extend import defvjp, primitive
 from scipy import stats
 
 import cvlib as cv
-from cvlib.families.found import Found
 from cvlib.fitting import run, starts
+from cvlib.fitting.found import Found
 from cvlib.models import density, passes
 from cvlib.models.density import Density
 

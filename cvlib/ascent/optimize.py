@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arguments import bar, whole
+from ..arguments import bar, generator, whole
 from ..draws import Sampling
-from ..families.base import Family
-from ..models.density import Model
+from ..families.base import Family, check_fit
+from ..models.density import Density, Model
 from ..recipe.estimators import Estimator
 from . import rules
 from .plans import Noisy, Plan, State
@@ -101,6 +101,27 @@ def noise_free(
     """
     exact = Plan(model, q, **_options(noise_free, Plan, plan))
     return _ascend(exact.first(None, w), exact, steps, every, hooks)
+
+
+class Estimate(NamedTuple):
+    """A mean over draws and its standard error."""
+
+    value: float
+    error: float
+
+    def __str__(self):
+        return f"{self.value:.5g} ± {self.error:.1g}"
+
+
+def elbo(model: Model, q: Family, w: np.ndarray, M: int, rng: np.random.Generator) -> Estimate:
+    """ELBO(w), w (D,), the mean of log p(x, z) - log q_w(z) over M draws, as an `Estimate`."""
+    if isinstance(model, Family):
+        raise TypeError(f"{model!r} is a family: the model comes first, elbo(model, q, w, M, rng)")
+    check_fit(model, q)
+    w = q.one(w)
+    z = q.sample(w, whole("M", M, 2), generator(rng))
+    log = Density(model).value(z) - q.log_q(w, z)
+    return Estimate(float(log.mean()), float(log.std(ddof=1) / np.sqrt(M)))
 
 
 def thinning(steps: int, nbytes: int) -> int:

@@ -196,6 +196,13 @@ class Family:
         """Mean (..., d) and factor of the covariance at w; None where a family does not say."""
         return None, None
 
+    def one(self, w: ArrayLike) -> Array:
+        """w as the weights (D,) of a single q."""
+        try:
+            return self.check(w).reshape(self.D)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"w must be {self.D} numbers, one q of {self!r}: {error}") from error
+
     def mean(self, w: ArrayLike) -> Array:
         """E_q z, (..., d)."""
         return self._said(self.moments(self.check(w))[0])

@@ -15,9 +15,9 @@ from autograd import make_vjp
 
 from ..draws import Draw
 from ..families import Gaussian
-from ..families.bent import Bent
 from ..models.density import Density, Model
 from ..models.passes import until
+from .bent import Bent
 from .starts import Curvature, climb
 
 ALL, MOST = 20, 60  # unknowns up to which all pairs bend, and up to which some do

@@ -16,13 +16,12 @@ import numpy as np
 from autograd import elementwise_grad
 
 from ..arguments import bar, numbers, unmasked, whole
-from ..combining.tails import HEAVY, Weights
 from ..families import DiagonalGaussian, Family, Gaussian
 from ..families.base import check_fit
-from ..families.found import Found
 from ..models.density import Density, Model
 from ..models.passes import until
 from . import starts
+from .found import Found
 from .run import (
     BIG,
     FAIR,
@@ -40,6 +39,7 @@ from .run import (
     weighed,
 )
 from .starts import Start
+from .tails import HEAVY, Weights
 
 FEW = 50  # draws left, from which nothing is said of single coordinates
 FAR = 6.0  # standard deviations of its prior that a coordinate may lie out

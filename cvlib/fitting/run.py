@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from ..adapters.steps import Compiled
 from ..arguments import number, whole
 from ..ascent import exact, rules
 from ..ascent.plans import Noisy, Plan, Regressed, State, scored
-from ..ascent.rotated import Compiled, Rotated
+from ..ascent.rotated import Rotated
 from ..combining import regression
-from ..combining.tails import HEAVY, Weights
 from ..draws import Draw, Sampling
 from ..families.base import Family
 from ..models.density import Density, Model, enough
@@ -22,6 +22,7 @@ from ..models.passes import Late, until
 from ..points import prime
 from ..zoo import whole_gradient
 from . import bends, starts
+from .tails import HEAVY, Weights
 
 SECONDS = 60.0  # the budget where none is given
 # steps to a look; then twice as many, and so on

@@ -1,6 +1,5 @@
-"""What p may be: one's own models, generalised linear ones, compiled ones; passes over data."""
+"""What p may be: one's own models, generalised linear ones; passes over data."""
 
-from .compiled import Compiled, from_jax, from_numpyro, from_pymc
 from .density import GaussianPrior, Model
 from .glm import (
     GLM,
@@ -20,8 +19,8 @@ from .glm import (
 )
 
 __all__ = [
-    "Compiled", "GLM", "GaussianPrior", "Groups", "LOGISTIC", "Likelihood", "Model", "POISSON",
-    "PROBIT", "counts", "from_jax", "from_numpyro", "from_pymc", "gaussian_likelihood",
+    "GLM", "GaussianPrior", "Groups", "LOGISTIC", "Likelihood", "Model", "POISSON",
+    "PROBIT", "counts", "gaussian_likelihood",
     "linear_regression", "logistic_regression", "negative_binomial_likelihood",
     "poisson_regression", "signs", "student_t_likelihood",
 ]  # fmt: skip

@@ -16,15 +16,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..arguments import generator, install, numbers, seeded, whole
-from ..combining import stein
-from ..combining.stein import Answer
-from ..combining.tails import HEAVY, smoothed
+from ..families.base import Family, check_fit
 from ..models.checks import data_arrays
 from ..models.density import Density, Model
 from ..models.parameters import labels
 from ..models.passes import wide
 from ..special import LOG_2PI, scipy
-from .base import Family, check_fit
+from . import stein
+from .stein import Answer
+from .tails import HEAVY, smoothed
 
 NU = 5.0  # degrees of freedom of every second draw
 EDGE = (
@@ -43,10 +43,7 @@ class Found:
 
     def __init__(self, model: Model, q: Family, w: np.ndarray):
         check_fit(model, q)
-        try:
-            self.model, self.q, self.w = model, q, q.check(w).reshape(q.D).copy()
-        except (TypeError, ValueError) as error:
-            raise type(error)(f"w must be {q.D} numbers, one q of {q!r}: {error}") from error
+        self.model, self.q, self.w = model, q, q.one(w).copy()
 
     @property
     def mean(self) -> np.ndarray:
@@ -330,29 +327,6 @@ def student(e: np.ndarray) -> np.ndarray:
     gammaln = scipy.special.gammaln
     front = gammaln((NU + d) / 2) - gammaln(NU / 2) - d / 2 * np.log(NU / 2)
     return front - (NU + d) / 2 * np.log1p(square / NU) + square / 2
-
-
-# The ELBO of any q ------------------------------------------------------------------------------
-
-
-class Estimate(NamedTuple):
-    """A mean over draws and its standard error."""
-
-    value: float
-    error: float
-
-    def __str__(self):
-        return f"{self.value:.5g} ± {self.error:.1g}"
-
-
-def elbo(model: Model, q: Family, w: np.ndarray, M: int, rng: np.random.Generator) -> Estimate:
-    """ELBO(w), w (D,), the mean of log p(x, z) - log q_w(z) over M draws, as an `Estimate`."""
-    if isinstance(model, Family):
-        raise TypeError(f"{model!r} is a family: the model comes first, elbo(model, q, w, M, rng)")
-    found = Found(model, q, w)
-    z = found.sample(whole("M", M, 2), rng)
-    log = Density(model).value(z) - q.log_q(found.w, z)
-    return Estimate(float(log.mean()), float(log.std(ddof=1) / np.sqrt(M)))
 
 
 # Draws that others made -------------------------------------------------------------------------

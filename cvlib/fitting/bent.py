@@ -20,8 +20,8 @@ import autograd.numpy as anp
 import numpy as np
 
 from ..draws import Draw
-from .base import Array, ArrayLike
-from .gaussian import Gaussian, OfNormal, filled
+from ..families.base import Array, ArrayLike
+from ..families.gaussian import Gaussian, OfNormal, filled
 
 DRAWS = 20_000  # for mean and standard deviation
 

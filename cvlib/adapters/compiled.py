@@ -11,9 +11,9 @@ import numpy as np
 from autograd.extend import defvjp, primitive
 
 from ..arguments import install, whole
-from . import checks, passes
-from .density import Model
-from .parameters import Elsewhere, Parameters, labels
+from ..models import checks, passes
+from ..models.density import Model
+from ..models.parameters import Elsewhere, Parameters, labels
 
 STEP = 1e-5  # of differences of slopes, for a unit vector
 BLOCKS = (256, 192), (10, 2), (1, 1)  # points that are computed at once, from how many left on
