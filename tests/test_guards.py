@@ -12,7 +12,6 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import jupytext
-import lab  # tools/lab.py
 import nbformat
 import nbval.kernel
 import notebooks  # tools/notebooks.py
@@ -353,6 +352,15 @@ def test_make_book_stops_before_a_page_that_would_be_false(copy):
 
 
 def test_lab_as_root_says_what_to_do(monkeypatch):
+    lab = pytest.importorskip("lab", reason="no Jupyter Lab on this machine")  # tools/lab.py
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     with pytest.raises(SystemExit, match="make lab ARGS=--allow-root"):
         lab.main(["--no-browser"])
+
+
+def test_without_lab_this_file_is_there_and_skips_what_needs_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "jupyterlab.labapp", None)
+    monkeypatch.delitem(sys.modules, "lab", raising=False)
+    tests = runpy.run_path(__file__)
+    with pytest.raises(pytest.skip.Exception, match="no Jupyter Lab"):
+        tests["test_lab_as_root_says_what_to_do"](monkeypatch)
