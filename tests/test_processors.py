@@ -80,3 +80,16 @@ def test_another_kernel_is_run_and_what_is_none_or_cannot_run_is_passed_over(cap
     assert (processors.needless(there["oldest"]) is None) == another
     loops = there.get("numpy", {})  # NumPy's own, which the trace leaves out
     assert processors.computed(loops) == processors.computed({})
+
+
+def test_files_come_in_an_order_that_is_told_and_can_be_repeated(monkeypatch, capsys):
+    taken = []
+    monkeypatch.setattr(processors, "run", lambda name, variables, args: taken.extend(args))
+    for words in [], [], ["--shuffle=7"]:
+        monkeypatch.setattr(sys, "argv", ["processors.py", "--only=jitter", *words])
+        with pytest.raises(SystemExit, match="FAILED under jitter"):  # None was not passed
+            processors.main()
+    orders = [word for word in taken if word.startswith("--shuffle")]
+    assert len({*orders}) == 3 and orders[-1] == "--shuffle=7"
+    assert [line.split()[-1] for line in capsys.readouterr().out.splitlines()] == orders
+    assert taken.count("--ignore=tests/test_site.py") == 3

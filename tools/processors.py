@@ -4,14 +4,17 @@
     python tools/processors.py --only jitter,oldest   these
     python tools/processors.py --list                 none: say which there are
     python tools/processors.py --only jitter book     the chapters alone; any arguments of pytest
+    python tools/processors.py --shuffle 7            files in an order that has been seen before
 
 Sums in another order differ in their last digits, and a chaotic fit makes first digits of them. The
-jitter (tools/jitter) stands for processors that are not at hand.
+jitter (tools/jitter) stands for processors that are not at hand. Files are taken in a random order:
+no test may depend on an earlier one either.
 """
 
 import argparse
 import os
 import platform
+import random
 import subprocess
 import sys
 import time
@@ -98,6 +101,8 @@ def main():
     parser.add_argument("--only", default="", help="names of arithmetics, with commas between")
     parser.add_argument("--list", action="store_true", help="run nothing, say which there are")
     parser.add_argument("-n", default="auto", metavar="JOBS", help="workers (auto)")
+    seed = random.randrange(10**6)
+    parser.add_argument("--shuffle", default=seed, metavar="SEED", help="of the order of files")
     options, args = parser.parse_known_args()
     there = arithmetics()
     only = [name for name in options.only.split(",") if name] or [*there]
@@ -106,9 +111,13 @@ def main():
     if options.list:
         print(*(f"{name}: {there[name]}" for name in only), sep="\n")
         return
-    args = [f"-n{options.n}", *(args or [f"--ignore=tests/test_{name}.py" for name in APART])]
+    order = f"--shuffle={options.shuffle}"
+    print(f"== files in the order of {order}", flush=True)
+    args = args or [f"--ignore=tests/test_{name}.py" for name in APART]
+    args = [f"-n{options.n}", order, *args]
     if failed := [name for name in only if not run(name, there[name], args)]:
-        sys.exit(f"FAILED under {', '.join(failed)}: something above depends on the last digits")
+        words = "something above depends on the last digits, or on an earlier test"
+        sys.exit(f"FAILED under {', '.join(failed)} ({order}): {words}")
 
 
 if __name__ == "__main__":
