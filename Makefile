@@ -22,7 +22,7 @@ help:
 	@echo "make test       lint, unit tests, every chapter executed and compared with its stored outputs"
 	@echo "make units      unit tests without the planted bugs, and three chapters; for another Python:"
 	@echo "                make units VENV=.venv-3.13 PYTHON=python3.13"
-	@echo "make processors test and chapters as other processors compute them; ONLY=jitter,oldest for some"
+	@echo "make processors test and chapters as other processors compute them, in random order; ONLY=jitter,oldest for some"
 	@echo "make mutants    plant NUMBER=40 random bugs in the package, and list those that no test sees (an hour or so)"
 	@echo "make site-test  open every page of the built book, and a chapter in Jupyter Lab, in a browser;"
 	@echo "                print the book; install and run what it offers for download (needs chromium)"

@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from random import Random
 from zlib import crc32
 
 ROOT = Path(__file__).resolve().parent
@@ -29,6 +30,16 @@ def once_more(start):
 nbval.kernel.start_new_kernel = once_more(nbval.kernel.start_new_kernel)
 
 
+def pytest_addoption(parser):
+    what = "take files in another order, which this number decides: no test may need an earlier one"
+    parser.addoption("--shuffle", metavar="SEED", default="", help=what)
+
+
+def pytest_report_header(config):
+    seed = config.getoption("shuffle")
+    return f"files in the order of --shuffle={seed}" if seed else None
+
+
 def pytest_configure(config):
     started_inside = config.args_source == config.ArgsSource.INVOCATION_DIR
     if started_inside and config.invocation_params.dir != ROOT:  # no path was named
@@ -40,11 +51,19 @@ def pytest_configure(config):
 
 # With several workers a file is one worker's: a chapter's cells share a kernel, a module's tests
 # what they made once. The mutants share nothing. They come last and in small shares, so that all
-# workers end at about the same time; chapters, which take longest, come first.
+# workers end at about the same time; chapters, which take longest, come first. Every worker finds
+# the order by itself, and all must find the same.
 
 
-def pytest_collection_modifyitems(items):
-    items.sort(key=lambda item: ("test_mutants" in item.nodeid, ".ipynb" not in item.nodeid))
+def turn(nodeid, seed):
+    """When a test's turn comes: sorted by this, the tests of a file stay together and in order."""
+    file = nodeid.split("::")[0]
+    chance = seed and Random(f"{seed} {file}").random()
+    return "test_mutants" in file, not file.endswith(".ipynb"), chance
+
+
+def pytest_collection_modifyitems(config, items):
+    items.sort(key=lambda item: turn(item.nodeid, config.getoption("shuffle")))
 
 
 class Shares(LoadFileScheduling):

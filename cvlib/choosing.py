@@ -15,6 +15,7 @@ from timeit import Timer
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 
 from .arguments import number, whole
 from .ascent.plans import Noisy, taken
@@ -24,7 +25,6 @@ from .families.base import Family
 from .models.density import Model
 from .recipe.estimators import Estimator, evaluate
 from .recipe.integrands import wanted
-from .special import scipy
 from .zoo import Table, candidates, checked, whole_gradient
 
 CHUNK = 2**22  # numbers that draws may make at a time

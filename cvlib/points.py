@@ -4,9 +4,9 @@ from functools import lru_cache
 from itertools import count
 
 import numpy as np
+import scipy
 
 from .arguments import whole
-from .special import scipy
 
 BITS = 52  # of a uniform number: with half of the last one added it is never 0 or 1
 

@@ -1,8 +1,7 @@
-"""Special functions of SciPy and autograd, imported when asked for, and what autograd lacks."""
+"""Special functions of autograd, imported when asked for, and what it lacks."""
 
 from collections.abc import Callable
 from functools import cache
-from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
@@ -10,22 +9,11 @@ from typing import Any
 import autograd
 import autograd.numpy as anp
 import numpy as np
+import scipy
 from autograd import elementwise_grad, grad
 from autograd.extend import defvjp, primitive
 
 LOG_2PI = np.log(2 * np.pi)
-
-
-class _Scipy:
-    """SciPy, imported when a part of it is first asked for: `import cvlib` does without."""
-
-    def __getattr__(self, name: str) -> Any:
-        part = getattr(import_module("scipy"), name)
-        setattr(self, name, part)
-        return part
-
-
-scipy: Any = _Scipy()
 
 
 @cache

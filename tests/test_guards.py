@@ -12,7 +12,6 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import jupytext
-import lab  # tools/lab.py
 import nbformat
 import nbval.kernel
 import notebooks  # tools/notebooks.py
@@ -20,6 +19,7 @@ import pytest
 from jupytext.config import load_jupytext_config
 
 ROOT = notebooks.ROOT
+NUMBERS = "one", "two", "three", "four", "five", "six"
 CHAPTER = """---
 jupytext:
   formats: ipynb,md:myst
@@ -77,7 +77,8 @@ def tiny(tmp_path_factory):
     (root / "cvlib").mkdir()
     (root / "cvlib/__init__.py").write_text('__version__ = "0.0.1"\n')
     (root / "tests").mkdir()
-    (root / "tests/test_one.py").write_text("def test_one():\n    pass\n")
+    for name in NUMBERS:
+        (root / f"tests/test_{name}.py").write_text("def test_it():\n    pass\n")
     (root / "_toc.yml").write_text(
         "format: jb-book\nroot: book/start\nparts:\n  - caption: Part\n    numbered: 1\n"
         "    chapters:\n      - file: book/08-tiny.ipynb\n"
@@ -283,16 +284,35 @@ def run_in(folder, *command, **how):
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, **how)
 
 
-def test_nbval_from_any_folder_runs_everything_and_sees_a_stale_digit(copy):
-    """One test and three cells, of which two hold an old digit: in print and as a value."""
+@pytest.fixture
+def turn(pytestconfig):
+    """The place of a test in the order of a seed, as the conftest.py of this run tells it."""
+    return pytestconfig.pluginmanager.get_plugin(str(ROOT / "conftest.py")).turn
+
+
+def test_nbval_from_any_folder_runs_everything_and_sees_a_stale_digit(copy, turn):
+    """Six tests and three cells, of which two hold an old digit: in print and as a value."""
     edit(copy / "book/08-tiny.ipynb", "answer 42", "answer 43")
     edit(copy / "book/08-tiny.ipynb", '"42"', '"41"')
     hidden = ("PYTEST_", "PYTHONPATH")  # the copy must find its own settings
     env = {k: v for k, v in os.environ.items() if not k.startswith(hidden)}
-    command = sys.executable, "-m", "pytest", "--nbval", "-p", "no:cacheprovider"
+    command = sys.executable, "-m", "pytest", "--nbval", "-p", "no:cacheprovider", "--shuffle=3"
     run = run_in(copy / "cvlib", *command, env=env)
     assert run.returncode == 1
-    assert "2 failed, 2 passed" in run.stdout, run.stdout
+    assert "2 failed, 7 passed" in run.stdout, run.stdout
+    assert "files in the order of --shuffle=3" in run.stdout
+    order = sorted(NUMBERS, key=lambda name: turn(f"tests/test_{name}.py::test_it", "3"))
+    assert re.findall(r"test_(\w+)\.py \.", run.stdout) == order  # another process agrees
+
+
+def test_another_order_keeps_files_whole_and_chapters_first(turn):
+    files = "book/1.ipynb", "book/2.ipynb", *(f"tests/test_{x}.py" for x in (*NUMBERS, "mutants"))
+    tests = [f"{file}::{k}" for file in files for k in (2, 1)]
+    orders = [sorted(tests, key=lambda test: turn(test, seed)) for seed in ("", *"01234567")]
+    for order in orders:
+        assert order[1::2] == [test.replace("::2", "::1") for test in order[::2]]
+        assert {*order[:4]} == {*tests[:4]} and order[-2:] == tests[-2:]
+    assert orders[0] == tests and len({*map(tuple, orders)}) == 9
 
 
 def test_a_build_numbers_chapters_and_stops_at_broken_references(copy):
@@ -353,6 +373,15 @@ def test_make_book_stops_before_a_page_that_would_be_false(copy):
 
 
 def test_lab_as_root_says_what_to_do(monkeypatch):
+    lab = pytest.importorskip("lab", reason="no Jupyter Lab on this machine")  # tools/lab.py
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     with pytest.raises(SystemExit, match="make lab ARGS=--allow-root"):
         lab.main(["--no-browser"])
+
+
+def test_without_lab_this_file_is_there_and_skips_what_needs_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "jupyterlab.labapp", None)
+    monkeypatch.delitem(sys.modules, "lab", raising=False)
+    tests = runpy.run_path(__file__)
+    with pytest.raises(pytest.skip.Exception, match="no Jupyter Lab"):
+        tests["test_lab_as_root_says_what_to_do"](monkeypatch)

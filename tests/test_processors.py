@@ -37,11 +37,16 @@ for model in models:
 """
 
 
+def said(code, **variables):
+    """What a process of its own prints under these variables."""
+    command, env = [sys.executable, "-c", code], os.environ | variables
+    return subprocess.run(command, env=env, check=True, capture_output=True, text=True).stdout
+
+
 def slopes(**variables):
-    """(models, numbers) in a process of its own."""
-    command, env = [sys.executable, "-c", SLOPES], os.environ | variables
-    done = subprocess.run(command, env=env, check=True, capture_output=True, text=True)
-    return np.array([[*map(float.fromhex, line.split())] for line in done.stdout.splitlines()])
+    """(models, numbers)"""
+    lines = said(SLOPES, **variables).splitlines()
+    return np.array([[*map(float.fromhex, line.split())] for line in lines])
 
 
 def test_the_jitter_changes_the_thirteenth_digit_of_every_model():
@@ -54,15 +59,37 @@ def test_the_jitter_changes_the_thirteenth_digit_of_every_model():
     assert (slopes(CVLIB_JITTER="2", **JITTER) != shaken).mean() > 0.9
 
 
-def test_another_kernel_is_another_and_what_cannot_run_is_passed_over(capfd):
+# OpenBLAS's own name of the kernel that it takes; Prescott is Katmai there.
+NAME = """
+import numpy, threadpoolctl
+print(threadpoolctl.threadpool_info()[0]["architecture"])
+"""
+
+
+def test_another_kernel_is_run_and_what_is_none_or_cannot_run_is_passed_over(capfd):
     there = processors.arithmetics()
     assert {"jitter", "threads"} <= set(there)
     assert all(processors.needless(there[name]) is None for name in ("jitter", "threads"))
     strange = {"OPENBLAS_CORETYPE": "Abacus"}
-    assert "OpenBLAS takes" in processors.needless(strange)
+    assert "cannot run" in processors.needless(strange | {"PYTHONHOME": "nowhere"})
     assert processors.run("strange", strange, ["--no-such-option"])
-    assert "strange: passed over, OpenBLAS takes" in capfd.readouterr().out
+    assert "strange: passed over, OpenBLAS computes as" in capfd.readouterr().out
     if "oldest" not in there:
         pytest.skip("no list of kernels for this processor")
-    oldest = processors.kernel(there["oldest"])
-    assert oldest == there["oldest"]["OPENBLAS_CORETYPE"].lower() != processors.kernel({})
+    another = said(NAME, **there["oldest"]) != said(NAME)
+    assert (processors.needless(there["oldest"]) is None) == another
+    loops = there.get("numpy", {})  # NumPy's own, which the trace leaves out
+    assert processors.computed(loops) == processors.computed({})
+
+
+def test_files_come_in_an_order_that_is_told_and_can_be_repeated(monkeypatch, capsys):
+    taken = []
+    monkeypatch.setattr(processors, "run", lambda name, variables, args: taken.extend(args))
+    for words in [], [], ["--shuffle=7"]:
+        monkeypatch.setattr(sys, "argv", ["processors.py", "--only=jitter", *words])
+        with pytest.raises(SystemExit, match="FAILED under jitter"):  # None was not passed
+            processors.main()
+    orders = [word for word in taken if word.startswith("--shuffle")]
+    assert len({*orders}) == 3 and orders[-1] == "--shuffle=7"
+    assert [line.split()[-1] for line in capsys.readouterr().out.splitlines()] == orders
+    assert taken.count("--ignore=tests/test_site.py") == 3

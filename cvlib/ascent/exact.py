@@ -5,11 +5,11 @@ N one-dimensional integrals, whatever the dimension of z; the likelihood does th
 """
 
 import numpy as np
+import scipy
 
 from ..families.base import Family, check_fit
 from ..models import Model, passes
 from ..models.glm import TOLERANCE
-from ..special import scipy
 from .rules import natural
 
 STEPS, SETTLED = 60, 1e-10  # natural steps to try, and the gradient of ELBO / N to stop at

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import autograd.numpy as anp
 import numpy as np
+import scipy
 
 from ..arguments import whole
 from ..draws import Draw, kept
-from ..special import expit, logsumexp, scipy
+from ..special import expit, logsumexp
 from .base import NOT_SAID, Array, Pair, Route, Unconstrained
 
 

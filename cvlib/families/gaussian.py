@@ -10,9 +10,10 @@ from typing import Any
 
 import autograd.numpy as anp
 import numpy as np
+import scipy
 
 from ..draws import Draw
-from ..special import LOG_2PI, scipy
+from ..special import LOG_2PI
 from .base import Array, ArrayLike, Family, Pair, Route
 
 

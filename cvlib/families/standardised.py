@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import autograd.numpy as anp
 import numpy as np
+import scipy
 from autograd import elementwise_grad
 
 from ..draws import Draw
-from ..special import betaln, expit, gammaln, hess_times, polygamma, psi, scipy
+from ..special import betaln, expit, gammaln, hess_times, polygamma, psi
 from .base import NOT_SAID, Array, ArrayLike, Pair, Route, Unconstrained
 
 

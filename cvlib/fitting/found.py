@@ -14,6 +14,7 @@ from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 
 from ..arguments import generator, install, numbers, seeded, whole
 from ..families.base import Family, check_fit
@@ -21,7 +22,7 @@ from ..models.checks import data_arrays
 from ..models.density import Density, Model
 from ..models.parameters import labels
 from ..models.passes import wide
-from ..special import LOG_2PI, scipy
+from ..special import LOG_2PI
 from . import stein
 from .stein import Answer
 from .tails import HEAVY, smoothed

@@ -11,11 +11,12 @@ from typing import Any
 
 import autograd.numpy as anp
 import numpy as np
+import scipy
 from autograd import elementwise_grad
 from numpy.typing import ArrayLike
 
 from ..arguments import number
-from ..special import LOG_2PI, gammaln, log_ndtr, scipy
+from ..special import LOG_2PI, gammaln, log_ndtr
 from . import checks, passes
 from .density import GaussianPrior, Model, seen
 
