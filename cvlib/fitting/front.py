@@ -20,7 +20,7 @@ from ..families import DiagonalGaussian, Family, Gaussian
 from ..families.base import check_fit
 from ..models.density import Density, Model
 from ..models.passes import until
-from . import starts
+from . import files, starts
 from .found import Found
 from .run import (
     BIG,
@@ -102,37 +102,39 @@ class Fit(Found):
             return Fit.after(run, clock, shown, callback)
 
     def save(self, path: str | Path) -> None:
-        """Everything but the model into one file, whole or not at all; `Fit.load` reads it."""
-        import gzip
-        import pickle
+        """Everything but the model into one file, whole or not at all; `Fit.load` reads it.
 
-        z, part = self.sample(5), Path(f"{path}.part")
-        about = repr(self.model), self.model.checksum, z, _seen(self, z)
-        part.write_bytes(gzip.compress(pickle.dumps((about, replace(self.run, model=None)))))
-        part.replace(path)
+        A file holds arrays and JSON: nothing in it can run.
+        """
+        z = self.sample(5)
+        told = {"name": repr(self.model), "data": self.model.checksum}
+        files.write(path, self.run, told, _seen(self, z) | {"z": z})
 
     @classmethod
-    def load(cls, path: str | Path, model: Model) -> "Fit":
+    def load(cls, path: str | Path, model: Model, q: Family | None = None) -> "Fit":
         """The fit of this model that was saved; a file with other data or functions is refused.
 
-        A file is a pickle, which can run any code: load none that you do not trust.
+        A family of one's own comes as q: a file has its name and arguments alone.
         """
-        import gzip
-        import pickle
-
         if not isinstance(model, Model):
             raise TypeError(f"{model!r} is no model: load(path, model) needs the fitted one")
-        packed = Path(path).read_bytes()
         try:
-            (name, data, z, seen), run = pickle.loads(gzip.decompress(packed))
-            run = replace(run, model=model)
-        except Exception as error:  # a broken file fails in many ways
-            raise ValueError(f"{path} holds no fit that was saved whole: {error!r}") from error
-        close = lambda x, y: np.allclose(x, y, rtol=1e-7, equal_nan=True)
-        same = (name, data) == (repr(model), model.checksum)
-        if not (same and all(map(close, seen, _seen(run, z)))):
-            other = "other data or other functions: " if name == repr(model) else ""
-            raise ValueError(f"{path} is a fit of {other}{name}, not of {model!r}")
+            told, arrays = files.read(path)
+            name, data = told["model"]["name"], told["model"]["data"]
+            if name != repr(model):
+                raise files.Broken(f"it is a fit of {name}, not of {model!r}")
+            if data != model.checksum:
+                raise files.Broken(f"it is a fit of {name} with other numbers in its data")
+            run = files.restored(model, told, arrays, q)
+        except files.Broken as error:
+            raise ValueError(f"{path}: {error}") from error
+        for what, new in _seen(run, arrays["seen_z"]).items():
+            old = arrays[f"seen_{what}"]
+            if (bad := ~np.isclose(old, new, rtol=1e-7, equal_nan=True)).any():
+                raise ValueError(
+                    f"{path}: it is a fit of {name} with another {what} of log p(x, z): "
+                    f"{old[bad][0]:.8g} in the file, and {new[bad][0]:.8g} here, at the same z"
+                )
         return cls(run)
 
     def _head(self):
@@ -148,7 +150,9 @@ class Fit(Found):
 def _seen(fit, z):
     """What tells a model from others: log p at points z, and its slopes where it has any."""
     density = Density(fit.model)
-    return density.slope(z) if fit.q.smooth == "z" else [density.value(z)]
+    if fit.q.smooth != "z":
+        return {"value": density.value(z)}
+    return dict(zip(("value", "slope"), density.slope(z)))
 
 
 def fit(
