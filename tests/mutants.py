@@ -90,7 +90,7 @@ offset forgotten in the data | GLM.__init__ | (X, y) if offset is None else (X, 
 whole data never tried | Model._check_functions | [((3,), (3,)), ((3, 1), (n,)), ((2, 3, 1), (n,)),
   ((2, 3, 4), (2, 3, 1))] | [((3,), (3,)), ((2, 3, 4), (2, 3, 1))] | test_row_contract
 -inf passes for a number | _finite | ~np.isfinite(got) | np.isnan(got) | test_support
-slopes never compared | checks._differences |
+slopes never compared | checks.differences |
   believed & ~(np.abs(along - fine) <= 1e-2 * np.abs(fine) + 10 * rounding) |
   0 * believed > (np.abs(along - fine) <= 1e-2 * np.abs(fine) + 10 * rounding) | test_slopes
 exact: prior drawn to its mean in L too | _prior | np.zeros(q.D - q.dim) | q.by_row(mean) |
