@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 from ..arguments import unmasked, whole
 from ..draws import Draw
 from ..models import GaussianPrior, Model
+from . import promises
 
 Array = np.ndarray
 Pair = tuple[Array, Array]
@@ -43,7 +44,7 @@ class Family:
     Its functions of w are called with w (..., 1, D) or (..., M, D), and written with
     autograd.numpy. An argument of the constructor is kept under its own name (self.nu = nu):
     equality, repr and saved fits go by it. Score and pull-back come by autograd; a family that
-    writes them itself is faster.
+    writes them itself is faster. All that it says is tried when it first meets a model.
     """
 
     required = {
@@ -344,6 +345,8 @@ def check_fit(model: Any, q: Any) -> None:
         raise ValueError(
             f"{model!r} does not fit {q!r}, a law of {q.dim} dimensions: take one of {model.dim}"
         )
+    if not type(q).__module__.startswith(__package__):  # tests hold the package's own
+        promises.hold(q)
     prior, lives = model.log_prior, q.smooth  # a function of the reader's own may be of either kind
     if isinstance(prior, FamilyPrior):
         lives = prior.q.smooth
