@@ -85,7 +85,7 @@ def _gradients(q, few, v, u, bend):
 def _moments(q, w, z):
     """Mean and sd of two coordinates by quadrature, the others as in z (d,): they do not mix."""
     mean, sd = q.mean(w), q.sd(w)
-    x = np.linspace(-60, 60, 4801)  # a tail like z^-3.2 needs z of 1e25
+    x = np.linspace(-300, 300, 24_001)  # a tail like z^-3.05 needs z of 1e130
     for k in {0, q.dim - 1}:
         away = np.sinh(x) * sd[k]
         at = np.tile(z, (len(x), 1))

@@ -326,7 +326,7 @@ def promises(it: Any, rule: Callable, labels: np.ndarray) -> None:
         means(says, it.kappa * (y - np.roll(y, 4)), slope - np.roll(slope, 4), cure)
     if it.bound is not None:
         a, b, c = it.bound(np.abs(eta), y)
-        for t in eta, -eta, other:
+        for t in eta, other:
             line, phi = a + b * t + c * t**2 / 2, it.phi(t, y)
             line = np.maximum(line, phi) if t is other else line  # there it may lie below
             means(f"the bound {of} is", line, phi, cure)
