@@ -290,6 +290,7 @@ def report(
     sampling: as in `draw`; or its fields: subsample, batch, each, noise.
     """
     seen = Sampling.of(sampling, **keywords)
+    seconds = number("seconds", seconds, 0)
     plan = Noisy(model, q, whole_gradient(model, q), lr=1e-3, M=M, sampling=seen, renew=renew)
     if not (isinstance(lines, dict) and all(isinstance(c, Estimator) for c in lines.values())):
         raise TypeError(f'{lines!r} are no lines by name: write {{"h": h, "c7": c7}}')
@@ -350,6 +351,7 @@ def choose(
     All else as in `report`.
     """
     seen = Sampling.of(sampling, **keywords)
+    seconds, resamples = number("seconds", seconds, 0), whole("resamples", resamples)
     plan = Noisy(model, q, whole_gradient(model, q), lr=1e-3, M=M, sampling=seen, renew=renew)
     table = candidates(model, q, seen.subsample, M) if among is None else checked(among)
     same = seen.shared or not seen.subsample  # do partners see the same data?

@@ -90,7 +90,9 @@ offset forgotten in the data | GLM.__init__ | (X, y) if offset is None else (X, 
 whole data never tried | Model._check_functions | [((3,), (3,)), ((3, 1), (n,)), ((2, 3, 1), (n,)),
   ((2, 3, 4), (2, 3, 1))] | [((3,), (3,)), ((2, 3, 4), (2, 3, 1))] | test_row_contract
 -inf passes for a number | _finite | ~np.isfinite(got) | np.isnan(got) | test_support
-slopes never compared | checks._differences |
+a strip is believed | checks._by_parts | 1e-06 * size | 0.1 * size |
+  test_what_a_likelihood_promises_is_tried
+slopes never compared | checks.differences |
   believed & ~(np.abs(along - fine) <= 1e-2 * np.abs(fine) + 10 * rounding) |
   0 * believed > (np.abs(along - fine) <= 1e-2 * np.abs(fine) + 10 * rounding) | test_slopes
 exact: prior drawn to its mean in L too | _prior | np.zeros(q.D - q.dim) | q.by_row(mean) |
@@ -289,6 +291,9 @@ Bernoulli: closed form in p, not in the logit | Bernoulli.cross_grad | expit(w) 
 Bernoulli: variance's derivative loses a half | Bernoulli.moments_grad |
   s * (expit(-draw.w) - p) / 2 | s * (expit(-draw.w) - p) | test_discrete_taylor
 # outside_families: test_own_families test_families
+a family of the reader's is believed | base.check_fit |
+  not q.held | False |
+  test_what_a_family_says_is_tried[moments]
 the score at the base sample | Family.score | draw.z | draw.eps[..., :self.dim] |
   test_base_is_autograd_sample_by_sample
 the entropy's gradient downhill | Family.entropy_grad | -self.cross_grad(w, w) |

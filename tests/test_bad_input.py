@@ -26,7 +26,7 @@ from cvlib.fitting import starts
 from cvlib.fitting.bent import Bent
 from cvlib.fitting.found import Found
 from cvlib.points import spheres
-from cvlib.recipe.estimators import check_variate
+from cvlib.recipe.estimators import Method, check_variate
 from experiments import catalogue, posteriors, relaxing, trained, weights
 
 pytestmark = pytest.mark.filterwarnings("error", "ignore::ResourceWarning")  # others leave those
@@ -98,6 +98,21 @@ def with_(array, value, *place):
 
 
 phi = lambda phi: cv.models.GLM(X, Y, cv.models.Likelihood("own", phi))
+
+
+def unassigned():
+    """A model whose log_lik takes a name from outside that has no value yet."""
+    made = model(lambda z, b: dot(z, b) * scale)
+    scale = 2.0
+    return made, scale
+
+
+class Halved(type(cv.AQ.pull)):
+    """A pull whose mean is not that of its rows."""
+
+    mean = lambda self, draw, u: super().mean(draw, u) / 2
+
+
 draw = lambda **changes: cv.draw(LOGISTIC, q, **DRAWN | changes)
 fresh = lambda **changes: cv.draw(LOGISTIC, q, **FRESH | changes)
 coins = lambda M, **more: cv.draw(COINS, COIN, np.zeros(2), M, rng, subsample=False, **more)
@@ -160,6 +175,7 @@ VALUES = [  # with a ValueError
     ("rows=3: give a list", lambda: load("sonar", "raw", 3)),
     ("unknown posterior 'radon': choose one of eight_schools", lambda: posteriors.load("radon")),
     # own models
+    ("log_lik fails for z of shape .*NameError.*'scale'", unassigned),
     ("data is a list: write a tuple of arrays", lambda: model(data=[X, Y])),
     ("one row per data", lambda: model(data=3.0)),
     (r"log_lik must give one number per row.*np.sum\(..., -1\)",
@@ -194,7 +210,7 @@ VALUES = [  # with a ValueError
     *[("(?s)start=.* give 2 finite numbers", lambda at=at, q=family: fit(OWN, q, start=at))
       for family in (None, D) for at in (
           MASKED[:2], Y, 0.0, "mode", [np.nan, 0.0], (X[0], np.eye(3)), (X[0], 0 * X[0]),
-          (X[0], np.eye(2)[None]), (X[0], np.eye(2), 1))],
+          (X[0], np.eye(2)[None]), (X[0], np.eye(2), 1), (X[0], [1.0, -1.0]))],
     # draws
     (r"rng=np.random.default_rng\(seed\)", lambda: fresh(rng=None)),
     (r"rng=7: give a generator.*default_rng\(7\)", lambda: fresh(rng=7), lambda: choose(rng=7)),
@@ -281,6 +297,12 @@ VALUES = [  # with a ValueError
     ("is none", lambda: relax(taylor_z(of_coins))),
     ("'one' is none", lambda: relax(cv.one)),
     ("expands terms of a model", lambda: taylor_z(relax(of_coins))),
+    *[(f"'taylor_x_slope.data.' does not say its {what}: a word that needs it",
+       lambda by_hand=by_hand: Method("own", "", by_hand)(cv.taylor_x_slope(data))(draw()))
+      for what, by_hand in [("value", lambda draw, f: f.level(draw, "z1")),
+                            ("bend", lambda draw, f: f.price(draw, "z1"))]],
+    (r"half's pull.mean for Gaussian\(2\) is .*it must be the mean of the rows",
+     lambda: Method("half", "", pull=Halved(), needs="gaussian")(data).mean(fresh(M=6))),
     ("belongs to none", lambda: cv.surrogate(cv.one, lambda z: z)),
     ("is no control variate", lambda: check_variate(SF(of_coins) - RP1(relax(of_coins)))),
     ("variate", lambda: relaxing.variance_gradient(0, None, 0, lambda s: SF(of_coins), None)),
@@ -350,9 +372,21 @@ VALUES = [  # with a ValueError
      lambda: sgd([ZOO.c1, ZOO.c7], weights=rules.fixed([1, 2, 3]))),
     ("sampling= says it all: leave batch out", lambda: sgd(sampling=cv.Sampling(), batch=3)),
     (r"must estimate data \+ prior - variational", lambda: sgd(h=RP1(data) - CF(variational))),
+    *[(f"{name}={x}: it must", partial(rule, **{name: x})) for rule, name, *wrong in [
+        (rules.adam, "b1", 1.0, -0.1, np.nan), (rules.adam, "b2", 1.0, -0.1),
+        (rules.adam, "eps", -1, 0.0, np.inf), (rules.natural, "reach", 0, np.nan),
+        (partial(rules.falling, after=2), "first", -1, np.inf),
+        (partial(rules.falling, 0.1), "after", 0, -2, np.nan),
+        (partial(rules.falling, 0.1, 2), "power", -1.0, np.nan),
+        (rules.bayes, "v0", -1.0),
+        (rules.bayes, "gamma", 1.0, -0.1), (rules.fixed, "a", np.nan, -np.inf, np.inf)]
+      for x in wrong],
     ("a Gaussian family, not Gamma.*rules.adam", lambda: rules.natural().start(G, np.zeros(4))),
     # choosing
     (r"w has shape \(2, 5\): give one w", lambda: cv.choose(LOGISTIC, q, q.start((2,)), rng=rng)),
+    ("resamples=0: it must be at least one", lambda: choose(resamples=0)),
+    *[(f"seconds={x}", partial(ask, seconds=x))
+      for ask in (choose, report) for x in (np.nan, -1.0)],
     ("must estimate data", lambda: choose(among={"h": (ZOO.c7, {})})),
     ("no control variate", lambda: choose(among={"h": (ZOO.h, H)})),
     ("costs say nothing of", lambda: report(costs={}, pilot=2)),
@@ -363,7 +397,8 @@ TYPES = [  # with a TypeError
     *[(f"{name}={value!r} must be a whole number", partial(call, **{name: value}))
       for call, name, value in [
           (model, "dim", 2.5), (fresh, "M", 1.5), (fresh, "batch", 2.5), (fit, "steps", 2.5),
-          (fit, "seed", None), (sgd, "steps", "9"), (sgd, "every", 2.5), (sgd, "M", 2.5)]],
+          (fit, "seed", None), (sgd, "steps", "9"), (sgd, "every", 2.5), (sgd, "M", 2.5),
+          (fit, "seed", True), (fresh, "M", True), (choose, "resamples", 2.5)]],
     ("dim=.*must be a whole number: write 2", lambda: cv.families.Gaussian(LOGISTIC)),
     *[("dim=.*a whole number", lambda size=size: cv.families.Gamma(size))
       for size in (2.5, np.nan, np.inf, "3", None)],

@@ -172,6 +172,14 @@ def test_when_fit_bends(monkeypatch):
     assert not bends_so(skewed) and bends_so(skewed, bend=True)
 
 
+def test_a_bend_has_the_seed_of_its_fit():
+    """When it goes on, too."""
+    with mock.patch.object(bends, "bend", wraps=bends.bend) as bend:
+        fit = quick(skewed, seed=3)
+        fit.go_on(steps=2 * fit.steps, progress=False)
+    assert [call.args[3] for call in bend.call_args_list] == [3, 3]
+
+
 def test_warnings_that_a_bend_leaves(monkeypatch):
     """A judge whom no share pleases; a banana for which no bend is good enough, or has time."""
     with monkeypatch.context() as patch:

@@ -203,7 +203,7 @@ def fit(
         state = planned(kind, model, q, M).first(np.random.default_rng(seed), w)
         cut = f"the search for the mode was {KEYBOARD}; " if begin.stopped else ""
         run = Run(model, q, kind, M, state, w, begin.trouble, (f"{cut}began at {begin.says}",))
-        run.rivals, run.bends = begin.rivals, bends
+        run.rivals, run.bends, run.seed = begin.rivals, bends, seed
         return Fit.after(run, clock, shown, callback, KEYBOARD if begin.stopped else "")
 
 
@@ -242,7 +242,7 @@ def _given(start, model, q, seed):
         mean, spread = start if pair else (start, np.ones(model.dim))
         mean, spread = (np.asarray(unmasked("start", x), float) for x in (mean, spread))
         mean = mean.reshape(model.dim)
-        cov = np.diag(spread**2) if spread.ndim == 1 else spread
+        cov = np.diag(numbers("sd", spread, 0, above=True) ** 2) if spread.ndim == 1 else spread
         S = np.linalg.cholesky(cov) if q.full else np.sqrt(np.diag(cov))
         q.check(q.pack(mean, S))
         numbers("start", np.abs(mean), 0, starts.FAR / 100)

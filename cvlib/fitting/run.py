@@ -131,6 +131,7 @@ class Run:
     rivals: str = ""  # other modes that the search saw
     ended: str = ""  # why; LATE if there was no time for more
     bends: bool | None = False  # is q to bend in the end? None: if its shape is wrong
+    seed: int = 0  # of the draws that it bends on
     bent: Any = None  # how it did, a `Bend`
     last: Any = None  # the last look, `Weights`, where it was taken before the fit was judged
 
@@ -147,7 +148,7 @@ class Run:
     def can_bend(self) -> bool:
         return self.q.full and self.q.dim <= bends.MOST
 
-    def bend(self, clock: Clock, seed: int = 0) -> None:
+    def bend(self, clock: Clock) -> None:
         """Let a q bend that has settled, if that is asked for, or cheap and its shape is wrong."""
         if self.bends is False or not self.settled or not self.can_bend or self.trouble:
             return
@@ -156,7 +157,7 @@ class Run:
             with until(clock.over), np.errstate(all="ignore"):
                 seen = weighed(self.model, self.q, self.best, self.state.t + 1)
                 if self.bends or poor(seen) and bends.cheap(self.model):
-                    self.bent = bends.bend(self.model, self.best, late, seed)
+                    self.bent = bends.bend(self.model, self.best, late, self.seed)
                     why = VAIN if self.bent is None else str(self.bent)
                 self.last = seen if self.bent is None else None
         except Late:

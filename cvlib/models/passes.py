@@ -176,11 +176,12 @@ class Mapped(NamedTuple):
 
     def take(self, index: np.ndarray) -> np.ndarray:
         """Its rows with these numbers, read one by one. Through the map, pages would pile up."""
-        size = self.dtype.itemsize * prod(self.shape[1:])
+        size, rows = self.dtype.itemsize * prod(self.shape[1:]), []
         with self.opened() as file:
-            at = [self.offset + size * i for i in index.ravel().tolist()]
-            rows = b"".join([os.pread(file.fileno(), size, place) for place in at])
-        return np.frombuffer(rows, self.dtype).reshape(index.shape + self.shape[1:])
+            for i in index.ravel().tolist():
+                file.seek(self.offset + size * i)
+                rows.append(file.read(size))
+        return np.frombuffer(b"".join(rows), self.dtype).reshape(index.shape + self.shape[1:])
 
     def opened(self) -> FileIO:
         try:
