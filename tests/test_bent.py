@@ -195,16 +195,6 @@ def test_answers_of_a_bent_q_are_right(both):
     assert abs(found.estimate - SHAPES["funnel"][2]) < 4 * found.se < 0.1
 
 
-def test_a_bent_fit_is_saved_and_goes_on(both, tmp_path):
-    _, bent = both
-    bent.save(tmp_path / "fit")
-    again = cv.Fit.load(tmp_path / "fit", bent.model)
-    assert again.q == bent.q and (again.w == bent.w).all() and again.report == bent.report
-    assert bent.table()[0][0] == "z[0]"
-    on = bent.go_on(steps=2 * bent.steps, progress=False)
-    assert isinstance(on.q, Bent) and on.steps == 2 * bent.steps
-
-
 def test_a_bend_is_never_worse_and_takes_seconds():
     """Twelve posteriors, five seeds, on 20,000 fresh draws: no ELBO is lower beyond its error."""
     rows = load("benchmarks/bends")["rows"]
