@@ -349,21 +349,3 @@ def test_a_look_has_three_sizes_whatever_the_data():
         model, *_ = wide(1, 5)
         model.data = (np.broadcast_to(0.0, n),)
         assert run.sizes(model) == right
-
-
-def test_the_rows_of_pointwise_come_in_parts_that_many_draws_make_smaller(monkeypatch):
-    """No part makes more numbers than CHUNK, and the answer is that of one point at a time."""
-    seen = []
-
-    def log_lik(z, batch):
-        seen.append(np.broadcast_shapes(z.shape[:-1], batch[0].shape))
-        return -0.5 * (batch[0] - z[..., 0]) ** 2
-
-    model = cv.models.Model(log_lik, cv.models.GaussianPrior(), RNG.standard_normal(500), 1)
-    z = RNG.standard_normal((40, 1))
-    assert model.made >= 1  # measured before anything is counted
-    monkeypatch.setattr(passes, "CHUNK", 2**12)
-    seen.clear()
-    together = model.pointwise(z)
-    assert max(np.prod(shape) for shape in seen) <= 2**12 and len(seen) > 4
-    assert_allclose(together, [model.pointwise(one) for one in z])

@@ -171,17 +171,6 @@ def test_one_budget_lifts_the_default_of_the_other(cv, entry):
     assert steps <= 9 and took < 400
 
 
-def test_the_seconds_of_a_clock(cv):
-    Clock = part(cv, "fitting.run").Clock
-    for (seconds, steps), right in {
-        (None, None): (60, inf), (None, 7): (inf, 7), (9, None): (9, inf), (9, 7): (9, 7),
-    }.items():  # fmt: skip
-        clock = Clock(seconds, steps)
-        assert (clock.seconds, clock.steps) == right and (
-            Clock(seconds, steps, 3).steps == right[1]
-        )
-
-
 def test_costs_that_are_given_are_not_measured(cv):
     """Nor is a bend tried for a q that was given, or a search made beside a start."""
     model, q = cv.models.logistic_regression(X, Y), cv.families.Gaussian(2)
