@@ -114,6 +114,18 @@ def test_a_changed_plan_keeps_all_else(cv):
         assert cv.Sampling.of(changed) is changed
 
 
+@pytest.mark.parametrize("reach", (0.5, 2.5, 20.0))
+def test_a_plan_s_own_reach(cv, reach):
+    """From N(0, I) towards a posterior about (900, 900): so many sds, coordinate by coordinate."""
+    lik = lambda z, b: -0.5 * anp.sum((b[0] - z) ** 2, -1)
+    model = cv.models.Model(lik, lambda z: 0 * z[..., 0], np.full((3, 2), 900.0), 2)
+    for kind, family in (("rotated.Rotated", "Gaussian"), ("plans.Regressed", "DiagonalGaussian")):
+        where, name = f"ascent.{kind}".rsplit(".", 1)
+        plan = getattr(part(cv, where), name)(model, getattr(cv.families, family)(2), reach=reach)
+        start = plan.q.pack([0.0, 0.0], np.eye(2) if plan.q.full else [1.0, 1.0])
+        assert_allclose(plan.step(plan.first(RNG(0), start)).w[:2], reach, rtol=1e-6)
+
+
 def test_one_run_of_many_is_that_run_alone(cv):
     """Every attribute of a draw and of its snapshot, with a step each."""
     model, q = cv.models.logistic_regression(X, Y), cv.families.Gaussian(2)
@@ -135,6 +147,19 @@ def test_one_run_of_many_is_that_run_alone(cv):
             for kind, sums in alone.parabolas.items():
                 for x, y in zip(one.snapshot.parabolas[kind], sums):
                     assert_allclose(x, y, rtol=1e-9, err_msg=kind)
+
+
+def test_some_rows_are_a_model_of_their_own(cv):
+    """Three rows of six, twice the likelihood; the model that they come from stays as it was."""
+    Density, rows, z = part(cv, "models.density").Density, np.array([1, 4, 5]), X[:4]
+    for model in (own(cv), cv.models.logistic_regression(X, Y)):
+        some = Density(model, rows)
+        prior = stats.norm.logpdf(z).sum(-1)
+        assert_allclose(some.value(z), 2 * model.pointwise(z)[:, rows].sum(-1) + prior)
+        each = [Density(model, rows[k : k + 1]).slope(z)[1] + z for k in range(3)]  # six times one
+        assert_allclose(some.slope(z)[1], np.mean(each, 0) - z)
+        assert (some.model.N, some.scale, some.size) == (3, 2.0, 3 * 2) and model.N == 6
+        assert_allclose(Density(model).value(z), model.pointwise(z).sum(-1) + prior)
 
 
 # Defaults where another argument is given --------------------------------------------------------
@@ -431,13 +456,6 @@ def test_what_folds_do_not_foretell(cv):
         left = np.linalg.lstsq(Q[~out], y[~out])[0]
         total = total + ((y[out] - Q[out] @ left) ** 2).sum(0)
     assert_allclose(stein._missed(Q, y), total)
-
-
-def test_student_over_normal(cv):
-    e = 3 * RNG(0).standard_normal((20, 3))
-    t = stats.multivariate_t(np.zeros(3), np.eye(3), 5).logpdf(e)
-    normal = stats.multivariate_normal(np.zeros(3)).logpdf(e)
-    assert_allclose(part(cv, "families.found").student(e), t - normal)
 
 
 def test_at_rest(cv):
