@@ -414,6 +414,42 @@ a diagonal q like a full one | run.planned | Regressed(model, q, M=M or 10) |
   Regressed(model, q, M=M or 10, most=0.5, reach=3.0) | test_coordinates_that_are_leaning
 slopes not in the coordinates of q | scored | q.times_t(draw.factor, slope) | slope |
   test_a_gaussian_posterior
+# kinds: test_kinds
+the old look shown after one step more | Run.go |
+  self.settled, self.last, before = False, None, self.seconds |
+  self.settled, before = False, self.seconds |
+  test_one_step_more_shows_the_new_fit_and_leaves_the_old_one[full]
+two fits share a generator | Fit.go_on | deepcopy(self.run.state) | self.run.state |
+  test_one_step_more_shows_the_new_fit_and_leaves_the_old_one[full]
+a straight q shown for a bent one | front.judged | q, w = run.law | q, w = run.q, run.best |
+  test_one_step_more_shows_the_new_fit_and_leaves_the_old_one[bent]
+a file without looks | Fit.save | replace(self.run, model=None) |
+  replace(self.run, model=None, looks=()) | test_a_file_holds_the_whole_fit[diagonal]
+M forgotten in a file | Fit.save | replace(self.run, model=None) |
+  replace(self.run, model=None, M=None) | test_what_the_start_and_the_clock_saw_stays
+a fit begins without covariances | front._given |
+  start.cov if q.full and start.q.full else start.sd | start.sd |
+  test_another_fit_is_where_to_begin[full]
+# edges: test_edges
+all data, coupled again | Relaxed.over_all_data |
+  Relaxed(self.f.over_all_data(), self.tau, self.coupled) |
+  Relaxed(self.f.over_all_data(), self.tau, True) | test_all_data_are_the_batch_of_all_rows
+a run's draw without weights | _of_run | d.weight[k] | None |
+  test_one_run_of_many_is_that_run_alone
+a minute although steps are given | Clock.__init__ | np.inf if steps is not None else SECONDS |
+  SECONDS | test_one_budget_lifts_the_default_of_the_other[fit]
+a zero vector divides | compiled._bend |
+  np.maximum(np.linalg.norm(v, axis=-1, keepdims=True), 1e-300) |
+  np.linalg.norm(v, axis=-1, keepdims=True) | test_vectors_of_zeros
+a draw's value not looked at | Regressed.step | np.isfinite(G).all(-1) & np.isfinite(value) |
+  np.isfinite(G).all(-1) | test_draws_of_a_diagonal_q_without_a_number_are_left_out
+a coordinate that stands still | standardised | S > 1e-10 * S[0] | S > 0 |
+  test_a_coordinate_that_stands_still
+correlations rise again | stein.correlation | np.minimum.accumulate(rho[::2] + rho[1::2], 0) |
+  rho[::2] + rho[1::2] | test_autocorrelation_times
+a prime below half | points.prime | -(-d // 2) | d // 2 | test_primes
+the same rotations at every step | Rotated.rotations | range(step * n, step * n + n) | range(n) |
+  test_rotations_of_a_run[1-1-3]
 # adapters: test_adapters
 JAX without log-Jacobians | from_jax | joint(p) + stretch | joint(p) | in_jax
 the potential taken for log p | from_numpyro | -info.potential_fn(split(z)) |

@@ -347,26 +347,6 @@ def test_corrected_draws(cv):
         far.draws(100, 0, corrected=True)
 
 
-def test_other_families(cv):
-    """A gamma posterior, whose mean the score knows exactly; switches, by enumeration."""
-    y = np.array([2.0, 0, 1, 2])
-    q = cv.families.Gamma(1)  # of z = log x; the posterior of x is Gamma(6, 5)
-    log_lik = lambda z, b: b[0] * z[..., 0] - anp.exp(z[..., 0])
-    model = cv.models.Model(log_lik, q.prior(1.0, 1.0), y, 1)
-    fit = answers(cv).Found(model, q, q.pack(5.0, 4.0))
-    found = fit.expect(lambda z: np.exp(z[:, 0]), 400, 0)
-    assert_allclose(found.estimate, 6 / 5, rtol=1e-9)
-    q = cv.families.Bernoulli(2)
-    log_lik = lambda z, b: -((b[0] - z[..., 0] - 2 * z[..., 1]) ** 2)
-    model = cv.models.Model(log_lik, q.prior(0.0), np.array([1.0, 2.0]), 2)
-    fit = answers(cv).Found(model, q, q.start())
-    corners = np.array([[0.0, 0], [0, 1], [1, 0], [1, 1]])
-    p = np.exp([sum(-((b - x - 2 * y) ** 2) for b in (1, 2)) for x, y in corners])
-    found = fit.expect(lambda z: z, 4000, 0)
-    assert found.order == 0 and found.se.max() < 0.03
-    assert (np.abs(found.estimate - p @ corners / p.sum()) < 4 * found.se).all()
-
-
 def test_the_elbo(cv):
     """By quadrature; its error is its scatter; of switches by enumeration."""
     rng = np.random.default_rng

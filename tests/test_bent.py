@@ -193,26 +193,6 @@ def test_warnings_that_a_bend_leaves(monkeypatch):
     assert "out of time before it was bent" in quick(banana, 2).report
 
 
-def test_answers_of_a_bent_q_are_right(both):
-    """v ~ N(0, 4) and x ~ N(0, e^v): E x^2 = e^2, and the integral of the density is known."""
-    _, bent = both
-    for f, right in ((lambda z: z[:, 2], 0), (lambda z: z[:, 2] ** 2, 4), (lambda z: z[:, 0], 0)):
-        found = bent.expect(f, n=4000, seed=1)
-        assert abs(found.estimate - right) < 4 * found.se < 0.5
-    found = bent.evidence(n=4000, seed=1)
-    assert abs(found.estimate - SHAPES["funnel"][2]) < 4 * found.se < 0.1
-
-
-def test_a_bent_fit_is_saved_and_goes_on(both, tmp_path):
-    _, bent = both
-    bent.save(tmp_path / "fit")
-    again = cv.Fit.load(tmp_path / "fit", bent.model)
-    assert again.q == bent.q and (again.w == bent.w).all() and again.report == bent.report
-    assert bent.table()[0][0] == "z[0]"
-    on = bent.go_on(steps=2 * bent.steps, progress=False)
-    assert isinstance(on.q, Bent) and on.steps == 2 * bent.steps
-
-
 def test_a_bend_is_never_worse_and_takes_seconds():
     """Twelve posteriors, five seeds, on 20,000 fresh draws: no ELBO is lower beyond its error."""
     rows = load("benchmarks/bends")["rows"]

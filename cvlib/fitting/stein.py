@@ -163,11 +163,14 @@ def _values(found):
 
 
 def standardised(z: np.ndarray, score: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """e = L^-1 (z - m) and U = L^T score, (n, d) each; z has mean m and covariance L L^T."""
+    """e = L^-1 (z - m) and U = L^T score, (n, d) each; z has mean m and covariance L L^T.
+
+    Fewer columns where draws stand still along some direction: nothing is known of it.
+    """
     m = w @ z / w.sum()
     root = np.sqrt(w / w.sum())[:, None]
     _, S, Vt = np.linalg.svd(root * (z - m), full_matrices=False)
-    S = np.maximum(S, 1e-10 * S[0])
+    Vt, S = Vt[moves := S > 1e-10 * S[0]], S[moves]
     return (z - m) @ Vt.T / S, score @ Vt.T * S
 
 

@@ -363,7 +363,7 @@ def linear_regression(
 def _rows(likelihood, z, batch):
     """phi(x.z + offset, y) for rows (x, y) or (x, y, offset)."""
     x, y, *offset = batch
-    eta = anp.sum(x * z, -1)
+    eta = anp.einsum("...i,...i->...", x, z)  # no product of every draw, row and column
     return likelihood.phi(eta + offset[0] if offset else eta, y)
 
 
