@@ -3,6 +3,8 @@
 The other side of every comparison is a reference, a closed form, quadrature, or SciPy.
 """
 
+import gzip
+import os
 import pickle
 from math import inf
 from unittest import mock
@@ -75,6 +77,48 @@ def test_a_file_of_another_model_or_another_kind_is_refused(tmp_path):
             cv.Fit.load(tmp_path / "harmed", SCHOOLS)
     with pytest.raises(FileNotFoundError):
         cv.Fit.load(tmp_path / "nowhere", SCHOOLS)
+    (tmp_path / "old").write_bytes(gzip.compress(pickle.dumps("a fit")))
+    with pytest.raises(ValueError, match="version 0.13 or before, whose files could run code"):
+        cv.Fit.load(tmp_path / "old", SCHOOLS)
+
+
+class Evil:
+    """What a stranger may put into a pickle."""
+
+    def __reduce__(self):
+        return os.mkdir, (os.environ["CVBOOK_EVIL"],)
+
+
+def test_a_file_from_a_stranger_runs_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("CVBOOK_EVIL", str(tmp_path / "run"))
+    cv.fit(SCHOOLS, steps=3, progress=False).save(tmp_path / "fit")
+    with np.load(tmp_path / "fit") as file:
+        kept = dict(file)
+    for name in ("w", "told", "memory_2", "seen_z"):
+        harmed = {**kept, name: np.array([Evil()], object)}
+        np.savez(tmp_path / "evil.npz", **harmed)
+        with pytest.raises(ValueError, match="holds no fit that was saved whole"):
+            cv.Fit.load(tmp_path / "evil.npz", SCHOOLS)
+    assert not (tmp_path / "run").exists()
+    later = str(kept["told"]).replace('"format": 1', '"format": 2')
+    np.savez(tmp_path / "later.npz", **kept | {"told": np.array(later)})
+    with pytest.raises(ValueError, match="its format is 2, and this version reads 1"):
+        cv.Fit.load(tmp_path / "later.npz", SCHOOLS)
+
+
+class Wide(cv.families.DiagonalGaussian):
+    """A family of the reader's own."""
+
+
+def test_a_family_of_ones_own_is_given_again(tmp_path):
+    model = cv.models.linear_regression(np.ones((4, 2)), np.arange(4.0))
+    fit = cv.fit(model, Wide(2), steps=20, progress=False)
+    fit.save(tmp_path / "fit")
+    with pytest.raises(ValueError, match=r"its q is Wide\(2,\): give that family, load\(path, m"):
+        cv.Fit.load(tmp_path / "fit", model)
+    read = cv.Fit.load(tmp_path / "fit", model, Wide(2))
+    assert_allclose(read.w, fit.w, rtol=0)
+    assert read.q == Wide(2)
 
 
 class Interrupted:

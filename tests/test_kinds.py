@@ -199,8 +199,9 @@ def same(one, other, *but):
 
 
 def state(fit):
-    """All of a run but the model: `plan` is made anew, and `last` is a look at w once more."""
+    """All of a run but the model, `last`, a look at w once more, and what steps write over, `G`."""
     kept = {f.name: getattr(fit.run, f.name) for f in fields(fit.run)}
+    kept["state"] = kept["state"]._replace(G=None)
     return {name: x for name, x in kept.items() if name not in ("model", "last")}
 
 

@@ -79,8 +79,8 @@ def test_a_fit_of_functions_that_differ_a_little_is_refused(factor, same, tmp_pa
     turned = of(lambda p, batch: log_lik(p, batch) * one(p.slope))  # the same values, other slopes
     student = [cv.models.GLM(X, Y, cv.models.student_t_likelihood(4.0 * x)) for x in (1, factor)]
     for call, words in [
-        (lambda: cv.Fit.load(tmp_path / "fit", other), "other data or other functions"),
-        (lambda: cv.Fit.load(tmp_path / "fit", turned), "other data or other functions"),
+        (lambda: cv.Fit.load(tmp_path / "fit", other), "another value of log p"),
+        (lambda: cv.Fit.load(tmp_path / "fit", turned), "another slope of log p"),
         (lambda: cv.snapshot(LINE, np.zeros(2)).check(other), "another likelihood"),
         (lambda: cv.snapshot(student[0], np.zeros(2)).check(student[1]), "another likelihood"),
     ]:
