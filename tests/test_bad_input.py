@@ -396,7 +396,8 @@ TYPES = [  # with a TypeError
     ("as long as z; got", lambda: starts.climb(lambda z: (-z @ z, -2 * z[:1]), np.ones(2), 1e-6)),
     # fits and answers
     ("no function of the draws", lambda: fitted().expect(3.0)),
-    ("f gave a dict: it must give numbers", lambda: fitted().expect(lambda z: {"a": z[:, 0]})),
+    ("what f gives: {'a': .* no array of numbers; stack",
+     lambda: fitted().expect(lambda z: {"a": z[:, 0]})),
     ("no function of a Fit", lambda: fit(callback=3)),
     ("no model such as", lambda: cv.fit(dot)),
     ("is no model", lambda: cv.Fit.load("nowhere", q)),

@@ -395,7 +395,7 @@ def _given(f, z, score, weights, block):
     """What is given, checked; with a model in place of the score, from f and z in its terms."""
     if isinstance(model := score, Model):
         draws = getattr(z, "posterior", z)
-        z = _back(draws, model) if hasattr(draws, "keys") else np.asarray(draws, float)
+        z = _back(draws, model) if hasattr(draws, "keys") else stein.floats("draws", draws)
         if z.shape[-1:] != (model.dim,):
             raise ValueError(f"draws z of shape {z.shape}: {model!r} needs (n, {model.dim})")
         score = Density(model).slope(z.reshape(-1, model.dim))[1].reshape(z.shape)
@@ -413,7 +413,7 @@ def _back(draws: Mapping, model: Model) -> np.ndarray:
         raise ValueError(
             f"the draws have no {missing[0]!r}, and {model!r} needs {', '.join(needs)}"
         )
-    arrays = {name: np.asarray(draws[name], float) for name in needs}
+    arrays = {name: stein.floats(f"draws of {name}", draws[name]) for name in needs}
     shapes = {k: np.shape(x)[1:] for k, x in model.named(np.zeros((1, model.dim))).items()}
     leads = {x.shape[: x.ndim - len(shapes[name])] for name, x in arrays.items()}
     lead = leads.pop()
