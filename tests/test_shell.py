@@ -138,8 +138,8 @@ def test_a_fit_of_functions_that_differ_a_little_is_refused(factor, same, tmp_pa
     turned = of(lambda p, batch: log_lik(p, batch) * one(p.slope))  # the same values, other slopes
     student = [cv.models.GLM(X, Y, cv.models.student_t_likelihood(4.0 * x)) for x in (1, factor)]
     for call, words in [
-        (lambda: cv.Fit.load(tmp_path / "fit", other), "other data or other functions"),
-        (lambda: cv.Fit.load(tmp_path / "fit", turned), "other data or other functions"),
+        (lambda: cv.Fit.load(tmp_path / "fit", other), r"with another log p\(x, z\): -.* here, at"),
+        (lambda: cv.Fit.load(tmp_path / "fit", turned), "with another slope of log p"),
         (lambda: cv.snapshot(LINE, np.zeros(2)).check(other), "another likelihood"),
         (lambda: cv.snapshot(student[0], np.zeros(2)).check(student[1]), "another likelihood"),
     ]:
@@ -161,8 +161,10 @@ def test_another_row_of_any_array_is_refused(tmp_path):
         with pytest.raises(ValueError, match="not one of the data"):
             old.check(three(*moved))
     cv.Fit.load(tmp_path / "fit", three(*arrays))
-    with pytest.raises(ValueError, match="other data"):
+    with pytest.raises(ValueError, match="with other numbers in its data"):
         cv.Fit.load(tmp_path / "fit", three(*moved))
+    with pytest.raises(ValueError, match=r"is a fit of <own .*, not of <own model: 9 data"):
+        cv.Fit.load(tmp_path / "fit", three(*[a[1:] for a in arrays]))
 
 
 def test_the_checksum_is_the_same_whatever_the_parts_of_a_pass(monkeypatch):
@@ -411,7 +413,7 @@ def test_every_doubt_is_a_warning_of_its_own_kind():
     with pytest.warns(cv.Distrust, match="had not settled") as seen:
         fit = quick(model, steps=2)
     assert tuple(str(w.message) for w in seen) == fit.warnings and len(fit.warnings) == 2
-    assert fit.warnings[1].startswith("b[1] = 85.7 lies 86 standard deviations out")
+    assert fit.warnings[1].startswith("b[1] lies as far out in its prior as 86 sds")
     assert "are the data in the units that the prior was written for?" in fit.warnings[1]
     assert {w.category for w in seen} == {cv.Distrust} and {w.filename for w in seen} == {__file__}
 
