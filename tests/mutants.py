@@ -411,8 +411,9 @@ slopes not in the coordinates of q | scored | q.times_t(draw.factor, slope) | sl
   test_a_gaussian_posterior
 # adapters: test_adapters
 JAX without log-Jacobians | from_jax | joint(p) + stretch | joint(p) | in_jax
-the potential taken for log p | from_numpyro | -info.potential_fn(split(z)) |
-  info.potential_fn(split(z)) | in_numpyro
+the potential taken for log p | from_numpyro |
+  -util.potential_energy(fresh(), args, kwargs, split(z)) |
+  util.potential_energy(fresh(), args, kwargs, split(z)) | in_numpyro
 the first block again | _in_blocks | np.arange(first, first + size) | np.arange(size) | in_jax
 names backwards | compiled._flat | labels(name, shape) | labels(name, shape)[::-1] | in_numpyro
 unconstrained values for parameters | from_pymc | constrained(*split(z).values()) |
