@@ -452,8 +452,9 @@ the same rotations at every step | Rotated.rotations | range(step * n, step * n 
   test_rotations_of_a_run[1-1-3]
 # adapters: test_adapters
 JAX without log-Jacobians | from_jax | joint(p) + stretch | joint(p) | in_jax
-the potential taken for log p | from_numpyro | -info.potential_fn(split(z)) |
-  info.potential_fn(split(z)) | in_numpyro
+the potential taken for log p | from_numpyro |
+  -util.potential_energy(fresh(), args, kwargs, split(z)) |
+  util.potential_energy(fresh(), args, kwargs, split(z)) | in_numpyro
 the first block again | _in_blocks | np.arange(first, first + size) | np.arange(size) | in_jax
 names backwards | compiled._flat | labels(name, shape) | labels(name, shape)[::-1] | in_numpyro
 unconstrained values for parameters | from_pymc | constrained(*split(z).values()) |

@@ -70,6 +70,7 @@ own_data, *_ = cv.terms(OWN, q)
 of_gamma, of_coins = cv.terms(LOGISTIC, G)[0], cv.terms(COINS, COIN)[0]
 other_data, other_prior, _ = cv.terms(glm(X, Y), q)
 cauchy = cv.models.Likelihood("cauchy", lambda t, y: -anp.log(1 + (y - t) ** 2))
+DAYS = np.array(["2020-01-01", "2020-01-02", "2020-01-03"], "M8[D]")
 TABLES = Table(0, 1, 2), Table(2, 1, 0)
 W, ZOO = q.start(), cv.zoo.paper(LOGISTIC, q)
 H, COSTS = {"h": ZOO.h}, (-1.0, 0.0, np.nan, np.inf)
@@ -156,7 +157,7 @@ VALUES = [  # with a ValueError
     (r"nan at \[1\]", lambda: glm(X, Y, offset=[1.0, np.nan, 0])),
     ("likelihood='probit': give .*Likelihood", lambda: cv.models.GLM(X, Y, "probit")),
     ("y holds text, such as 'yes'.*np.where.*'yes', 1.0", lambda: glm(X, ["yes", "no", "no"])),
-    ("y holds objects, such as 1: give", lambda: glm(X, np.array([1, None, 1], object))),
+    ("y holds objects, such as None: give", lambda: glm(X, np.array([1, None, 1], object))),
     ("X holds text, such as 'a'", lambda: glm([["a", "b"]] * 3, Y)),
     ("X has rows of unequal", lambda: glm([[1.0], [1.0, 2.0]], Y)),
     ("X holds complex128 numbers", lambda: glm(1j * X, Y)),
@@ -187,6 +188,8 @@ VALUES = [  # with a ValueError
     (r"data=None: give an array.*np.zeros\(1\)", lambda: model(data=None)),
     ("array 1 of the data holds objects, such as None", lambda: model(data=(X, None))),
     ("array 1 of the data holds text, such as 'a'", lambda: model(data=(X, np.array(list("abb"))))),
+    *[("holds dates or times, such as .*: give numbers, .*'D'. for days",
+       lambda t=t: model(data=(X, t))) for t in (DAYS, DAYS - DAYS[0], DAYS.tolist())],
     ("different row labels", lambda: model(data=TABLES), lambda: glm(*TABLES)),
     ("log_lik fails for z of shape .*ambiguous.*np.where for if",
      lambda: model(lambda z, b: dot(z, b) if z[..., 0] > 0 else 0.0)),
@@ -345,10 +348,18 @@ VALUES = [  # with a ValueError
     ("no matrix of covariances", lambda: fitted("gamma").cov),
     ("Gaussian q", lambda: fitted("gamma").evidence()),
     (r"not \(5, ...\)", lambda: fitted().predict(lambda z, batch, rng: z[0], 5)),
+    *[("predict: f.p, batch, rng. fails for a batch of 2 arrays, .* has 2: TypeError: .*given|call",
+       lambda f=f: fitted().predict(f, 5)) for f in ("y", lambda p: p, lambda p, batch: p)],
+    ("of 1 arrays, where the model has 2: IndexError", lambda: fitted().predict(
+        lambda p, batch, rng: p[..., 0] + batch[1], 5, data=X)),
+    *[(r"\(\)\], those that were fitted \[\(2,\), \(\)\]: give the same columns",
+       lambda k=k: fitted().predict(dot, 5, data=(X[:, k], Y))) for k in ([0], [0, 1, 1], 0)],
+    ("up to 60 unknowns, not Gaussian.61", lambda: cv.fit(
+        cv.models.Compiled(lambda z: (-(z**2).sum(-1), -2 * z), 61), bend=True)),
     ("for a Gaussian q", lambda: fit(COUNTS, G, start=np.zeros(2)),
      lambda: fit(COUNTS, G, restarts=1)),
     ("full Gaussian", lambda: starts.top(OWN, D, D.start())),
-    (r"for a full Gaussian q, not DiagonalGaussian\(2\)", lambda: fit(bend=True, family=D)),
+    (r"full Gaussian q of .*, not DiagonalGaussian\(2\)", lambda: fit(bend=True, family=D)),
     ("got 2 draws in groups of 2: take at least M=4",
      lambda: regression.gauge(np.zeros((2, 3)), np.zeros((2, 3)), group=2)),
     ("scheduler=None: give an address such as tcp://host:8786", lambda: cv.passes.connect(None)),
@@ -431,9 +442,12 @@ TYPES = [  # with a TypeError
     ("as long as z; got", lambda: starts.climb(lambda z: (-z @ z, -2 * z[:1]), np.ones(2), 1e-6)),
     # fits and answers
     ("no function of the draws", lambda: fitted().expect(3.0)),
-    ("f gave a dict: it must give numbers", lambda: fitted().expect(lambda z: {"a": z[:, 0]})),
+    ("what f gives: {'a': .* no array of numbers; stack",
+     lambda: fitted().expect(lambda z: {"a": z[:, 0]})),
     ("no function of a Fit", lambda: fit(callback=3)),
-    ("no model such as", lambda: cv.fit(dot)),
+    (r"function is no model such as .*models.from_numpyro\(f, X, y\)", lambda: cv.fit(dot)),
+    ("what f gives: .*no array of numbers", lambda: fitted().expect(lambda z: ["a"] * len(z)),
+     lambda: fitted().quantile(lambda z: np.full(len(z), "a"))),
     ("is no model", lambda: cv.Fit.load("nowhere", q)),
     *[("must be True, False or None", lambda bend=bend: fit(bend=bend))
       for bend in ("yes", 1, [True])],

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 from scipy import stats
 
 import cvlib as cv
-from cvlib.fitting import bends, front, run
+from cvlib.fitting import bends, front, run, starts
 from cvlib.fitting.bent import Bent
 from cvlib.models.density import Density
 from cvlib.models.passes import Late
@@ -166,9 +166,16 @@ def test_when_fit_bends(monkeypatch):
     straight, bent = quick(skewed, bend=False), quick(skewed)
     assert 0.99 > straight.effective > 0.5 and straight.k_hat > 0.7 and bent.effective > 0.99
     assert isinstance(bent.q, Bent) and not bends_so(skewed, steps=10)
+    assert run.UNBENT in quick(skewed, steps=10, bend=True).words
+    assert run.UNBENT not in quick(skewed, steps=10).words + quick(skewed, bend=True).words
     q = straight.q  # as it was given, if nothing is said
     assert quick(skewed, q=q).q == q and bends_so(skewed, q=q, bend=True)
     monkeypatch.setattr(bends, "CHEAP", 0)
+    assert not bends_so(skewed) and bends_so(skewed, bend=True)
+    monkeypatch.undo()
+    begin = starts.start
+    lost = lambda *given: begin(*given)._replace(trouble="no mode was found")
+    monkeypatch.setattr(starts, "start", lost)
     assert not bends_so(skewed) and bends_so(skewed, bend=True)
 
 

@@ -4,6 +4,7 @@ Every number that a model makes of a row costs a tick of the clock, so nothing h
 """
 
 import tracemalloc
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import autograd.numpy as anp
@@ -89,7 +90,7 @@ def test_a_fit_is_back_in_time(work, kind, pass_of_one, seconds, monkeypatch):
         monkeypatch.setattr(density, "EACH", 1)
     if kind == "compiled":  # which is called with so many points at once
         monkeypatch.setattr(run, "BLOCK", 2)
-        monkeypatch.setattr("cvlib.adapters.compiled.BLOCKS", ((2, 2), (1, 1)))
+        monkeypatch.setattr("cvlib.adapters.compiled.BLOCKS", (2, 1))
     numbers = 60 * (10 if kind == "exact" else 1)  # rows, or nodes
     work.cost, work.now = pass_of_one / numbers, 0.0
     fit = cv.fit(model, q, seconds=seconds, progress=False)
@@ -127,6 +128,22 @@ def test_a_first_step_that_compiles_is_no_measure(work, monkeypatch):
     monkeypatch.setattr(run.Run, "_step", first_is_long)
     fit = cv.fit(own(work), seconds=10.0, progress=False)
     assert fit.run.state.t > 1 and work.now <= 10.0  # less six are six hundred steps
+
+
+def test_a_clock_looks_ahead(work):
+    """To when something will be done that cannot be cut off; the time that passed stays."""
+    clock = run.Clock(10.0, None)
+    work.now = 6.0
+    for share, seconds, late in ((1.0, 3.9, False), (1.0, 4.1, True), (0.5, 0.0, True)):
+        with passes.until(lambda share=share: clock.over(share)):
+            assert passes.late_in(seconds) == late
+            with pytest.raises(passes.Late) if late else nullcontext():
+                passes.look_at_clock(seconds)
+    assert clock.passed == 6.0 and not passes.late_in(1e9)
+    for slow, said in ((9.9, False), (10.1, True)):
+        says = clock.too_short(SimpleNamespace(traced=SimpleNamespace(slowest=slow)))
+        assert bool(says) == said == ("takes 10 s to compile" in " ".join(says))
+    assert clock.too_short(own(work)) == []
 
 
 @pytest.mark.parametrize("kind", ("full", "diagonal", "exact"))
@@ -216,7 +233,7 @@ def test_a_hessian_of_many_points_goes_through_blocks(monkeypatch):
         model = make(still)
         for chunk in (2**20, 40):
             monkeypatch.setattr(passes, "CHUNK", chunk)
-            monkeypatch.setattr("cvlib.adapters.compiled.BLOCKS", ((chunk // 20, 2), (1, 1)))
+            monkeypatch.setattr("cvlib.adapters.compiled.BLOCKS", (chunk // 20, 1))
             found = hess_times(model.log_joint, z, np.eye(3)[[0, 1, 2, 0]])
             tolerance = 1e-10 if make is own else 1e-6
             assert_allclose(found, right[[0, 1, 2, 0]], atol=tolerance, rtol=tolerance)

@@ -102,8 +102,10 @@ def test_another_row_of_any_array_is_refused(tmp_path):
         with pytest.raises(ValueError, match="not one of the data"):
             old.check(three(*moved))
     cv.Fit.load(tmp_path / "fit", three(*arrays))
-    with pytest.raises(ValueError, match="other data"):
+    with pytest.raises(ValueError, match="with other numbers in its data"):
         cv.Fit.load(tmp_path / "fit", three(*moved))
+    with pytest.raises(ValueError, match=r"is a fit of <own .*, not of <own model: 9 data"):
+        cv.Fit.load(tmp_path / "fit", three(*[a[1:] for a in arrays]))
 
 
 def test_the_checksum_is_the_same_whatever_the_parts_of_a_pass(monkeypatch):
@@ -352,7 +354,7 @@ def test_every_doubt_is_a_warning_of_its_own_kind():
     with pytest.warns(cv.Distrust, match="had not settled") as seen:
         fit = quick(model, steps=2)
     assert tuple(str(w.message) for w in seen) == fit.warnings and len(fit.warnings) == 2
-    assert fit.warnings[1].startswith("b[1] = 85.7 lies 86 standard deviations out")
+    assert fit.warnings[1].startswith("b[1] lies as far out in its prior as 86 sds")
     assert "are the data in the units that the prior was written for?" in fit.warnings[1]
     assert {w.category for w in seen} == {cv.Distrust} and {w.filename for w in seen} == {__file__}
 

@@ -347,7 +347,10 @@ class FamilyPrior:
 def check_fit(model: Any, q: Any) -> None:
     """An error unless `model` is a model and q a law of its z."""
     if not isinstance(model, Model):
-        raise TypeError(f"{type(model).__name__} is no model such as models.logistic_regression")
+        raise TypeError(
+            f"{type(model).__name__} is no model such as models.logistic_regression: what others "
+            "wrote becomes one by models.from_numpyro(f, X, y), from_pymc(model) or from_jax"
+        )
     if not isinstance(q, Family):
         raise TypeError(f"{q!r} is no family: write families.Gaussian(model.dim), for example")
     if model.dim != q.dim:

@@ -17,7 +17,7 @@ from .bent import Bent
 from .run import Run, planned
 
 FORMAT = 1
-PLAIN = "kind M trouble words looks settled seconds rivals ended bends".split()  # of a run
+PLAIN = "kind M trouble words looks settled seconds rivals ended bends seed".split()  # of a run
 ARRAYS = "w a diverged mean".split()  # of its state
 PICKLE = b"\x1f\x8b"  # files of 0.13 and before begin so
 

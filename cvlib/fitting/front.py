@@ -20,7 +20,7 @@ from ..families import DiagonalGaussian, Family, Gaussian
 from ..families.base import check_fit
 from ..models.density import Density, Model
 from ..models.passes import until
-from . import files, starts
+from . import bends, files, starts
 from .found import Found
 from .run import (
     BIG,
@@ -175,7 +175,7 @@ def fit(
     when doubling the run has gained less than 0.05 nats beyond doubt: a gain of more than that in
     the last doubling is missed with a chance of about 5 %, all looks together. Or it stops at
     `steps`, or after `seconds` (60 if neither is given): the clock is looked at inside a step too,
-    but not while JAX compiles, which counts. Ctrl-C returns what there is.
+    and before JAX compiles, which counts. Ctrl-C returns what there is.
 
     start: a point (d,), a pair of mean and covariance (d, d) or sd (d,), another `Fit`, "random".
     restarts: random points from which the mode is looked for as well; the best start is taken. One
@@ -187,7 +187,7 @@ def fit(
     callback: called with the `Fit` so far at each look; True stops the run.
     """
     clock, seed = Clock(seconds, steps), whole("seed", seed, 0)
-    bends = False if bend is None and q is not None else bend
+    wanted = False if bend is None and q is not None else bend
     if q is None and isinstance(model, Model):
         q = (Gaussian if model.dim <= starts.most(model) else DiagonalGaussian)(model.dim)
     check_fit(model, q)
@@ -202,8 +202,9 @@ def fit(
         shown.set_postfix_str("")
         state = planned(kind, model, q, M).first(np.random.default_rng(seed), w)
         cut = f"the search for the mode was {KEYBOARD}; " if begin.stopped else ""
-        run = Run(model, q, kind, M, state, w, begin.trouble, (f"{cut}began at {begin.says}",))
-        run.rivals, run.bends, run.seed = begin.rivals, bends, seed
+        words = *clock.too_short(model), f"{cut}began at {begin.says}"
+        run = Run(model, q, kind, M, state, w, begin.trouble, words)
+        run.rivals, run.bends, run.seed = begin.rivals, wanted, seed
         return Fit.after(run, clock, shown, callback, KEYBOARD if begin.stopped else "")
 
 
@@ -212,8 +213,9 @@ def _check(q, start, restarts, bend, callback):
         raise TypeError(f"callback={callback!r} is no function of a Fit")
     if not (bend is None or isinstance(bend, bool | np.bool_)):
         raise TypeError(f"bend={bend!r} must be True, False or None")
-    if bend and not q.full:
-        raise ValueError(f"bend=True is for a full Gaussian q, not {q!r}")
+    if bend and not (q.full and q.dim <= bends.MOST):
+        most = f"of up to {bends.MOST} unknowns"
+        raise ValueError(f"bend=True is for a full Gaussian q {most}, not {q!r}")
     if not (q.gaussian or start is restarts is None):
         raise ValueError("start= and restarts= are for a Gaussian q: others begin at their own")
 
@@ -380,13 +382,13 @@ def conflicts(model: Model, z: np.ndarray) -> Iterator[str]:
         steps = np.append(0.0, np.sign(slope[k]) * np.geomspace(1e-4, 1e6, 400))
         line, moved = (np.repeat(x[None], len(steps), 0) for x in (z, z + 0.1 * (1 + np.abs(z))))
         line[:, k] = moved[:, k] = z[k] + steps
-        height, other = (np.nan_to_num(h - h[0], nan=-np.inf) for h in map(prior, (line, moved)))
+        rises = (prior(x) - prior(x[:1]) for x in (line, moved))
+        height, other = (np.where(np.isfinite(x), x, -np.inf) for x in rises)
         top = int(np.argmax(height[:-1]))
-        out = np.sqrt(2 * max(height[top], 0.0))
-        alone = np.isclose(height[top], other[top], rtol=1e-6)
-        if alone and out > FAR and -np.inf < height[top + 1] <= height[top]:  # or rises for ever
+        ends = -np.inf < height[top + 1] <= height[top]  # or it rises for ever
+        if ends and FAR**2 / 2 < height[top] and np.isclose(height[top], other[top], rtol=1e-6):
             yield (
-                f"{model.names[k]} = {z[k]:.3g} lies {out:.0f} standard deviations out in its "
-                "prior: are the data in the units that the prior was written for?"
+                f"{model.names[k]} lies as far out in its prior as {np.sqrt(2 * height[top]):.0f} "
+                "sds of a normal law: are the data in the units that the prior was written for?"
             )
             return

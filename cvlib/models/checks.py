@@ -117,12 +117,16 @@ def _array(what, value):
         array = np.asarray(value)
     except ValueError as error:
         raise ValueError(f"{what} has rows of unequal length: {error}") from error
-    if array.dtype.kind in "USO":
-        first = next(iter(array.ravel().tolist()), None)
+    if array.dtype.kind in "USOMm":
+        number = lambda x: isinstance(x, int | float)
+        first = next(iter(sorted(array.ravel()[:1000], key=number)), None)  # one that is no number
+        first = str(first) if isinstance(first, np.generic) else first
         holds, give = "objects", "as floats"
         if isinstance(first, str):
             labels = f"np.where(label == {first!r}, 1.0, -1.0) for two classes"
             holds, give = "text", labels if array.ndim else give
+        if array.dtype.kind in "Mm" or hasattr(first, "year"):
+            holds, give = "dates or times", "(t - t.min()) / np.timedelta64(1, 'D') for days"
         raise ValueError(f"{what} holds {holds}, such as {first!r}: give numbers, {give}")
     return array
 
