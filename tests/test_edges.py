@@ -236,6 +236,9 @@ def test_half_of_a_pair_without_a_number(cv, what, where):
     right = (weight[:, None] * (slope @ L)).T @ e
     assert_allclose(A, (right + right.T) / 2 + np.eye(2), atol=1e-12)
     assert 0 < np.abs(A + 0.4 * np.eye(2)).max() < 0.4  # one pair of eight
+    most = slope.copy()
+    most[1:-1] = np.nan  # all but a half of one pair, and the centre
+    assert np.isnan(seen(L, e, weight, value, most)[1]).all()  # of most pairs nothing is made up
     broken["value"][-1] = np.nan  # the centre has none: nothing to lean on
     assert not np.isfinite(seen(L, e, weight, broken["value"], broken["slope"])[0])
 

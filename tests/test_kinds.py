@@ -95,7 +95,8 @@ def light(cv):
     """A straight line with a prior of z^4: no Gaussian, and no heavy tail either."""
     y, c = Y[:30], 0.2
     log_lik = lambda z, b: -0.5 * (b[1] - z[..., 0] - z[..., 1] * b[0]) ** 2
-    model = cv.models.Model(log_lik, lambda z: -c * anp.sum(z**4, -1), (X[:30], y), 2)
+    log_prior = lambda z: -c * anp.sum(z**4, -1)
+    model = cv.models.Model(log_lik, log_prior, (X[:30], y), 2, "x < 1 & y")
     rows = lambda z: -0.5 * (y - z[:, :1] - z[:, 1:] * X[:30]) ** 2
     grid = box(*2 * [np.linspace(-3, 3, 301)])
     return Case(model, None, rows, lambda z: -c * (z**4).sum(-1), {"z": lambda z: z}, *grid)
@@ -428,7 +429,7 @@ def test_what_a_fit_looks_like(cv, kind):
         assert all(f"! {w}" in text for w in fit.warnings)
     assert all(f"- {w}" in fit.report for w in fit.words)
     html = fit._repr_html_()
-    assert all(escape(x) in html for x in (repr(fit.q), head, *fit.warnings))
+    assert all(escape(x) in html for x in (case.model.name, repr(fit.q), head, *fit.warnings))
     for name, mean, sd in table:
         assert f"  {name:8} {mean:10.3g} ± {sd:.2g}" in repr(fit)
         assert all(f">{x}</td>" in html for x in (name, f"{mean:.3g}", f"{sd:.2g}"))
