@@ -199,6 +199,7 @@ def test_chains_of_any_number_and_length(cv, chains, draws):
                 assert refused or (kind, order) == ("a coordinate", None)
             else:
                 assert np.isfinite([found.estimate, found.se]).all()
+                assert (kind, order) != ("a coordinate", None)
                 assert not refused or chains * draws < 10  # too few to tell chains: it is warned of
                 assert found.n > 0.8 * z[..., 0].size and (found.warnings or z[..., 0].size >= 100)
 

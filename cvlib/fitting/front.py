@@ -174,8 +174,7 @@ def fit(
     Looks at the ELBO after 10, 20 ... steps (JAX: 4 ..., Adam: 200 ...), on common draws. Stops
     when doubling the run has gained less than 0.05 nats beyond doubt: a gain of more than that in
     the last doubling is missed with a chance of about 5 %, all looks together. Or it stops at
-    `steps`, or after `seconds` (60 if neither is given): the clock is looked at inside a step too,
-    and before JAX compiles, which counts. Ctrl-C returns what there is.
+    `steps`, or after `seconds` (60 if neither is given), compiling included; or by Ctrl-C.
 
     start: a point (d,), a pair of mean and covariance (d, d) or sd (d,), another `Fit`, "random".
     restarts: random points from which the mode is looked for as well; the best start is taken. One
