@@ -21,8 +21,7 @@ from numpy.testing import assert_allclose
 from scipy import stats
 
 import cvlib
-from cvlib.adapters import compiled
-from cvlib.ascent import rotated
+from cvlib.adapters import compiled, steps
 from cvlib.draws import Draw
 from cvlib.fitting import run
 from experiments import posteriors
@@ -80,6 +79,7 @@ def agrees(cv, other):
     apart = value - own.log_joint(Z)
     assert np.ptp(apart) < 1e-8, np.ptp(apart)
     assert_allclose(other.totals(Z, 0)[0], value, rtol=1e-12)
+    assert_allclose(other.value_and_slope(Z)[1], slope, rtol=1e-12)  # all blocks in one call
     assert other.names == own.names and other.dim == 4
     for name, x in own.named(Z[:, None]).items():
         assert_allclose(other.named(Z[:, None])[name], x, rtol=1e-12, err_msg=name)
@@ -212,12 +212,12 @@ def test_a_step_inside_jax_is_the_package_s_on_the_same_draws(width, positive, m
         prior = lambda z: 0.5 * anp.sum(z**2, -1)
         one.own = cvlib.models.Model(rows, prior, (one.X, one.y), 6)
         one.compiled = cvlib.models.from_jax(bent, 6, data=(one.X, one.y))
-    plan = rotated.Compiled(one.compiled, one.q)
+    plan = steps.Compiled(one.compiled, one.q)
     key = int(np.random.default_rng(7).integers(2**63))
     with one.jax.enable_x64(True):
-        e = np.asarray(rotated._turned(one.jax.random.key(key), 6))
+        e = np.asarray(steps._turned(one.jax.random.key(key), 6))
     assert_allclose(e @ e.T, (e[0] ** 2).sum() * np.eye(6), atol=1e-12)
-    monkeypatch.setattr(rotated, "SHARE", 2**40)  # a block a point
+    monkeypatch.setattr(steps, "SHARE", 2**40)  # a block a point
     found = plan.landed(plan.step(plan.first(np.random.default_rng(7), w=w)))
     assert_allclose(found.w, by_numpy(one, w, e, positive), rtol=1e-9, atol=1e-9)
     low = found._replace(memory=found.memory._replace(elbo=found.memory.elbo + 1e9))
@@ -232,12 +232,12 @@ def test_a_fit_inside_jax_settles_is_kept_and_stops_from_the_keyboard(monkeypatc
     best = cvlib.exact.elbo(one.own, one.q, cvlib.exact.optimum(one.own, one.q))
     assert fit.run.kind == "compiled" and fit.settled and "inside JAX" in fit.report
     assert run.way(one.compiled, one.q, 20) == "full"  # the draws that were asked for
-    assert rotated.Compiled(one.compiled, cvlib.families.Gaussian(7)).M == 15
+    assert steps.Compiled(one.compiled, cvlib.families.Gaussian(7)).M == 15
     assert best - cvlib.exact.elbo(one.own, one.q, fit.w) < 0.05
     fit.save(tmp_path / "fit")
     on = [f.go_on(steps=11, progress=False) for f in (fit, fit.load(tmp_path / "fit", fit.model))]
     assert_allclose(on[0].w, on[1].w, rtol=1e-12)  # as if it had not stopped
-    slopes, calls = rotated.Compiled.slopes, []
+    slopes, calls = steps.Compiled.slopes, []
 
     def pressed(*args):
         calls.append(1)
@@ -245,7 +245,7 @@ def test_a_fit_inside_jax_settles_is_kept_and_stops_from_the_keyboard(monkeypatc
             raise KeyboardInterrupt
         return slopes(*args)
 
-    monkeypatch.setattr(rotated.Compiled, "slopes", pressed)
+    monkeypatch.setattr(steps.Compiled, "slopes", pressed)
     short = cvlib.fit(one.compiled, progress=False, restarts=0)
     assert short.steps == 2 and "stopped from the keyboard after step 2" in short.report
     assert not np.array_equal(short.run.state.w, short.w)  # steps that no look has judged
