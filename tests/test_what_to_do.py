@@ -78,7 +78,7 @@ def space():
     log_prior = lambda p: -(p.tau**2) - 0.1 * p.a**2
     unknowns = {"a": cvlib.real, "tau": cvlib.positive}
     model = cvlib.models.Model(log_lik, log_prior, data, parameters=unknowns)
-    cv = SimpleNamespace(**vars(cvlib))
+    cv = SimpleNamespace(**{name: getattr(cvlib, name) for name in cvlib.__all__})
     cv.fit = lambda *args, **kwargs: cvlib.fit(*args, steps=5, progress=False, **kwargs)
     cv.choose = partial(cvlib.choose, seconds=0.02, resamples=5)
     with warnings.catch_warnings(action="ignore"):
