@@ -42,7 +42,7 @@ DOORS = (500, 20_000), (1000, 4000), (2000, 8000), (5000, 20_000), (10_000, 40_0
 GUIDES = "MultivariateNormal", "LowRankMultivariateNormal"
 RANK = 20
 BLOCK = 20  # of Adam's steps, between two looks at the clock
-RHO = lambda t: 0.5 if t < 2 else 1 / max(t - 3, 1)  # as the page's `fit` has it
+RHO = lambda t: 0.5 if t < 2 else 1 / max(t - 3, 1)  # the page's `fit` has a rule instead
 
 
 def recipes(framework="jax"):

@@ -14,6 +14,8 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 def whole(name: str, value: Any, least: int = 1) -> int:
     """A whole number from `least` on, as an int."""
     try:
+        if isinstance(value, bool):
+            raise TypeError
         value = index(value)
     except TypeError:
         near = value if isinstance(value, float) else getattr(value, "dim", 0.5)  # of a model
@@ -83,7 +85,7 @@ def numbers(
     array = np.asarray(unmasked(name, value))
     if array.dtype.kind not in "fiu":
         raise TypeError(f"{name}={value!r} is no number: write for example {name}=0.1")
-    right = array > low if above else array >= low
+    right = array > low if above or low == -np.inf else array >= low
     if not (right & (array < high)).all():  # NaN lies nowhere
         which = f"lie in {'(' if above else '['}{low:g}, {high:g})"
         if low == 0 and high == np.inf:

@@ -52,7 +52,7 @@ def timed(
             ways[own.wants] = partial(taken, plan.model, plan.q, w, own.wants)
             state = state._replace(snapshot=ways[own.wants]())
         ways[str(s)] = partial(own.step, own.step(state))  # with what the first one made
-    best, end = dict.fromkeys(ways, inf), clock() + number("seconds", seconds, 0)
+    best, end = dict.fromkeys(ways, inf), clock() + seconds
     while inf in best.values() or clock() < end:
         for name, way in ways.items():
             best[name] = min(best[name], Timer(way, timer=clock).timeit(1))
@@ -140,7 +140,7 @@ def report(
     found = Pilot(table, plan, w, pilot, rng, natural=natural)
     sets = [Set(base, some) for n in sizes for some in combinations(dict(cvs), n)]
     if costs is None:
-        known = timed(sets, table, plan, found.w, seconds=seconds)
+        known = timed(sets, table, plan, found.w, seconds=number("seconds", seconds, 0))
     return _reported(sets, found, known, found.slope2(sets))
 
 
@@ -185,7 +185,8 @@ def choose(
     A base whose mean is not that of the first one is refused: PR, where log p has a kink.
     """
     plan, known = _begun(model, q, whole_gradient(model, q), M, renew, costs, sampling, keywords)
-    seen, resamples = plan.sampling, whole("resamples", resamples)
+    seconds, resamples = number("seconds", seconds, 0), whole("resamples", resamples)
+    seen = plan.sampling
     table = candidates(model, q, seen.subsample, M) if among is None else among
     free = sampling is None and "noise" not in keywords and (seen.shared or not seen.subsample)
     pairs = free and M % 2 == 0 and q.mirror is not None

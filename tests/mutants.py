@@ -90,7 +90,9 @@ offset forgotten in the data | GLM.__init__ | (X, y) if offset is None else (X, 
 whole data never tried | Model._check_functions | [((3,), (3,)), ((3, 1), (n,)), ((2, 3, 1), (n,)),
   ((2, 3, 4), (2, 3, 1))] | [((3,), (3,)), ((2, 3, 4), (2, 3, 1))] | test_row_contract
 -inf passes for a number | _finite | ~np.isfinite(got) | np.isnan(got) | test_support
-slopes never compared | checks._differences |
+a strip is believed | checks._by_parts | 1e-06 * size | 0.1 * size |
+  test_what_a_likelihood_promises_is_tried
+slopes never compared | checks.differences |
   believed & ~(np.abs(along - fine) <= 1e-2 * np.abs(fine) + 10 * rounding) |
   0 * believed > (np.abs(along - fine) <= 1e-2 * np.abs(fine) + 10 * rounding) | test_slopes
 exact: prior drawn to its mean in L too | _prior | np.zeros(q.D - q.dim) | q.by_row(mean) |
@@ -181,7 +183,7 @@ values of the middle node | Likelihood.mean | self.phi(eta, y) @ weights | self.
 sign of the weights | best_weights | -scale | scale | test_rules_are_least_squares
 moments divided by M D, not M | moments | np.vecdot(C, h) / M | np.vecdot(C, h) / (M * D) |
   test_nearly_equal_variates_are_told_apart
-regulariser twice as large | bayes_weights | D | 2 * D | test_rules_are_least_squares
+regulariser twice as large | combine.bayes_weights | D | 2 * D | test_rules_are_least_squares
 prior of h, c forgotten | posterior_moments | T_hc + M * Ch | M * Ch | test_rules_are_least_squares
 new samples count gamma B | follow | new.M | gamma * new.M | test_moving_moments_by_brute_force
 start with one sample seen | combine.start | Moments(np.zeros((*runs, L, L)), np.zeros((*runs, L)),
@@ -289,14 +291,17 @@ Bernoulli: closed form in p, not in the logit | Bernoulli.cross_grad | expit(w) 
 Bernoulli: variance's derivative loses a half | Bernoulli.moments_grad |
   s * (expit(-draw.w) - p) / 2 | s * (expit(-draw.w) - p) | test_discrete_taylor
 # outside_families: test_own_families test_families
+a family of the reader's is believed | base.check_fit |
+  not q.held | False |
+  test_what_a_family_says_is_tried[moments]
 the score at the base sample | Family.score | draw.z | draw.eps[..., :self.dim] |
-  test_base_is_autograd_sample_by_sample
+  test_the_package_s_families_are_what_they_say
 the entropy's gradient downhill | Family.entropy_grad | -self.cross_grad(w, w) |
   self.cross_grad(w, w) | test_hand_written_forms_are_the_base_s
 E log q rises with the entropy | Family.cross_grad | -self.entropy_grad(w) | self.entropy_grad(w) |
   test_closed_forms_are_given_or_refused
 slopes move the spread | Family.chain | slope[..., None, :] * dm | slope[..., None, :] * ds |
-  test_the_closed_form_of_an_expansion
+  test_the_package_s_families_are_what_they_say
 a mean that nobody said | Family._said | moment is None | False | test_moments_are_given_or_refused
 every family knows its moments | Family.__init_subclass__ | cls.moments is not Family.moments |
   True | test_incomplete_families
@@ -413,10 +418,47 @@ a diagonal q like a full one | run.planned | Regressed(model, q, M=M or 10) |
   Regressed(model, q, M=M or 10, most=0.5, reach=3.0) | test_coordinates_that_are_leaning
 slopes not in the coordinates of q | scored | q.times_t(draw.factor, slope) | slope |
   test_a_gaussian_posterior
+# kinds: test_kinds
+the old look shown after one step more | Run.go |
+  self.settled, self.last, before = False, None, self.seconds |
+  self.settled, before = False, self.seconds |
+  test_one_step_more_shows_the_new_fit_and_leaves_the_old_one[full]
+two fits share a generator | Fit.go_on | deepcopy(self.run.state) | self.run.state |
+  test_one_step_more_shows_the_new_fit_and_leaves_the_old_one[full]
+a straight q shown for a bent one | front.judged | q, w = run.law | q, w = run.q, run.best |
+  test_one_step_more_shows_the_new_fit_and_leaves_the_old_one[bent]
+a file without looks | files.restored | tuple(map(tuple, run.looks)) | () |
+  test_a_file_holds_the_whole_fit[diagonal]
+M forgotten in a file | files.restored | {"words": tuple(told["words"])} |
+  {"words": tuple(told["words"]), "M": None} | test_what_the_start_and_the_clock_saw_stays
+a fit begins without covariances | front._given |
+  start.cov if q.full and start.q.full else start.sd | start.sd |
+  test_another_fit_is_where_to_begin[full]
+# edges: test_edges
+all data, coupled again | Relaxed.over_all_data |
+  Relaxed(self.f.over_all_data(), self.tau, self.coupled) |
+  Relaxed(self.f.over_all_data(), self.tau, True) | test_all_data_are_the_batch_of_all_rows
+a run's draw without weights | _of_run | d.weight[k] | None |
+  test_one_run_of_many_is_that_run_alone
+a minute although steps are given | Clock.__init__ | np.inf if steps is not None else SECONDS |
+  SECONDS | test_one_budget_lifts_the_default_of_the_other[fit]
+a zero vector divides | compiled._bend |
+  np.maximum(np.linalg.norm(v, axis=-1, keepdims=True), 1e-300) |
+  np.linalg.norm(v, axis=-1, keepdims=True) | test_vectors_of_zeros
+a draw's value not looked at | Regressed.step | np.isfinite(G).all(-1) & np.isfinite(value) |
+  np.isfinite(G).all(-1) | test_draws_of_a_diagonal_q_without_a_number_are_left_out
+a coordinate that stands still | _check_moves | still.any() | still.all() |
+  test_a_coordinate_that_stands_still[3.0]
+correlations rise again | stein.correlation | np.minimum.accumulate(rho[::2] + rho[1::2], 0) |
+  rho[::2] + rho[1::2] | test_autocorrelation_times
+a prime below half | points.prime | -(-d // 2) | d // 2 | test_primes
+the same rotations at every step | Rotated.rotations | range(step * n, step * n + n) | range(n) |
+  test_rotations_of_a_run[1-1-3]
 # adapters: test_adapters
 JAX without log-Jacobians | from_jax | joint(p) + stretch | joint(p) | in_jax
-the potential taken for log p | from_numpyro | -info.potential_fn(split(z)) |
-  info.potential_fn(split(z)) | in_numpyro
+the potential taken for log p | from_numpyro |
+  -util.potential_energy(fresh(), args, kwargs, split(z)) |
+  util.potential_energy(fresh(), args, kwargs, split(z)) | in_numpyro
 the first block again | _in_blocks | np.arange(first, first + size) | np.arange(size) | in_jax
 names backwards | compiled._flat | labels(name, shape) | labels(name, shape)[::-1] | in_numpyro
 unconstrained values for parameters | from_pymc | constrained(*split(z).values()) |

@@ -8,6 +8,7 @@ import re
 import warnings
 from functools import cache, partial
 from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import autograd.numpy as anp
@@ -20,7 +21,7 @@ from numpy.testing import assert_allclose
 from scipy import stats
 
 import cvlib
-from cvlib.ascent import rotated
+from cvlib.adapters import compiled, steps
 from cvlib.draws import Draw
 from cvlib.fitting import run
 from experiments import posteriors
@@ -30,7 +31,7 @@ NEEDS = {"in_jax": "jax", "in_numpyro": "numpyro", "in_pymc": "pymc"}
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((40, 3))
 y = X @ [1.0, 2.0, -1.0] + 0.5 * RNG.standard_normal(40)
-Z = RNG.standard_normal((33, 4))  # two blocks, and one point left
+Z = RNG.standard_normal((129, 4))  # two blocks, and one point left
 
 
 def need(package):
@@ -78,6 +79,7 @@ def agrees(cv, other):
     apart = value - own.log_joint(Z)
     assert np.ptp(apart) < 1e-8, np.ptp(apart)
     assert_allclose(other.totals(Z, 0)[0], value, rtol=1e-12)
+    assert_allclose(other.value_and_slope(Z)[1], slope, rtol=1e-12)  # all blocks in one call
     assert other.names == own.names and other.dim == 4
     for name, x in own.named(Z[:, None]).items():
         assert_allclose(other.named(Z[:, None])[name], x, rtol=1e-12, err_msg=name)
@@ -210,12 +212,12 @@ def test_a_step_inside_jax_is_the_package_s_on_the_same_draws(width, positive, m
         prior = lambda z: 0.5 * anp.sum(z**2, -1)
         one.own = cvlib.models.Model(rows, prior, (one.X, one.y), 6)
         one.compiled = cvlib.models.from_jax(bent, 6, data=(one.X, one.y))
-    plan = rotated.Compiled(one.compiled, one.q)
+    plan = steps.Compiled(one.compiled, one.q)
     key = int(np.random.default_rng(7).integers(2**63))
     with one.jax.enable_x64(True):
-        e = np.asarray(rotated._turned(one.jax.random.key(key), 6))
+        e = np.asarray(steps._turned(one.jax.random.key(key), 6))
     assert_allclose(e @ e.T, (e[0] ** 2).sum() * np.eye(6), atol=1e-12)
-    monkeypatch.setattr(rotated, "SHARE", 2**40)  # a block a point
+    monkeypatch.setattr(steps, "SHARE", 2**40)  # a block a point
     found = plan.landed(plan.step(plan.first(np.random.default_rng(7), w=w)))
     assert_allclose(found.w, by_numpy(one, w, e, positive), rtol=1e-9, atol=1e-9)
     low = found._replace(memory=found.memory._replace(elbo=found.memory.elbo + 1e9))
@@ -230,12 +232,12 @@ def test_a_fit_inside_jax_settles_is_kept_and_stops_from_the_keyboard(monkeypatc
     best = cvlib.exact.elbo(one.own, one.q, cvlib.exact.optimum(one.own, one.q))
     assert fit.run.kind == "compiled" and fit.settled and "inside JAX" in fit.report
     assert run.way(one.compiled, one.q, 20) == "full"  # the draws that were asked for
-    assert rotated.Compiled(one.compiled, cvlib.families.Gaussian(7)).M == 15
+    assert steps.Compiled(one.compiled, cvlib.families.Gaussian(7)).M == 15
     assert best - cvlib.exact.elbo(one.own, one.q, fit.w) < 0.05
     fit.save(tmp_path / "fit")
     on = [f.go_on(steps=11, progress=False) for f in (fit, fit.load(tmp_path / "fit", fit.model))]
     assert_allclose(on[0].w, on[1].w, rtol=1e-12)  # as if it had not stopped
-    slopes, calls = rotated.Compiled.slopes, []
+    slopes, calls = steps.Compiled.slopes, []
 
     def pressed(*args):
         calls.append(1)
@@ -243,10 +245,54 @@ def test_a_fit_inside_jax_settles_is_kept_and_stops_from_the_keyboard(monkeypatc
             raise KeyboardInterrupt
         return slopes(*args)
 
-    monkeypatch.setattr(rotated.Compiled, "slopes", pressed)
+    monkeypatch.setattr(steps.Compiled, "slopes", pressed)
     short = cvlib.fit(one.compiled, progress=False, restarts=0)
     assert short.steps == 2 and "stopped from the keyboard after step 2" in short.report
     assert not np.array_equal(short.run.state.w, short.w)  # steps that no look has judged
+
+
+@pytest.mark.parametrize("seconds, sizes", [(3.0, {64}), (9.0, {64}), (18.0, {1, 64})])
+def test_what_is_compiled_is_done_in_time(seconds, sizes, monkeypatch):
+    """Every shape takes 5 s, and none is begun that does not fit in the half for a start."""
+    now, seen = [0.0], set()
+    clock = SimpleNamespace(perf_counter=lambda: now[0])
+    for module in (run, compiled):
+        monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(compiled, "CHEAP", 0)  # a single point is worth a shape of its own
+    program = Logistic().compiled
+    traced, both = program.traced, program.value_and_slope.args[0]
+
+    def slow(z, data):
+        if isinstance(z, np.ndarray):  # JAX itself is not asked how long it traces
+            now[0] += 0.01 if z.shape in seen else 5.0
+            seen.add(z.shape)
+        return both(z, data)
+
+    program.value_and_slope = partial(compiled._in_blocks, slow, traced)
+    program.value = lambda z: program.value_and_slope(z)[0]
+    program.totals(Z[:3] @ np.ones((4, 6)), 1)
+    assert traced.slowest == 5.0 == now[0]
+    fit = cvlib.fit(program, seconds=seconds, progress=False)
+    assert {size for size, _ in seen} == sizes and now[0] - 5 <= 1.15 * seconds + 1.1
+    assert fit.seconds <= seconds + 0.1 and ("JAX takes 5 s" in fit.report) == (seconds < 5)
+    assert fit.settled == (seconds > 5)
+
+
+def test_a_numpyro_model_is_traced_and_not_compiled_by_operation():
+    """A program for the observed, two to check log p and its slope, and little beside."""
+    numpyro, jax = need("numpyro"), need("jax")
+    names = []
+    jax.monitoring.register_event_duration_secs_listener(lambda name, *_, **__: names.append(name))
+
+    def correlated(y):
+        L = numpyro.sample("L", numpyro.distributions.LKJCholesky(3, 2.0))
+        law = numpyro.distributions.MultivariateNormal(np.zeros(3), scale_tril=L)
+        numpyro.sample("y", law, obs=jax.numpy.asarray(y) * 2)
+
+    found = cvlib.models.from_numpyro(correlated, X)
+    assert 0 < sum("backend_compile" in name for name in names) < 60  # by operation: 311
+    assert_allclose(found.observed["y"], 2 * X)
+    assert found.dim == 3 and found.named(np.zeros((1, 3)))["L"].shape == (1, 3, 3)
 
 
 def test_constraints_and_deterministic_quantities_come_along():
@@ -433,7 +479,15 @@ def test_numpyro_models_that_cannot_be_are_told_what_would_be_right():
     cases = (described, X, gap), (described, holed, y), (lambda: described(X, gap),)
     rows = [(*case, "there is NaN in its data: drop or fill") for case in cases] + [
         (described, X, r"give all that it takes, as arrays: .*missing 1 required"),
-        (described, X.tolist(), y, "give all that it takes, as arrays"),
+        (described, X.tolist(), y, r"does not compute with lists: give arrays, np.array\(y\)"),
+        (described, X, np.array(["yes"] * 40), "text in its data, .*'yes.*: give numbers"),
+        (described, X, ["yes"] * 40, "text in its data, 'yes': give numbers"),
+        (
+            described.discrete,
+            dist.ImproperUniform(dist.constraints.real, (), ()),
+            y,
+            r"ImproperUniform say: give dist.Normal\(0, 100\)",
+        ),
         (described.observed, y, "observed has no unknown: all that it samples is observed"),
         (described.param, y, r'a in param is a numpyro.param, .*numpyro.sample\("a"'),
         (described.discrete, dist.Bernoulli(0.3), y, "k is discrete: only real unknowns"),

@@ -3,6 +3,7 @@
 Each check is a function of the package, so that it can be run on copies with a bug (harness.py).
 """
 
+import itertools
 import re
 import sys
 import tomllib
@@ -176,6 +177,53 @@ def test_several_chains(cv):
     assert_allclose(cv.expect(quick, quick, -quick, order=0).before, 18_000, rtol=0.25)
 
 
+STILL = {"none": (0, 0, []), "all": ..., "a chain": 0, "a coordinate": (..., 1), "NaN": (0, 0, 0)}
+
+
+@pytest.mark.parametrize("draws", (1, 2, 3, 5, 20, 500))
+@pytest.mark.parametrize("chains", (1, 2, 3, 7, 50))
+def test_chains_of_any_number_and_length(cv, chains, draws):
+    """An answer with an error, or a sentence on what to do: two draws at least, and all move."""
+    f = lambda z: np.stack([z[:, 0], z[:, 0] ** 3, z[:, 0] > 1], 1)
+    words = "it must be at least 2|run the chain until it moves|leave such draws out"
+    for kind, slow, order in itertools.product(STILL, (False, True), (None, 0)):
+        z = np.random.default_rng(chains).standard_normal((chains, draws, 2))
+        z = np.cumsum(z, 1) if slow else z
+        z[STILL[kind]] = np.nan if kind == "NaN" else 1.3
+        refused = kind == "NaN" or len(np.unique(z[..., 0])) == 1
+        for ask in cv.expect, cv.quantile:
+            try:
+                found = ask(f, z, -z, order=order)
+            except ValueError as error:
+                assert type(error) is ValueError and re.search(words, str(error)), error
+                assert refused or (kind, order) == ("a coordinate", None)
+            else:
+                assert np.isfinite([found.estimate, found.se]).all()
+                assert (kind, order) != ("a coordinate", None)
+                assert not refused or chains * draws < 10  # too few to tell chains: it is warned of
+                assert found.n > 0.8 * z[..., 0].size and (found.warnings or z[..., 0].size >= 100)
+
+
+def test_the_error_of_many_short_chains(cv):
+    """The mean of 50 stationary chains of 20 draws has a variance of closed form."""
+    rng, rho, n = np.random.default_rng(8), 0.9, np.arange(20)
+    right = np.sqrt((rho ** np.abs(n[:, None] - n)).mean() / 50)
+    lots = [np.stack([autoregressive(rng, 20, rho) for _ in range(50)]) for _ in range(20)]
+    assert 0.85 < np.mean([cv.expect(z, z, -z, order=0).se for z in lots]) / right < 1.15
+
+
+def test_autocorrelation_times(cv):
+    """By the sums of their definition, for odd and even lengths; a draw alone has a time of one."""
+    rng = np.random.default_rng(9)
+    for chains, n in ((1, 1), (4, 1), (1, 7), (3, 8), (2, 51)):
+        x = np.stack([autoregressive(rng, n, 0.7)[:, 0] for _ in range(chains)])
+        lag = lambda k: (x[:, k:] * x[:, : x.shape[1] - k]).sum() / (x**2).sum()
+        pairs = np.minimum.accumulate([lag(k) + lag(k + 1) for k in range(0, n, 2)])
+        right = 2 * pairs[pairs > 0].sum() - 1
+        assert_allclose(stein(cv).correlation(x.reshape(-1, 1), chains), right)
+    assert right > 2
+
+
 def test_the_order_is_the_one_that_folds_prefer(cv):
     rng = np.random.default_rng(6)
     ask = lambda z, f, **k: cv.expect(f(z), z, -z, **k)
@@ -347,26 +395,6 @@ def test_corrected_draws(cv):
         far.draws(100, 0, corrected=True)
 
 
-def test_other_families(cv):
-    """A gamma posterior, whose mean the score knows exactly; switches, by enumeration."""
-    y = np.array([2.0, 0, 1, 2])
-    q = cv.families.Gamma(1)  # of z = log x; the posterior of x is Gamma(6, 5)
-    log_lik = lambda z, b: b[0] * z[..., 0] - anp.exp(z[..., 0])
-    model = cv.models.Model(log_lik, q.prior(1.0, 1.0), y, 1)
-    fit = answers(cv).Found(model, q, q.pack(5.0, 4.0))
-    found = fit.expect(lambda z: np.exp(z[:, 0]), 400, 0)
-    assert_allclose(found.estimate, 6 / 5, rtol=1e-9)
-    q = cv.families.Bernoulli(2)
-    log_lik = lambda z, b: -((b[0] - z[..., 0] - 2 * z[..., 1]) ** 2)
-    model = cv.models.Model(log_lik, q.prior(0.0), np.array([1.0, 2.0]), 2)
-    fit = answers(cv).Found(model, q, q.start())
-    corners = np.array([[0.0, 0], [0, 1], [1, 0], [1, 1]])
-    p = np.exp([sum(-((b - x - 2 * y) ** 2) for b in (1, 2)) for x, y in corners])
-    found = fit.expect(lambda z: z, 4000, 0)
-    assert found.order == 0 and found.se.max() < 0.03
-    assert (np.abs(found.estimate - p @ corners / p.sum()) < 4 * found.se).all()
-
-
 def test_the_elbo(cv):
     """By quadrature; its error is its scatter; of switches by enumeration."""
     rng = np.random.default_rng
@@ -462,7 +490,19 @@ FIT = Found(MODEL, Q, Q.start())
 OUTSIDE = r"probs=\[0.5, 1\]: it must lie in \(0, 1\)"
 BAD = {
     "other scores": (lambda: cvlib.expect(Z[:, 0], Z, Z[1:]),
-                     r"one n; got \(50, 2\), \(49, 2\) and \(50,\)"),
+                     r"scores likewise; got \(50, 2\) and \(49, 2\)"),
+    "one long draw": (lambda: cvlib.expect(NO_CALL, Z[:, 0], -Z[:, 0]), r"must be \(n, d\) or"),
+    "other values": (lambda: cvlib.expect(Z[1:], Z, -Z), r"shape \(49, 2\) at 50 draws: .*\(50, "),
+    "draws in words": (lambda: cvlib.expect(NO_CALL, [["a", "b"]], -Z), "draws: .*no array of num"),
+    "a name for f": (lambda: cvlib.expect("sigma", Z, -Z), "f: 'sigma' is .* lambda p: p.sigma"),
+    "an f of words": (lambda: cvlib.expect(lambda z: ["a"] * 50, Z, -Z), "what f gives: .'a', 'a'"),
+    "complex f": (lambda: cvlib.expect(lambda z: 1j * z, Z, -Z), "f gives: .* no array of num"),
+    "dates for weights": (lambda: cvlib.expect(Z, Z, -Z, np.zeros(50, "M8[D]")), "weights: .*no a"),
+    "words by name": (lambda: cvlib.expect(NO_CALL, {"z": "ab"}, MODEL), "draws of z: 'ab' is no"),
+    "a mask, a model": (lambda: cvlib.expect(NO_CALL, np.ma.masked_greater(Z, 1), MODEL), "mask"),
+    "one weight": (lambda: cvlib.expect(Z, Z, -Z, np.arange(50) == 3), "all 1 draws that weigh"),
+    "draws of NaN": (lambda: cvlib.expect(Z[:, 0], np.where(Z > 1, np.nan, Z), -Z),
+                     "coordinates z are not finite"),
     "scores of NaN": (lambda: cvlib.expect(Z[:, 0], Z, np.where(Z > 1, np.nan, Z)),
                       "scores are not finite"),
     "no weights": (lambda: cvlib.expect(Z, Z, -Z, np.zeros(50)), "all weights are zero"),

@@ -52,6 +52,8 @@ UNSEEN = {  # by any result; each has a test below
     "choose.seconds": "for how long steps are timed: test_choose.py",
     "report.seconds": "likewise",
     "report.renew": "what a step costs: likewise",
+    "Fit.load.q": "a family of which a file has the name alone: test_fit.py",
+    "passes.look_at_clock.seconds": "which something takes that cannot end: test_budgets.py",
     **{f"models.{kind}.totals.{name}": "of a generalised linear model alone"
        for kind in ("Model", "Compiled") for name in ("factor", "mean")},
 }  # fmt: skip

@@ -26,7 +26,7 @@ from cvlib.fitting import starts
 from cvlib.fitting.bent import Bent
 from cvlib.fitting.found import Found
 from cvlib.points import spheres
-from cvlib.recipe.estimators import check_variate
+from cvlib.recipe.estimators import Method, check_variate
 from experiments import catalogue, posteriors, relaxing, trained, weights
 
 pytestmark = pytest.mark.filterwarnings("error", "ignore::ResourceWarning")  # others leave those
@@ -70,6 +70,7 @@ own_data, *_ = cv.terms(OWN, q)
 of_gamma, of_coins = cv.terms(LOGISTIC, G)[0], cv.terms(COINS, COIN)[0]
 other_data, other_prior, _ = cv.terms(glm(X, Y), q)
 cauchy = cv.models.Likelihood("cauchy", lambda t, y: -anp.log(1 + (y - t) ** 2))
+DAYS = np.array(["2020-01-01", "2020-01-02", "2020-01-03"], "M8[D]")
 TABLES = Table(0, 1, 2), Table(2, 1, 0)
 W, ZOO = q.start(), cv.zoo.paper(LOGISTIC, q)
 H, COSTS = {"h": ZOO.h}, (-1.0, 0.0, np.nan, np.inf)
@@ -98,6 +99,21 @@ def with_(array, value, *place):
 
 
 phi = lambda phi: cv.models.GLM(X, Y, cv.models.Likelihood("own", phi))
+
+
+def unassigned():
+    """A model whose log_lik takes a name from outside that has no value yet."""
+    made = model(lambda z, b: dot(z, b) * scale)
+    scale = 2.0
+    return made, scale
+
+
+class Halved(type(cv.AQ.pull)):
+    """A pull whose mean is not that of its rows."""
+
+    mean = lambda self, draw, u: super().mean(draw, u) / 2
+
+
 draw = lambda **changes: cv.draw(LOGISTIC, q, **DRAWN | changes)
 fresh = lambda **changes: cv.draw(LOGISTIC, q, **FRESH | changes)
 coins = lambda M, **more: cv.draw(COINS, COIN, np.zeros(2), M, rng, subsample=False, **more)
@@ -141,7 +157,7 @@ VALUES = [  # with a ValueError
     (r"nan at \[1\]", lambda: glm(X, Y, offset=[1.0, np.nan, 0])),
     ("likelihood='probit': give .*Likelihood", lambda: cv.models.GLM(X, Y, "probit")),
     ("y holds text, such as 'yes'.*np.where.*'yes', 1.0", lambda: glm(X, ["yes", "no", "no"])),
-    ("y holds objects, such as 1: give", lambda: glm(X, np.array([1, None, 1], object))),
+    ("y holds objects, such as None: give", lambda: glm(X, np.array([1, None, 1], object))),
     ("X holds text, such as 'a'", lambda: glm([["a", "b"]] * 3, Y)),
     ("X has rows of unequal", lambda: glm([[1.0], [1.0, 2.0]], Y)),
     ("X holds complex128 numbers", lambda: glm(1j * X, Y)),
@@ -160,6 +176,7 @@ VALUES = [  # with a ValueError
     ("rows=3: give a list", lambda: load("sonar", "raw", 3)),
     ("unknown posterior 'radon': choose one of eight_schools", lambda: posteriors.load("radon")),
     # own models
+    ("log_lik fails for z of shape .*NameError.*'scale'", unassigned),
     ("data is a list: write a tuple of arrays", lambda: model(data=[X, Y])),
     ("one row per data", lambda: model(data=3.0)),
     (r"log_lik must give one number per row.*np.sum\(..., -1\)",
@@ -171,6 +188,8 @@ VALUES = [  # with a ValueError
     (r"data=None: give an array.*np.zeros\(1\)", lambda: model(data=None)),
     ("array 1 of the data holds objects, such as None", lambda: model(data=(X, None))),
     ("array 1 of the data holds text, such as 'a'", lambda: model(data=(X, np.array(list("abb"))))),
+    *[("holds dates or times, such as .*: give numbers, .*'D'. for days",
+       lambda t=t: model(data=(X, t))) for t in (DAYS, DAYS - DAYS[0], DAYS.tolist())],
     ("different row labels", lambda: model(data=TABLES), lambda: glm(*TABLES)),
     ("log_lik fails for z of shape .*ambiguous.*np.where for if",
      lambda: model(lambda z, b: dot(z, b) if z[..., 0] > 0 else 0.0)),
@@ -194,7 +213,7 @@ VALUES = [  # with a ValueError
     *[("(?s)start=.* give 2 finite numbers", lambda at=at, q=family: fit(OWN, q, start=at))
       for family in (None, D) for at in (
           MASKED[:2], Y, 0.0, "mode", [np.nan, 0.0], (X[0], np.eye(3)), (X[0], 0 * X[0]),
-          (X[0], np.eye(2)[None]), (X[0], np.eye(2), 1))],
+          (X[0], np.eye(2)[None]), (X[0], np.eye(2), 1), (X[0], [1.0, -1.0]))],
     # draws
     (r"rng=np.random.default_rng\(seed\)", lambda: fresh(rng=None)),
     (r"rng=7: give a generator.*default_rng\(7\)", lambda: fresh(rng=7), lambda: choose(rng=7)),
@@ -281,6 +300,12 @@ VALUES = [  # with a ValueError
     ("is none", lambda: relax(taylor_z(of_coins))),
     ("'one' is none", lambda: relax(cv.one)),
     ("expands terms of a model", lambda: taylor_z(relax(of_coins))),
+    *[(f"'taylor_x_slope.data.' does not say its {what}: a word that needs it",
+       lambda by_hand=by_hand: Method("own", "", by_hand)(cv.taylor_x_slope(data))(draw()))
+      for what, by_hand in [("value", lambda draw, f: f.level(draw, "z1")),
+                            ("bend", lambda draw, f: f.price(draw, "z1"))]],
+    (r"half's pull.mean for Gaussian\(2\) is .*it must be the mean of the rows",
+     lambda: Method("half", "", pull=Halved(), needs="gaussian")(data).mean(fresh(M=6))),
     ("belongs to none", lambda: cv.surrogate(cv.one, lambda z: z)),
     ("is no control variate", lambda: check_variate(SF(of_coins) - RP1(relax(of_coins)))),
     ("variate", lambda: relaxing.variance_gradient(0, None, 0, lambda s: SF(of_coins), None)),
@@ -323,10 +348,18 @@ VALUES = [  # with a ValueError
     ("no matrix of covariances", lambda: fitted("gamma").cov),
     ("Gaussian q", lambda: fitted("gamma").evidence()),
     (r"not \(5, ...\)", lambda: fitted().predict(lambda z, batch, rng: z[0], 5)),
+    *[("predict: f.p, batch, rng. fails for a batch of 2 arrays, .* has 2: TypeError: .*given|call",
+       lambda f=f: fitted().predict(f, 5)) for f in ("y", lambda p: p, lambda p, batch: p)],
+    ("of 1 arrays, where the model has 2: IndexError", lambda: fitted().predict(
+        lambda p, batch, rng: p[..., 0] + batch[1], 5, data=X)),
+    *[(r"\(\)\], those that were fitted \[\(2,\), \(\)\]: give the same columns",
+       lambda k=k: fitted().predict(dot, 5, data=(X[:, k], Y))) for k in ([0], [0, 1, 1], 0)],
+    ("up to 60 unknowns, not Gaussian.61", lambda: cv.fit(
+        cv.models.Compiled(lambda z: (-(z**2).sum(-1), -2 * z), 61), bend=True)),
     ("for a Gaussian q", lambda: fit(COUNTS, G, start=np.zeros(2)),
      lambda: fit(COUNTS, G, restarts=1)),
     ("full Gaussian", lambda: starts.top(OWN, D, D.start())),
-    (r"for a full Gaussian q, not DiagonalGaussian\(2\)", lambda: fit(bend=True, family=D)),
+    (r"full Gaussian q of .*, not DiagonalGaussian\(2\)", lambda: fit(bend=True, family=D)),
     ("got 2 draws in groups of 2: take at least M=4",
      lambda: regression.gauge(np.zeros((2, 3)), np.zeros((2, 3)), group=2)),
     ("scheduler=None: give an address such as tcp://host:8786", lambda: cv.passes.connect(None)),
@@ -350,9 +383,21 @@ VALUES = [  # with a ValueError
      lambda: sgd([ZOO.c1, ZOO.c7], weights=rules.fixed([1, 2, 3]))),
     ("sampling= says it all: leave batch out", lambda: sgd(sampling=cv.Sampling(), batch=3)),
     (r"must estimate data \+ prior - variational", lambda: sgd(h=RP1(data) - CF(variational))),
+    *[(f"{name}={x}: it must", partial(rule, **{name: x})) for rule, name, *wrong in [
+        (rules.adam, "b1", 1.0, -0.1, np.nan), (rules.adam, "b2", 1.0, -0.1),
+        (rules.adam, "eps", -1, 0.0, np.inf), (rules.natural, "reach", 0, np.nan),
+        (partial(rules.falling, after=2), "first", -1, np.inf),
+        (partial(rules.falling, 0.1), "after", 0, -2, np.nan),
+        (partial(rules.falling, 0.1, 2), "power", -1.0, np.nan),
+        (rules.bayes, "v0", -1.0),
+        (rules.bayes, "gamma", 1.0, -0.1), (rules.fixed, "a", np.nan, -np.inf, np.inf)]
+      for x in wrong],
     ("a Gaussian family, not Gamma.*rules.adam", lambda: rules.natural().start(G, np.zeros(4))),
     # choosing
     (r"w has shape \(2, 5\): give one w", lambda: cv.choose(LOGISTIC, q, q.start((2,)), rng=rng)),
+    ("resamples=0: it must be at least one", lambda: choose(resamples=0)),
+    *[(f"seconds={x}", partial(ask, seconds=x))
+      for ask in (choose, report) for x in (np.nan, -1.0)],
     ("must estimate data", lambda: choose(among={"h": (ZOO.c7, {})})),
     ("no control variate", lambda: choose(among={"h": (ZOO.h, H)})),
     ("costs say nothing of", lambda: report(costs={}, pilot=2)),
@@ -364,7 +409,8 @@ TYPES = [  # with a TypeError
     *[(f"{name}={value!r} must be a whole number", partial(call, **{name: value}))
       for call, name, value in [
           (model, "dim", 2.5), (fresh, "M", 1.5), (fresh, "batch", 2.5), (fit, "steps", 2.5),
-          (fit, "seed", None), (sgd, "steps", "9"), (sgd, "every", 2.5), (sgd, "M", 2.5)]],
+          (fit, "seed", None), (sgd, "steps", "9"), (sgd, "every", 2.5), (sgd, "M", 2.5),
+          (fit, "seed", True), (fresh, "M", True), (choose, "resamples", 2.5)]],
     ("dim=.*must be a whole number: write 2", lambda: cv.families.Gaussian(LOGISTIC)),
     *[("dim=.*a whole number", lambda size=size: cv.families.Gamma(size))
       for size in (2.5, np.nan, np.inf, "3", None)],
@@ -397,9 +443,12 @@ TYPES = [  # with a TypeError
     ("as long as z; got", lambda: starts.climb(lambda z: (-z @ z, -2 * z[:1]), np.ones(2), 1e-6)),
     # fits and answers
     ("no function of the draws", lambda: fitted().expect(3.0)),
-    ("f gave a dict: it must give numbers", lambda: fitted().expect(lambda z: {"a": z[:, 0]})),
+    ("what f gives: {'a': .* no array of numbers; stack",
+     lambda: fitted().expect(lambda z: {"a": z[:, 0]})),
     ("no function of a Fit", lambda: fit(callback=3)),
-    ("no model such as", lambda: cv.fit(dot)),
+    (r"function is no model such as .*models.from_numpyro\(f, X, y\)", lambda: cv.fit(dot)),
+    ("what f gives: .*no array of numbers", lambda: fitted().expect(lambda z: ["a"] * len(z)),
+     lambda: fitted().quantile(lambda z: np.full(len(z), "a"))),
     ("is no model", lambda: cv.Fit.load("nowhere", q)),
     *[("must be True, False or None", lambda bend=bend: fit(bend=bend))
       for bend in ("yes", 1, [True])],

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 from scipy import stats
 
 import cvlib as cv
-from cvlib.fitting import bends, front, run
+from cvlib.fitting import bends, front, run, starts
 from cvlib.fitting.bent import Bent
 from cvlib.models.density import Density
 from cvlib.models.passes import Late
@@ -166,10 +166,25 @@ def test_when_fit_bends(monkeypatch):
     straight, bent = quick(skewed, bend=False), quick(skewed)
     assert 0.99 > straight.effective > 0.5 and straight.k_hat > 0.7 and bent.effective > 0.99
     assert isinstance(bent.q, Bent) and not bends_so(skewed, steps=10)
+    assert run.UNBENT in quick(skewed, steps=10, bend=True).words
+    assert run.UNBENT not in quick(skewed, steps=10).words + quick(skewed, bend=True).words
     q = straight.q  # as it was given, if nothing is said
     assert quick(skewed, q=q).q == q and bends_so(skewed, q=q, bend=True)
     monkeypatch.setattr(bends, "CHEAP", 0)
     assert not bends_so(skewed) and bends_so(skewed, bend=True)
+    monkeypatch.undo()
+    begin = starts.start
+    lost = lambda *given: begin(*given)._replace(trouble="no mode was found")
+    monkeypatch.setattr(starts, "start", lost)
+    assert not bends_so(skewed) and bends_so(skewed, bend=True)
+
+
+def test_a_bend_has_the_seed_of_its_fit():
+    """When it goes on, too."""
+    with mock.patch.object(bends, "bend", wraps=bends.bend) as bend:
+        fit = quick(skewed, seed=3)
+        fit.go_on(steps=2 * fit.steps, progress=False)
+    assert [call.args[3] for call in bend.call_args_list] == [3, 3]
 
 
 def test_warnings_that_a_bend_leaves(monkeypatch):
@@ -183,26 +198,6 @@ def test_warnings_that_a_bend_leaves(monkeypatch):
     assert "let q bend" not in fit.warnings[-1]
     monkeypatch.setattr(bends, "bend", mock.Mock(side_effect=Late))
     assert "out of time before it was bent" in quick(banana, 2).report
-
-
-def test_answers_of_a_bent_q_are_right(both):
-    """v ~ N(0, 4) and x ~ N(0, e^v): E x^2 = e^2, and the integral of the density is known."""
-    _, bent = both
-    for f, right in ((lambda z: z[:, 2], 0), (lambda z: z[:, 2] ** 2, 4), (lambda z: z[:, 0], 0)):
-        found = bent.expect(f, n=4000, seed=1)
-        assert abs(found.estimate - right) < 4 * found.se < 0.5
-    found = bent.evidence(n=4000, seed=1)
-    assert abs(found.estimate - SHAPES["funnel"][2]) < 4 * found.se < 0.1
-
-
-def test_a_bent_fit_is_saved_and_goes_on(both, tmp_path):
-    _, bent = both
-    bent.save(tmp_path / "fit")
-    again = cv.Fit.load(tmp_path / "fit", bent.model)
-    assert again.q == bent.q and (again.w == bent.w).all() and again.report == bent.report
-    assert bent.table()[0][0] == "z[0]"
-    on = bent.go_on(steps=2 * bent.steps, progress=False)
-    assert isinstance(on.q, Bent) and on.steps == 2 * bent.steps
 
 
 def test_a_bend_is_never_worse_and_takes_seconds():

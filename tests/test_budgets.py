@@ -4,11 +4,13 @@ Every number that a model makes of a row costs a tick of the clock, so nothing h
 """
 
 import tracemalloc
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import autograd.numpy as anp
 import numpy as np
 import pytest
+from autograd import elementwise_grad
 from numpy.testing import assert_allclose
 
 import cvlib as cv
@@ -88,7 +90,7 @@ def test_a_fit_is_back_in_time(work, kind, pass_of_one, seconds, monkeypatch):
         monkeypatch.setattr(density, "EACH", 1)
     if kind == "compiled":  # which is called with so many points at once
         monkeypatch.setattr(run, "BLOCK", 2)
-        monkeypatch.setattr("cvlib.adapters.compiled.BLOCKS", ((2, 2), (1, 1)))
+        monkeypatch.setattr("cvlib.adapters.compiled.BLOCKS", (2, 1))
     numbers = 60 * (10 if kind == "exact" else 1)  # rows, or nodes
     work.cost, work.now = pass_of_one / numbers, 0.0
     fit = cv.fit(model, q, seconds=seconds, progress=False)
@@ -126,6 +128,22 @@ def test_a_first_step_that_compiles_is_no_measure(work, monkeypatch):
     monkeypatch.setattr(run.Run, "_step", first_is_long)
     fit = cv.fit(own(work), seconds=10.0, progress=False)
     assert fit.run.state.t > 1 and work.now <= 10.0  # less six are six hundred steps
+
+
+def test_a_clock_looks_ahead(work):
+    """To when something will be done that cannot be cut off; the time that passed stays."""
+    clock = run.Clock(10.0, None)
+    work.now = 6.0
+    for share, seconds, late in ((1.0, 3.9, False), (1.0, 4.1, True), (0.5, 0.0, True)):
+        with passes.until(lambda share=share: clock.over(share)):
+            assert passes.late_in(seconds) == late
+            with pytest.raises(passes.Late) if late else nullcontext():
+                passes.look_at_clock(seconds)
+    assert clock.passed == 6.0 and not passes.late_in(1e9)
+    for slow, said in ((9.9, False), (10.1, True)):
+        says = clock.too_short(SimpleNamespace(traced=SimpleNamespace(slowest=slow)))
+        assert bool(says) == said == ("takes 10 s to compile" in " ".join(says))
+    assert clock.too_short(own(work)) == []
 
 
 @pytest.mark.parametrize("kind", ("full", "diagonal", "exact"))
@@ -215,7 +233,7 @@ def test_a_hessian_of_many_points_goes_through_blocks(monkeypatch):
         model = make(still)
         for chunk in (2**20, 40):
             monkeypatch.setattr(passes, "CHUNK", chunk)
-            monkeypatch.setattr("cvlib.adapters.compiled.BLOCKS", ((chunk // 20, 2), (1, 1)))
+            monkeypatch.setattr("cvlib.adapters.compiled.BLOCKS", (chunk // 20, 1))
             found = hess_times(model.log_joint, z, np.eye(3)[[0, 1, 2, 0]])
             tolerance = 1e-10 if make is own else 1e-6
             assert_allclose(found, right[[0, 1, 2, 0]], atol=tolerance, rtol=tolerance)
@@ -279,18 +297,40 @@ def in_little_memory(call, most=25e6):
     return result
 
 
+def word(name):
+    """A word on the data term at the draws whose base sample is z."""
+
+    def ask(model, z, v):
+        q = cv.families.DiagonalGaussian(model.dim)
+        draw = cv.draw(model, q, q.start(), eps=z, subsample=False)
+        return getattr(cv, name)(cv.terms(model, q)[0])(draw)
+
+    return ask
+
+
+ORDERS = {  # what is asked of a model at many points z (n, d)
+    "value": lambda model, z, v: model.totals(z, 0),
+    "slope": lambda model, z, v: model.totals(z, 1),
+    "Hessian": lambda model, z, v: model.totals(z if model.likelihood else z[:4], 2),
+    "log p": lambda model, z, v: Density(model).value(z),
+    "its slope": lambda model, z, v: Density(model).slope(z),
+    "rows": lambda model, z, v: model.pointwise(z),
+    "autograd": lambda model, z, v: elementwise_grad(model.log_joint)(z),
+    "Hessian times v": lambda model, z, v: hess_times(model.log_joint, z, v),
+    "SF": word("SF"), "RP1": word("RP1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("linear", (False, True), ids=("own", "glm"))
-def test_memory_of_a_pass(linear):
-    """200 draws, 2,000 rows and 100 unknowns: at once 320 MB. Words go through the same parts."""
-    model, *_ = wide(100, 2000, linear)
-    q = cv.families.DiagonalGaussian(100)
-    data = cv.terms(model, q)[0]
-    draw = cv.draw(model, q, q.start(), 200, RNG, subsample=False)
-    right = np.concatenate([model.totals(z[None], 1)[1] for z in draw.z[:3]])
-    in_little_memory(lambda: model.totals(draw.z, 1))
-    got = in_little_memory(lambda: cv.RP1(data)(draw))
-    assert_allclose(got[:3, :100], right, rtol=1e-10)
-    in_little_memory(lambda: cv.SF(data)(draw))
+def test_memory_by_order_of_derivative(linear, order):
+    """150 draws, 2,000 rows, 50 unknowns: at once 120 MB, and a Hessian fifty times as much."""
+    model, *_ = wide(50, 2000, linear)
+    z, v = RNG.standard_normal((2, 150, 50))
+    some = ORDERS[order](model, z[:3], v[:3])  # what is measured once a model does not count
+    found = in_little_memory(lambda: ORDERS[order](model, z, v), 45e6)
+    for x, right in zip(*(y if isinstance(y, tuple) else (y,) for y in (found, some))):
+        assert_allclose(x[:3], right, rtol=1e-9, atol=1e-9)
 
 
 def test_memory_of_one_large_row():
@@ -326,21 +366,3 @@ def test_a_look_has_three_sizes_whatever_the_data():
         model, *_ = wide(1, 5)
         model.data = (np.broadcast_to(0.0, n),)
         assert run.sizes(model) == right
-
-
-def test_the_rows_of_pointwise_come_in_parts_that_many_draws_make_smaller(monkeypatch):
-    """No part makes more numbers than CHUNK, and the answer is that of one point at a time."""
-    seen = []
-
-    def log_lik(z, batch):
-        seen.append(np.broadcast_shapes(z.shape[:-1], batch[0].shape))
-        return -0.5 * (batch[0] - z[..., 0]) ** 2
-
-    model = cv.models.Model(log_lik, cv.models.GaussianPrior(), RNG.standard_normal(500), 1)
-    z = RNG.standard_normal((40, 1))
-    assert model.made >= 1  # measured before anything is counted
-    monkeypatch.setattr(passes, "CHUNK", 2**12)
-    seen.clear()
-    together = model.pointwise(z)
-    assert max(np.prod(shape) for shape in seen) <= 2**12 and len(seen) > 4
-    assert_allclose(together, [model.pointwise(one) for one in z])

@@ -459,7 +459,8 @@ def test_candidates(cv):
         assert len(cv.candidates(cv.models.logistic_regression(X, y), family(201))) == 5
     unit, gamma = cv.families.Bernoulli(2), cv.families.Gamma(2)
     assert list(cv.candidates(mine, unit)) == ["GR", "SF", "LB of all three"]
-    shifted, entropy = shifted_of(cv), lambda self, w: 0.5 * self.dim + 0 * w[..., 0]
+    shifted = shifted_of(cv)
+    entropy = lambda self, w: 0.5 * self.dim * np.log(2 * np.pi * np.e) + 0 * w[..., 0]
     told = type("Told", (shifted,), {"entropy": entropy})  # else it has no closed form to take
     assert list(cv.candidates(mine, shifted(2))) == ["RP1 of all three"]
     assert list(cv.candidates(mine, told(2))) == ["RP1", "SF", "RP1 of all three"]

@@ -6,7 +6,9 @@ They live in the page alone: JAX in its cells tagged "recipe", PyTorch in its ``
 
 import re
 import sys
+import warnings
 from contextlib import contextmanager, nullcontext
+from functools import partial
 
 import notebooks  # tools/notebooks.py
 import numpy as np
@@ -33,6 +35,7 @@ SWITCHES, FIXED = cv.families.Bernoulli(3), (EPS > 0).astype(float)
 square = lambda z, _: (z[..., 0] - 2 * z[..., 1] + 0.5 * z[..., 2]) ** 2
 SQUARE = cv.models.Model(square, lambda z: 0.0 * z[..., 0], (np.ones(1),), 3)
 OF_SWITCHES = cv.terms(SQUARE, SWITCHES)[0]
+LOO = cv.LOO(OF_SWITCHES)
 SLOPES = np.cos(EPS @ [[1.0, 2, 0], [0, 1, 1], [-1, 0, 2]])
 
 
@@ -62,6 +65,8 @@ class Jax(Framework):
     array = lambda self, x: self.jax.numpy.asarray(x)
     grad = lambda self, f, x: self.jax.grad(f)(self.array(x))
     whole = lambda self: self.jax.enable_x64(True)
+    normals = lambda self, seed: np.asarray(self.jax.random.normal(self.key(seed), (3, 3)))
+    rest = lambda self, joint, data, seed: (data, self.key(seed), joint, None)
 
 
 class SmallJax(Jax):
@@ -90,8 +95,13 @@ class Torch(Framework):
         self.sigmoid, self.exp = self.torch.nn.functional.logsigmoid, self.torch.exp
 
     key = lambda self, seed: self.torch.Generator().manual_seed(seed)
-    array = lambda self, x: self.torch.tensor(np.asarray(x, float))
+    array = lambda self, x: self.torch.tensor(np.asarray(x))
     whole = lambda self: nullcontext()  # float64 comes with the arrays
+    normals = lambda self, seed: RNG(seed).standard_normal((3, 3))
+
+    def rest(self, joint, data, seed):
+        slope = self.torch.func.grad(lambda z: joint(z, data))
+        return self.torch.func.vmap(slope), self.array(self.normals(seed))
 
     def grad(self, f, x):
         x = self.array(x).requires_grad_()
@@ -151,16 +161,30 @@ def check_landing(r):
     assert_allclose(Q.pack(*g), WHOLE(DRAW).mean(0), **SAME)
 
 
-def check_leave_one_out(r):
-    """For switches, whose log density is written out here."""
-    w, frame = MU, r.frame
+def moving(frame, f, w):
+    """f, with a slope in w that is to be held fixed."""
+    return frame.array(f) * frame.exp((w - frame.array(MU)).sum())
+
+
+def check_leave_one_out(r, name="leave_one_out", line=LOO, more=()):
+    """For switches, whose log density is written out here; each group of several for itself."""
+    frame = r.frame
     f = np.array([(b * [1.0, -2.0, 0.5]).sum() ** 2 for b in FIXED])
     eps = np.concatenate([99 * (2 * FIXED - 1), 0.5 + 0 * FIXED], -1)
-    draw = cv.draw(SQUARE, SWITCHES, w, eps=eps, subsample=False)
+    draw = cv.draw(SQUARE, SWITCHES, MU, eps=eps, subsample=False)
     signs = frame.array(2 * FIXED - 1)
-    loss = lambda w: r.names["leave_one_out"](frame.array(f), frame.sigmoid(signs * w).sum(-1))
-    ours = cv.LOO(OF_SWITCHES)(draw).mean(0)
-    assert_allclose(_numpy(frame.grad(loss, w), frame), ours, **SAME)
+    log_q = lambda w: frame.sigmoid(signs * w).sum(-1)
+    loss = lambda w: r.names[name](moving(frame, f, w), log_q(w), *more)
+    assert_allclose(_numpy(frame.grad(loss, MU), frame), line(draw).mean(0), **SAME)
+    groups = np.abs(EPS), EPS, *[np.arange(8.0)[:, None] for _ in more]
+    alone = [getattr(r, name)(*one) for one in zip(*groups)]
+    assert_allclose(getattr(r, name)(*groups), np.mean(alone), **SAME)
+
+
+def check_shrunk(r):
+    """An eighth of a fixed baseline."""
+    fixed = cv.SF(OF_SWITCHES) - 0.3 * cv.SF(cv.one)
+    check_leave_one_out(r, "shrunk", 7 / 8 * LOO + 1 / 8 * fixed, [0.3])
 
 
 def check_disarm(r):
@@ -168,7 +192,8 @@ def check_disarm(r):
     frame, w = r.frame, np.stack([MU, -2 * MU])  # (2, 3)
     draws = [cv.draw(SQUARE, SWITCHES, w[k], 8, RNG(k), noise="pairs") for k in (0, 1)]
     b = np.stack([draw.z for draw in draws], 1)  # (8, 2, 3)
-    loss = lambda w: r.names["disarm"](frame.array(square(b, None)), frame.array(b), w)
+    f = lambda w: moving(frame, square(b, None), w[0])
+    loss = lambda w: r.names["disarm"](f(w), frame.array(b), w)
     ours = [cv.DisARM(OF_SWITCHES)(draw).mean(0) for draw in draws]
     assert_allclose(_numpy(frame.grad(loss, w), frame), ours, **SAME)
 
@@ -188,6 +213,18 @@ def check_quadratics_diagonal(r):
     check_quadratics(r, "quadratics_diagonal", regression.diagonal(regression.regress))
 
 
+def by_hand(frame, L):
+    """e (M, 3) -> L^T grad log p + e, (M, 3)."""
+    rows, labels, mu, factor = map(frame.array, (X, y, MU, L))
+
+    def slopes(e):
+        z = mu + e @ factor.T
+        weak = labels / (1 + frame.exp(labels * (z @ rows.T)))  # the slope of log sigmoid(y eta)
+        return (weak @ rows - z) @ factor + e
+
+    return slopes
+
+
 def check_rotated(r):
     """From the package's rows on the draw that the same generator makes, weights and all."""
     made = RNG(2)
@@ -195,14 +232,7 @@ def check_rotated(r):
     draw = cv.draw(MODEL, Q, DRAW.w, 7, RNG(2), noise="rotated", subsample=False)
     G = WHOLE(draw)[:, :3] @ L  # (7, 3), weighed
     A = G.T @ draw.eps / 7
-    rows, labels, mu, factor = map(r.frame.array, (X, y, MU, L))
-
-    def slopes(e):  # (M, 3) -> L^T grad log p + e, (M, 3), by hand
-        z = mu + e @ factor.T
-        weak = labels / (1 + r.frame.exp(labels * (z @ rows.T)))  # the slope of log sigmoid(y eta)
-        return (weak @ rows - z) @ factor + e
-
-    got = r.rotated(slopes, normals, length2)
+    got = r.rotated(by_hand(r.frame, L), normals, length2)
     assert_allclose(got[0], G.mean(0), **SAME)
     assert_allclose(got[1], (A + A.T) / 2, **SAME)
 
@@ -216,14 +246,75 @@ def check_natural_step(r):
         assert_allclose(Q.pack(mu, factor), w, **SAME)
 
 
+def logistic(frame, z, data):
+    rows, labels, *offset = data
+    return frame.sigmoid(labels * (rows @ z)).sum() - 0.5 * (z**2).sum()
+
+
+def poisson(frame, z, data):
+    rows, counts, offset = data
+    eta = rows @ z + offset
+    return (counts * eta - frame.exp(eta)).sum() - 0.5 * (z**2).sum()
+
+
+def check_fit_step(r):
+    """The package's step; s grows where Fisher's product is negative, rho is cut for a wide q."""
+    frame, data = r.frame, tuple(map(r.frame.array, (X, y)))
+    rest = frame.rest(partial(logistic, frame), data, 5)
+    for s, share, wide in (1.0, 0.75, 1), (1.0, 0.25, 1), (2.0, 0.25, 9):
+        c, A = r.rotated(by_hand(frame, wide * L), frame.normals(5), 5.0)
+        size = (A**2).sum()  # share: of the slope's part in the product, the rest is against it
+        last = frame.array(share * size * c), frame.array(-(c @ c) * A)
+        mu, factor, grown, seen = r.fit_step(MU, wide * L, np.array(s), last, *rest)
+        s = s + (share < 0.5)
+        rho = 1 / max(s, np.mean(np.linalg.eigvalsh(A) ** 2) ** 0.5)
+        w, _ = newton(Q, Q.pack(MU, wide * L), c, A, np.array(rho))
+        assert_allclose(Q.pack(mu, factor), w, **SAME)
+        assert_allclose(grown, s)
+        assert_allclose(Q.pack(seen[0], np.tril(seen[1])), Q.pack(c, np.tril(A)), **SAME)
+
+
 def check_fit(r):
-    """At the exact optimum, up to a little noise; slopes in blocks or at once."""
-    best, frame = cv.exact.optimum(MODEL, Q), r.frame
-    data = (frame.array(X), frame.array(y))
-    joint = lambda z, data: frame.sigmoid(data[1] * (data[0] @ z)).sum() - 0.5 * (z**2).sum()
+    """At the exact optimum, slopes in blocks or at once; what goes wrong is said."""
+    frame = r.frame
+    joint, data = partial(logistic, frame), tuple(map(frame.array, (X, y)))
+    fit = lambda data, steps, block=None: r.fit(
+        joint, data, np.zeros(3), np.eye(3), frame.key(1), steps, block
+    )
     for block in None, 3:
-        mu, factor = r.fit(joint, data, np.zeros(3), np.eye(3), frame.key(1), 40, block)
-        assert_allclose(Q.pack(mu, factor), best, atol=0.02)
+        with warnings.catch_warnings(action="error"):
+            w = Q.pack(*fit(data, 40, block))
+        assert short(MODEL, w) < 1e-3
+    with warnings.catch_warnings(record=True, action="always") as said:
+        fit(data, 1)
+    assert [str(one.message).split(":")[0] for one in said] == ["not arrived"]
+    holed = data[0], frame.array(np.where(np.arange(12) == 5, np.nan, y))
+    assert refused(lambda: fit(holed, 3), "no slope: NaN in data")
+    given, seen = [], (frame.array(np.full(3, 2.0)), frame.array(np.full((3, 3), 4.0)))
+
+    def grown(mu, L, s, last, *rest):
+        given.append((float(s), last is seen))
+        return mu, L, s + 1, seen
+
+    r.names["fit_step"] = grown
+    with warnings.catch_warnings(record=True, action="always") as said:
+        fit(data, 3)
+    assert given == [(1, False), (2, True), (3, True)]
+    assert "worth 10 nats" in str(said[0].message)  # (3 2^2 / 2 + 9 4^2 / 4) / 4 is 10.5
+
+
+def short(model, w):
+    """Nats below the exact optimum."""
+    q = cv.families.Gaussian(model.dim)
+    return cv.exact.elbo(model, q, cv.exact.optimum(model, q)) - cv.exact.elbo(model, q, w)
+
+
+def refused(call, words):
+    try:
+        call()
+    except ValueError as error:
+        return words in str(error)
+    return False
 
 
 def check_pairs(r):
@@ -290,8 +381,20 @@ BUGS = [
     ("natural_step", "(I + B @ B) / 2", "B"),
     ("natural_step", "far / reach", "far / 1e9"),
     ("natural_step", "half = rho *", "half ="),
-    ("fit", "@ L + e", "@ L"),
-    ("fit", "mu + e @ L.T", "mu + e @ L"),
+    ("leave_one_out", "log_q).mean()", "log_q).sum()"),
+    ("shrunk", "(others + m)", "(others - m)"),
+    ("shrunk", "rewards.sum(-1)[..., None] - rewards", "rewards.sum(0) - rewards"),
+    ("fit_step", "@ L + e", "@ L"),
+    ("fit_step", "mu + e @ L.T", "mu + e @ L"),
+    ("fit_step", "/ 2 < 0", "/ 2 > 0"),
+    ("fit_step", ".sum() / 2 < 0", ".sum() < 0"),
+    ("fit_step", "maximum(s, off)", "maximum(s, 0 * off)"),
+    ("fit_step", "(A**2).sum(0).mean()", "(A**2).mean()"),
+    ("fit", "L, s, last = fit_step", "L, s, _ = fit_step"),
+    ("fit", "isfinite(left)", "isfinite(s)"),
+    ("fit", "left > 0.1", "left > 1e9"),
+    ("fit", "mu, L, s, last = fit_step", "mu, L, _, last = fit_step"),
+    ("leave_one_out", "f.sum(-1)[..., None]", "f.sum(0)"),
     ("pairs", "[eps, -eps]", "[eps, eps]"),
     ("pairs", "rows[:half] + rows[half:]", "rows[::2] + rows[1::2]"),
     ("snapshot", "N / B *", "N *"),
@@ -313,7 +416,7 @@ OWN = [
     ("torch", "quadratics", "torch.ones_like(e[:, :1])", "torch.ones(M, 1, device=e.device)"),
     ("torch", "quadratics", "e.new_tensor(", "torch.tensor("),
     ("jax", "natural_step", ", dtype=mu.dtype", ""),
-    ("jax", "fit", "(d, d), mu.dtype", "(d, d)"),
+    ("jax", "fit_step", "(d, d), mu.dtype", "(d, d)"),
     ("torch", "natural_step", ", dtype=mu.dtype, device", ", device"),
     ("torch", "natural_step", ", device=mu.device)\n    B", ")\n    B"),
     ("torch", "weigh", ", dtype=h.dtype", ""),
@@ -350,6 +453,95 @@ def test_a_bug_is_seen(framework, bug):
         CHECKS[name](Recipes(text.replace(old, new), frame))
 
 
+STOPPED = [
+    ("leave_one_out", "(f - others)"), ("shrunk", "advantage"), ("disarm", "slope"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name, fixed", STOPPED)
+def test_what_is_not_held_fixed_is_seen(framework, name, fixed):
+    """A gradient through the rewards."""
+    text, frame = framework
+    inside = fixed.strip("()")
+    held = f"stop_gradient({inside})" if isinstance(frame, Jax) else f"{fixed}.detach()"
+    assert held in text
+    with pytest.raises(AssertionError):
+        CHECKS[name](Recipes(text.replace(f"lax.{held}", fixed).replace(held, fixed), frame))
+
+
+# name, shapes of the arguments, words of the sentence
+WRONG = [
+    ("leave_one_out", [(4, 1), (4, 1)], "are not (..., M), M > 1"),
+    ("leave_one_out", [(4,), (4, 4)], "are not (..., M), M > 1"),
+    ("shrunk", [(3, 3), (3, 3), (3,)], "are not (..., G), (..., G) and () or (..., 1)"),
+    ("shrunk", [(2, 3), (3,), ()], "are not (..., G), (..., G) and () or (..., 1)"),
+    ("disarm", [(3, 2), (3, 2, 5), (2, 5)], "are not (2 M, ...), (2 M, ..., d) and (..., d)"),
+    ("disarm", [(4,), (4, 2, 5), (2, 5)], "are not (2 M, ...), (2 M, ..., d) and (..., d)"),
+    ("pairs_error", [(3, 2)], "3 rows are not two pairs"),
+    ("fit", [None, None, (3,), (3,), None, None], "are not (d,) and (d, d)"),
+]
+
+
+@pytest.mark.parametrize("name, shapes, words", WRONG)
+def test_wrong_shapes_are_refused(framework, name, shapes, words):
+    given = [None if shape is None else np.ones(shape) for shape in shapes]
+    assert refused(lambda: getattr(Recipes(*framework), name)(*given), words)
+
+
+def simulated(joint, N, columns, offset, seed):
+    """X (N, d), a column of ones first, responses and offsets (N,), from z of N(0, 1 / 4)."""
+    draw, columns = RNG(seed), np.array(columns)
+    rows = draw.standard_normal((N, len(columns)))
+    rows[:, 0] = 1
+    offsets = offset * draw.standard_normal(N)
+    eta = rows @ (0.5 * draw.standard_normal(len(columns))) + offsets
+    if joint is poisson:
+        return rows * columns, draw.poisson(np.exp(eta)).astype(float), offsets
+    return rows * columns, np.where(draw.random(N) < 1 / (1 + np.exp(-eta)), 1.0, -1.0), offsets
+
+
+FITS = {
+    "poisson": (poisson, 300, [1] * 6, 0),
+    "more rows": (poisson, 1000, [1] * 10, 0),
+    "logistic": (logistic, 5000, [1] * 10, 0),
+    "offsets, columns of other scales": (poisson, 400, [1, 0.1, 3, 0.3, 1], 1),
+    "columns of bad scales": (logistic, 1000, [1, 10, 0.1, 30, 0.01, 3], 0),
+}
+
+
+@pytest.mark.parametrize("type", ["float64", "float32"])
+@pytest.mark.parametrize("case", FITS)
+def test_fit_arrives_from_a_standard_normal(framework, case, type):
+    """Within a hundredth of a nat of the exact optimum, for three simulated sets, and silently."""
+    text, frame = framework
+    fit, (joint, N, columns, offset) = Recipes(text, frame).names["fit"], FITS[case]
+    of = {poisson: cv.models.poisson_regression, logistic: cv.models.logistic_regression}[joint]
+    log_p, d = partial(joint, frame), len(columns)
+    for seed in range(3):
+        data = simulated(joint, N, columns, offset, seed)
+        there = [frame.array(x.astype(type)) for x in (*data, np.zeros(d), np.eye(d))]
+        with warnings.catch_warnings(action="error"):
+            mu, factor = fit(log_p, tuple(there[:3]), *there[3:], frame.key(seed), 40)
+        assert type in str(mu.dtype) and type in str(factor.dtype)
+        model = of(*data[:2], offset=data[2]) if offset else of(*data[:2])
+        found = cv.families.Gaussian(d).pack(*(np.asarray(x, float) for x in (mu, factor)))
+        assert -1e-6 < short(model, found) < 0.01
+
+
+def test_fit_compiles_once(framework):
+    """JAX calls the log joint when it compiles alone: not in a second run."""
+    text, frame = framework
+    if not isinstance(frame, Jax):
+        pytest.skip("PyTorch compiles nothing here")
+    r, calls, data = Recipes(text, frame), [], tuple(map(frame.array, (X, y)))
+    joint = lambda z, data: calls.append(1) or logistic(frame, z, data)
+    fit = lambda seed: r.fit(joint, data, np.zeros(3), np.eye(3), frame.key(seed), 10 + seed)
+    fit(1)
+    assert len(calls) == 3  # for the points, their opposites and the centre
+    fit(2)
+    assert len(calls) == 3
+
+
 def test_chapter_25_has_the_same_disarm():
     cells = notebooks.read_text(notebooks.BOOK / "25-a-deep-model.md").cells
     texts = source("jax"), "\n\n".join(cell.source for cell in cells)
@@ -365,7 +557,7 @@ def follows(framework, name, monkeypatch, change=("", "")):
         CHECKS[name](Recipes(source(framework).replace(*change), frame))
 
 
-@pytest.mark.parametrize("name", CHECKS)
+@pytest.mark.parametrize("name", [name for name in CHECKS if name != "fit"])  # numbers of its own
 @pytest.mark.parametrize("framework", SMALL)
 def test_type_and_device_are_those_of_the_arguments(framework, name, monkeypatch):
     follows(framework, name, monkeypatch)

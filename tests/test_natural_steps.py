@@ -143,6 +143,7 @@ def test_rate(cv):
     rate = cv.rules.falling(0.2, 20)
     assert (rate(1), rate(20)) == (0.2, 0.2) and abs(rate(80) - 0.05) < 1e-12
     assert abs(cv.rules.falling(0.2, 20, 0.5)(80) - 0.1) < 1e-12
+    assert_allclose(cv.rules.falling([0.2, 0.4], 20)(40), [0.1, 0.2])
 
 
 def test_indefinite(cv):

@@ -8,6 +8,7 @@ import autograd.numpy as anp
 import numpy as np
 import pytest
 from autograd import grad
+from harness import part
 from numpy.testing import assert_allclose
 from scipy import stats
 from test_families import families_of
@@ -51,6 +52,12 @@ def shifted_of(cv):
         log_density = lambda self, w, z: -0.5 * anp.sum((z - w) ** 2 + np.log(2 * np.pi), -1)
 
     return Shifted
+
+
+def crossed_of(cv):
+    """The same; E_w log q_v is known for every v."""
+    cross = lambda self, w, v: -0.5 * anp.sum((w - v) ** 2 + 1 + np.log(2 * np.pi), -1)
+    return type("Crossed", (shifted_of(cv),), {"cross": cross})
 
 
 def own_model(cv, dim, prior=lambda z: -0.5 * anp.sum(z**2, -1)):
@@ -127,12 +134,7 @@ def test_closed_forms_are_given_or_refused(cv):
         def entropy(self, w):
             return anp.sum(self.unpack(w)[1], -1) + self.dim * stats.t(self.nu).entropy()
 
-    class Crossed(Shifted):
-        """E_w log q_v is known for every v."""
-
-        def cross(self, w, v):
-            return -0.5 * anp.sum((w - v) ** 2 + 1 + np.log(2 * np.pi), -1)
-
+    Crossed = crossed_of(cv)
     assert [kind(2).closed_entropy for kind in (Shifted, Student, Known, Crossed)] == [0, 0, 1, 1]
     assert all(q.closed_entropy for q in families_of(cv))
     for kind in (Shifted, Student):
@@ -160,6 +162,95 @@ def test_closed_forms_are_given_or_refused(cv):
     assert_allclose(q.entropy(w), 2 * stats.norm.entropy(), rtol=1e-12)
     assert_allclose(q.entropy_grad(w), 0, atol=1e-12)
     assert_allclose(model.log_prior(draw.z), stats.norm.logpdf(draw.z - v).sum(-1), rtol=1e-12)
+
+
+def laplace_of(cv):
+    """A family that says all there is to say, rightly."""
+    of_r = lambda q, w: q.unpack(w)[1]
+
+    class Laplace(cv.families.Family):
+        parts = "m", "r"
+        quadratics = True
+        noise = lambda self, rng, w, M: rng.laplace(size=(*w.shape[:-1], M, self.dim))
+        transform = lambda self, w, eps: self.unpack(w)[0] + anp.exp(of_r(self, w)) * eps
+        moments = lambda self, w: (self.unpack(w)[0], np.sqrt(2) * anp.exp(of_r(self, w)))
+        entropy = lambda self, w: anp.sum(of_r(self, w) + 1 + np.log(2), -1)
+        mirror = lambda self, w, eps: -eps
+        quantile = lambda self, w, u: stats.laplace.ppf(u)
+
+        def log_density(self, w, z):
+            m, r = self.unpack(w)
+            return -anp.sum(anp.abs(z - m) * anp.exp(-r) + r + np.log(2), -1)
+
+        def fisher(self, w):
+            r = of_r(self, w)
+            return np.concatenate([np.exp(-2 * r), 1 + 0 * r], -1)
+
+    return Laplace
+
+
+LIES = {  # what is said to a function of a family, and a wrong one made of the right one
+    "moments": ("sd of", lambda f: lambda q, w: (f(q, w)[0], 1.05 * f(q, w)[1])),
+    "mean": ("mean of", lambda f: lambda q, w: f(q, w) + 0.01),
+    "sd": ("chain of", lambda f: lambda q, w: f(q, w) ** 2),
+    "entropy": ("entropy of", lambda f: lambda q, w: f(q, w) - 1),
+    "entropy_grad": ("entropy_grad of", lambda f: lambda q, w: 1.05 * f(q, w)),
+    "cross": ("cross of", lambda f: lambda q, w, v: f(q, w, v) + 0.2),
+    "cross_grad": ("cross_grad of", lambda f: lambda q, w, v: 1.05 * f(q, w, v)),
+    "score": ("score of", lambda f: lambda q, draw: 1.05 * f(q, draw)),
+    "pull1": ("pull1 of", lambda f: lambda q, draw, u, out=None: 1.05 * f(q, draw, u)),
+    "moments_grad": ("chain of", lambda f: lambda q, draw: [1.05 * x for x in f(q, draw)]),
+    "chain": ("chain of", lambda f: lambda q, *given: 1.05 * f(q, *given)),
+    "log_q1": ("log_q1 of", lambda f: lambda q, draw: f(q, draw) + 1),
+    "z1": ("z1 of", lambda f: lambda q, draw: f(q, draw) + 0.01),
+    "transform": ("together are", lambda f: lambda q, w, eps: f(q, -w, eps)),
+    "log_density": ("the mass that log_density", lambda f: lambda q, w, z: f(q, w, z) + 0.4),
+    "noise": ("score at draws by noise", lambda f: lambda q, *given: 1.2 * f(q, *given)),
+    "mirror": ("score at draws by mirror", lambda f: lambda q, w, eps: 1.2 * eps),
+    "quantile": ("score at draws by quantile", lambda f: lambda q, w, u: u),
+    "fisher": ("fisher of", lambda f: lambda q, w: 2 * f(q, w)),
+    "mapped": (
+        "log .det. by mapped",
+        lambda f: lambda q, w, eps: (q.transform(w, eps), anp.sum(0 * eps, -1)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_what_a_family_says_is_tried(cv, name):
+    """Once, when it first meets a model; one that is right passes, and so do the package's own."""
+    honest = (crossed_of if name.startswith("cross") else laplace_of)(cv)
+    cv.terms(own_model(cv, 2), honest(2))
+    says, wrong = LIES[name]
+    liar = type("Liar", (honest,), {name: wrong(getattr(honest, name))})(2)
+    with pytest.raises(ValueError, match=rf"(?=.*Liar\(2\)).*{says}.* where it is"):
+        cv.draw(own_model(cv, 2), liar, liar.start(), M=2, rng=np.random.default_rng(0))
+
+
+def test_the_package_s_families_are_what_they_say(cv):
+    """And a Student whose draws tell nothing of its sd; what is equal is not tried again."""
+    hold = part(cv, "families.promises").hold
+    for q in (*families_of(cv), student_of(cv)(2, 2.05), cv.families.Bent(2), shifted_of(cv)(70)):
+        try:
+            hold(q)
+        except ValueError as refused:
+            pytest.fail(str(refused))
+    before = hold.cache_info().misses
+    cv.terms(own_model(cv, 70), q)
+    cv.terms(own_model(cv, 70), type(q)(70))
+    cv.terms(own_model(cv, 2), cv.families.Gaussian(2))
+    assert hold.cache_info().misses == before
+
+
+def test_a_normal_prior_has_a_closed_form_where_quadratics_have(cv):
+    """E_q log N(z | m0, s0^2) of a Student q: -((m - m0)^2 + sd^2) / (2 s0^2), by hand."""
+    q, w = student_of(cv)(1, nu=5.0), np.array([0.3, -0.5])
+    model = own_model(cv, 1, cv.models.GaussianPrior(2.0, 1.0))
+    draw = cv.draw(model, q, w, M=1, rng=np.random.default_rng(0))
+    right = [-(0.3 - 1) / 4, -np.exp(-1.0) * 5 / 3 / 4]
+    assert_allclose(cv.CF(cv.terms(model, q)[1])(draw)[0], right, rtol=1e-12)
+    with pytest.raises(ValueError, match="has none for the quadratic 'prior'"):
+        cv.CF(cv.terms(model, shifted_of(cv)(1))[1])
 
 
 def test_moments_are_given_or_refused(cv):

@@ -6,6 +6,7 @@ The tests run them on cvlib; what mutants.py lists must fail one of them.
 import itertools
 import pickle
 import warnings
+from dataclasses import replace
 from types import SimpleNamespace
 from unittest import mock
 
@@ -15,6 +16,7 @@ import oracles
 import pytest
 import scipy.optimize
 from autograd import elementwise_grad, grad
+from harness import part
 from numpy.testing import assert_allclose
 from scipy import stats
 from test_budgets import in_little_memory
@@ -189,6 +191,46 @@ def test_a_likelihood_without_derivatives_of_its_own(cv):
         lines = [cv.RP1(data), cv.CF(cv.taylor_z(data)), cv.RP2(cv.taylor_x(data)), cv.SF(data)]
         samples.append(cv.evaluate(lines, draw))
     assert_allclose(*samples, rtol=1e-10, atol=1e-12)
+
+
+def test_what_a_likelihood_promises_is_tried(cv):
+    """Each field against a phi that it is not of, and a strip against one that has poles or kinks.
+
+    The package's own, which no model tries, hold what they promise.
+    """
+    m, X = cv.models, np.array([[0.5], [0.2], [1.0]])
+    signs, counts = np.array([1.0, -1.0, 1.0]), np.array([0.0, 1.0, 9.0])
+    refused = lambda of, y, **says: refusal(lambda: m.GLM(X, y, replace(of, **says)))
+    changed = lambda f, k, by: (
+        lambda *given: [x + by if i == k else x for i, x in enumerate(f(*given))]
+    )
+    for k, name in enumerate(("phi'", "phi''", "phi'''")):
+        said = refused(m.LOGISTIC, signs, fast=changed(m.LOGISTIC.fast, k, 0.02))
+        assert said.startswith(f"{name} by fast of the logistic likelihood is")
+    for k, name in enumerate(("E phi", "E phi'", "E phi''")):
+        said = refused(m.POISSON, counts, expected=changed(m.POISSON.expected, k, 0.05))
+        assert said.startswith(f"{name} by expected of the poisson likelihood is")
+    for k, by in ((0, 0.01), (0, -0.01), (1, 0.01), (2, 0.01)):
+        said = refused(m.LOGISTIC, signs, bound=changed(m.LOGISTIC.bound, k, by))
+        assert said.startswith("the bound of the logistic likelihood is")
+    too_high = lambda xi, y: (m.LOGISTIC.phi(xi, y) - y * xi / 2 + 9 * xi**2, y / 2, -18.0)
+    assert "is 1.88" in refused(m.LOGISTIC, signs, bound=too_high)  # though right at +-xi
+    assert "by kappa" in refused(m.LOGISTIC, signs, kappa=0.7)
+    assert "which says quadratic=True" in refused(m.LOGISTIC, signs, quadratic=True)
+    for strip in (10, 100, np.inf):  # it has a pole at pi
+        assert f"strip={strip} is too large" in refused(m.LOGISTIC, signs, strip=strip)
+    for strip in (0, -1, np.nan):
+        assert "it must be positive" in refused(m.LOGISTIC, signs, strip=strip)
+    for phi in (lambda t, y: -anp.abs(t - y), lambda t, y: -anp.log(1 + 50 * (y - t) ** 2)):
+        assert "with a kink write a Model" in refused(m.Likelihood("own", phi), signs)
+    for of, y in [
+        (m.LOGISTIC, signs), (m.PROBIT, signs), (m.POISSON, counts),
+        *((m.student_t_likelihood(df, s), counts) for df in (0.5, 4) for s in (0.01, 20)),
+        *((m.negative_binomial_likelihood(r), counts) for r in (0.1, 200)),
+        *((part(cv, "models.glm").gaussian_likelihood(s), counts) for s in (0.01, 50)),
+    ]:  # fmt: skip
+        assert of.held and not replace(of).held and not refused(of, y), of.name
+    assert not refused(m.POISSON, counts, expected=None, strip=100)  # it is entire
 
 
 def test_extreme_logits_raise_no_warning(cv):

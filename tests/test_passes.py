@@ -294,7 +294,8 @@ def test_changes(cv):
 def test_take(cv):
     """Drawn rows are those of the data, from memory, from a map, or read from a large file."""
     p, *_ = setting(cv, "logistic", "Gaussian", N=50)
-    with tempfile.TemporaryDirectory() as folder:
+    windows = mock.patch("os.pread", None, create=True)  # has no such function
+    with tempfile.TemporaryDirectory() as folder, windows:
         X, y = files(folder, p)
         both = mapped(folder, "both", np.pad(p.X, ((3, 0), (0, 0)), constant_values=9), np.float32)
         for small, x in itertools.product((0, cv.passes.SMALL), (p.X, X, both[3:])):

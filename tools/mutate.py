@@ -25,8 +25,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SHELL = ["shell", "arguments"]
 FILES = {  # where bugs are planted, and the tests that should see them, quick ones first
-    "cvlib/fitting": [*SHELL, "fit", "budgets", "fitting"],
-    "cvlib/fitting/found.py": [*SHELL, "answers", "fit"],
+    "cvlib/fitting": [*SHELL, "kinds", "edges", "fit", "budgets", "fitting"],
+    "cvlib/fitting/found.py": [*SHELL, "kinds", "answers", "fit"],
     "cvlib/models": [*SHELL, "parameters", "own_models", "bad_input", "lines", "passes"],
     "cvlib/ascent/exact.py": [*SHELL, "own_models", "fit"],
 }

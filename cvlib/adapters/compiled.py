@@ -1,5 +1,6 @@
 """Models from elsewhere: log p(x, z) and its slope, compiled by JAX, for NumPyro and PyMC too."""
 
+import time
 from collections import OrderedDict  # whose order JAX keeps
 from collections.abc import Callable
 from functools import lru_cache, partial
@@ -16,7 +17,8 @@ from ..models.density import Model
 from ..models.parameters import Elsewhere, Parameters, labels
 
 STEP = 1e-5  # of differences of slopes, for a unit vector
-BLOCKS = (256, 192), (10, 2), (1, 1)  # points that are computed at once, from how many left on
+BLOCKS = 64, 1  # points that are computed at once: two shapes, for each is compiled
+CHEAP = 2**16  # numbers that a block makes in less time than one more program is compiled
 MADE = 2**23  # numbers that a block may make, in its largest array
 MOST = 2000, 10_000  # unknowns of a full q, on a CPU and on a GPU
 WORK = 2**36  # and on a CPU numbers of the data times unknowns
@@ -82,7 +84,7 @@ class Compiled(Model):
         if order == 2:
             return super().totals(z, order)
         both = lambda rows, z: self.value_and_slope(z) if order else (_value(z, self),)
-        found = passes.in_blocks(None, z.reshape(-1, self.dim), both, BLOCKS[0][0])
+        found = passes.in_blocks(None, z.reshape(-1, self.dim), both, BLOCKS[0])
         return tuple(x.reshape((*z.shape[:-1], *x.shape[1:])) for x in found)
 
 
@@ -169,31 +171,32 @@ def from_numpyro(model: Callable, *args: Any, **kwargs: Any) -> Compiled:
     handlers, util = package("numpyro.handlers"), package("numpyro.infer.util")
     _check_callable("model", model, "from_numpyro(model, X, y)")
     jax, name = package("jax"), getattr(model, "__name__", "NumPyro model")  # a partial has none
-    given = jax.tree.leaves((args, kwargs))
+    given = [*args, *kwargs.values()]
+    fresh, sites = lambda: handlers.seed(model, 0), {}  # a handler remembers what it has drawn
+
+    def seen():
+        """What is observed. Traced, not run: JAX would compile every operation by itself."""
+        sites.update(handlers.trace(fresh()).get_trace(*args, **kwargs))
+        return {k: x["value"] for k, x in sites.items() if x.get("is_observed")}
+
+    back = lambda p: util.unconstrain_fn(fresh(), args, kwargs, p)
     with double(jax):
-        key = jax.random.PRNGKey(0)
-        trace = handlers.trace(handlers.seed(model, key)).get_trace
-        sites = _tried(name, given, lambda: trace(*args, **kwargs))
-        _check_sites(name, sites)
-        given += [site["value"] for site in sites.values()]
-        begin = partial(util.initialize_model, model_args=args, model_kwargs=kwargs)
-        info = _tried(name, given, lambda: begin(key, model))
-    split, names = _flat(info.param_info.z)
-    found = _compiled(
-        lambda z: -info.potential_fn(split(z)), name, dim=len(names), names=names,
-        named=lambda z: info.postprocess_fn(split(z)),
-    )  # fmt: skip
+        observed = _tried(name, given, jax.jit(seen))
+        unknown = _check_sites(name, sites)
+        split, names = _flat(jax.eval_shape(back, unknown))
+    named = lambda z: util.constrain_fn(fresh(), args, kwargs, split(z), return_deterministic=True)
+    log_joint = lambda z: -util.potential_energy(fresh(), args, kwargs, split(z))
+    made = partial(_compiled, log_joint, name, dim=len(names), names=names, named=named)
+    found = _tried(name, [*given, *observed.values()], made)
     found.dims = {k: _plates(site) for k, site in sites.items() if site["type"] == "sample"}
-    seen = [k for k, site in sites.items() if site["type"] == "sample" and site["is_observed"]]
-    found.observed = {k: np.asarray(sites[k]["value"]) for k in seen}
+    found.observed = {k: np.asarray(x) for k, x in observed.items()}
 
     def log_liks(z):
-        given = handlers.substitute(handlers.seed(model, key), data=info.postprocess_fn(split(z)))
+        given = handlers.substitute(fresh(), data=named(z))
         made = handlers.trace(given).get_trace(*args, **kwargs)
-        return {k: made[k]["fn"].log_prob(made[k]["value"]) for k in seen}
+        return {k: made[k]["fn"].log_prob(made[k]["value"]) for k in observed}
 
-    back = lambda p: {**info.param_info.z, **util.unconstrain_fn(model, args, kwargs, p)}
-    _and_rows(found, log_liks if seen else None, back)
+    _and_rows(found, log_liks if observed else None, back)
     return found
 
 
@@ -206,9 +209,8 @@ def _and_rows(found, log_liks, back):
 
     def backwards(arrays):
         with double(jax):
-            return np.asarray(
-                many({k: np.asarray(arrays[k], float) for k in found.parameters.each})
-            )
+            p = {k: np.asarray(arrays[k], float) for k in found.parameters.each}
+            return np.asarray(many(p))
 
     found.parameters.back = backwards
 
@@ -218,17 +220,28 @@ def _tried(name, given, call):
     try:
         return call()
     except Exception as error:
-        cure = "give all that it takes, as arrays: from_numpyro(model, X, y)"
-        if any(hasattr(x, "to_numpy") for x in given):
-            cure = "JAX knows no tables: give table.to_numpy()"
-        elif any(np.any(x != x) for x in given):  # as NaN alone does
-            cure = "there is NaN in its data: drop or fill it"
-        words = f"Its words: {type(error).__name__}: {error}"
-        raise ValueError(f"{name} fails with these arguments; {cure}. {words}") from error
+        says = f"{name} fails with these arguments; {_cure(error, given)}. Its words: "
+        raise ValueError(f"{says}{type(error).__name__}: {error}") from error
+
+
+def _cure(error, given):
+    """What would be right."""
+    leaves = package("jax").tree.leaves(given)
+    if isinstance(error, NotImplementedError):  # as an ImproperUniform that is to be sampled
+        return "no draw can be had of a prior, ImproperUniform say: give dist.Normal(0, 100)"
+    if any(hasattr(x, "to_numpy") for x in leaves):
+        return "JAX knows no tables: give table.to_numpy()"
+    if text := [x for x in leaves if np.asarray(x).dtype.kind in "US"]:
+        return f"there is text in its data, {str(text[0])[:20]!r}: give numbers"
+    if any(isinstance(x, list) for x in given):
+        return "JAX does not compute with lists: give arrays, np.array(y)"
+    if any(np.any(x != x) for x in leaves):  # as NaN alone does
+        return "there is NaN in its data: drop or fill it"
+    return "give all that it takes, as arrays: from_numpyro(model, X, y)"
 
 
 def _check_sites(name, sites):
-    """Every unknown of a NumPyro model is real and has a prior."""
+    """Shapes of the unknowns of a NumPyro model, of which each is real and has a prior."""
     unknown = {k: s for k, s in sites.items() if s["type"] == "sample" and not s["is_observed"]}
     if params := [k for k, site in sites.items() if site["type"] == "param"]:
         raise ValueError(
@@ -236,6 +249,8 @@ def _check_sites(name, sites):
             f'numpyro.sample("{params[0]}", ...), or a value'
         )
     _check_unknowns(name, {k: site["fn"].support.is_discrete for k, site in unknown.items()})
+    shape = lambda x: package("jax").ShapeDtypeStruct(x.shape, x.dtype)
+    return {k: shape(site["value"]) for k, site in unknown.items()}
 
 
 def _check_unknowns(name, discrete):
@@ -244,8 +259,7 @@ def _check_unknowns(name, discrete):
         raise ValueError(f"{name} has no unknown: all that it samples is observed")
     for unknown in (k for k, is_so in discrete.items() if is_so):
         raise ValueError(
-            f"{unknown} is discrete: only real unknowns have a slope; sum over its values in the "
-            "model"
+            f"{unknown} is discrete: only real unknowns have a slope; in the model sum over it"
         )
 
 
@@ -300,9 +314,8 @@ def _unconstrained(model, variables, compiler):
     f = compiler.get_jaxified_graph(
         inputs=[*given.values()], outputs=clone([inner(v) for v in variables], given)
     )
-    return lambda p: OrderedDict(
-        zip([v.name for v in variables], f(*(p[v.name] for v in variables)))
-    )
+    names = [v.name for v in variables]
+    return lambda p: OrderedDict(zip(names, f(*(p[name] for name in names))))
 
 
 class Traced:
@@ -320,6 +333,21 @@ class Traced:
         run = partial(jax.core.eval_jaxpr, program.jaxpr)
         self.f = lambda z, data: jax.tree.unflatten(tree, run(data, z))
         self.kept: dict = {}  # what was compiled of it
+        self.slowest = 0.0  # seconds that this took, the longest
+
+    def in_time(self, f: Callable, size: int) -> int:
+        """Points that f takes at once: others that it takes, if there is no time to compile."""
+        ready = self.kept.setdefault(f, [])
+        if size not in ready and passes.late_in(self.slowest):
+            passes.look_at_clock(0.0 if ready else self.slowest)
+            return max(ready)
+        return size
+
+    def took(self, f: Callable, size: int, seconds: float) -> None:
+        """So long was a call of f with so many points, whose first compiles."""
+        if size not in self.kept[f]:
+            self.kept[f].append(size)
+            self.slowest = max(self.slowest, seconds)
 
     @property
     def full(self) -> int:
@@ -353,20 +381,23 @@ def _compiled(log_joint, name, named=None, **about):
 def _batched(traced, of=lambda f: f):
     """What JAX makes of a function of one z (d,), or of its derivative, for many (B, d)."""
     jax = package("jax")
-    return partial(_in_blocks, jax.jit(jax.vmap(of(traced.f), (0, None))), traced.data)
+    return partial(_in_blocks, jax.jit(jax.vmap(of(traced.f), (0, None))), traced)
 
 
-def _in_blocks(f, data, z):
+def _in_blocks(f, traced, z):
     """f of points z (B, d), in blocks: JAX compiles anew for every number of points it meets."""
     jax, found, first = package("jax"), [], 0
-    each = made(f, data, z.shape[1])
-    fits = [pair for pair in BLOCKS if pair[0] * each <= MADE] or BLOCKS[-1:]
+    each = made(f, traced.data, z.shape[1])
+    many = BLOCKS[0] if BLOCKS[0] * each <= MADE else BLOCKS[1]
+    one = many if many * each <= CHEAP else BLOCKS[1]
     while (left := len(z) - first) > 0:
         passes.look_at_clock()
-        size = next(size for size, least in fits if left >= least)
+        size = traced.in_time(f, many if len(z) > 1 else one)
         rows = np.minimum(np.arange(first, first + size), len(z) - 1)  # the last one fills up
+        begun = time.perf_counter()
         with double(jax):
-            found.append(jax.tree.map(lambda x: np.asarray(x)[:left], f(z[rows], data)))
+            found.append(jax.tree.map(lambda x: np.asarray(x)[:left], f(z[rows], traced.data)))
+        traced.took(f, size, time.perf_counter() - begun)
         first += size
     return jax.tree.map(lambda *parts: np.concatenate(parts), *found)
 
@@ -410,10 +441,10 @@ def double(jax: Any) -> Any:
 
 
 def _flat(arrays):
-    """What makes arrays like these, by name, of z (d,), and the names of its coordinates."""
+    """What makes arrays of these shapes, by name, of z (d,), and the names of its coordinates."""
     jax = package("jax")
     with double(jax):
-        arrays = jax.tree.map(lambda x: np.asarray(x, float), arrays)
+        arrays = jax.tree.map(lambda x: np.zeros(x.shape), arrays)
         z, split = package("jax.flatten_util").ravel_pytree(arrays)
         shapes = {name: x.shape for name, x in split(z).items()}
     return split, [label for name, shape in shapes.items() for label in labels(name, shape)]

@@ -51,6 +51,7 @@ class Compiled(Rotated):
         """Value and slope of log p at mu, and at mu +- L e_k in blocks: sums and differences."""
         jax, traced, d = package("jax"), self.model.traced, self.q.dim
         if "pairs" not in traced.kept:
+            passes.look_at_clock(traced.slowest)
             both = jax.vmap(jax.value_and_grad(traced.f), (0, None))
             traced.kept["pairs"] = jax.jit(partial(_pairs, both)), jax.jit(both)
         pairs, both = traced.kept["pairs"]

@@ -64,6 +64,10 @@ class adam(Ascent):
     b2: float = 0.999
     eps: float = 1e-8
 
+    def __post_init__(self):
+        number("b1", self.b1, 0, 1), number("b2", self.b2, 0, 1)
+        number("eps", self.eps, 0, above=True)
+
     def start(self, q, w):
         return np.zeros_like(w), np.zeros_like(w), 1.0, 1.0  # m, s, b1^t, b2^t
 
@@ -154,6 +158,10 @@ class falling:
     first: float | np.ndarray
     after: int
     power: float = 1.0
+
+    def __post_init__(self):
+        object.__setattr__(self, "first", numbers("first", self.first, 0))
+        number("after", self.after, 0, above=True), number("power", self.power, 0)
 
     def __call__(self, t: int) -> float | np.ndarray:
         return self.first * min(1.0, (self.after / t) ** self.power)

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 from ..arguments import unmasked, whole
 from ..draws import Draw
 from ..models import GaussianPrior, Model
+from . import promises
 
 Array = np.ndarray
 Pair = tuple[Array, Array]
@@ -43,7 +44,7 @@ class Family:
     Its functions of w are called with w (..., 1, D) or (..., M, D), and written with
     autograd.numpy. An argument of the constructor is kept under its own name (self.nu = nu):
     equality, repr and saved fits go by it. Score and pull-back come by autograd; a family that
-    writes them itself is faster.
+    writes them itself is faster. All that it says is tried when it first meets a model.
     """
 
     required = {
@@ -81,10 +82,12 @@ class Family:
     full = False  # does w have a d x d factor?
     quadratics = False  # is E_q known for every quadratic f? So with moments, coordinates unmixed
     closed_moments = closed_entropy = False  # are they given? Read off when a family is defined
+    held = True  # by tests to what it says? So are the package's own
     smooth = "z"  # the space in which w moves the sample: z, or the zeta behind a discrete z
 
     def __init_subclass__(cls, base: bool = False, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        cls.held = cls.__module__.startswith(__package__)
         cls.closed_moments = cls.moments is not Family.moments
         cls.closed_entropy = cls.cross is not None or cls.entropy is not Family.entropy
         if base:
@@ -344,13 +347,18 @@ class FamilyPrior:
 def check_fit(model: Any, q: Any) -> None:
     """An error unless `model` is a model and q a law of its z."""
     if not isinstance(model, Model):
-        raise TypeError(f"{type(model).__name__} is no model such as models.logistic_regression")
+        raise TypeError(
+            f"{type(model).__name__} is no model such as models.logistic_regression: what others "
+            "wrote becomes one by models.from_numpyro(f, X, y), from_pymc(model) or from_jax"
+        )
     if not isinstance(q, Family):
         raise TypeError(f"{q!r} is no family: write families.Gaussian(model.dim), for example")
     if model.dim != q.dim:
         raise ValueError(
             f"{model!r} does not fit {q!r}, a law of {q.dim} dimensions: take one of {model.dim}"
         )
+    if not q.held:
+        promises.hold(q)
     prior, lives = model.log_prior, q.smooth  # a function of the reader's own may be of either kind
     if isinstance(prior, FamilyPrior):
         lives = prior.q.smooth

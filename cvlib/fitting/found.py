@@ -111,7 +111,19 @@ class Found:
 
     def _predicted(self, f, z, rng, data=None):
         batch = tuple(map(wide, self.model.data if data is None else data_arrays(data)))
-        found, n = np.asarray(f(self.model.given(z[:, None]), batch, rng)), len(z)
+        given, fitted = ([a.shape[1:] for a in arrays] for arrays in (batch, self.model.data))
+        if given != fitted[: len(given)]:
+            raise ValueError(
+                f"predict: rows of data have shapes {given}, those that were fitted {fitted}: give "
+                "the same columns in the same order"
+            )
+        try:
+            found, n = np.asarray(f(self.model.given(z[:, None]), batch, rng)), len(z)
+        except Exception as error:  # a function of the reader's fails in many ways
+            raise ValueError(
+                f"predict: f(p, batch, rng) fails for a batch of {len(batch)} arrays, where the "
+                f"model has {len(fitted)}: {type(error).__name__}: {error}"
+            ) from error
         if found.shape[:1] != (n,):
             raise ValueError(
                 f"predict: f gave an array of shape {found.shape}, not ({n}, ...): for {n} draws a "
@@ -176,7 +188,8 @@ class Found:
             raise TypeError(
                 f"f={f!r} is no function of the draws: write fit.expect(lambda p: p.sigma)"
             )
-        order, of_z = None if self.q.smooth == "z" else 0, lambda z: f(self.model.given(z))
+        order = None if self.q.smooth == "z" else 0
+        of_z = lambda z: stein.floats("what f gives", f(self.model.given(z)), stein.STACK)
         z, score, log = self._weighed(n, seed, of_z if ask is stein.expect else None)
         out = np.isneginf(log).sum()
         weights = np.exp(log - log.max())
@@ -285,7 +298,7 @@ def drawn(
     e = rng.standard_normal((whole("n", n, 10), fit.q.dim))
     e[::2] *= np.sqrt(NU / rng.chisquare(NU, len(e[::2])))[:, None]
     at = _at(fit, e)
-    if of_z is None or (centre := _decided(at, np.asarray(of_z(at.z)))) is None:
+    if of_z is None or (centre := _decided(at, of_z(at.z))) is None:
         return at
     t = rng.standard_normal(at.e.shape) * np.sqrt(NU / rng.chisquare(NU, len(at.e)))[:, None]
     return _at(fit, np.concatenate([at.e, centre + t]), centre)
@@ -370,7 +383,7 @@ def _given(f, z, score, weights, block):
     """What is given, checked; with a model in place of the score, from f and z in its terms."""
     if isinstance(model := score, Model):
         draws = getattr(z, "posterior", z)
-        z = _back(draws, model) if hasattr(draws, "keys") else np.asarray(draws, float)
+        z = _back(draws, model) if hasattr(draws, "keys") else stein.floats("draws", draws)
         if z.shape[-1:] != (model.dim,):
             raise ValueError(f"draws z of shape {z.shape}: {model!r} needs (n, {model.dim})")
         score = Density(model).slope(z.reshape(-1, model.dim))[1].reshape(z.shape)
@@ -388,7 +401,7 @@ def _back(draws: Mapping, model: Model) -> np.ndarray:
         raise ValueError(
             f"the draws have no {missing[0]!r}, and {model!r} needs {', '.join(needs)}"
         )
-    arrays = {name: np.asarray(draws[name], float) for name in needs}
+    arrays = {name: stein.floats(f"draws of {name}", draws[name]) for name in needs}
     shapes = {k: np.shape(x)[1:] for k, x in model.named(np.zeros((1, model.dim))).items()}
     leads = {x.shape[: x.ndim - len(shapes[name])] for name, x in arrays.items()}
     lead = leads.pop()

@@ -20,7 +20,7 @@ from ..families import DiagonalGaussian, Family, Gaussian
 from ..families.base import check_fit
 from ..models.density import Density, Model
 from ..models.passes import until
-from . import starts
+from . import bends, files, starts
 from .found import Found
 from .run import (
     BIG,
@@ -102,37 +102,39 @@ class Fit(Found):
             return Fit.after(run, clock, shown, callback)
 
     def save(self, path: str | Path) -> None:
-        """Everything but the model into one file, whole or not at all; `Fit.load` reads it."""
-        import gzip
-        import pickle
+        """Everything but the model into one file, whole or not at all; `Fit.load` reads it.
 
-        z, part = self.sample(5), Path(f"{path}.part")
-        about = repr(self.model), self.model.checksum, z, _seen(self, z)
-        part.write_bytes(gzip.compress(pickle.dumps((about, replace(self.run, model=None)))))
-        part.replace(path)
+        A file holds arrays and JSON: nothing in it can run.
+        """
+        z = self.sample(5)
+        told = {"name": repr(self.model), "data": self.model.checksum}
+        files.write(path, self.run, told, _seen(self, z) | {"z": z})
 
     @classmethod
-    def load(cls, path: str | Path, model: Model) -> "Fit":
+    def load(cls, path: str | Path, model: Model, q: Family | None = None) -> "Fit":
         """The fit of this model that was saved; a file with other data or functions is refused.
 
-        A file is a pickle, which can run any code: load none that you do not trust.
+        A family of one's own comes as q: a file has its name and arguments alone.
         """
-        import gzip
-        import pickle
-
         if not isinstance(model, Model):
             raise TypeError(f"{model!r} is no model: load(path, model) needs the fitted one")
-        packed = Path(path).read_bytes()
         try:
-            (name, data, z, seen), run = pickle.loads(gzip.decompress(packed))
-            run = replace(run, model=model)
-        except Exception as error:  # a broken file fails in many ways
-            raise ValueError(f"{path} holds no fit that was saved whole: {error!r}") from error
-        close = lambda x, y: np.allclose(x, y, rtol=1e-7, equal_nan=True)
-        same = (name, data) == (repr(model), model.checksum)
-        if not (same and all(map(close, seen, _seen(run, z)))):
-            other = "other data or other functions: " if name == repr(model) else ""
-            raise ValueError(f"{path} is a fit of {other}{name}, not of {model!r}")
+            told, arrays = files.read(path)
+            name, data = told["model"]["name"], told["model"]["data"]
+            if name != repr(model):
+                raise files.Broken(f"it is a fit of {name}, not of {model!r}")
+            if data != model.checksum:
+                raise files.Broken(f"it is a fit of {name} with other numbers in its data")
+            run = files.restored(model, told, arrays, q)
+        except files.Broken as error:
+            raise ValueError(f"{path}: {error}") from error
+        for what, new in _seen(run, arrays["seen_z"]).items():
+            old = arrays[f"seen_{what}"]
+            if (bad := ~np.isclose(old, new, rtol=1e-7, equal_nan=True)).any():
+                raise ValueError(
+                    f"{path}: it is a fit of {name} with another {what} of log p(x, z): "
+                    f"{old[bad][0]:.8g} in the file, and {new[bad][0]:.8g} here, at the same z"
+                )
         return cls(run)
 
     def _head(self):
@@ -148,7 +150,9 @@ class Fit(Found):
 def _seen(fit, z):
     """What tells a model from others: log p at points z, and its slopes where it has any."""
     density = Density(fit.model)
-    return density.slope(z) if fit.q.smooth == "z" else [density.value(z)]
+    if fit.q.smooth != "z":
+        return {"value": density.value(z)}
+    return dict(zip(("value", "slope"), density.slope(z)))
 
 
 def fit(
@@ -170,8 +174,7 @@ def fit(
     Looks at the ELBO after 10, 20 ... steps (JAX: 4 ..., Adam: 200 ...), on common draws. Stops
     when doubling the run has gained less than 0.05 nats beyond doubt: a gain of more than that in
     the last doubling is missed with a chance of about 5 %, all looks together. Or it stops at
-    `steps`, or after `seconds` (60 if neither is given): the clock is looked at inside a step too,
-    but not while JAX compiles, which counts. Ctrl-C returns what there is.
+    `steps`, or after `seconds` (60 if neither is given), compiling included; or by Ctrl-C.
 
     start: a point (d,), a pair of mean and covariance (d, d) or sd (d,), another `Fit`, "random".
     restarts: random points from which the mode is looked for as well; the best start is taken. One
@@ -183,7 +186,7 @@ def fit(
     callback: called with the `Fit` so far at each look; True stops the run.
     """
     clock, seed = Clock(seconds, steps), whole("seed", seed, 0)
-    bends = False if bend is None and q is not None else bend
+    wanted = False if bend is None and q is not None else bend
     if q is None and isinstance(model, Model):
         q = (Gaussian if model.dim <= starts.most(model) else DiagonalGaussian)(model.dim)
     check_fit(model, q)
@@ -198,8 +201,9 @@ def fit(
         shown.set_postfix_str("")
         state = planned(kind, model, q, M).first(np.random.default_rng(seed), w)
         cut = f"the search for the mode was {KEYBOARD}; " if begin.stopped else ""
-        run = Run(model, q, kind, M, state, w, begin.trouble, (f"{cut}began at {begin.says}",))
-        run.rivals, run.bends = begin.rivals, bends
+        words = *clock.too_short(model), f"{cut}began at {begin.says}"
+        run = Run(model, q, kind, M, state, w, begin.trouble, words)
+        run.rivals, run.bends, run.seed = begin.rivals, wanted, seed
         return Fit.after(run, clock, shown, callback, KEYBOARD if begin.stopped else "")
 
 
@@ -208,8 +212,9 @@ def _check(q, start, restarts, bend, callback):
         raise TypeError(f"callback={callback!r} is no function of a Fit")
     if not (bend is None or isinstance(bend, bool | np.bool_)):
         raise TypeError(f"bend={bend!r} must be True, False or None")
-    if bend and not q.full:
-        raise ValueError(f"bend=True is for a full Gaussian q, not {q!r}")
+    if bend and not (q.full and q.dim <= bends.MOST):
+        most = f"of up to {bends.MOST} unknowns"
+        raise ValueError(f"bend=True is for a full Gaussian q {most}, not {q!r}")
     if not (q.gaussian or start is restarts is None):
         raise ValueError("start= and restarts= are for a Gaussian q: others begin at their own")
 
@@ -238,7 +243,7 @@ def _given(start, model, q, seed):
         mean, spread = start if pair else (start, np.ones(model.dim))
         mean, spread = (np.asarray(unmasked("start", x), float) for x in (mean, spread))
         mean = mean.reshape(model.dim)
-        cov = np.diag(spread**2) if spread.ndim == 1 else spread
+        cov = np.diag(numbers("sd", spread, 0, above=True) ** 2) if spread.ndim == 1 else spread
         S = np.linalg.cholesky(cov) if q.full else np.sqrt(np.diag(cov))
         q.check(q.pack(mean, S))
         numbers("start", np.abs(mean), 0, starts.FAR / 100)
@@ -376,13 +381,13 @@ def conflicts(model: Model, z: np.ndarray) -> Iterator[str]:
         steps = np.append(0.0, np.sign(slope[k]) * np.geomspace(1e-4, 1e6, 400))
         line, moved = (np.repeat(x[None], len(steps), 0) for x in (z, z + 0.1 * (1 + np.abs(z))))
         line[:, k] = moved[:, k] = z[k] + steps
-        height, other = (np.nan_to_num(h - h[0], nan=-np.inf) for h in map(prior, (line, moved)))
+        rises = (prior(x) - prior(x[:1]) for x in (line, moved))
+        height, other = (np.where(np.isfinite(x), x, -np.inf) for x in rises)
         top = int(np.argmax(height[:-1]))
-        out = np.sqrt(2 * max(height[top], 0.0))
-        alone = np.isclose(height[top], other[top], rtol=1e-6)
-        if alone and out > FAR and -np.inf < height[top + 1] <= height[top]:  # or rises for ever
+        ends = -np.inf < height[top + 1] <= height[top]  # or it rises for ever
+        if ends and FAR**2 / 2 < height[top] and np.isclose(height[top], other[top], rtol=1e-6):
             yield (
-                f"{model.names[k]} = {z[k]:.3g} lies {out:.0f} standard deviations out in its "
-                "prior: are the data in the units that the prior was written for?"
+                f"{model.names[k]} lies as far out in its prior as {np.sqrt(2 * height[top]):.0f} "
+                "sds of a normal law: are the data in the units that the prior was written for?"
             )
             return

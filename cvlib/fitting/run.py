@@ -18,7 +18,7 @@ from ..combining import regression
 from ..draws import Draw, Sampling
 from ..families.base import Family
 from ..models.density import Density, Model, enough
-from ..models.passes import Late, until
+from ..models.passes import Late, ahead, until
 from ..points import prime
 from ..zoo import whole_gradient
 from . import bends, starts
@@ -33,6 +33,7 @@ FAR_OFF = 100.0  # standard deviations that a step may go from the mode of some 
 EXACT = 2**23, 2**28  # numbers that quadrature may make of the data: nodes, and factors of q
 RATE, AFTER = 0.1, 100  # Adam's: this rate, and from this step on it falls like t^-1/2
 KEYBOARD, LATE = "stopped from the keyboard", "out of time"
+UNBENT = "was not bent: that begins when the ELBO has settled"
 VAIN = "tried to bend, and nothing was gained beyond doubt"
 LOOKS, LAST = (250, 1000, 4000), 4000  # draws for a look at the ELBO, few or many; the last one
 FEW, BLOCK = 2, 256  # draws that any look has; at most so many at a time of a compiled model
@@ -97,7 +98,13 @@ class Clock:
 
     @property
     def passed(self) -> float:
-        return time.perf_counter() - self.began
+        return time.perf_counter() - self.began + ahead.get()
+
+    def too_short(self, model: Model) -> list[str]:
+        """A sentence, where JAX compiles for longer than there is time."""
+        slow = getattr(model.traced, "slowest", 0.0)
+        says = f"JAX takes {slow:.2g} s to compile one function of this model, the budget is"
+        return [f"{says} {self.seconds:.2g} s: little of it may be fitted"] * (slow > self.seconds)
 
     def over(self, share: float = 1.0, more: float = 0.0) -> bool:
         """Has this share of the time passed, and so many seconds more?"""
@@ -131,6 +138,7 @@ class Run:
     rivals: str = ""  # other modes that the search saw
     ended: str = ""  # why; LATE if there was no time for more
     bends: bool | None = False  # is q to bend in the end? None: if its shape is wrong
+    seed: int = 0  # of the draws that it bends on
     bent: Any = None  # how it did, a `Bend`
     last: Any = None  # the last look, `Weights`, where it was taken before the fit was judged
 
@@ -147,16 +155,19 @@ class Run:
     def can_bend(self) -> bool:
         return self.q.full and self.q.dim <= bends.MOST
 
-    def bend(self, clock: Clock, seed: int = 0) -> None:
+    def bend(self, clock: Clock) -> None:
         """Let a q bend that has settled, if that is asked for, or cheap and its shape is wrong."""
-        if self.bends is False or not self.settled or not self.can_bend or self.trouble:
+        if self.bends is False or not self.can_bend or self.trouble and not self.bends:
+            return
+        if not self.settled:
+            self.words = (*self.words, *[UNBENT] * bool(self.bends))
             return
         begun, late, why = clock.passed, lambda: clock.over(0.8), ""  # the rest is for the judge
         try:
             with until(clock.over), np.errstate(all="ignore"):
                 seen = weighed(self.model, self.q, self.best, self.state.t + 1)
                 if self.bends or poor(seen) and bends.cheap(self.model):
-                    self.bent = bends.bend(self.model, self.best, late, seed)
+                    self.bent = bends.bend(self.model, self.best, late, self.seed)
                     why = VAIN if self.bent is None else str(self.bent)
                 self.last = seen if self.bent is None else None
         except Late:

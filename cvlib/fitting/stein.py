@@ -8,8 +8,10 @@ blocks.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from reprlib import repr as shortened
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +24,8 @@ FOLDS = 10  # parts of the draws, each left out once to choose the order
 FEW = 100  # independent draws below which an error says little
 BEHIND = 10  # so many draws must differ from the rest: else the error itself is not known
 MET = 0.4  # share that weights keep, below which a tail was hardly met
+STACK = "stack several, np.stack([p.mu, p.sigma], -1)"
+WRITE = "write a function, lambda p: p.sigma, or give its values"
 BIG = 3.0  # times the mean weight: no tail of the weights matters where none is larger
 
 
@@ -113,20 +117,22 @@ def drawn(
     block: int | None,
 ) -> Drawn:  # fmt: skip
     """What `expect` is given, checked, with the length of a block."""
-    z, score = (np.asarray(unmasked("draws or scores", x), float) for x in (z, score))
-    chains, each = (len(z), z.shape[1]) if z.ndim == 3 else (1, len(z))
-    flat = lambda x: x.reshape(-1, *x.shape[2:]) if z.ndim == 3 else x
-    F = _values(f(flat(z)) if callable(f) else f)
-    F = F if callable(f) or F.shape[:2] != z.shape[:2] else flat(F)
-    if z.ndim not in (2, 3) or score.shape != z.shape or F.shape[:1] != (n := chains * each,):
+    z, score = floats("draws", z), floats("scores", score)
+    if z.ndim not in (2, 3) or score.shape != z.shape:
         raise ValueError(
-            f"draws z (n, d), scores (n, d) and values of f (n, ...) must have one n; got "
-            f"{z.shape}, {score.shape} and {F.shape}"
+            f"draws z must be (n, d) or (chains, n, d), and their scores likewise; got {z.shape} "
+            f"and {score.shape}"
         )
-    whole("the number of draws", n, 2)
+    chains, each = z.shape[:2] if z.ndim == 3 else (1, len(z))
+    n = whole("the number of draws", chains * each, 2)
+    flat = lambda x: x.reshape(n, *x.shape[z.ndim - 1 :])
+    F = floats("what f gives", f(flat(z)), STACK) if callable(f) else floats("f", f, WRITE)
+    F = F if callable(f) or F.shape[: z.ndim - 1] != z.shape[:-1] else flat(F)
+    if F.shape[:1] != (n,):
+        raise ValueError(f"f has values of shape {F.shape} at {n} draws: they must be ({n}, ...)")
     z, score, w, k = flat(z), flat(score), np.ones(n), np.nan
     if weights is not None:
-        weights = np.asarray(unmasked("weights", weights), float)
+        weights = floats("weights", weights)
         if weights.shape != (n,) or not (np.isfinite(weights) & (weights >= 0)).all():
             raise ValueError(f"weights must be {n} numbers, none negative, none NaN or infinite")
         if not weights.any():
@@ -134,40 +140,52 @@ def drawn(
         with np.errstate(divide="ignore"):
             w, k = smoothed(np.log(weights))
         F = np.where((weights > 0).reshape(n, *[1] * (F.ndim - 1)), F, 0.0)  # f may end with p
-    for name, x in ("scores", score), ("values of f", F):
+    for name, x in ("coordinates z", z), ("scores", score), ("values of f", F):
         if not np.isfinite(x).all():
             raise ValueError(f"the {name} are not finite at every draw: leave such draws out")
     chain = 0
     if block is None:
         values = F.reshape(n, -1)
-        time = correlation(w[:, None] * (values - w @ values / w.sum()), chains).max(initial=0.0)
-        chain = chains if chains > 1 or abs(time - 1) > 6 / np.sqrt(n) else 0
-        block = min(int(np.ceil(2 * time)), max(1, n // 20)) if chain and time > 1 else 1
-    whole("block", block)
-    if each < 2 * block:
+        chain, block = _blocks(w[:, None] * (values - w @ values / w.sum()), chains)
+    if each // whole("block", block) * chains < 2:
         raise ValueError(f"{each} draws in blocks of {block}: an error needs two blocks at least")
     kept = (np.arange(n) % each) >= each % block  # those that fill blocks
     slow = correlation(z - z.mean(0), chains).max(initial=0.1) if chain or block > 1 else 1.0
     return Drawn(F[kept], z[kept], score[kept], w[kept], k, chain, block, float(slow))
 
 
-def _values(found):
-    """What f gave, as an array of floats."""
-    try:
-        return np.asarray(unmasked("what f gives", found), float)
-    except TypeError as error:
-        raise TypeError(
-            f"f gave a {type(found).__name__}: it must give numbers, an array (n, ...). Stack "
-            "several, np.stack([p.mu, p.sigma], -1)"
-        ) from error
+def _blocks(x, chains):
+    """How many chains x (n, k), of mean zero, comes from, none if it is independent; a block.
+
+    A block has two autocorrelation times, but all chains twenty blocks, and a chain has one.
+    """
+    n, each = len(x), len(x) // chains
+    time = correlation(x, chains).max(initial=0.0)
+    if chains == 1 and not abs(time - 1) > 6 / np.sqrt(n):
+        return 0, 1
+    block = min(int(np.ceil(2 * time)), n // 20, each) if time > 1 else 1
+    return chains, each // (each // max(block, 1))  # so that few draws are left over
+
+
+def floats(what: str, given: Any, right: str = "give floats") -> np.ndarray:
+    """What a reader gives, as an array of floats."""
+    given = unmasked(what, given)
+    with suppress(TypeError, ValueError):
+        array = np.asarray(given)
+        if array.dtype.kind in "biufO":  # neither text nor dates nor complex numbers
+            return array.astype(float, copy=False)
+    raise TypeError(f"{what}: {shortened(given)} is no array of numbers; {right}")
 
 
 def standardised(z: np.ndarray, score: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """e = L^-1 (z - m) and U = L^T score, (n, d) each; z has mean m and covariance L L^T."""
+    """e = L^-1 (z - m) and U = L^T score, (n, d) each; z has mean m and covariance L L^T.
+
+    Fewer columns where draws stand still along some direction: nothing is known of it.
+    """
     m = w @ z / w.sum()
     root = np.sqrt(w / w.sum())[:, None]
     _, S, Vt = np.linalg.svd(root * (z - m), full_matrices=False)
-    S = np.maximum(S, 1e-10 * S[0])
+    Vt, S = Vt[moves := S > 1e-10 * S[0]], S[moves]
     return (z - m) @ Vt.T / S, score @ Vt.T * S
 
 
@@ -258,7 +276,7 @@ def correlation(x: np.ndarray, chains: int) -> np.ndarray:
     """
     n = len(x) // chains
     waves = np.fft.rfft(x.reshape(chains, n, -1), 2 * n, axis=1)
-    products = np.fft.irfft(np.abs(waves) ** 2, axis=1)[:, : n - n % 2].sum(0)  # (n, k)
+    products = np.fft.irfft(np.abs(waves) ** 2, axis=1)[:, : n + n % 2].sum(0)  # that of n is zero
     rho = products / np.maximum(products[0], 1e-300)
     pairs = np.minimum.accumulate(rho[::2] + rho[1::2], 0)
     return 2 * np.where(pairs > 0, pairs, 0).sum(0) - 1
@@ -275,7 +293,9 @@ def answer(
     if order not in (None, 0, 1, 2):
         raise ValueError(f"order={order!r}: variates have order 0, 1 or 2, or None to choose")
     orders = (2, 1, 0) if order is None else (order,)
-    variates = variates or partial(stein, *standardised(at.z, at.score, at.w))
+    if variates is None:
+        _check_moves(at, order)
+        variates = partial(stein, *standardised(at.z, at.score, at.w))
     n, d = at.z.shape
     many = 0, d, d * (d + 3) // 2  # variates of each order; their mean leverage is many / n
     fits = [k for k in orders if many[k] < LEVERAGE * n] or orders[-1:]
@@ -297,6 +317,17 @@ def answer(
     to = lambda x: np.reshape(x, shape)[()]
     value, se, k_f, before, after = map(to, (best.value, se, k_f, before, after))
     return Answer(value, se, at.k, order, n, says, k_f, before, after), best.share
+
+
+def _check_moves(at, order):
+    """Every coordinate of z moves, where variates are to be had; of a chain one at least."""
+    still = np.ptp(at.z[at.w > 0], 0) == 0
+    if still.any() if order != 0 else at.chains and still.all():
+        raise ValueError(
+            f"coordinate {still.argmax()} of z is the same at all {(at.w > 0).sum()} draws that "
+            "weigh anything, and they do not tell its law: run the chain until it moves, or take "
+            "draws nearer to p"
+        )
 
 
 def behind(Y: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 from inspect import getclosurevars
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from . import passes
 
 ETA = np.array([-1.3187, -0.2741, 0.5923, 1.6459])  # no round numbers: a kink may lie there
 LEVELS = np.array([[-0.1537], [0.0371], [0.1213]])  # of every coordinate of z, in any order
+NARROW, WIDTHS = 0.3, (1.0, 10.0)  # standard deviations of eta
 CURE = (
     "write it with autograd.numpy and autograd.scipy (many functions of numpy and scipy themselves "
     "lose the derivative), without assignments into arrays"
@@ -115,12 +117,16 @@ def _array(what, value):
         array = np.asarray(value)
     except ValueError as error:
         raise ValueError(f"{what} has rows of unequal length: {error}") from error
-    if array.dtype.kind in "USO":
-        first = next(iter(array.ravel().tolist()), None)
+    if array.dtype.kind in "USOMm":
+        number = lambda x: isinstance(x, int | float)
+        first = next(iter(sorted(array.ravel()[:1000], key=number)), None)  # one that is no number
+        first = str(first) if isinstance(first, np.generic) else first
         holds, give = "objects", "as floats"
         if isinstance(first, str):
             labels = f"np.where(label == {first!r}, 1.0, -1.0) for two classes"
             holds, give = "text", labels if array.ndim else give
+        if array.dtype.kind in "Mm" or hasattr(first, "year"):
+            holds, give = "dates or times", "(t - t.min()) / np.timedelta64(1, 'D') for days"
         raise ValueError(f"{what} holds {holds}, such as {first!r}: give numbers, {give}")
     return array
 
@@ -165,7 +171,7 @@ def captured(error: ValueError, f: Callable, n: int) -> str:
     missing = isinstance(error.__cause__, NameError)
     try:
         seen = getclosurevars(f)
-    except TypeError:  # it shows no code
+    except (TypeError, ValueError):  # it shows no code, or a name in it has no value yet
         return ""
     long = lambda x: isinstance(getattr(x, "shape", 0), tuple) and x.shape[:1] == (n,)
     names = [name for name, x in {**seen.globals, **seen.nonlocals}.items() if long(x)]
@@ -233,10 +239,12 @@ def _slope(what, f, z):
             f"autograd cannot differentiate {what}: {CURE}. Its words: "
             f"{type(error).__name__}: {error}"
         ) from error
-    _differences(f"autograd takes the slope of {what} for", slope, f, z, CURE)
+    differences(f"autograd takes the slope of {what} for", slope, f, z, CURE)
 
 
-def _differences(says, slope, f, z, cure, step=1e-4):
+def differences(
+    says: str, slope: np.ndarray, f: Callable, z: np.ndarray, cure: str, step: float = 1e-4
+) -> None:
     """The slope (K, d) of f at z is that of differences, where two step sizes agree: at no kink."""
     v = np.cos(np.arange(z.shape[-1]))  # a direction
     along, value = slope @ v, np.asarray(f(z))
@@ -247,6 +255,14 @@ def _differences(says, slope, f, z, cure, step=1e-4):
     wrong = believed & ~(np.abs(along - fine) <= 1e-2 * np.abs(fine) + 10 * rounding)
     if wrong.any():
         raise ValueError(f"{says} {along[wrong][0]:.3g} where it is {fine[wrong][0]:.3g}: {cure}")
+
+
+def means(says: str, said: ArrayLike, found: ArrayLike, cure: str, error: ArrayLike = 0.0) -> None:
+    """What is said of a mean is what was found, within its error."""
+    said, found, error = np.broadcast_arrays(said, found, error)
+    wrong = ~(np.abs(said - found) <= error + 1e-6 * (1 + np.abs(found)))
+    if wrong.any():
+        raise ValueError(f"{says} {said[wrong][0]:.6g} where it is {found[wrong][0]:.6g}: {cure}")
 
 
 def compiled(value_and_slope: Callable, value: Callable | None, d: int) -> None:
@@ -263,7 +279,7 @@ def compiled(value_and_slope: Callable, value: Callable | None, d: int) -> None:
             raise ValueError(f"{what} mixes its points: value k may depend on z[k] alone")
         if value is not None and not np.allclose(value(z), got):
             raise ValueError(f"value and {what} differ: {value(z)} and {got}")
-        _differences(f"{what} gives a slope of", slope, f, z, "give the gradient of its value")
+        differences(f"{what} gives a slope of", slope, f, z, "give the gradient of its value")
 
 
 # Likelihoods --------------------------------------------------------------------------------------
@@ -283,3 +299,69 @@ def phi(what: str, phi: Callable, labels: np.ndarray) -> None:
         in_eta = lambda z: phi(z[:, 0], y)
         _slope(what, in_eta, eta[:, None])
         _far(what, in_eta, eta[:, None], "eta")
+
+
+@np.errstate(all="ignore")
+def promises(it: Any, rule: Callable, labels: np.ndarray) -> None:
+    """What a likelihood says beside phi, at the same eta and labels; `rule` is its quadrature."""
+    eta, y = (a.ravel() for a in np.meshgrid(ETA, labels))  # (12,)
+    of, other, cure = f"of the {it.name} likelihood", np.roll(eta, 1), "mend it, or leave it out"
+    if not it.strip > 0:
+        raise ValueError(f"strip={it.strip} {of}: it must be positive")
+
+    def slopes(name, by, first, *more):
+        """Each function of eta is the slope of the one before it."""
+        for k, f in enumerate(more, 1):
+            slope = _value(f"{by} {of}", lambda f=f: f(eta), f"eta of shape {eta.shape}", eta.shape)
+            says, before = f"{name}{k * chr(39)} by {by} {of} is", (first, *more)[k - 1]
+            differences(says, slope[:, None], lambda z, f=before: f(z[:, 0]), eta[:, None], cure)
+
+    if it.fast is not None:
+        fast = [lambda t, k=k: it.fast(t, y, k + 1)[k] for k in range(3)]
+        slopes("phi", "fast", lambda t: it.phi(t, y), *fast)
+    try:
+        slope, bend = it.derivatives(eta, y, 2)
+    except NotImplementedError:  # autograd knows one slope, and nothing below will be asked for
+        return
+    if it.quadratic:
+        means(f"phi'' {of}, which says quadratic=True, is", bend, np.roll(bend, 1), cure)
+    if it.kappa is not None:
+        says = f"what phi' gains from label to label by kappa {of} is"
+        means(says, it.kappa * (y - np.roll(y, 4)), slope - np.roll(slope, 4), cure)
+    if it.bound is not None:
+        a, b, c = it.bound(np.abs(eta), y)
+        for t in eta, other:
+            line, phi = a + b * t + c * t**2 / 2, it.phi(t, y)
+            line = np.maximum(line, phi) if t is other else line  # there it may lie below
+            means(f"the bound {of} is", line, phi, cure)
+    if it.expected is None:
+        _by_parts(it, rule, eta[:, None], y[:, None], of)
+    else:  # quadrature would miss what a kink has of the slopes
+        x, weights = rule(1.0, 1e-9)
+        mean = it.phi(eta[:, None] + NARROW * x, y[:, None]) @ weights
+        expected = [lambda t, k=k: it.expected(t, NARROW**2 + 0 * t, y)[k] for k in range(3)]
+        means(f"E phi by expected {of} is", expected[0](eta), mean, cure, 1e-3)
+        slopes("E phi", "expected", *expected)
+
+
+def _by_parts(it, rule, m, y, of):
+    """E psi' = E psi x / sd, eta = m + sd x, for phi and phi' on the nodes that `strip` gives.
+
+    The two differ where quadrature errs: what it leaves is the slope of psi times the density.
+    """
+    cure = (
+        f"strip={it.strip:g} is too large, or phi has a kink. phi' must be analytic for "
+        "|Im eta| < strip; with a kink write a Model"
+    )
+    for wide in WIDTHS:
+        sd = min(wide, 10 * it.strip)  # for wider ones there are too few nodes
+        x, weights = rule(it.strip / sd, 1e-13)
+        t = m + sd * x  # (12, nodes)
+        each = it.phi(t, y), *it.derivatives(t, y, 2)
+        for name, (psi, slope) in zip(("phi'", "phi''"), pairwise(each)):
+            by_parts = psi * x / sd
+            size = (np.abs(by_parts) + np.abs(slope)) @ weights
+            seen = (np.abs(psi) * weights)[:, [0, -1]].max(-1) < 1e-9 * size  # not cut off
+            error = np.where(seen, 1e-6 * size, np.inf)
+            says = f"E {name} {of} by quadrature is"
+            means(says, slope @ weights, by_parts @ weights, cure, error)

@@ -252,7 +252,7 @@ class Density:
         self.model, self.scale = model, 1.0
         if rows is not None:
             self.model, self.scale = copy(model), model.N / len(rows)
-            self.model.data = model.take(rows)
+            self.model.data, self.model.N = model.take(rows), len(rows)
 
     @classmethod
     def of_some(cls, model: Model, rng: np.random.Generator) -> "Density":

@@ -29,6 +29,7 @@ QUIET = 3  # seconds before a pass shows how far it is
 TALL = 4  # rows of a part for each unknown, at least: every part makes a slope of all unknowns
 _cluster: ContextVar[Any] = ContextVar("cluster", default=None)
 _late: ContextVar[Callable[[], bool]] = ContextVar("late", default=lambda: False)
+ahead: ContextVar[float] = ContextVar("ahead", default=0.0)  # seconds that a clock is to add
 Arrays = tuple[np.ndarray, ...]  # N rows each
 
 
@@ -50,9 +51,18 @@ def until(late: Callable[[], bool] | None) -> Iterator[None]:
         _late.reset(token)
 
 
-def look_at_clock() -> None:
-    """Ends what it is called in with `Late`, if it is late."""
-    if _late.get()():
+def late_in(seconds: float) -> bool:
+    """Will it be late after so many seconds more?"""
+    token = ahead.set(seconds)
+    try:
+        return _late.get()()
+    finally:
+        ahead.reset(token)
+
+
+def look_at_clock(seconds: float = 0.0) -> None:
+    """Ends what it is called in with `Late`, if it is late, or will be after so many seconds."""
+    if late_in(seconds):
         raise Late("out of time")
 
 
@@ -176,11 +186,12 @@ class Mapped(NamedTuple):
 
     def take(self, index: np.ndarray) -> np.ndarray:
         """Its rows with these numbers, read one by one. Through the map, pages would pile up."""
-        size = self.dtype.itemsize * prod(self.shape[1:])
+        size, rows = self.dtype.itemsize * prod(self.shape[1:]), []
         with self.opened() as file:
-            at = [self.offset + size * i for i in index.ravel().tolist()]
-            rows = b"".join([os.pread(file.fileno(), size, place) for place in at])
-        return np.frombuffer(rows, self.dtype).reshape(index.shape + self.shape[1:])
+            for i in index.ravel().tolist():
+                file.seek(self.offset + size * i)
+                rows.append(file.read(size))
+        return np.frombuffer(b"".join(rows), self.dtype).reshape(index.shape + self.shape[1:])
 
     def opened(self) -> FileIO:
         try:

@@ -279,6 +279,10 @@ class Own(Atom):
 
 
 class OwnPrior(Own):
+    def __init__(self, name: str, model: Model, q: Family) -> None:
+        super().__init__(name, model, q)
+        self.closed_form = self.quadratic = isinstance(model.log_prior, GaussianPrior)
+
     def function(self, draw: Draw, extra: int) -> Callable:
         return self.model.log_prior
 

@@ -5,7 +5,7 @@ the family does not have it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import isfinite
 from typing import Any
@@ -14,6 +14,7 @@ import numpy as np
 
 from ..draws import Draw, kept
 from ..families.base import Family
+from ..models import checks
 from .integrands import ROUNDING, Atom, Illegal, Integrand, Linear, Wants, integrand, wanted
 
 ELBO = {"data": 1, "prior": 1, "variational": -1}  # what a base gradient estimates
@@ -61,10 +62,8 @@ class Estimator(Linear):
             return self(draw).mean(-2)
         total = np.zeros((*draw.w.shape[:-1], draw.q.D))
         for word, f in self.by_word:
-            if hasattr(word.pull, "mean"):
-                total += word.pull.mean(draw, f.slope(draw, "z1"))
-            else:
-                total += word.gradients(draw, f).mean(-2)
+            by_pull = hasattr(word.pull, "mean")
+            total += word.pulled_mean(draw, f) if by_pull else word.gradients(draw, f).mean(-2)
         return total
 
     @property
@@ -144,6 +143,7 @@ class Method:
     rows: Callable[[Draw, np.ndarray, np.ndarray], np.ndarray] | None = None  # if not f * score
     pull: Any = None  # (draw, u, out) -> rows from slopes u at the sample, if not the family's
     needs: str = ""  # what of a family a formula needs, such as "gaussian" or "fisher"
+    tried: set = field(default_factory=set, init=False)  # families with which pull.mean was tried
 
     def __post_init__(self):
         object.__setattr__(self, "__doc__", self.doc)
@@ -208,6 +208,17 @@ class Method:
             scored = np.multiply(value[..., None], score, out=None if route.pull else out)
             rows = np.add(rows, scored, out=out) if route.pull else scored
         return rows
+
+    def pulled_mean(self, draw: Draw, f: Integrand) -> np.ndarray:
+        """The mean of the rows as the pull says it, (..., D); a reader's is tried with each q."""
+        u = f.slope(draw, "z1")
+        said = self.pull.mean(draw, u)
+        if draw.q.key not in self.tried and not self.pull.__module__.startswith(__package__):
+            says = f"{self.name}'s pull.mean for {draw.q!r} is"
+            cure = "it must be the mean of the rows; mend it, or leave it out"
+            checks.means(says, said, self.pull(draw, u).mean(-2), cure)
+            self.tried.add(draw.q.key)
+        return said
 
     @kept
     def known(self, draw: Draw, atom: Atom) -> np.ndarray:

@@ -83,16 +83,22 @@ class Atom:
     @kept
     def level(self, draw: Draw, where: str) -> np.ndarray:
         """f at the points, (..., M), computed once a draw."""
-        return self.value(draw, where)
+        return self._said("value")(draw, where)
 
     @kept
     def slope(self, draw: Draw, where: str) -> np.ndarray:
         """grad_z f at the points, (..., M, d), computed once a draw."""
-        return self.grad(draw, where)
+        return self._said("grad")(draw, where)
+
+    def _said(self, what):
+        """Its function `what`: a word of the reader's may ask for one that it does not have."""
+        if getattr(self, what) is None:
+            raise Illegal(f"'{self.name}' does not say its {what}: a word that needs it refuses it")
+        return getattr(self, what)
 
     def price(self, draw: Draw, where: str) -> np.ndarray:
         """[grad f, grad^2 f L] at the points: the mean of this is grad_w E_q f (Bonnet, Price)."""
-        return draw.q.chain(draw, self.slope(draw, where), self.bend(draw, where))
+        return draw.q.chain(draw, self.slope(draw, where), self._said("bend")(draw, where))
 
     def closed(self, draw: Draw) -> np.ndarray:
         """grad_w E_q f, (..., M or 1, D). For an f quadratic in z it is read off at mu."""

@@ -15,6 +15,7 @@ from importlib.machinery import PathFinder
 
 SIZE = 1e-13
 SEED = int(os.environ.get("CVLIB_JITTER", "1"))
+MODELS = {"cvlib.models": ("Model", "GLM"), "cvlib.adapters.compiled": ("Compiled",)}
 
 
 def shaken(x):
@@ -31,7 +32,7 @@ def shaken(x):
     return (x * (1 + SIZE * u.reshape(x.shape)))[()]
 
 
-def shake(models):
+def shake(module):
     """Slopes by autograd, derivatives of likelihoods in eta, passes of any model over its data."""
     import autograd.core
     import autograd.extend
@@ -44,16 +45,18 @@ def shake(models):
     if not hasattr(autograd.core.backward_pass, "__wrapped__"):  # not shaken yet
         autograd.core.backward_pass = after(autograd.core.backward_pass, one)
     each = lambda found: tuple(map(one, found))
-    models.Likelihood.derivatives = after(models.Likelihood.derivatives, each)
-    for kind in models.Model, models.GLM, models.Compiled:
+    if hasattr(module, "Likelihood"):
+        module.Likelihood.derivatives = after(module.Likelihood.derivatives, each)
+    for name in MODELS[module.__name__]:
+        kind = getattr(module, name)
         kind.totals = after(kind.totals, each)
 
 
 class Hook:
-    """Shakes `cvlib.models` when it has been imported."""
+    """Shakes the modules with models when they have been imported."""
 
     def find_spec(self, name, path=None, target=None):
-        if name != "cvlib.models":
+        if name not in MODELS:
             return None
         spec = PathFinder.find_spec(name, path)
         load = spec.loader.exec_module
