@@ -393,6 +393,13 @@ a snapshot for nothing | timed | best[s] + best.get(old, 0.0) / (plan.renew or 1
   test_price_of_a_step
 the last step for the shortest | timed | min(best[name], Timer(way, timer=clock).timeit(1)) |
   Timer(way, timer=clock).timeit(1) | test_turns
+rounding chooses | choose | np.round(np.log(product(*given)), 9) | np.log(product(*given)) |
+  test_of_equal_sets_the_first_is_chosen
+finalists not timed themselves | choose | time(last, 0.4) | {} | test_timed_for_real
+noise below rounding error chooses | Pilot.each |
+  np.maximum(np.vecdot(np.vecmat(v, self.K[s.base, s.pairs]), v), self.least) |
+  np.abs(np.vecdot(np.vecmat(v, self.K[s.base, s.pairs]), v)) + 1e-300 |
+  test_without_noise_the_cheapest_wins
 # fit: test_fitting
 some rows not scaled to all | Density._up_to | self.scale * x | x | test_slopes
 too few rows for the unknowns | enough | max(ROWS, EACH * model.dim) | ROWS // 10 | test_many_rows
