@@ -13,7 +13,8 @@ from threadpoolctl import threadpool_limits
 
 import cvlib as cv
 from benchmarks import stored
-from cvlib.choosing import Set, timed
+from cvlib.choosing import timed
+from cvlib.pilots import Set
 from experiments import catalogue
 
 M = 10

@@ -13,7 +13,8 @@ from threadpoolctl import threadpool_limits
 
 import cvlib as cv
 from benchmarks import stored
-from cvlib.choosing import Set, singles, subsets, timed
+from cvlib.choosing import timed
+from cvlib.pilots import subsets
 from experiments.judged import LOGISTIC, OWN, midway
 from experiments.judged import problem as known
 
@@ -52,7 +53,7 @@ def problem(name):
 
 def sets_of(table):
     """Every base with every set of its variates."""
-    return [s for base, (_, cvs) in table.items() for s in subsets(Set(base, tuple(cvs)))]
+    return [s for base, (_, cvs) in table.items() for s in subsets(base, cvs)]
 
 
 def paper(model, q):
@@ -74,8 +75,7 @@ def tables(seconds):
             sets = [s for s in sets if len(s.cvs) < 2]
         elif name.endswith("paper"):
             table = paper(model, q)
-            all7 = Set("h", tuple(table["h"][1]))
-            sets = [Set("h"), *singles(all7), all7]
+            sets = [s for s in sets_of(table) if len(s.cvs) in (0, 1, 7)]
         w, budget = midway(model, q), seconds * len(sets)
         h = table[sets[0].base][0]
         how = {"lr": 1e-3, "M": M, "sampling": cv.Sampling(**see), "renew": RENEW}

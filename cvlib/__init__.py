@@ -26,7 +26,6 @@ from .recipe.approximations import (
 from .recipe.atoms import one, terms
 from .recipe.ensemble import AQ, LB, RPS, all_quadratics, linear_baseline
 from .recipe.estimators import CF, GR, LOO, PR, QD, RB, RP1, RP2, SF, DisARM, evaluate
-from .zoo import candidates
 
 __version__ = "0.13.0"
 
@@ -43,7 +42,7 @@ __all__ = [
 LATER = {
     "": {
         "definitions": "definitions",
-        "choose": "choosing", "report": "choosing",
+        "candidates": "pilots", "choose": "choosing", "report": "choosing",
         "Distrust": "fitting.front", "Fit": "fitting.front", "fit": "fitting.front",
         "Answer": "fitting.stein", "expect": "fitting.found", "quantile": "fitting.found",
     },

@@ -1,7 +1,6 @@
 """The zoo: control variates with a name, each one line of the recipe.
 
-`paper` has the variates of Geffner and Domke (2018), `published` all that have a name, and
-`candidates` the base gradients and variates that are sensible for a model and a family.
+`paper` has the variates of Geffner and Domke (2018), `published` all that have a name.
 """
 
 from collections.abc import Callable
@@ -10,17 +9,13 @@ from typing import Any, TypeVar
 
 from .families.base import Family
 from .models.density import Model
-from .recipe import estimators
 from .recipe.approximations import bound, relax, taylor_x, taylor_x_slope, taylor_z
 from .recipe.atoms import one, terms
-from .recipe.ensemble import AQ, LB
-from .recipe.estimators import CF, GR, LOO, PR, QD, RB, RP1, RP2, SF, Estimator, Method
+from .recipe.ensemble import LB
+from .recipe.estimators import CF, GR, LOO, RP1, RP2, SF, Estimator
 from .recipe.integrands import Illegal, Integrand
 
-DENSE = 200  # dimensions up to which a Hessian of an own model, d gradients, is not too dear
-FEW = 4  # samples below which a regression on the others has too little to go by
 T = TypeVar("T")
-Table = dict[str, tuple[Estimator, dict[str, Estimator]]]  # {base: (h, {variate: line})}
 
 
 def _drawn_less_all(word, near):
@@ -88,44 +83,6 @@ def paper(
     return SimpleNamespace(h=h, **c, S4=S7[:4], S5=S7[:5], S6=S7[:6], S7=S7)
 
 
-# Sensible lines ----------------------------------------------------------------------------------
-
-
-def candidates(model: Model, q: Family, subsample: bool = True, M: int = 10) -> Table:
-    """{base: (h, {variate: line})}, what is legal and sensible for the model and the family.
-
-    "RP1", "RB", "PR", "QD" estimate the data term so, with prior and entropy in closed form where
-    there is one. Beside them stand variates that share their noise: expansion ("c7") and bound
-    against their closed forms, and the expansion at a snapshot against that over all data, with
-    ("joint") or without ("snapshot") the noise of q. Their best weights are about 1, 1, -1 and -1.
-
-    "RP1 of all three" samples the entropy too, so that noise vanishes where q is the posterior.
-    With all data in every step, so do PR and AQ, the regression on the other samples. Where a
-    Hessian is too dear, for an own model of more than 200 unknowns, there are no PR or expansions.
-    """
-    data, prior, variational = terms(model, q)
-    closed, found = written(CF, prior), {}
-    curved = q.dim <= DENSE or model.likelihood is not None or not q.gaussian
-    routes = q.routes["z"]
-    moves = routes.get("GR") != routes.get("RP1")  # the base, with w; else both are the same
-    words = (RP1, RB, PR, QD) if q.gaussian else (RP1, GR, SF) if moves else (RP1, SF)
-    for word in words if curved else (RP1,):
-        h = written(lambda: word(data) + (closed or word(prior)) - CF(variational))
-        if h is None:
-            continue
-        lines = {} if q.gaussian else published(model, q)
-        if q.gaussian and curved:
-            lines = _expansions(word, data, data if closed else data + prior, subsample)
-        found[word.name] = h, {name: c for name, c in lines.items() if c and c.parts}
-    f, three = data + prior - variational, [whole_gradient(model, q)]
-    if q.gaussian and not subsample:
-        three += [PR(f)] * curved + [AQ(f)] * (M >= FEW)
-    for h in three:
-        word, _ = next(iter(h.parts))
-        found[f"{word.name} of all three"] = h, {}
-    return found
-
-
 def whole_gradient(model: Model, q: Family) -> Estimator:
     """One estimator of all three terms, so that its noise vanishes where q is the posterior."""
     data, prior, variational = terms(model, q)
@@ -135,32 +92,3 @@ def whole_gradient(model: Model, q: Family) -> Estimator:
         if h is not None:
             return h
     raise Illegal(f"no estimator of this package is legal for {q!r}")
-
-
-def _expansions(word: Method, data: Integrand, f: Integrand, subsample: bool) -> dict[str, Any]:
-    """The variates of a base under a Gaussian q, None where there is none; f is what it samples."""
-    far = taylor_z(data, at="snapshot")
-    lines = {}
-    if word.samples:  # of a parabola a word that does not is CF
-        lines = {
-            "c7": written(lambda: CF(taylor_z(f)) - word(taylor_z(f))),
-            "bound": written(lambda: CF(bound(f)) - word(bound(f))),
-            "joint": written(lambda: word(far) - CF(far.over_all_data())),
-        }
-    if subsample:
-        lines["snapshot"] = CF(far) - CF(far.over_all_data())
-    return lines
-
-
-def checked(table: Table) -> Table:
-    """The table, or an error that says what is wrong with it."""
-    right = 'write among={"mine": (h, {"c7": c7})}'
-    if not (isinstance(table, dict) and table):
-        raise TypeError(f"{table!r} is no table of bases and their variates: {right}")
-    for name, pair in table.items():
-        if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[1], dict)):
-            raise TypeError(f"{name!r}: {pair!r} is no pair of h and variates by name: {right}")
-        estimators.check_gradient(pair[0])
-        for c in pair[1].values():
-            estimators.check_variate(c)
-    return table

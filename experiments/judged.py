@@ -12,7 +12,7 @@ from numpy.random import default_rng
 
 import cvlib as cv
 from cvlib import AQ, CF, PR, RP1, RPS, taylor_z
-from cvlib.choosing import in_units
+from cvlib.ascent.rules import in_units
 from cvlib.combining import regression
 
 LOGISTIC = ("sonar", "ionosphere", "australian")

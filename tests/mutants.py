@@ -378,17 +378,28 @@ neighbours for partners | Pilot._look | G[:, own].reshape(R, len(own), size, -1,
   G[:, own].reshape(R, len(own), -1, size, D).mean(3) | test_squared_length_of_a_step
 leaving one out taken for independent samples | Pilot._look | any(word.rows or word.pull for word in
   words) | False | test_leaving_one_out_makes_a_step_one_unit
-weights tried where they were fitted | Pilot._weighed | K.mean(-3, keepdims=True)[..., ::-1, :, :,
-  :] | K.mean(-3, keepdims=True) | test_noise_of_every_subset
+weights tried where they were fitted | Pilot.weights |
+  self.K[s.base, s.pairs].mean(-3, keepdims=True)[..., ::-1, :, :, :] |
+  self.K[s.base, s.pairs].mean(-3, keepdims=True) | test_noise_of_every_subset
 the slope with its own noise | Pilot.slope2 | g @ g - self.noise(quiet) / self.n | g @ g |
   test_slope_of_few_draws
-kinks overlooked | _finals | name not in astray | True | test_price_is_refused_where_there_are_kinks
+kinks overlooked | Pilot.sets | base not in self.refused | True |
+  test_price_is_refused_where_there_are_kinks
 scores without a baseline | whole_gradient | (RP1, GR, LB, LOO, SF) if slopes else (LB, LOO, SF) |
   (RP1, GR, LB, LOO, SF) | test_candidates
-one half resampled twice | Pilot.resampled | K | K[[0, 0]] | test_resampled_pilots
-a snapshot for nothing | timed | t + share * (name in extra) | t | test_price_of_a_step
+one half resampled twice | Pilot.resampled | mean(K)[:, :, None] | mean(K[[0, 0]])[:, :, None] |
+  test_resampled_pilots
+a snapshot for nothing | timed | best[s] + best.get(old, 0.0) / (plan.renew or 1) | best[s] |
+  test_price_of_a_step
 the last step for the shortest | timed | min(best[name], Timer(way, timer=clock).timeit(1)) |
   Timer(way, timer=clock).timeit(1) | test_turns
+rounding chooses | choose | np.round(np.log(product(*given)), 9) | np.log(product(*given)) |
+  test_of_equal_sets_the_first_is_chosen
+finalists not timed themselves | choose | time(last, 0.4) | {} | test_timed_for_real
+noise below rounding error chooses | Pilot.each |
+  np.maximum(np.vecdot(np.vecmat(v, self.K[s.base, s.pairs]), v), self.least) |
+  np.abs(np.vecdot(np.vecmat(v, self.K[s.base, s.pairs]), v)) + 1e-300 |
+  test_without_noise_the_cheapest_wins
 # fit: test_fitting
 some rows not scaled to all | Density._up_to | self.scale * x | x | test_slopes
 too few rows for the unknowns | enough | max(ROWS, EACH * model.dim) | ROWS // 10 | test_many_rows

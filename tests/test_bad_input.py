@@ -401,6 +401,7 @@ VALUES = [  # with a ValueError
     ("must estimate data", lambda: choose(among={"h": (ZOO.c7, {})})),
     ("no control variate", lambda: choose(among={"h": (ZOO.h, H)})),
     ("costs say nothing of", lambda: report(costs={}, pilot=2)),
+    ("must estimate data", lambda: report({"c7": ZOO.c7})),
     *[(r"costs\['QD'\]=", lambda c=c: choose(costs={"QD": c})) for c in COSTS],
     *[(r"costs\['h'\]=", lambda c=c: report(costs={"h": c})) for c in COSTS],
 ]  # fmt: skip
@@ -475,7 +476,8 @@ TYPES = [  # with a TypeError
     ("{} is no table of bases", lambda: choose(among={})),
     ("write among=.*mine.*h, .*c7", lambda: choose(among=[ZOO.h])),
     ("'h': .* is no pair of h and", lambda: choose(among={"h": ZOO.h})),
-    ("are no lines by name", lambda: report(H | {"c7": 3})),
+    ("3 is no estimator such as", lambda: report(H | {"c7": 3})),
+    ("{} are no lines by name", lambda: report({})),
     ('write {"h": h, "c7": c7}', lambda: report(ZOO.h)),
     ("costs=3: write {.RP1", lambda: report(costs=3)),
     (r"costs\['QD'\]=", lambda: choose(costs={"QD": "1"})),
