@@ -349,6 +349,40 @@ def test_a_single_row(cv):
 # Single helpers -----------------------------------------------------------------------------------
 
 
+def test_the_curvature_of_a_step_is_symmetric(cv):
+    """Of one rotation of a quartic sum G e^T is not: both halves tell of the same curvature."""
+    seen, points = part(cv, "ascent.rotated")._seen, part(cv, "points")
+    e, weight = points.spheres(RNG(0), 3)
+    slope = -4 * e**3 + e @ np.triu(np.ones((3, 3)), 1)
+    A = (weight[:, None] * slope).T @ e
+    assert np.abs(A - A.T).max() > 0.1
+    found = seen(np.eye(3), e, weight, -(e**4).sum(1), slope)[2]
+    assert_allclose(found, (A + A.T) / 2 + np.eye(3), atol=1e-12)
+
+
+def test_modes_are_as_high_as_the_highest(cv):
+    """Steps of two nats down: the third is four below, and no longer about as high."""
+    starts = part(cv, "starts")
+    heights = np.array([0.0, -2.0, -4.0])
+    centre = np.array([0.0, 20.0, 90.0])
+    value = lambda z: np.max(heights - 0.5 * (z - centre) ** 2, -1)
+    modes = [starts.Mode(c[None], h, np.eye(1), c[None]) for c, h in zip(centre, heights)]
+    said = starts._rivals(SimpleNamespace(value=value), modes)
+    assert said.startswith("2 modes of about equal height were found, 0.00 to -2.00 nats")
+
+
+@pytest.mark.parametrize("kind", ["i1", "u1", "i2", "u2", "i4", "u4", "i8"])
+def test_whole_numbers_do_not_wrap(cv, kind):
+    """Squares and sums of the largest of its kind are those of Python's own numbers."""
+    most = min(int(np.iinfo(kind).max), 10**9)
+    held = part(cv, "passes").wide(np.full(2, most, kind))
+    assert int((held * held).sum()) == 2 * most**2
+    model = cv.models.Model(
+        lambda z, b: z[..., 0] * (b[0] * b[0]), lambda z: 0 * z[..., 0], np.full(2, most, kind), 1
+    )
+    assert_allclose(model.log_joint(np.ones((1, 1))), 2.0 * most**2)
+
+
 def test_autocorrelation_times(cv):
     """By Geyer's rule written as loops; of an autoregressive chain (1 + rho) / (1 - rho)."""
     correlation = part(cv, "fitting.stein").correlation

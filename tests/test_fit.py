@@ -69,9 +69,17 @@ def test_a_file_of_another_model_or_another_kind_is_refused(tmp_path):
     with pytest.raises(ValueError, match="is a fit of <eight_schools.*, not of <kidiq"):
         cv.Fit.load(tmp_path / "fit.npz", other)
     content = (tmp_path / "fit.npz").read_bytes()
-    middle = len(content) // 2
-    flipped = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
-    for harmed in content[:middle], flipped, b"hello", pickle.dumps(fit.w):
+    for at in np.linspace(0, len(content) - 1, 60).astype(int):  # refused, or a bit of no account
+        (tmp_path / "flipped").write_bytes(
+            content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
+        )
+        try:
+            read = cv.Fit.load(tmp_path / "flipped", SCHOOLS)
+        except ValueError as error:
+            assert "holds no fit that was saved whole" in str(error)
+        else:
+            assert_allclose([*read.w, read.elbo], [*fit.w, fit.elbo], rtol=0)
+    for harmed in content[: len(content) // 2], b"hello", pickle.dumps(fit.w):
         (tmp_path / "harmed").write_bytes(harmed)
         with pytest.raises(ValueError, match="holds no fit that was saved whole"):
             cv.Fit.load(tmp_path / "harmed", SCHOOLS)
