@@ -180,7 +180,7 @@ def test_several_chains(cv):
 STILL = {"none": (0, 0, []), "all": ..., "a chain": 0, "a coordinate": (..., 1), "NaN": (0, 0, 0)}
 
 
-@pytest.mark.parametrize("draws", (1, 2, 3, 5, 20, 500))
+@pytest.mark.parametrize("draws", (1, 2, 3, 5, 20, 100))
 @pytest.mark.parametrize("chains", (1, 2, 3, 7, 50))
 def test_chains_of_any_number_and_length(cv, chains, draws):
     """An answer with an error, or a sentence on what to do: two draws at least, and all move."""
@@ -210,18 +210,6 @@ def test_the_error_of_many_short_chains(cv):
     right = np.sqrt((rho ** np.abs(n[:, None] - n)).mean() / 50)
     lots = [np.stack([autoregressive(rng, 20, rho) for _ in range(50)]) for _ in range(20)]
     assert 0.85 < np.mean([cv.expect(z, z, -z, order=0).se for z in lots]) / right < 1.15
-
-
-def test_autocorrelation_times(cv):
-    """By the sums of their definition, for odd and even lengths; a draw alone has a time of one."""
-    rng = np.random.default_rng(9)
-    for chains, n in ((1, 1), (4, 1), (1, 7), (3, 8), (2, 51)):
-        x = np.stack([autoregressive(rng, n, 0.7)[:, 0] for _ in range(chains)])
-        lag = lambda k: (x[:, k:] * x[:, : x.shape[1] - k]).sum() / (x**2).sum()
-        pairs = np.minimum.accumulate([lag(k) + lag(k + 1) for k in range(0, n, 2)])
-        right = 2 * pairs[pairs > 0].sum() - 1
-        assert_allclose(stein(cv).correlation(x.reshape(-1, 1), chains), right)
-    assert right > 2
 
 
 def test_the_order_is_the_one_that_folds_prefer(cv):

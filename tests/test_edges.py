@@ -399,7 +399,7 @@ def test_autocorrelation_times(cv):
             total += least
         return 2 * total - 1
 
-    for n, chains in ((40, 1), (41, 1), (60, 3), (63, 3), (4, 2)):
+    for n, chains in ((40, 1), (41, 1), (60, 3), (63, 3), (4, 2), (4, 4)):
         x = np.cumsum(RNG(n).standard_normal((n, 3)), 0)
         x -= x.mean(0)
         assert_allclose(correlation(x, chains), [slow(col, chains) for col in x.T])
