@@ -30,7 +30,7 @@ from pypdf.generic import Fit
 logging.getLogger("pypdf").setLevel(logging.ERROR)  # it warns of what chromium always writes
 FILE = f"{takeaway.NAME}.pdf"
 AFTERNOON = f"{takeaway.NAME}-afternoon.pdf"
-LEFT_OUT = "api", "extending", "internals"  # of the package's own: for the screen
+LEFT_OUT = "api", "definitions", "extending", "internals"  # of the package's own: for the screen
 SIDE = 17  # mm of an A4 page left and right of the text
 GAP = 8  # mm between the two columns of the contents
 CLOSER, FEW = (0.98, 0.95), 400  # sizes tried where a last sheet has so few characters
