@@ -108,6 +108,13 @@ def test_a_file_from_a_stranger_runs_nothing(tmp_path, monkeypatch):
         with pytest.raises(ValueError, match="holds no fit that was saved whole"):
             cv.Fit.load(tmp_path / "evil.npz", SCHOOLS)
     assert not (tmp_path / "run").exists()
+    for name in ("w", "told", "memory_2", "best"):
+        np.savez(tmp_path / "less.npz", **{k: x for k, x in kept.items() if k != name})
+        with pytest.raises(ValueError, match="holds no fit that was saved whole"):
+            cv.Fit.load(tmp_path / "less.npz", SCHOOLS)
+    np.savez(tmp_path / "foreign.npz", told=np.array('{"format": 1}'))
+    with pytest.raises(ValueError, match="holds no fit that was saved whole"):
+        cv.Fit.load(tmp_path / "foreign.npz", SCHOOLS)
     later = str(kept["told"]).replace('"format": 1', '"format": 2')
     np.savez(tmp_path / "later.npz", **kept | {"told": np.array(later)})
     with pytest.raises(ValueError, match="its format is 2, and this version reads 1"):

@@ -128,6 +128,9 @@ class Fit(Found):
             run = files.restored(model, told, arrays, q)
         except files.Broken as error:
             raise ValueError(f"{path}: {error}") from error
+        except (KeyError, TypeError) as error:  # something is missing, or of another kind
+            said = f"{path}: it holds no fit that was saved whole: {error!r}"
+            raise ValueError(said) from error
         for what, new in _seen(run, arrays["seen_z"]).items():
             old = arrays[f"seen_{what}"]
             if (bad := ~np.isclose(old, new, rtol=1e-7, equal_nan=True)).any():
