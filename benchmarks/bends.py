@@ -21,7 +21,7 @@ import cvlib as cv
 from benchmarks import stored
 from benchmarks.race.models import density, model_of
 from cvlib.fitting import bends
-from cvlib.fitting.tails import Weights
+from cvlib.fitting.looks import Weights
 from cvlib.models.density import Density
 
 RESULTS = Path(__file__).with_name("bends.json")

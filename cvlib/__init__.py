@@ -31,10 +31,10 @@ __version__ = "0.13.0"
 
 __all__ = [
     "AQ", "Answer", "CF", "DisARM", "Distrust", "Fit", "GR", "LB", "LOO", "PR", "QD", "RB", "RP1",
-    "RP2", "RPS", "SF", "Sampling", "all_quadratics", "bound", "candidates", "choose", "combine",
-    "datasets", "definitions", "draw", "elbo", "evaluate", "exact", "expect", "families", "fit",
-    "interval", "linear_baseline", "models", "one", "optimize", "ordered", "parabola", "passes",
-    "pick", "positive", "quantile", "real", "relax", "report", "rules", "simplex",
+    "RP2", "RPS", "SF", "Sampling", "Settings", "all_quadratics", "bound", "candidates", "choose",
+    "combine", "datasets", "definitions", "draw", "elbo", "evaluate", "exact", "expect", "families",
+    "fit", "interval", "linear_baseline", "models", "one", "optimize", "ordered", "parabola",
+    "passes", "pick", "positive", "quantile", "real", "relax", "report", "rules", "simplex",
     "snapshot", "surrogate", "taylor_x", "taylor_x_slope", "taylor_z", "terms", "zoo",
 ]  # fmt: skip
 
@@ -44,6 +44,7 @@ LATER = {
         "definitions": "definitions",
         "candidates": "pilots", "choose": "choosing", "report": "choosing",
         "Distrust": "fitting.front", "Fit": "fitting.front", "fit": "fitting.front",
+        "Settings": "fitting.settings",
         "Answer": "fitting.stein", "expect": "fitting.found", "quantile": "fitting.found",
     },
     ".models": dict.fromkeys(

@@ -7,7 +7,7 @@ import numpy as np
 import cvlib as cv
 from cvlib.fitting import stein
 from cvlib.fitting.found import drawn
-from cvlib.fitting.tails import smoothed
+from cvlib.fitting.looks import smoothed
 from cvlib.models.density import Density
 
 from . import posteriors

@@ -403,14 +403,19 @@ noise below rounding error chooses | Pilot.each |
 # fit: test_fitting
 some rows not scaled to all | Density._up_to | self.scale * x | x | test_slopes
 too few rows for the unknowns | enough | max(ROWS, EACH * model.dim) | ROWS // 10 | test_many_rows
-the search does not end where it is level | starts.climb | not here.slope @ way / 2 > enough |
+the search does not end where it is level | climbing.climb | not here.slope @ way / 2 > enough |
   False | test_the_best_start
 wrong turns | Curvature.see | old.slope - new.slope | new.slope - old.slope | test_the_search
-what was known of the curvature forgotten | starts.climb | Point(z, -np.inf, np.zeros_like(z)),
+what was known of the curvature forgotten | climbing.climb | Point(z, -np.inf, np.zeros_like(z)),
   known | Point(z, -np.inf, np.zeros_like(z)), Curvature(known.most) | test_the_search
 even draws that are not | evened | e.T @ e / len(e) | e.T @ e | test_fixed_draws
-the entropy left out of the search | starts.top |
-  q.joined(G.sum(0), G.T @ e) + q.entropy_grad(v) | q.joined(G.sum(0), G.T @ e) | test_fixed_draws
+the entropy left out of the search | climbing.top |
+  q.joined(G.sum(0), of_factor) + q.entropy_grad(v) | q.joined(G.sum(0), of_factor) |
+  test_fixed_draws
+the same draws at every climb | Fixed.step | self.turns * 2**state.t | self.turns |
+  test_climbs_of_a_diagonal_q
+draws without a number not left out | climbing.top |
+  np.isfinite(value) & np.isfinite(G).all(-1) | np.ones(len(e), bool) | test_climbs_of_a_diagonal_q
 half of a pair without a number | rotated._seen | fine[:half] & fine[half:-1] | fine[:half] |
   test_draws_without_a_number
 curvature for covariance | laplace | np.linalg.inv(P) | P | test_the_mode
@@ -420,9 +425,7 @@ the search from zero whatever was given | starts.start | given or Start(np.zeros
   'z = 0') | Start(np.zeros(model.dim), None, 'z = 0') | test_a_start_on_the_way
 a rise for ever taken for units | conflicts | -np.inf < height[top + 1] <= height[top] | True |
   test_far_out_in_the_prior
-rounding taken for a loss | Run._look | -TOLERANCE / 50 | 1e-12 | test_a_look
-a diagonal q like a full one | run.planned | Regressed(model, q, M=M or 10) |
-  Regressed(model, q, M=M or 10, most=0.5, reach=3.0) | test_coordinates_that_are_leaning
+rounding taken for a loss | Run.compare | -tolerance / 50 | 1e-12 | test_a_look
 slopes not in the coordinates of q | scored | q.times_t(draw.factor, slope) | slope |
   test_a_gaussian_posterior
 # kinds: test_kinds

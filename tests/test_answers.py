@@ -22,7 +22,7 @@ from cvlib.fitting import stein as own
 from cvlib.models.density import Density
 
 stein = lambda cv: part(cv, "fitting.stein")
-tails = lambda cv: part(cv, "fitting.tails")
+tails = lambda cv: part(cv, "fitting.looks")
 answers = lambda cv: part(cv, "fitting.found")
 
 

@@ -22,7 +22,7 @@ import cvlib as cv
 from cvlib import CF, RP1, RP2, SF, bound, combine, parabola, relax, rules, taylor_x, taylor_z
 from cvlib.ascent import plans, rotated
 from cvlib.combining import regression
-from cvlib.fitting import starts
+from cvlib.fitting import climbing
 from cvlib.fitting.bent import Bent
 from cvlib.fitting.found import Found
 from cvlib.points import spheres
@@ -358,7 +358,6 @@ VALUES = [  # with a ValueError
         cv.models.Compiled(lambda z: (-(z**2).sum(-1), -2 * z), 61), bend=True)),
     ("for a Gaussian q", lambda: fit(COUNTS, G, start=np.zeros(2)),
      lambda: fit(COUNTS, G, restarts=1)),
-    ("full Gaussian", lambda: starts.top(OWN, D, D.start())),
     (r"full Gaussian q of .*, not DiagonalGaussian\(2\)", lambda: fit(bend=True, family=D)),
     ("got 2 draws in groups of 2: take at least M=4",
      lambda: regression.gauge(np.zeros((2, 3)), np.zeros((2, 3)), group=2)),
@@ -439,8 +438,8 @@ TYPES = [  # with a TypeError
     ("list of lines", lambda: cv.evaluate(RP1(data), draw())),
     ("data is no estimator", lambda: cv.evaluate([data], draw()), lambda: sgd([data])),
     (r"climb: f\(z\) must give a number and its slope, as long as z; got -2",
-     lambda: starts.climb(lambda z: -z @ z, np.ones(2), 1e-6)),
-    ("as long as z; got", lambda: starts.climb(lambda z: (-z @ z, -2 * z[:1]), np.ones(2), 1e-6)),
+     lambda: climbing.climb(lambda z: -z @ z, np.ones(2), 1e-6)),
+    ("as long as z; got", lambda: climbing.climb(lambda z: (-z @ z, -2 * z[:1]), np.ones(2), 1e-6)),
     # fits and answers
     ("no function of the draws", lambda: fitted().expect(3.0)),
     ("what f gives: {'a': .* no array of numbers; stack",

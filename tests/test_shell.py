@@ -13,8 +13,9 @@ import pytest
 from autograd.extend import defvjp, primitive
 
 import cvlib as cv
-from cvlib.fitting import run, starts
+from cvlib.fitting import starts, strategies
 from cvlib.fitting.found import Found
+from cvlib.fitting.strategies import chosen, named
 from cvlib.models import density, passes
 from cvlib.models.density import Density
 
@@ -261,23 +262,26 @@ def test_a_limit_is_where_it_is_said_to_be(name):
         call(outside)
 
 
-def test_the_way_of_a_fit_at_its_limits(monkeypatch):
-    about = {"likelihood": True, "traced": None}
-    model = lambda N, d=2, **more: SimpleNamespace(N=N, dim=d, **about | more)
-    own = lambda N: model(N, likelihood=None)
-    wide, narrow = cv.families.Gaussian(300), cv.families.DiagonalGaussian(300)
-    for made, q, way in [
-        (model(167_772), Q, "exact"), (model(167_773), Q, "passes"),
-        (model(2982, 300), wide, "exact"), (model(2983, 300), wide, "full"),
-        (model(2983, 300), narrow, "exact"), (own(10), G, "adam"), (own(40_000), Q, "full"),
-        (own(40_001), Q, "passes"), (own(40_001), D, "diagonal"),
-    ]:  # fmt: skip
-        assert run.way(made, q) == way
+def test_the_strategy_of_a_fit_at_its_limits():
+    model = lambda N, d=2, traced=None: SimpleNamespace(N=N, dim=d, traced=traced)
+    wide, narrow = cv.families.Gaussian, cv.families.DiagonalGaussian
+    for made, q, M, name in [
+        (model(10), G, None, "adam"),
+        (model(40_000), Q, None, "rotated"),
+        (model(40_001), Q, None, "passes"),
+        (model(40_001), D, None, "diagonal"),
+        (model(10, 500), narrow(500), None, "diagonal"),
+        (model(10, 501), narrow(501), 9, "regressed"),
+        (model(10, 101), wide(101), None, "rotated"),
+        (model(10, 100, True), wide(100), None, "rotated"),
+        (model(10, 101, True), wide(101), None, "compiled"),
+        (model(10, 101, True), wide(101), 9, "rotated"),
+    ]:
+        assert chosen(made, q, M, cv.Settings()).name == named(name).name == name
     assert density.enough(model(40_000)) == 40_000 and density.enough(model(40_001)) == 10_000
     assert density.enough(model(10**6, 300)) == 15_000
-    monkeypatch.setattr(starts, "FULL", 2)
     for d, family in ((2, cv.families.Gaussian), (3, cv.families.DiagonalGaussian)):
-        assert quick(bowl(d), steps=1).q == family(d)
+        assert quick(bowl(d), steps=1, settings=cv.Settings(full=2)).q == family(d)
 
 
 # Starts and clocks --------------------------------------------------------------------------------
@@ -323,13 +327,11 @@ def test_a_fit_hands_its_clock_to_every_search(monkeypatch):
 
         monkeypatch.setattr(where, name, noted)
 
-    for name in ("searched", "climbed", "top"):
-        note(starts, name)
-    note(cv.exact, "optimum")
+    for where, name in (starts, "searched"), (starts, "climbed"), (strategies, "top"):
+        note(where, name)
     quick(steps=6, seconds=500)
     quick(q=D, steps=1, seconds=500)
-    quick(GLM, seconds=500)
-    mode, every = {"climbed", "searched"}, {"climbed", "searched", "optimum", "top"}
+    mode, every = {"climbed", "searched"}, {"climbed", "searched", "top"}
     assert over == {0: set(), 150: set(), 170: mode, 430: mode, 460: every}
 
 

@@ -24,8 +24,8 @@ from ..models.parameters import labels
 from ..models.passes import wide
 from ..special import LOG_2PI
 from . import stein
+from .looks import HEAVY, smoothed
 from .stein import Answer
-from .tails import HEAVY, smoothed
 
 NU = 5.0  # degrees of freedom of every second draw
 EDGE = (
