@@ -173,6 +173,14 @@ def test_each_class_of_the_page_on_own_words_takes_fewer_than_twenty_lines():
     assert len(lengths) == 6 and max(lengths.values()) < 20
 
 
+def test_the_page_on_the_package_has_every_file_but_the_definitions():
+    told = re.findall(r"automodule:: (cvlib\S+)", read(BOOK / "internals.md"))
+    paths = (BOOK.parent / "cvlib").rglob("*.py")
+    parts = [p.relative_to(BOOK.parent).with_suffix("").parts for p in paths]
+    files = {".".join(names) for names in parts if names[-1] not in ("__init__", "definitions")}
+    assert {*told} == files and len(told) == len(files)
+
+
 @each(NUMBERED[:12])
 def test_the_papers_part_asks_for_the_core_alone(md):
     """Chapters 1 to 12 use no name that is imported when it is asked for, nor its module."""
