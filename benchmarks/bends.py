@@ -12,7 +12,6 @@ import json
 import os
 import time
 import warnings
-from pathlib import Path
 
 import autograd.numpy as anp
 import numpy as np
@@ -24,7 +23,7 @@ from cvlib.fitting import bends
 from cvlib.fitting.tails import Weights
 from cvlib.models.density import Density
 
-RESULTS = Path(__file__).with_name("bends.json")
+RESULTS = stored.path("bends")
 SEEDS, DRAWS = range(5), 20_000
 ENOUGH = 600  # seconds by the clock, on however busy a machine; those of the processor are told
 

@@ -5,7 +5,6 @@ quiet machine: python -m benchmarks.cells --save
 """
 
 import argparse
-from pathlib import Path
 from time import thread_time
 
 import periodic
@@ -18,7 +17,7 @@ from cvlib.pilots import Set
 from experiments import catalogue
 
 M = 10
-RESULTS = Path(__file__).with_name("cells.json")
+RESULTS = stored.path("cells")
 
 
 def costs(seconds):

@@ -5,7 +5,6 @@ counts. Run it on a quiet machine: python -m benchmarks.choose --save
 """
 
 import argparse
-from pathlib import Path
 from time import thread_time
 
 import numpy as np
@@ -19,7 +18,7 @@ from experiments.judged import LOGISTIC, OWN, midway
 from experiments.judged import problem as known
 
 M, RENEW = 10, 50
-RESULTS = Path(__file__).with_name("choose.json")
+RESULTS = stored.path("choose")
 SIZES = {"d": (4, 16, 64), "N": (100, 3_000, 100_000)}
 
 

@@ -13,7 +13,6 @@ own, the time is reckoned (`reckoned`), and its row says so.
 import argparse
 import json
 import warnings
-from pathlib import Path
 from time import process_time
 
 import numpy as np
@@ -34,7 +33,7 @@ NOISES = "plain", "pairs", "sobol"
 ESTIMATORS = "none", "c7", "c7 at 1", "landing", "PR", "PR of all"
 WAYS = [(noise, cvs) for cvs in ESTIMATORS for noise in NOISES]
 WAYS.remove(("pairs", "PR of all"))  # a pair gives the entropy's closed form: it would be PR's row
-RESULTS = Path(__file__).with_name("coupled.json")
+RESULTS = stored.path("coupled")
 
 
 def australian():

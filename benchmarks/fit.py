@@ -15,7 +15,6 @@ import sys
 import time
 import warnings
 from contextlib import nullcontext
-from pathlib import Path
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -28,7 +27,7 @@ from experiments import others
 
 M = 10
 RATES = (0.1, 0.03, 0.01, 0.003)  # of JAX's Adam
-RESULTS = Path(__file__).with_name("fit.json")
+RESULTS = stored.path("fit")
 few = lambda x, digits=3: float(f"{x:.{digits}g}")
 
 

@@ -6,7 +6,6 @@ variates, of the same turn. Run it on a quiet machine: python -m benchmarks.ladd
 """
 
 import argparse
-from pathlib import Path
 
 import autograd.numpy as anp
 import numpy as np
@@ -22,7 +21,7 @@ from experiments.tasks import ladder, problem
 
 STEPS = 20  # of a call of the loop
 RUNS = 1, 8
-RESULTS = Path(__file__).with_name("ladder.json")
+RESULTS = stored.path("ladder_steps")
 
 
 def loop(model, q, h, cvs, lr, M, runs):

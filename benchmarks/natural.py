@@ -8,7 +8,6 @@ python -m benchmarks.natural --save
 """
 
 import argparse
-from pathlib import Path
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -20,7 +19,7 @@ from experiments.plans import LR, NATURAL
 from experiments.tasks import natural_line, problem
 
 STEPS = 20  # of a call of the loop
-RESULTS = Path(__file__).with_name("natural.json")
+RESULTS = stored.path("natural_steps")
 
 
 def loop(model, q, line, **options):

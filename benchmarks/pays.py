@@ -7,7 +7,6 @@ machine: python -m benchmarks.pays --save
 
 import argparse
 import warnings
-from pathlib import Path
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -21,7 +20,7 @@ from benchmarks.race.yardstick import yardstick
 from cvlib import CF, PR, QD, RB, RP1, rules, taylor_z
 from cvlib.ascent.optimize import Noisy
 
-RESULTS = Path(__file__).with_name("pays.json")
+RESULTS = stored.path("pays")
 SECONDS, SEEDS, M = 0.4, 3, 10
 RATES = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 PROBLEMS = ("australian", "sonar", "eight_schools")

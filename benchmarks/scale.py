@@ -43,7 +43,7 @@ SIZES = 10_000, 100_000, 1_000_000, 5_000_000
 FITTED = 1_000_000, 5_000_000
 D, M, K, STEPS = 30, 10, 50, 20
 BATCHES = (10, 1), (30, 1), (100, 1), (1, 10), (1, 100), (10, 100)  # samples, data points each
-RESULTS = Path(__file__).with_name("scale.json")
+RESULTS = stored.path("scale")
 
 
 # Data in a file -----------------------------------------------------------------------------------

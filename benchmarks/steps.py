@@ -18,7 +18,6 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 import autograd
@@ -31,7 +30,7 @@ from benchmarks.reference import make_lines, make_pulled
 from cvlib import combine
 
 M, V0, GAMMA = 10, 1e-3, 0.02
-RESULTS = Path(__file__).with_name("results.json")
+RESULTS = stored.path("steps")
 DATA = ("australian", "ionosphere", "sonar")
 S7 = ["c2", "c1", "c3", "c4", "c6", "c5", "c7"]
 SETS = {"base": ["h"], "c7": ["h", "c7"], "S7": ["h", *S7]}

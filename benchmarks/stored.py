@@ -4,6 +4,14 @@ import json
 import os
 import platform
 from importlib.metadata import version
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parents[1] / "results" / "benchmarks"
+
+
+def path(name):
+    """Where the numbers of this benchmark lie."""
+    return FOLDER / f"{name}.json"
 
 
 def versions(*packages):

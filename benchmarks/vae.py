@@ -5,7 +5,6 @@ not counted. Run it on a quiet machine: python -m benchmarks.vae --save
 """
 
 import argparse
-from pathlib import Path
 from time import process_time
 
 import numpy as np
@@ -14,7 +13,7 @@ from benchmarks import stored
 from experiments import plans
 
 STEPS = 50  # of a turn
-RESULTS = Path(__file__).with_name("vae.json")
+RESULTS = stored.path("vae_steps")
 
 
 def milliseconds(turns):
