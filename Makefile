@@ -128,7 +128,7 @@ else
 	@$(BIN)/python -m benchmarks.choose $(if $(SAVE),--save)
 	@$(BIN)/python -m benchmarks.fit $(if $(SAVE),--save)
 	@$(BIN)/python -m benchmarks.network $(if $(SAVE),--save)
-	@$(BIN)/python -m benchmarks.cells $(if $(SAVE),--save)
+	@PYTHONPATH=tools $(BIN)/python -m benchmarks.cells $(if $(SAVE),--save)
 	@$(BIN)/python -m benchmarks.coupled $(if $(SAVE),--save)
 	@$(BIN)/python -m benchmarks.natural $(if $(SAVE),--save)
 	@$(BIN)/python -m benchmarks.pays $(if $(SAVE),--save)
