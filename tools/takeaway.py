@@ -34,6 +34,7 @@ BOOK = {  # what chapters use beside the package, and where it lies in the wheel
     "tools/plotting.py": "cvbook",
     "tools/sliders.py": "cvbook",
     "tools/periodic.py": "cvbook",
+    "tools/periodic.html": "cvbook",
 }
 ALONE = """# Needed where this chapter lies alone, with the wheel: pip install 'THE-WHEEL[book]'
 import cvbook
