@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..adapters.steps import Compiled
+from ..adapters.jax import InJax
 from ..arguments import number, whole
 from ..ascent import exact, rules
 from ..ascent.plans import Noisy, Plan, Regressed, State, scored
@@ -67,7 +67,7 @@ def planned(kind: str, model: Model, q: Family, M: int | None = None) -> Plan:
     if kind == "exact":
         return Plan(model, q, lr=1.0)
     if kind == "compiled":
-        return Compiled(model, q)
+        return InJax(model, q)
     if kind == "adam":
         return Noisy(
             model, q, whole_gradient(model, q), M=M or 10, lr=rules.falling(RATE, AFTER, 0.5),
