@@ -47,9 +47,11 @@ LATER = {
         "Settings": "fitting.settings",
         "Answer": "fitting.stein", "expect": "fitting.found", "quantile": "fitting.found",
     },
-    ".models": dict.fromkeys(
-        ["Compiled", "from_jax", "from_numpyro", "from_pymc"], "adapters.compiled"
-    ),
+    ".models": {
+        "Compiled": "adapters.jax", "from_jax": "adapters.jax",
+        "from_numpyro": "adapters.numpyro", "from_pymc": "adapters.pymc",
+    },
+    ".models.passes": {"connect": "adapters.dask", "on": "adapters.dask"},
     ".families": {"Bent": "fitting.bent"},
 }  # fmt: skip
 
@@ -67,4 +69,7 @@ def _later(core: str) -> Any:
     return imported
 
 
-__getattr__, models.__getattr__, families.__getattr__ = map(_later, LATER)  # type: ignore[method-assign]
+__getattr__ = _later("")
+models.__getattr__ = _later(".models")  # type: ignore[method-assign]
+passes.__getattr__ = _later(".models.passes")  # type: ignore[method-assign]
+families.__getattr__ = _later(".families")  # type: ignore[method-assign]

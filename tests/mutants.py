@@ -155,9 +155,9 @@ snapshot: about mu for the older weights | TaylorZ.grad | draw.at(self.centre) |
   test_lines[poisson-DiagonalGaussian-one each]
 snapshot: own model's drawn data expanded afresh | _expand | kind(atom, at, order) |
   kind(atom, at if atom.of_eta else "mu", order) | test_lines[curved-DiagonalGaussian-one each]
-every part is the first | _sent | root.offset + address(a) - address(root) | root.offset | test_take
-a byte wraps in a pass | passes._part | wide(a.read() if isinstance(a, Mapped) else a) |
-  a.read() if isinstance(a, Mapped) else a | test_small_numbers
+every part is the first | _again | root.offset + address(a) - address(root) | root.offset |
+  test_parts[Gaussian]
+a byte wraps in a pass | passes._part | wide(_here(a)) | _here(a) | test_small_numbers
 bound: touches at mu | glm._totals | eta**2 + v | eta**2 | test_mean_zero[logistic-Gaussian]
 own model: columns of the Hessian mixed | density._totals | np.eye | np.tri |
   test_lines[curved-Gaussian-one each]
@@ -167,8 +167,8 @@ of second order, whatever is asked | Noisy.refreshed | self.wants or Wants(2) |
   (self.wants or Wants())._replace(order=2) | test_every
 numbers keep the first part alone | passes.total | (a + b for a, b in zip(found, new)) |
   (a + b if np.ndim(a) else a for a, b in zip(found, new)) | test_parts[Gaussian]
-a cluster that is never left | passes.on | try:\n yield\nfinally:\n _cluster.reset(token) |
-  yield\n_cluster.reset(token) | test_the_cluster_is_left
+a cluster that is never left | dask.on | try:\n yield\nfinally:\n passes.mapper.reset(token) |
+  yield\npasses.mapper.reset(token) | test_the_cluster_is_left
 what the first line wants | wanted | Wants(*map(max, zip(*each))) | each[0] | test_wants
 # parabola: test_passes
 no expectation of the value | Parabola.height | self.model.likelihood.mean(m, v, y) |
@@ -452,7 +452,7 @@ a run's draw without weights | _of_run | d.weight[k] | None |
   test_one_run_of_many_is_that_run_alone
 a minute although steps are given | Clock.__init__ | np.inf if steps is not None else SECONDS |
   SECONDS | test_one_budget_lifts_the_default_of_the_other[fit]
-a zero vector divides | compiled._bend |
+a zero vector divides | jax._bend |
   np.maximum(np.linalg.norm(v, axis=-1, keepdims=True), 1e-300) |
   np.linalg.norm(v, axis=-1, keepdims=True) | test_vectors_of_zeros
 a draw's value not looked at | Regressed.step | np.isfinite(G).all(-1) & np.isfinite(value) |
@@ -469,10 +469,9 @@ JAX without log-Jacobians | from_jax | joint(p) + stretch | joint(p) | in_jax
 the potential taken for log p | from_numpyro |
   -util.potential_energy(fresh(), args, kwargs, split(z)) |
   util.potential_energy(fresh(), args, kwargs, split(z)) | in_numpyro
-the first block again | _in_blocks | np.arange(first, first + size) | np.arange(size) | in_jax
-names backwards | compiled._flat | labels(name, shape) | labels(name, shape)[::-1] | in_numpyro
-unconstrained values for parameters | from_pymc | constrained(*split(z).values()) |
-  split(z).values() | in_pymc
+the first block again | Batched.__call__ | np.arange(first, first + size) | np.arange(size) | in_jax
+names backwards | jax.flat | labels(name, shape) | labels(name, shape)[::-1] | in_numpyro
+unconstrained values for parameters | from_pymc | constrained(split(z)) | split(z) | in_pymc
 the names of value variables | from_pymc | model.values_to_rvs[v].name | v.name | in_pymc
 """
 

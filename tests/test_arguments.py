@@ -37,11 +37,10 @@ NOT_CALLED = {  # a class that the package makes, or that a reader derives from
     "combine.Moments", "families.Family", "families.Family.bend", "families.FamilyPrior",
     "families.Route", "families.Unconstrained", "models.Groups", "optimize.Diverged",
     "optimize.Estimate", "optimize.Interrupted", "optimize.Path", "passes.Late",
-    "passes.Mapped", "rules.Ascent", "rules.Weighting",
+    "rules.Ascent", "rules.Weighting",
 }  # fmt: skip
 ELSEWHERE = {  # they need packages that are not here: make adapters
-    "Found.to_arviz", "models.from_jax", "models.from_numpyro", "models.from_pymc", "passes.on",
-    "passes.connect",
+    "Found.to_arviz", "models.from_jax", "models.from_numpyro", "models.from_pymc",
 }  # fmt: skip
 UNSEEN = {  # by any result; each has a test below
     "fit.progress": "a bar on stderr",

@@ -90,7 +90,7 @@ def test_a_fit_is_back_in_time(work, kind, pass_of_one, seconds, monkeypatch):
         monkeypatch.setattr(density, "EACH", 1)
     if kind == "compiled":  # which is called with so many points at once
         monkeypatch.setattr(looks, "BLOCK", 2)
-        monkeypatch.setattr("cvlib.adapters.compiled.BLOCKS", (2, 1))
+        monkeypatch.setattr("cvlib.adapters.jax.BLOCKS", (2, 1))
     work.cost, work.now = pass_of_one / 60, 0.0
     fit = cv.fit(model, q, seconds=seconds, progress=False)
     assert fit.run.strategy.name == {"full": "rotated", "compiled": "rotated"}.get(kind, kind)
@@ -231,7 +231,7 @@ def test_a_hessian_of_many_points_goes_through_blocks(monkeypatch):
         model = make(still)
         for chunk in (2**20, 40):
             monkeypatch.setattr(passes, "CHUNK", chunk)
-            monkeypatch.setattr("cvlib.adapters.compiled.BLOCKS", (chunk // 20, 1))
+            monkeypatch.setattr("cvlib.adapters.jax.BLOCKS", (chunk // 20, 1))
             found = hess_times(model.log_joint, z, np.eye(3)[[0, 1, 2, 0]])
             tolerance = 1e-10 if make is own else 1e-6
             assert_allclose(found, right[[0, 1, 2, 0]], atol=tolerance, rtol=tolerance)

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy
 
-from ..arguments import generator, install, numbers, seeded, whole
+from ..adapters.arviz import to_arviz
+from ..arguments import generator, numbers, seeded, whole
 from ..families.base import Family, check_fit
 from ..models.checks import data_arrays
 from ..models.density import Density, Model
@@ -131,37 +132,7 @@ class Found:
             )
         return found
 
-    @seeded
-    def to_arviz(
-        self, n: int = 1000, seed: int = 0, predict: Callable | None = None, corrected: bool = False
-    ) -> Any:
-        """ArviZ's groups: posterior, log_likelihood, posterior_predictive if `predict`.
-
-        Draws are those of q, with log p and log q in sample_stats, `lp` and `log_q`, for
-        `loo_approximate_posterior`; or `corrected` by their weights. Names of axes and their labels
-        come along with a model of PyMC or NumPyro, and its observed and constant data.
-        """
-        try:
-            import arviz
-        except ImportError as error:
-            raise ValueError(f"to_arviz needs ArviZ: {install('arviz')}") from error
-        chain = lambda arrays: {name: np.asarray(x)[None] for name, x in arrays.items()}
-        model, rng = self.model, generator(seed)
-        z = self._points(n, rng, corrected)
-        stats = {"lp": Density(model).value(z)}
-        if not corrected:
-            stats["log_q"] = self.q.log_q(self.w, z)
-        groups = {"posterior": chain(model.named(z)), "sample_stats": chain(stats)}
-        if rows := model.each_row(z):
-            groups["log_likelihood"] = chain(rows)
-        if predict is not None:
-            groups["posterior_predictive"] = chain({"y": self._predicted(predict, z, rng)})
-        more = {"constant_data": model.constants, "observed_data": model.observed}
-        groups |= {name: given for name, given in more.items() if given}
-        known = {name for group in groups.values() for name in group}
-        dims = {k: axes for k, axes in model.dims.items() if k in known}
-        made: Callable = partial(arviz.from_dict, coords=model.coords, dims=dims)
-        return made(**groups) if arviz.__version__.startswith("0.") else made(groups)
+    to_arviz = seeded(to_arviz)
 
     @seeded
     def expect(self, f: Callable, n: int = 1000, seed: np.random.Generator | int = 0) -> Answer:

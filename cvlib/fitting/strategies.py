@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..adapters.steps import Compiled
+from ..adapters.jax import InJax
 from ..ascent import rules
 from ..ascent.plans import Noisy, Plan, Regressed
 from ..ascent.rotated import Rotated
@@ -81,7 +81,7 @@ class _Passes(Strategy):
         return run.left()
 
 
-class _InJax(Strategy):
+class _Compiled(Strategy):
     """The same steps inside JAX, on one rotation of a model that JAX has traced."""
 
     name, first, says = "compiled", 4, Strategy.says + ", inside JAX"
@@ -91,7 +91,7 @@ class _InJax(Strategy):
         return q.dim > settings.fixed and model.traced is not None and M is None
 
     def plan(self, model, q, M, settings):
-        return Compiled(model, q)
+        return InJax(model, q)
 
 
 class _Diagonal(Strategy):
@@ -138,7 +138,7 @@ class _Adam(_Diagonal):
         return Noisy(model, q, h, M=M or 10, lr=rate, rule=rules.adam(), average=1, sampling=whole)
 
 
-STRATEGIES = (_Adam(), _Regressed(), _Diagonal(), _InJax(), _Passes(), Strategy())
+STRATEGIES = (_Adam(), _Regressed(), _Diagonal(), _Compiled(), _Passes(), Strategy())
 
 
 def chosen(model: Model, q: Family, M: int | None, settings: Settings) -> Strategy:
