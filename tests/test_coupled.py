@@ -8,7 +8,7 @@ import oracles
 from autograd import grad
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
-from scipy.special import betaln, expit, gammaln
+from scipy.special import expit, gammaln
 from test_nongaussian import cdf as cdf_of_z
 from test_passes import setting
 
@@ -85,7 +85,6 @@ def families(cv):
         F.Gaussian(2): np.array([0.3, -0.2, 1.1, 0.4, 0.7]),
         F.DiagonalGaussian(2): np.array([0.3, -0.2, 1.1, 0.7]),
         F.Gamma(3): np.array([-4.0, 0.0, 3.0, 0.5, -1.0, 0.0]),
-        F.Beta(3): np.array([-4.0, 0.0, 3.0, 0.5, -3.0, 2.0]),
         F.Bernoulli(2): np.array([0.7, -2.0]),
         F.Categorical(2, 3): np.array([0.5, -1.0, 0.0, 1.0, 1.0, 0.0]),
     }
@@ -226,13 +225,12 @@ def test_vargrad(cv):
 def test_tiny_shapes(cv):
     """Where x underflows its law is a power, P(X <= x) = c x^a: z and its opposite, in logs."""
     u, a, b = np.array([[1e-6], [0.01], [0.3], [0.5], [0.8]]), np.exp(-7.0), 0.6
-    for kind, log_c in ("Gamma", -gammaln(a + 1)), ("Beta", -np.log(a) - betaln(a, b)):
-        q, w = getattr(cv.families, kind)(1), np.log([a, b])
-        m, s = q.moments(w)
-        at = lambda log_u: (log_u - log_c) / a - np.log(b) * (kind == "Gamma")
-        eps = q.quantile(w, u)
-        assert_allclose(m + s * eps, at(np.log(u)), rtol=1e-9, err_msg=kind)
-        assert_allclose(m + s * q.mirror(w, eps)[2:], at(np.log1p(-u))[2:], rtol=1e-7, err_msg=kind)
+    q, w = cv.families.Gamma(1), np.log([a, b])
+    m, s = q.moments(w)
+    at = lambda log_u: (log_u + gammaln(a + 1)) / a - np.log(b)
+    eps = q.quantile(w, u)
+    assert_allclose(m + s * eps, at(np.log(u)), rtol=1e-9)
+    assert_allclose(m + s * q.mirror(w, eps)[2:], at(np.log1p(-u))[2:], rtol=1e-7)
 
 
 def test_weights_count_what_is_independent(cv):
