@@ -16,7 +16,7 @@ from autograd import elementwise_grad
 from numpy.typing import ArrayLike
 
 from ..arguments import number
-from ..special import LOG_2PI, gammaln, log_ndtr
+from ..special import LOG_2PI, gammaln
 from . import checks, passes
 from .density import GaussianPrior, Model, seen
 
@@ -191,42 +191,12 @@ def gaussian_likelihood(noise_sd: float) -> Likelihood:
     return _held("linear", phi, fast=fast, expected=expected, kappa=1 / sd**2, quadratic=True)
 
 
-def _student_phi(eta, y, df, scale):
-    half = (df + 1) / 2
-    size = gammaln(half) - gammaln(df / 2) - 0.5 * np.log(df * np.pi) - np.log(scale)
-    return size - half * anp.log1p(((y - eta) / scale) ** 2 / df)
-
-
-def student_t_likelihood(df: float, scale: float = 1.0) -> Likelihood:
-    """phi(eta, y) = log t(y | df, eta, scale): a linear regression that forgives far points."""
-    df, scale = number("df", df, 0, above=True), number("scale", scale, 0, above=True)
-    phi = partial(_student_phi, df=df, scale=scale)
-    return _held("Student-t", phi, strip=scale * np.sqrt(df))  # poles of phi'
-
-
-def _negative_binomial_phi(eta, y, r):
-    ways = gammaln(y + r) - gammaln(r) - gammaln(y + 1)
-    return ways + y * (eta - np.log(r)) - (y + r) * anp.logaddexp(0.0, eta - np.log(r))
-
-
-def negative_binomial_likelihood(shape: float) -> Likelihood:
-    """Counts of mean exp(eta) that scatter more than Poisson's: variance mean + mean^2 / shape."""
-    phi = partial(_negative_binomial_phi, r=number("shape", shape, 0, above=True))
-    return _held("negative binomial", phi, counts, strip=np.pi)
-
-
-def _probit_phi(eta, y):
-    return log_ndtr(y * eta)
-
-
 # kappa of the logistic likelihood: of use with classes=False, one mean of x for both classes.
 LOGISTIC = _held(
     "logistic", _logistic_phi, signs, _logistic_fast, bound=_logistic_bound, kappa=0.5,
     strip=np.pi, classes=True,
 )  # fmt: skip
 POISSON = _held("poisson", _poisson_phi, counts, _poisson_fast, _poisson_expected, kappa=1.0)
-# The normal distribution function has no zero with an imaginary part below 2.8.
-PROBIT = _held("probit", _probit_phi, signs, strip=2.8)
 
 
 # Models -------------------------------------------------------------------------------------------
@@ -244,9 +214,8 @@ class GLM(Model):
     ) -> None:  # fmt: skip
         if not isinstance(likelihood, Likelihood):
             raise ValueError(
-                f"likelihood={likelihood!r}: give models.LOGISTIC, PROBIT, POISSON, one of "
-                "models.student_t_likelihood(df) and negative_binomial_likelihood(shape), or your "
-                "own, models.Likelihood(name, phi)"
+                f"likelihood={likelihood!r}: give models.LOGISTIC, models.POISSON, "
+                "models.gaussian_likelihood(sd), or your own, models.Likelihood(name, phi)"
             )
         given = (X, y) if offset is None else (X, y, offset)
         checks.same_labels(given)
