@@ -150,10 +150,6 @@ class Gamma(_Standardised):
         below, above = self.tails(w, m + s * eps)
         return (self.at_tails(w, above, below) - m) / s
 
-    def quantile(self, w: Array, u: Array) -> Array:
-        m, s = (a[..., None, :] for a in self.moments(w))
-        return (self.at_tails(w, u, 1 - u) - m) / s
-
     def tails(self, w: Array, z: Array) -> Pair:
         """P(Z <= z) and P(Z > z), (..., M, d)."""
         a, t = self.unpack(w)[0][..., None, :], z + w[..., None, self.dim :]  # t = log b x
