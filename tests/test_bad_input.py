@@ -34,7 +34,7 @@ X = np.array([[0.5, -1.0], [0.2, 0.3], [1.0, 1.0]])
 Y = np.array([1.0, -1.0, 1.0])
 MASKED = np.ma.masked_array([1.0, 999.0, 2.0], [False, True, False])
 q, D, G = cv.families.Gaussian(2), cv.families.DiagonalGaussian(2), cv.families.Gamma(2)
-COIN = cv.families.Bernoulli(2)
+COIN, B = cv.families.Bernoulli(2), cv.families.Beta(2)
 rng = np.random.default_rng(0)
 glm, linear = cv.models.logistic_regression, cv.models.linear_regression
 GaussianPrior, load = cv.models.GaussianPrior, cv.datasets.load
@@ -53,13 +53,6 @@ class Table:
 
     equals = lambda self, other: self.labels == other.labels
     to_numpy = __array__ = lambda self, *args, **kwargs: np.ones(len(self.labels))
-
-
-class Bare(cv.families.DiagonalGaussian):
-    """A family without opposites and without quantiles."""
-
-    routes = cv.families.DiagonalGaussian.routes
-    mirror = quantile = None
 
 
 LOGISTIC, COUNTS = glm(X, Y), cv.models.poisson_regression(X, [0, 1, 2])
@@ -166,8 +159,9 @@ VALUES = [  # with a ValueError
     (r"phi of the own likelihood is \[nan.*every real eta. Put exp\(eta\)",
      lambda: phi(lambda t, y: anp.log(t))),
     ("phi of the own likelihood must give one number", lambda: phi(lambda t, y: anp.sum(t * y))),
-    ("phi of the own likelihood mixes its entries", lambda: phi(lambda t, y: t - anp.mean(t))),
-    ("phi of the own likelihood fails for eta and y of shape.*np.where for if",
+    ("phi of the own likelihood mixes its rows: row k may depend on eta",
+     lambda: phi(lambda t, y: t - anp.mean(t))),
+    ("phi of the own likelihood fails for eta of shape .12,. and labels of shape.*np.where for if",
      lambda: phi(lambda t, y: t if t > 0 else 0 * t)),
     # data sets
     ("unknown data set 'iris': choose one of .*ionosphere", lambda: load("iris")),
@@ -239,9 +233,9 @@ VALUES = [  # with a ValueError
     (r"shape \(2,\)", lambda: fresh(batch=2, index=np.zeros(3, int))),
     ("leave batch out", lambda: fresh(subsample=False, batch=3)),
     ("sampling= says it all: leave batch out", lambda: fresh(sampling=cv.Sampling(), batch=3)),
-    ("leave eps out", lambda: coins(None, noise="sobol", eps=np.zeros((4, 4)))),
-    ("needs Bare.mirror", lambda: cv.draw(LOGISTIC, Bare(2), D.start(), 4, rng, noise="pairs")),
-    ("needs Bare.quantile", lambda: cv.draw(LOGISTIC, Bare(2), D.start(), 4, rng, noise="sobol")),
+    ("leave eps out", lambda: draw(noise="sobol")),
+    *[(f"needs Beta.{name}", lambda how=how: cv.draw(LOGISTIC, B, B.start(), 4, rng, noise=how))
+      for name, how in (("mirror", "pairs"), ("quantile", "sobol"))],
     # families
     *[(r"w must be \(..., .*got \(9,\)", lambda ask=ask: ask(np.zeros(9)))
       for family in (q, D, G, COIN) for ask in (family.mean, family.sd, family.unpack)],
@@ -277,9 +271,8 @@ VALUES = [  # with a ValueError
     ("two values of a Bernoulli variable", lambda: cv.DisARM(data)),
     ("no sample is independent .* there is one", lambda: cv.LOO(of_coins)(coins(1))),
     ("all samples of the draw lean", lambda: cv.LOO(of_coins)(coins(2, noise="pairs")),
-     lambda: cv.LOO(of_coins)(coins(8, noise="sobol"))),
-    (r'draw\(..., noise="pairs"\)', lambda: cv.DisARM(of_coins)(coins(8)),
-     lambda: cv.DisARM(of_coins)(coins(8, noise="sobol"))),
+     lambda: cv.LOO(data)(fresh(M=8, noise="sobol"))),
+    (r'draw\(..., noise="pairs"\)', lambda: cv.DisARM(of_coins)(coins(8))),
     (r"out must be \(1, 2, 5\).*got \(2, 2\)",
      lambda: cv.evaluate([RP1(cv.one)], draw(), out=np.empty((2, 2)))),
     (r"'data' of <logistic.*try CF\(taylor_z\(data\)\)", lambda: CF(data)),

@@ -107,7 +107,8 @@ class Likelihood:
             if complaint:
                 raise ValueError(f"labels of a {self.name} likelihood {complaint}")
         labels = np.array([y.min(), y[len(y) // 2], y.max()], float)
-        checks.phi(f"phi of the {self.name} likelihood", self.phi, labels)
+        phi, name = lambda eta, j: self.phi(eta, labels[j]), f"phi of the {self.name} likelihood"
+        checks.rows(name, phi, checks.ETA, 3, [((12,), (12,))], "eta", "labels")
         if not self.held:
             checks.promises(self, rule, labels)
 
@@ -219,7 +220,7 @@ class GLM(Model):
             )
         given = (X, y) if offset is None else (X, y, offset)
         checks.same_labels(given)
-        X, y, *rest = map(checks.numbers, ("X", "y", "offset"), given)
+        X, y, *rest = map(checks.real_numbers, ("X", "y", "offset"), given)
         if X.ndim != 2 or y.shape != X.shape[:1]:
             raise ValueError(f"X must be (N, d) and y (N,); got {X.shape} and {y.shape}")
         if rest and rest[0].shape != y.shape:
