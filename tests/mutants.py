@@ -78,9 +78,9 @@ Jaakkola's lambda twice too large | _logistic_bound | 4 * safe | 2 * safe | test
 Poisson: v / 2 lost | _poisson_expected | m + v / 2 | m | test_exact_means[poisson-Gaussian-False]
 precision 1 / sd in the linear model | _normal_fast | (y - eta) / sd**2 | (y - eta) / sd |
   test_hand_written_derivatives
-covariances over n - 1 | GLM.groups | n[:, None, None] | np.maximum(n - 1, 1)[:, None, None] |
+covariances over n - 1 | GLM.data_moments | n[:, None, None] | np.maximum(n - 1, 1)[:, None, None] |
   test_exact_means[logistic-Gaussian-True]
-second moments for covariances | _spreads | X - x[group] | X |
+second moments for covariances | _spreads | X - x[k] | X |
   test_exact_means[logistic-Gaussian-True]
 # models: test_own_models
 prior's mean forgotten | GaussianPrior.__call__ | z - self.mean | z | test_prior

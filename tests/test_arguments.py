@@ -35,7 +35,7 @@ ASKED = (Found, cv.Fit, cv.models.Model, cv.models.GLM, cv.models.Compiled, cv.f
 NOT_CALLED = {  # a class that the package makes, or that a reader derives from
     "Answer", "Choice", "Distrust", "Fit", "Fit.after", "Found", "Report", "Snapshot",
     "combine.Moments", "families.Family", "families.Family.bend", "families.FamilyPrior",
-    "families.Route", "families.Unconstrained", "models.Groups", "optimize.Diverged",
+    "families.Route", "families.Unconstrained", "models.DataMoments", "optimize.Diverged",
     "optimize.Estimate", "optimize.Interrupted", "optimize.Path", "passes.Late",
     "passes.Mapped", "rules.Ascent", "rules.Weighting",
 }  # fmt: skip
@@ -251,7 +251,7 @@ def as_likelihood(lik):
     loose = cv.exact.elbo(model, FULL, W, 0.1)
     data = cv.terms(model, FULL)[0]
     taken = cv.taylor_z(data) is data or repr(cv.taylor_z(data))
-    return model, loose, sums, model.groups.n, lik.fast and lik.fast(X[:, 0], Y, 1), taken
+    return model, loose, sums, model.data_moments.n, lik.fast and lik.fast(X[:, 0], Y, 1), taken
 
 
 def in_x(lik):

@@ -5,7 +5,7 @@ from .glm import (
     GLM,
     LOGISTIC,
     POISSON,
-    Groups,
+    DataMoments,
     Likelihood,
     counts,
     gaussian_likelihood,
@@ -16,7 +16,7 @@ from .glm import (
 )
 
 __all__ = [
-    "GLM", "GaussianPrior", "Groups", "LOGISTIC", "Likelihood", "Model", "POISSON",
+    "GLM", "DataMoments", "GaussianPrior", "LOGISTIC", "Likelihood", "Model", "POISSON",
     "counts", "gaussian_likelihood", "linear_regression", "logistic_regression",
     "poisson_regression", "signs",
 ]  # fmt: skip

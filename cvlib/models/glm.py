@@ -251,8 +251,8 @@ class GLM(Model):
         return passes.at_points(_totals, self.data, z, self.likelihood, order, made=made)
 
     @cached_property
-    def groups(self) -> "Groups":
-        """Moments of the data, one group per class (or one in all), for expansions in x."""
+    def data_moments(self) -> "DataMoments":
+        """Moments of x and y within each class, or over all data, for expansions in x."""
         classes = None
         if self.likelihood.classes:
             found = passes.each(lambda rows: np.unique(rows[0]), (self.y,))
@@ -260,16 +260,17 @@ class GLM(Model):
         data, phi = (self.X, self.y), self.likelihood.phi
         n, x, y = passes.total(_means, data, classes, width=self.dim)
         x, y = x / n[:, None], y / n
-        xx, xy, own = passes.total(_spreads, data, classes, x, y, phi, width=self.dim)
-        return Groups(classes, n, x, y, xx / n[:, None, None], xy / n[:, None], own / n)
+        width = self.dim * len(n)
+        xx, xy, own = passes.total(_spreads, data, classes, x, y, phi, width=width)
+        return DataMoments(classes, n, x, y, xx / n[:, None, None], xy / n[:, None], own / n)
 
 
 @dataclass(frozen=True)
-class Groups:
-    """First and second moments of (x, y) within K groups of data points."""
+class DataMoments:
+    """First and second moments of (x, y) within K classes of data points."""
 
-    classes: np.ndarray | None  # (K,) the label of each group; None: one group of all data
-    n: np.ndarray  # (K,) group sizes
+    classes: np.ndarray | None  # (K,) the label of each class; None: one class of all data
+    n: np.ndarray  # (K,) how many are in it
     x: np.ndarray  # (K, d) means
     y: np.ndarray  # (K,)
     xx: np.ndarray  # (K, d, d) covariances of x (divided by n, not n - 1)
@@ -277,40 +278,38 @@ class Groups:
     constant: np.ndarray  # (K,) mean phi(0, y_i) - phi(0, mean y): what phi has of y alone
 
     def of_labels(self, y: np.ndarray) -> np.ndarray:
-        """Which group data points with these labels are in."""
-        return _group(y, self.classes)
+        """Which class data points with these labels are in."""
+        return _class(y, self.classes)
 
     @cached_property
     def xx_beside(self) -> np.ndarray:
-        """The covariances side by side, (d, K d): one product then does for all groups."""
+        """The covariances side by side, (d, K d): one product then does for all classes."""
         return np.concatenate(self.xx, -1)
 
 
-def _group(y, classes):
+def _class(y, classes):
     return np.zeros(np.shape(y), int) if classes is None else np.searchsorted(classes, y)
 
 
-def _grouped(rows, classes):
-    """X, y and group of some data points, and which of them are in each group, (K, n)."""
+def _in_classes(rows, classes):
+    """X, y and class of some data points, and 1 where one is in a class, (K, n)."""
     X, y = (a.astype(float, copy=False) for a in rows)
-    group, K = _group(y, classes), 1 if classes is None else len(classes)
-    return X, y, group, [group == k for k in range(K)]
+    k = _class(y, classes)
+    return X, y, k, np.eye(1 if classes is None else len(classes))[:, k]
 
 
 def _means(rows, classes):
-    """Sizes of the groups, and sums of x and y in them."""
-    X, y, group, each = _grouped(rows, classes)
-    n = np.bincount(group, minlength=len(each))
-    return n, np.stack([X[k].sum(0) for k in each]), np.array([y[k].sum() for k in each])
+    """Sizes of the classes, and sums of x and y in them."""
+    X, y, _, own = _in_classes(rows, classes)
+    return own.sum(-1), own @ X, own @ y
 
 
 def _spreads(rows, classes, x, mean_y, phi):
     """Sums of dx dx^T, dx dy and phi(0, y) - phi(0, ybar), with dx = x - xbar, dy = y - ybar."""
-    X, y, group, each = _grouped(rows, classes)
-    dx, dy, zero = X - x[group], y - mean_y[group], np.zeros_like(y)
-    xx, xy = (np.stack([dx[k].T @ by[k] for k in each]) for by in (dx, dy))
-    own = phi(zero, y) - phi(zero, mean_y[group])
-    return xx, xy, np.bincount(group, own, minlength=len(each))
+    X, y, k, own = _in_classes(rows, classes)
+    dx, dy, zero = X - x[k], y - mean_y[k], np.zeros_like(y)
+    by_class = (own[..., None] * dx).mT  # (K, d, n)
+    return by_class @ dx, by_class @ dy, own @ (phi(zero, y) - phi(zero, mean_y[k]))
 
 
 def logistic_regression(X: ArrayLike, y: ArrayLike, prior_sd: ArrayLike = 1.0, **more: Any) -> GLM:
