@@ -34,7 +34,7 @@ X = np.array([[0.5, -1.0], [0.2, 0.3], [1.0, 1.0]])
 Y = np.array([1.0, -1.0, 1.0])
 MASKED = np.ma.masked_array([1.0, 999.0, 2.0], [False, True, False])
 q, D, G = cv.families.Gaussian(2), cv.families.DiagonalGaussian(2), cv.families.Gamma(2)
-COIN, B = cv.families.Bernoulli(2), cv.families.Beta(2)
+COIN, B, PAIR = cv.families.Bernoulli(2), cv.families.Beta(2), cv.families.Categorical(1, 2)
 rng = np.random.default_rng(0)
 glm, linear = cv.models.logistic_regression, cv.models.linear_regression
 GaussianPrior, load = cv.models.GaussianPrior, cv.datasets.load
@@ -287,6 +287,7 @@ VALUES = [  # with a ValueError
     *[('"mu" or at "snapshot"', lambda write=write: write(data, at="start"))
       for write in (taylor_z, bound, parabola)],
     ("only eta = x.z.*'data' is none: try taylor_z", lambda: parabola(own_data)),
+    ("depend on each other", lambda: CF(taylor_z(cv.terms(COINS, PAIR)[0]))),
     ("temperature", lambda: relax(of_coins, 0.0)),
     ("closed form", lambda: CF(relax(of_coins))),
     ("SF or RP1 or GR", lambda: RP2(relax(of_coins))),
