@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .arguments import unmasked, whole
+from .arguments import generator, unmasked, whole
 from .points import directions, rotations, sobol
 
 NOT_YET = object()
@@ -272,8 +272,7 @@ def draw(
         raise TypeError(f"{q!r} is no family: write families.Gaussian(model.dim), for example")
     q.check_model(model)
     how, w = Sampling.of(sampling, **keywords), np.asarray(q.check(w))
-    if rng is not None and not isinstance(rng, np.random.Generator):
-        raise ValueError(f"rng={rng!r}: give a generator, rng=np.random.default_rng({rng!r})")
+    rng = None if rng is None else generator(rng)
     if snapshot is not None:
         if not isinstance(snapshot, Snapshot):
             raise TypeError(f"snapshot={snapshot!r}: take cvlib.snapshot(model, mu)")

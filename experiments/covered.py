@@ -149,7 +149,7 @@ def covered(rng, *, case, bend, n, runs):
             return _known(rng, case, bend, n, runs)
         model, asked = (HARD | HELD_OUT)[case]()
         fit = cv.fit(model, bend=bend, progress=False)
-    ask = lambda f: [fit.expect(f, n, rng) for _ in range(runs)]
+    ask = lambda f: [fit.expect(f, n, seed) for seed in rng.integers(2**31, size=runs)]
     rows = [_row(name, exact, ask(f), fit.warnings) for name, (f, exact) in asked.items()]
     return {"fit": list(fit.warnings), "rows": rows}
 
@@ -158,7 +158,7 @@ def _known(rng, name, bend, n, runs):
     """All quantities of a stored posterior at once."""
     known, exact = posteriors.load(name), truth(name).mean
     fit = cv.fit(known.model, bend=bend, steps=640, progress=False)
-    found = [fit.expect(known.of, n, rng) for _ in range(runs)]
+    found = [fit.expect(known.of, n, seed) for seed in rng.integers(2**31, size=runs)]
     each = [(q, exact[k], found, fit.warnings, k) for k, q in enumerate(known.names)]
     return {"fit": list(fit.warnings), "rows": [_row(*one) for one in each]}
 

@@ -23,7 +23,7 @@ from scipy import stats
 import cvlib
 from cvlib.adapters import jax as inside
 from cvlib.draws import Draw
-from cvlib.fitting import run
+from cvlib.fitting.strategies import chosen
 from experiments import posteriors
 
 PAGE = Path(__file__).resolve().parents[1] / "book" / "api.md"
@@ -232,8 +232,8 @@ def test_a_fit_inside_jax_settles_is_kept_and_stops_from_the_keyboard(monkeypatc
     one = logistic()
     fit = cvlib.fit(one.compiled, progress=False)
     best = cvlib.exact.elbo(one.own, one.q, cvlib.exact.optimum(one.own, one.q))
-    assert fit.run.kind == "compiled" and fit.settled and "inside JAX" in fit.report
-    assert run.way(one.compiled, one.q, 20) == "full"  # the draws that were asked for
+    assert fit.run.strategy.name == "compiled" and fit.settled and "inside JAX" in fit.report
+    assert chosen(one.compiled, one.q, 20, cvlib.Settings()).name == "rotated"  # the draws that were asked for
     assert inside.InJax(one.compiled, cvlib.families.Gaussian(7)).M == 15
     assert best - cvlib.exact.elbo(one.own, one.q, fit.w) < 0.05
     fit.save(tmp_path / "fit")

@@ -367,7 +367,7 @@ def test_draws_are_q_s_by_name_and_shape(cv, kind):
     case, fit = fitted(cv, kind)
     z, many = fit.sample(7, 3), fit.sample(40_000, 4)
     d = case.model.dim
-    assert z.shape == (7, d) and np.array_equal(z, fit.sample(7, RNG(3)))
+    assert z.shape == (7, d) and np.array_equal(z, fit.q.sample(fit.w, 7, RNG(3)))
     assert_allclose((many.mean(0) - fit.mean) / many.std(0), 0, atol=0.03)
     assert_allclose(many.std(0) / fit.sd, 1, atol=0.03)
     if fit.q.gaussian:

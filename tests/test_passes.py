@@ -243,7 +243,7 @@ def everything(cv, model, q, w):
     """What passes over all data: snapshots, exact references, moments for taylor_x."""
     mu, factor = q.moments(w)
     old = arrays(cv.snapshot(model, mu, factor=factor, mean=True))
-    terms, G = cv.exact.term_gradients(model, q, w)["data"], model.groups
+    terms, G = cv.exact.term_gradients(model, q, w)["data"], model.data_moments
     return [*old, cv.exact.elbo(model, q, w), terms, G.n, G.x, G.y, G.xx, G.xy, G.constant]
 
 

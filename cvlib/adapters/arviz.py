@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import generator
+from ..arguments import whole
 from ..models.density import Density
 from . import Package
 
@@ -23,7 +23,7 @@ def to_arviz(
     """
     made, old = arviz.from_dict, arviz.__version__.startswith("0.")
     chain = lambda arrays: {name: np.asarray(x)[None] for name, x in arrays.items()}
-    model, rng = fit.model, generator(seed)
+    model, rng = fit.model, np.random.default_rng(whole("seed", seed, 0))
     z = fit._points(n, rng, corrected)
     stats = {"lp": Density(model).value(z)}
     if not corrected:

@@ -82,10 +82,7 @@ def sgd(
     """
     noisy = Noisy(model, q, h, cvs, **_options(sgd, Noisy, plan))
     if state is None:
-        if not isinstance(rng, np.random.Generator):
-            seed = 0 if rng is None else rng
-            raise ValueError(f"rng={rng!r}: give a generator, rng=np.random.default_rng({seed!r})")
-        state = noisy.first(rng, w, runs)
+        state = noisy.first(generator(rng), w, runs)
     elif not (rng is None and w is None and runs == ()):
         raise ValueError("the state has its own w, runs and rng: leave them out")
     return _ascend(state, noisy, steps, every, hooks, progress)

@@ -206,12 +206,13 @@ class Model:
         n = 2 if self.N == 3 else min(self.N, 4)  # three z's meet n rows: 3 would hide a mix-up
         some = np.linspace(0, self.N - 1, n).round().astype(int)
         rows = lambda z, j: self.log_lik(z, self.take(some[j]))
+        points = checks.points_near_zero(self.dim)
         # One draw a row, all data, all data in several runs, an axis of directions beside M.
         shapes = [((3,), (3,)), ((3, 1), (n,)), ((2, 3, 1), (n,)), ((2, 3, 4), (2, 3, 1))]
         try:
-            checks.rows("log_lik", rows, self.dim, n, shapes)
+            checks.rows("log_lik", rows, points, n, shapes)
             shapes = [((3,), (1,)), ((2, 3, 4), (1,))]
-            checks.rows("log_prior", lambda z, j: self.log_prior(z), self.dim, 1, shapes)
+            checks.rows("log_prior", lambda z, j: self.log_prior(z), points, 1, shapes)
         except ValueError as error:
             holds = f". Here z holds {self.parameters!r}" * self.declared
             says = f"{error}{checks.captured(error, self.log_lik, self.N)}{holds}"
