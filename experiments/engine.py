@@ -11,8 +11,6 @@ from joblib import Parallel, delayed, parallel_config
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 from tqdm import tqdm
 
-from cvlib.adapters.dask import connect
-
 from . import store
 from .cells import compute
 
@@ -89,6 +87,8 @@ def _end_with(parent):
 
 def _on_cluster(todo, scheduler):
     try:
+        from cvlib.adapters.dask import connect  # chapters read results without it
+
         client = connect(scheduler, PATIENCE)
     except ValueError as error:
         raise store.Refused(str(error)) from error

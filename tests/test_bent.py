@@ -11,10 +11,10 @@ from numpy.testing import assert_allclose
 from scipy import stats
 
 import cvlib as cv
+from cvlib.deadline import Late
 from cvlib.fitting import bends, run, starts
 from cvlib.fitting.bent import Bent
 from cvlib.models.density import Density
-from cvlib.models.passes import Late
 from experiments import load
 
 RNG = np.random.default_rng

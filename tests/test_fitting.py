@@ -181,7 +181,7 @@ def test_the_search(cv):
     wall = lambda z: (np.log(z[0]) - z[0], 1 / z - 1) if z[0] > 0 else (-np.inf, z)
     assert abs(climb(wall, np.array([0.01]), 1e-12)[0].z[0] - 1) < 1e-4
     calls = []
-    with cv.passes.until(lambda: calls.append(1) or len(calls) > 4):
+    with part(cv, "deadline").deadline.until(lambda: calls.append(1) or len(calls) > 4):
         assert climb(rosen, np.zeros(4), 1e-12)
     assert len(calls) == 5
     beyond = lambda z: wall(z) if z[0] > 0 else (-np.inf, 0 * z + 1)

@@ -7,6 +7,7 @@ N one-dimensional integrals, whatever the dimension of z; the likelihood does th
 import numpy as np
 import scipy
 
+from ..deadline import Late
 from ..families.base import Family, check_fit
 from ..models import Model, passes
 from ..models.glm import TOLERANCE
@@ -48,7 +49,7 @@ def optimum(model: Model, q: Family, w: np.ndarray | None = None) -> np.ndarray:
     """The w of the best ELBO in the family: natural steps on the exact gradient (chapter 15).
 
     Where they do not settle, L-BFGS on the exact ELBO and gradient takes over. Once it is late
-    (`passes.until`), the search ends where it is. It begins at w, or at q.start(), narrowed where
+    (`deadline.until`), the search ends where it is. It begins at w, or at q.start(), narrowed where
     columns are wide.
     """
     start = _narrow(model, q) if w is None else q.check(w)
@@ -58,7 +59,7 @@ def optimum(model: Model, q: Family, w: np.ndarray | None = None) -> np.ndarray:
         for t in range(STEPS):
             try:
                 g = gradient(model, q, w) / model.N
-            except passes.Late:
+            except Late:
                 return w
             if t == 0 and not np.isfinite(g).all():
                 raise ValueError(
@@ -95,7 +96,7 @@ def _by_lbfgs(model, q, w):
             jac=lambda w: -gradient(model, q, w) / model.N,
             options={"maxiter": 5000, "maxfun": 10000, "ftol": 1e-15, "gtol": 1e-9},
         )  # fmt: skip
-    except passes.Late:
+    except Late:
         return last
     if np.abs(found.jac).max() > 1e-5:
         raise RuntimeError(

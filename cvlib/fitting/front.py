@@ -16,10 +16,10 @@ import numpy as np
 from autograd import elementwise_grad
 
 from ..arguments import bar, numbers, unmasked, whole
+from ..deadline import deadline
 from ..families import DiagonalGaussian, Family, Gaussian
 from ..families.base import check_fit
 from ..models.density import Density, Model
-from ..models.passes import until
 from . import files, starts
 from .found import Found
 from .looks import Weights, explained, heavy, poor, weighed
@@ -63,7 +63,8 @@ class Fit(Found):
                 raise KeyboardInterrupt  # pressed while it was judged: the run has to know
             return tell(so_far)
 
-        with until(partial(clock.over, 1.15, 1.0)):  # the last look has more time than the run
+        late = partial(clock.over, 1.15, 1.0)  # the last look has more time than the run
+        with deadline.until(late):
             run.go(clock, bar, callback and partial(told, callback), why).bend(clock)
             found = cls(run)
         for sentence in found.warnings:
@@ -208,7 +209,7 @@ def _begun(model, q, widths, given, restarts, clock, seed, settings):
     if not q.gaussian:
         return Start(np.empty(0), None, f"the usual start of {q!r}"), q.start()
     search, choice = (partial(clock.over, share) for share in (1 / 3, 1 / 2))
-    with until(choice):
+    with deadline.until(choice):
         begin = starts.start(model, q.full and not widths, given, restarts, search, seed, settings)
     S = np.diag(begin.S) if q.full and begin.S.ndim == 1 else begin.S
     return begin, q.joined(begin.mu, S)
