@@ -11,8 +11,6 @@ from joblib import Parallel, delayed, parallel_config
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 from tqdm import tqdm
 
-from cvlib.adapters.dask import connect
-
 from . import store
 from .cells import compute
 
@@ -88,6 +86,8 @@ def _end_with(parent):
 
 
 def _on_cluster(todo, scheduler):
+    from cvlib.adapters.dask import connect  # here: chapters that read results need the core alone
+
     try:
         client = connect(scheduler, PATIENCE)
     except ValueError as error:
