@@ -24,8 +24,8 @@ from .recipe.approximations import (
     taylor_z,
 )
 from .recipe.atoms import one, terms
-from .recipe.ensemble import AQ, LB, RPS, all_quadratics, linear_baseline
-from .recipe.estimators import CF, GR, LOO, PR, QD, RB, RP1, RP2, SF, DisARM, evaluate
+from .recipe.ensemble import AQ, LB, LOO, RPS, DisARM, all_quadratics, linear_baseline
+from .recipe.estimators import CF, GR, PR, QD, RB, RP1, RP2, SF, evaluate
 
 __version__ = "0.13.0"
 

@@ -66,11 +66,12 @@ class Draw:
         """The data points that samples see, (..., M or 1, B)."""
         return self.index if self.index.ndim == self.eps.ndim else self.index[..., None]
 
-    def of(self, name: str) -> Any:
-        """What the family's method `name` makes of this draw: points, a score ..., made once."""
-        kept = self.kept.get(name)
+    def of(self, what: Any) -> Any:
+        """What a function, or the family's method of that name, makes of this draw, made once."""
+        kept = self.kept.get(what)
         if kept is None:
-            kept = self.kept[name] = getattr(self.q, name)(self)
+            make = what if callable(what) else getattr(self.q, what)
+            kept = self.kept[what] = make(self)
         return kept
 
     at = of  # points: "z1", "z2" (..., M, d), "mu" (..., 1, d)

@@ -11,8 +11,8 @@ from .families.base import Family
 from .models.density import Model
 from .recipe.approximations import bound, relax, taylor_x, taylor_x_slope, taylor_z
 from .recipe.atoms import one, terms
-from .recipe.ensemble import LB
-from .recipe.estimators import CF, GR, LOO, RP1, RP2, SF, Estimator
+from .recipe.ensemble import LB, LOO
+from .recipe.estimators import CF, GR, RP1, RP2, SF, Estimator
 from .recipe.integrands import Illegal, Integrand
 
 T = TypeVar("T")
@@ -86,8 +86,7 @@ def paper(
 def whole_gradient(model: Model, q: Family) -> Estimator:
     """One estimator of all three terms, so that its noise vanishes where q is the posterior."""
     data, prior, variational = terms(model, q)
-    slopes = any(route.pull for route in q.routes["z"].values())  # without them GR is SF
-    for word in (RP1, GR, LB, LOO, SF) if slopes else (LB, LOO, SF):
+    for word in (LB, LOO, SF) if q.pull1 is None else (RP1, GR, LB, LOO, SF):  # or GR is SF
         h = written(word, data + prior - variational)
         if h is not None:
             return h

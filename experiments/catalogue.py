@@ -119,7 +119,7 @@ def _ways(f, q, subsample):
         for data, g in on.items()
         for method, estimate in METHODS.items()
         # `one` belongs to no family and would not complain
-        if method in q.methods or all(atom.space != "z" for atom in g.parts)
+        if estimate.fits(q) or all(atom.space != "z" for atom in g.parts)
     }
     return {way: line for way, line in ways.items() if line is not None}
 

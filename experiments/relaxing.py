@@ -49,7 +49,7 @@ def variance_gradient(
         if isinstance(atom, Surrogate):
             if method.rows:
                 raise ValueError(f"{method} compares samples: variance_gradient takes SF, RP1, GR")
-            route = draw.q.routes[atom.space][method.route]
+            route = method.goes(draw.q, atom.space)
             points = draw.at(route.at)
             by_value = by_slope = None
             if route.score:

@@ -26,7 +26,7 @@ RP2 without the factor s_j | Gaussian.shares | s[..., None, :] / (s[..., :, None
   | 1 / (s[..., :, None] + s[..., None, :]) | test_badly_conditioned
 sigma for |sigma| in a diagonal RP2 | DiagonalGaussian.z2 | np.abs(draw.factor) | draw.factor |
   test_exact_means[linear-DiagonalGaussian-False]
-RP2 at the points of RP1 | _GaussianFamily.routes | 'z2' | 'z1' | test_own_model_at_samples
+RP2 at the points of RP1 | RP2 | 'z2' | 'z1' | test_own_model_at_samples
 a batch stands for N times its size | look_up | model.N / rows.shape[-1] | model.N |
   test_batches[poisson-DiagonalGaussian]
 own model forgets N | OwnData.function | model.N * model.log_lik(z, one) | model.log_lik(z, one) |
@@ -272,7 +272,7 @@ half of a switch's base not turned | Bernoulli.mirror | 1 - second | second |
 tails not exchanged | Gamma.mirror | self.at_tails(w, above, below) |
   self.at_tails(w, below, above) | test_tiny_shapes
 # families: test_families test_nongaussian test_own_families
-GR as the paper prints it: the score of q | _Standardised.routes | score="base_score" |
+GR as the paper prints it: the score of q | GR | score="base_score" |
   score="score" | test_means_by_quadrature
 gamma: a factor 2 in the spread's derivative | Gamma.moments_grad | 2 * draw.factor |
   1 * draw.factor | test_the_package_s_families_are_what_they_say
@@ -386,8 +386,8 @@ the slope with its own noise | Pilot.slope2 | g @ g - self.noise(quiet) / self.n
   test_slope_of_few_draws
 kinks overlooked | Pilot.sets | base not in self.refused | True |
   test_price_is_refused_where_there_are_kinks
-scores without a baseline | whole_gradient | (RP1, GR, LB, LOO, SF) if slopes else (LB, LOO, SF) |
-  (RP1, GR, LB, LOO, SF) | test_candidates
+scores without a baseline | whole_gradient | (LB, LOO, SF) if q.pull1 is None else
+  (RP1, GR, LB, LOO, SF) | (RP1, GR, LB, LOO, SF) | test_candidates
 one half resampled twice | Pilot.resampled | mean(K)[:, :, None] | mean(K[[0, 0]])[:, :, None] |
   test_resampled_pilots
 a snapshot for nothing | timed | best[s] + best.get(old, 0.0) / (plan.renew or 1) | best[s] |

@@ -74,7 +74,8 @@ def test_words_are_their_definitions(cv):
     known, found = part(cv, "definitions"), set()
     for q, draw, terms in cases(cv):
         for name, (f, slow) in terms.items():
-            for word in [word for word in ("SF", "RP1", "RP2", "GR", "PR") if word in q.methods]:
+            words = (word for word in ("SF", "RP1", "RP2", "GR", "PR") if getattr(cv, word).fits(q))
+            for word in words:
                 if word == "GR" and q.smooth != "z":
                     method = known.SF  # a discrete z does not move
                 else:

@@ -287,10 +287,10 @@ def test_a_diagonal_q_rests_at_a_gaussian_posterior(cv):
 
 def test_a_mean_of_one_s_own_is_tried_once(cv):
     """Against the rows of a reader's pull; those of AQ are not made."""
-    made, Base = [], type(cv.AQ.pull)
+    made, Base = [], type(cv.AQ.route.pull)
     rows = Base.__call__
     own = type("Own", (Base,), {"__module__": __name__})
-    word = type(cv.AQ)("own", "", pull=own(), needs="gaussian")
+    word = type(cv.AQ)("own", "", cv.AQ.route._replace(pull=own()), needs="gaussian")
     q, model = cv.families.Gaussian(2), oracles.build(cv, oracles.problem("logistic"))
     data, draw = cv.terms(model, q)[0], cv.draw(model, q, q.start(), 8, np.random.default_rng(0))
     noted = lambda self, *given: made.append(type(self)) or rows(self, *given)

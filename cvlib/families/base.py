@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import cached_property
 from inspect import signature
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from autograd import elementwise_grad
@@ -25,17 +25,6 @@ Pair = tuple[Array, Array]
 NOT_SAID: Any = None
 LARGEST = 300.0  # e^300 is still far from the largest number, its square too
 COLUMNS = 64  # of a Hessian, that a family with a diagonal factor looks at together
-
-
-class Route(NamedTuple):
-    """How an estimator of grad_w E_q[f] looks at f: f(point) score + pull(grad f(point)).
-
-    Each field names a method of the family.
-    """
-
-    at: str  # (draw) -> the points, (..., M, d)
-    score: str | None = None  # (draw) -> what the value of f is multiplied by, (..., M, D)
-    pull: str | None = None  # (draw, u, out) -> slopes u (..., M, d) as gradients (..., M, D)
 
 
 class Family:
@@ -68,14 +57,7 @@ class Family:
     own_factor = times = times_t = solve = solve_t = outer = by_row = by_column = NOT_SAID
     lower = joined = compose = change = curvature = from_own = gram = NOT_SAID
     squash: Any
-    routes = {  # {space: {word: Route}}; a space is z, or the zeta behind a discrete z
-        "z": {
-            "SF": Route("z1", score="score"),
-            "RP1": Route("z1", pull="pull1"),
-            "GR": Route("z1", pull="pull1"),  # the base does not move: it has no score
-        }
-    }
-    by_hand: tuple[str, ...] = ("CF",)  # words of the package with a formula for it
+    base_score: Any = NOT_SAID  # (draw) -> grad_w log qbar_w(eps), (..., M, D), of a moving base
     far = 1e6  # a weight beyond this size is a run thrown out for good
     largest = float(np.finfo(float).max)  # one beyond this is refused
     gaussian = False
@@ -93,12 +75,6 @@ class Family:
         if base:
             return  # not a family yet: what several share
         missing = {name: why for name, why in cls.required.items() if not getattr(cls, name, None)}
-        for space, table in cls.routes.items():
-            for word, route in table.items():
-                for name in filter(None, route):
-                    if not callable(getattr(cls, name, None)):
-                        why = f"the route of {word} in {space} goes through it"
-                        missing.setdefault(name, why)
         if cls.quadratics and not cls.closed_moments:
             missing["moments"] = cls.optional["moments"]
         if missing:
@@ -133,9 +109,9 @@ class Family:
         return hash(self.key)
 
     @property
-    def methods(self) -> tuple[str, ...]:
-        """The words that are legal for a plain integrand of z."""
-        return (*self.routes["z"], *self.by_hand)
+    def fixed_base(self) -> bool:
+        """Has the base sample one law, whatever w is?"""
+        return self.base_score is None
 
     def check_model(self, model: Model) -> None:
         """An error unless this is a law of the model's z."""

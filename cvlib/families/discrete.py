@@ -9,16 +9,7 @@ import scipy
 from ..arguments import whole
 from ..draws import Draw, kept
 from ..special import expit, logsumexp
-from .base import NOT_SAID, Array, Pair, Route, Unconstrained
-
-
-def _of_zeta(given: str, pull: str) -> dict[str, Route]:
-    """Routes of an integrand of zeta: where its zeta given z is, and how that is pulled back."""
-    return {
-        "SF": Route("zeta", score="zeta_score"),
-        "RP1": Route("zeta", pull="pull_zeta"),
-        "GR": Route(given, score="score", pull=pull),
-    }
+from .base import NOT_SAID, Array, Pair, Unconstrained
 
 
 class _Discrete(Unconstrained, base=True):
@@ -34,11 +25,7 @@ class _Discrete(Unconstrained, base=True):
     behind = zeta_given_z = NOT_SAID  # by each family
     parts = ("logits",)
     smooth = "zeta"
-    routes = {
-        "z": {"SF": Route("z1", score="score"), "GR": Route("z1", score="score")},
-        "zeta": _of_zeta("zeta", "pull_coupled"),
-        "zeta, fresh": _of_zeta("zeta_fresh", "pull_fresh"),
-    }
+    pull1 = NOT_SAID  # w moves zeta, and no z
 
     def __init__(self, dim: int) -> None:
         super().__init__(dim)
@@ -50,6 +37,10 @@ class _Discrete(Unconstrained, base=True):
     def score(self, draw: Draw) -> Array:
         """z - E z, (..., M, D)."""
         return draw.z - draw.mu[..., None, :]
+
+    def base_score(self, draw: Draw) -> Array:
+        """The base is z itself."""
+        return draw.score
 
     def zeta(self, draw: Draw) -> Array:
         """The variable behind z, (..., M, d)."""
@@ -83,9 +74,6 @@ class Bernoulli(_Discrete):
     zeta = w + eps with logistic eps, z = 1 where zeta > 0.
     """
 
-    routes = _Discrete.routes | {
-        "z": _Discrete.routes["z"] | {"DisARM": Route("z1", score="paired_score")}
-    }
     quadratics = True
 
     def log_density(self, w: Array, z: Array) -> Array:

@@ -14,7 +14,7 @@ import scipy
 
 from ..draws import Draw
 from ..special import LOG_2PI
-from .base import Array, ArrayLike, Family, Pair, Route
+from .base import Array, ArrayLike, Family, Pair
 
 
 class OfNormal(Family, base=True):
@@ -40,15 +40,6 @@ class _GaussianFamily(OfNormal, base=True):
 
     diag: Any  # where the diagonal of L stands in w
     gaussian = quadratics = True
-    by_hand = ("CF", "RB", "PR", "QD", "AQ", "RPS")
-    routes = {
-        "z": {
-            "SF": Route("z1", score="score"),
-            "RP1": Route("z1", pull="pull1"),
-            "RP2": Route("z2", pull="pull2"),
-            "GR": Route("z1", pull="pull1"),  # the base N(0, I) does not move: it has no score
-        }
-    }
 
     def start(self, runs: int | tuple[int, ...] = ()) -> Array:
         """mu = 0, L = I, as (*runs, D)."""

@@ -46,7 +46,7 @@ def _points(q, few, v):
     z, log_q = q.transform(w, eps), q.log_density(w, few.z)
     checks.means(f"z1 of {q!r} is", few.z, z, CURE)
     checks.means(f"log_q1 of {q!r} is", q.log_q1(few), log_q, CURE)
-    if "RP1" not in q.routes["z"] or q.noise_dim != q.dim or q.dim > SQUARE:
+    if not q.fixed_base or q.noise_dim != q.dim or q.dim > SQUARE:
         return
     stretch = lambda at: np.array([_stretch(q, at, e) for e in eps])
     base = lambda at: q.log_density(at, q.transform(at, eps)) + stretch(at)
@@ -68,7 +68,9 @@ def _stretch(q, w, e):
 def _gradients(q, few, v, u, bend):
     """(name, gradient (3 or 1, D), the function of w (3, D) whose gradient it should be)."""
     yield "score", few.score, lambda w: q.log_density(w, few.z)
-    for at, pull in dict.fromkeys(route[::2] for route in q.routes["z"].values() if route.pull):
+    for at, pull in ("z1", "pull1"), ("z2", "pull2"):
+        if getattr(q, pull, None) is None:
+            continue
         drawn = lambda w: Draw(None, q, w, few.eps, None)
         points = lambda w, at=at: np.stack([drawn(one).at(at)[k] for k, one in enumerate(w)])
         yield pull, getattr(q, pull)(few, u), lambda w, f=points: (u * f(w)).sum(-1)

@@ -15,7 +15,7 @@ from autograd import elementwise_grad
 
 from ..draws import Draw
 from ..special import betaln, gammaln, hess_times, polygamma, psi
-from .base import NOT_SAID, Array, ArrayLike, Pair, Route, Unconstrained
+from .base import NOT_SAID, Array, ArrayLike, Pair, Unconstrained
 
 
 class _Standardised(Unconstrained, base=True):
@@ -29,12 +29,6 @@ class _Standardised(Unconstrained, base=True):
     _sample = NOT_SAID  # by each family
     parts = "log a", "log b"
     quadratics = True
-    routes = {
-        "z": {
-            "SF": Route("z1", score="score"),
-            "GR": Route("z1", score="base_score", pull="pull1"),
-        }
-    }
 
     def pack(self, a: ArrayLike, b: ArrayLike) -> Array:  # type: ignore[override]
         """w from the positive parameters, numbers or (..., d)."""

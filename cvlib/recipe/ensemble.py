@@ -1,9 +1,8 @@
-"""Large ensembles as words: all quadratics, all rotations, all linear baselines.
+"""Words that look at several samples together: large ensembles, and baselines from the others.
 
-A pull carries slopes back to w. RP1's does it sample by sample; these pulls look at all samples of
-a draw together, and so use every control variate of a kind at once. They are linear in the slopes,
-as every pull is, so the words add and subtract like the others. `combining.regression` has the
-mathematics, in q's own coordinates.
+A pull carries slopes back to w. RP1's does it sample by sample; those of AQ and RPS use every
+control variate of a kind at once. They are linear in the slopes, as every pull is, so the words add
+and subtract like the others. `combining.regression` has the mathematics, in q's own coordinates.
 """
 
 from dataclasses import dataclass
@@ -13,8 +12,7 @@ import numpy as np
 from ..arguments import number
 from ..combining import regression
 from ..draws import Draw
-from .estimators import GAUSSIAN, Method
-from .integrands import Illegal
+from .estimators import SF, Method, Route
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,8 @@ def all_quadratics(ridge: float | None = None) -> Method:
     for a diagonal q. Write AQ(data + prior - variational): the ridge then shrinks towards sticking
     the landing.
     """
-    return Method(name, doc, pull=Regressed(ridge), needs="gaussian", why=GAUSSIAN)
+    route = Route("z1", pull=Regressed(ridge))
+    return Method(name, doc, route, needs="gaussian")
 
 
 AQ = all_quadratics()
@@ -85,9 +84,31 @@ RPS = Method(
     RP1 - RP2 among them, are the antisymmetric part of the slope times the draw, in q's own
     coordinates, and have mean zero. At weight one they all go.
     """,
-    pull=_symmetrised,
+    Route("z1", pull=_symmetrised),
     needs="gaussian",
-    why=GAUSSIAN,
+)
+
+
+LOO = Method(
+    "LOO",
+    """(f_m - mean of f over the other samples) grad_w log q_w(Z_m): leave-one-out, (..., M, D).
+
+    In pairs the partner is left out too. For data + prior - variational: VarGrad (Richter et al.
+    2020).
+    """,
+    SF.route,
+    SF.behind,
+    rows=lambda draw, f, score: (f[..., None] - draw.others(f[..., None])) * score,
+)
+DisARM = Method(
+    "DisARM",
+    """(f(Z) - f(Z~)) / 2 (Z - Z~) sigma(|w|) with Z~ the opposite of a Bernoulli Z, (..., M, D).
+
+    Dong, Mnih and Tucker 2020; U2G of Yin et al. 2020. Partners have the same gradient.
+    """,
+    Route("z1", score="paired_score"),
+    rows=lambda draw, f, score: (f - np.roll(f, draw.M // 2, -1))[..., None] / 2 * score,
+    why="it is for the two values of a Bernoulli variable",
 )
 
 
@@ -102,17 +123,10 @@ def linear_baseline(ridge: float = 0.5) -> Method:
     name = "LB" if ridge == 0.5 else f"LB[ridge={ridge:g}]"
 
     def rows(draw, f, score):
-        if complaint := _no_fisher(draw.q):  # of `one`, which could not know the family
-            raise Illegal(complaint)
         draw.refuse_weights("a linear baseline")
         return regression.baseline(score, f, draw.q.fisher(draw.w), ridge, draw.group)
 
-    return Method(name, doc, rows=rows, route="SF", refuses=lambda atom: _no_fisher(atom.q))
-
-
-def _no_fisher(q):
-    if q is not None and q.fisher is None:
-        return f"LB needs the Fisher matrix of the family, and {q!r} does not say it: try LOO"
+    return Method(name, doc, SF.route, rows=rows, needs="fisher")
 
 
 LB = linear_baseline()

@@ -4,11 +4,11 @@ A word is called with an integrand to make a line, and is refused where it is wr
 the family does not have it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from math import isfinite
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -37,34 +37,41 @@ class Estimator(Linear):
         return evaluate([self], draw)[..., 0, :, :]
 
     @cached_property
-    def by_word(self) -> list[tuple[Any, Any]]:
+    def sums(self) -> tuple[list[tuple[Any, Integrand]], list[Linear]]:
         """The line as words of sums: a word is linear in f, so it looks at a sum at once.
 
-        Words with a formula in eta all end in the same sum over data: they are one word, InEta.
-        What can fill an array in its place comes first.
+        Words with a formula in eta all end in the same sum over data: sums of (word, atom) pairs.
         """
-        table: dict[Any, dict[Any, float]] = {}
+        by_word: dict[Any, dict[Atom, float]] = {}
+        in_eta: dict[bool, dict[Any, float]] = {}
         for (word, atom), coef in self.parts.items():
             if word.in_eta and atom.of_eta:
-                table.setdefault((IN_ETA, atom.all_data), {})[word, atom] = coef
+                in_eta.setdefault(atom.all_data, {})[word, atom] = coef
             else:
-                table.setdefault((word, atom.space), {})[atom] = coef
-        sums = [
-            (word, Linear(parts) if word is IN_ETA else Integrand(parts))
-            for (word, _), parts in table.items()
-        ]
-        return sorted(sums, key=lambda pair: pair[0].by_formula)
+                by_word.setdefault((word, atom.space), {})[atom] = coef
+        sums = [(word, Integrand(atoms)) for (word, _), atoms in by_word.items()]
+        sums.sort(key=lambda pair: pair[0].by_hand is not None)  # first what can fill an array
+        return sums, [Linear(pairs) for pairs in in_eta.values()]
+
+    def rows(self, draw: Draw, out: np.ndarray | None = None) -> Iterator[np.ndarray]:
+        """Arrays (..., M or 1, D) whose sum is the line; the first may be `out`, filled."""
+        by_word, in_eta = self.sums
+        for word, f in by_word:
+            yield word.gradients(draw, f, out)
+            out = None
+        for pairs in in_eta:
+            yield _summed_over_data(draw, pairs, out)
+            out = None
 
     def mean(self, draw: Draw) -> np.ndarray:
         """The mean over the samples, (..., D), without a row a sample where a word can do so."""
         _check_lines([self], draw)
         if draw.weight is not None:
             return self(draw).mean(-2)
-        total = np.zeros((*draw.w.shape[:-1], draw.q.D))
-        for word, f in self.by_word:
-            by_pull = hasattr(word.pull, "mean")
-            total += word.pulled_mean(draw, f) if by_pull else word.gradients(draw, f).mean(-2)
-        return total
+        by_word, in_eta = self.sums
+        means = [word.mean(draw, f) for word, f in by_word]
+        means += [_summed_over_data(draw, pairs).mean(-2) for pairs in in_eta]
+        return sum(means, np.zeros((*draw.w.shape[:-1], draw.q.D)))
 
     @property
     def wants(self) -> Wants | None:
@@ -124,31 +131,49 @@ def _estimator(line):
 # Words ----------------------------------------------------------------------------------------
 
 
+class Route(NamedTuple):
+    """How a word looks at f: f(point) score + pull(grad f(point)).
+
+    Each is a function, or the name of a method that a family may have. What a family does not say
+    is left out; where nothing is left, it does not have the word.
+    """
+
+    at: Any  # (draw) -> the points, (..., M, d)
+    score: Any = None  # (draw) -> what the value of f is multiplied by, (..., M, D)
+    pull: Any = None  # (draw, u, out) -> slopes u (..., M, d) as gradients (..., M, D)
+
+
+WHY = {  # a family that lacks what a word needs does not have the word
+    "gaussian": "it rests on a property of the Gaussian",
+    "fixed_base": "no such transformation of a fixed base sample",
+    "fisher": "it needs the Fisher matrix of the family, and LOO does not",
+}
+
+
 @dataclass(frozen=True, eq=False)
 class Method:
     """A word of the language: called with an integrand it makes a line.
 
-    A word that samples goes a route of the family. One that has a formula says it in `by_hand`, for
-    an f of eta in `in_eta`, or in `pull`, and says in `needs` what a family must have.
+    A word that samples says its route. One that has a formula says it in `by_hand`, and for an f of
+    eta in `in_eta`. `needs` is what a family must have for it.
     """
 
     name: str
     doc: str
+    route: Route | None = None  # of an f of z
+    behind: Mapping[str, Route] = field(default_factory=dict)  # of one of the zeta behind z
+    rows: Callable[[Draw, np.ndarray, np.ndarray], np.ndarray] | None = None  # if not f * score
     by_hand: Any = None  # (draw, atom) -> the gradient, (..., M or 1, D)
     in_eta: Any = None  # (draw, atom) -> psi' and psi'' for [sum psi' x, sum psi'' x x^T L]
     refuses: Callable[[Atom], str | None] = lambda atom: None  # a sentence: the atom lacks it
-    why: str = "no such transformation of a fixed base sample"  # a family lacks this word
+    needs: str = ""  # an attribute of a family that must be true, such as "gaussian" or "fisher"
+    why: str = ""  # a family lacks this word, if not as in WHY
     samples: bool = True  # does it look at the sample of q?
-    route: str = ""  # the name under which a family knows this word, if it is not its own
-    rows: Callable[[Draw, np.ndarray, np.ndarray], np.ndarray] | None = None  # if not f * score
-    pull: Any = None  # (draw, u, out) -> rows from slopes u at the sample, if not the family's
-    needs: str = ""  # what of a family a formula needs, such as "gaussian" or "fisher"
     tried: set = field(default_factory=set, init=False)  # families with which pull.mean was tried
 
     def __post_init__(self):
         object.__setattr__(self, "__doc__", self.doc)
         object.__setattr__(self, "__name__", self.name)
-        object.__setattr__(self, "route", self.route or self.name)
 
     def __repr__(self):
         return self.name
@@ -161,27 +186,33 @@ class Method:
         return Estimator({(self, atom): coef for atom, coef in f.parts.items()})
 
     @cached_property
-    def by_formula(self) -> bool:
-        """Has it a formula of its own, and so no route?"""
-        return bool(self.by_hand or self.in_eta or self.pull)
+    def pull(self) -> Any:
+        """A pull of its own, which may look at all samples together; None if it has none."""
+        return self.route.pull if self.route and callable(self.route.pull) else None
+
+    def goes(self, q: Family, space: str = "z") -> Route | None:
+        """The route that it takes in this family, or None."""
+        kind: Any = type(q)
+        return _route(self, kind, space)
 
     def fits(self, q: Family, space: str = "z") -> bool:
         """Has the family what this word needs?"""
-        if self.by_formula:
-            return space == "z" and (not self.needs or bool(getattr(q, self.needs)))
-        return self.route in q.routes[space]
+        if space == "z" and self.needs and not getattr(q, self.needs):
+            return False
+        return self.goes(q, space) is not None or (space == "z" and self.route is None)
 
     def complaint(self, atom: Atom) -> str | None:
         """Why this word may not be written for the atom, or None."""
         q = atom.q
         if q is not None:  # None: `one` belongs to every family
             if not self.fits(q, atom.space):
-                legal = q.methods if atom.space == "z" else tuple(q.routes[atom.space])
+                legal = [word.name for word in (SF, RP1, RP2, GR, CF) if word.fits(q, atom.space)]
+                why = self.why or WHY.get(self.needs, WHY["fixed_base"])
                 return (
-                    f"{self.name}({atom.name}) is not possible for {q!r}: {self.why}. "
+                    f"{self.name}({atom.name}) is not possible for {q!r}: {why}. "
                     f"Write {' or '.join(legal)} instead"
                 )
-            route = q.routes[atom.space].get(self.route)
+            route = self.goes(q, atom.space)
             if route and route.score and atom.value is None:
                 return f"{self.name} needs the value of f; '{atom.name}' is a slope: try RP1"
         return self.refuses(atom)
@@ -193,14 +224,13 @@ class Method:
 
         They may be written into `out` (..., M, D) if it is given; what is returned counts.
         """
-        if self.pull:
-            return self.pull(draw, f.slope(draw, "z1"), out)
-        if self.by_formula:
+        if self.by_hand:
             return f.total(lambda atom: self.known(draw, atom))
-        route = draw.q.routes[next(iter(f.parts)).space][self.route]
+        route: Any = self.goes(draw.q, next(iter(f.parts)).space)
         rows: Any = None
         if route.pull:
-            rows = getattr(draw.q, route.pull)(draw, f.slope(draw, route.at), out)
+            pull = self.pull or getattr(draw.q, route.pull)
+            rows = pull(draw, f.slope(draw, route.at), out)
         if route.score:
             value, score = f.value(draw, route.at), draw.of(route.score)  # (..., M), (..., M, D)
             if self.rows:
@@ -209,8 +239,10 @@ class Method:
             rows = np.add(rows, scored, out=out) if route.pull else scored
         return rows
 
-    def pulled_mean(self, draw: Draw, f: Integrand) -> np.ndarray:
-        """The mean of the rows as the pull says it, (..., D); a reader's is tried with each q."""
+    def mean(self, draw: Draw, f: Integrand) -> np.ndarray:
+        """The mean of the rows, (..., D), as the pull says it; a reader's is tried with each q."""
+        if not hasattr(self.pull, "mean"):
+            return self.gradients(draw, f).mean(-2)
         u = f.slope(draw, "z1")
         said = self.pull.mean(draw, u)
         if draw.q.key not in self.tried and not self.pull.__module__.startswith(__package__):
@@ -231,19 +263,22 @@ class Method:
         return self.in_eta(draw, atom)
 
 
-class InEta:
-    """Words of an f of eta: psi' and psi'' of all are added up, then summed over the data once."""
+@cache
+def _route(word, kind, space):
+    """The word's route for this kind of family, with what the family says of it."""
+    route = word.route if space == "z" else word.behind.get(space)
+    if route is None:
+        return None
+    has = lambda part: part if callable(part) or getattr(kind, part or "", None) else None
+    route = Route(route.at, has(route.score), has(route.pull))
+    return route if route.score or route.pull else None
 
-    by_formula, pull = True, None
 
-    def gradients(self, draw: Draw, f: Linear, out: np.ndarray | None = None) -> np.ndarray:
-        """[sum psi' x, sum psi'' x x^T L] for (word, atom) pairs on the same data."""
-        cases = next(iter(f.parts))[1].cases(draw)
-        d1, d2 = (f.total(lambda part: part[0].slopes(draw, part[1])[k]) for k in (0, 1))
-        return draw.q.chain(draw, cases.back(d1), cases.bend(draw, d2), out)
-
-
-IN_ETA = InEta()
+def _summed_over_data(draw, pairs, out=None):
+    """[sum psi' x, sum psi'' x x^T L] for (word, atom) pairs on the same data, (..., M, D)."""
+    cases = next(iter(pairs.parts))[1].cases(draw)
+    d1, d2 = (pairs.total(lambda pair: pair[0].slopes(draw, pair[1])[k]) for k in (0, 1))
+    return draw.q.chain(draw, cases.back(d1), cases.bend(draw, d2), out)
 
 
 def _no_closed_form(atom):
@@ -276,38 +311,33 @@ def _not_of_eta(word):
     return refuses
 
 
-GAUSSIAN = "it rests on a property of the Gaussian"
-SF = Method("SF", "f(Z) grad_w log q_w(Z), Z ~ q_w: score function, (..., M, D).")
-LOO = Method(
-    "LOO",
-    """(f_m - mean of f over the other samples) grad_w log q_w(Z_m): leave-one-out, (..., M, D).
-
-    In pairs the partner is left out too. For data + prior - variational: VarGrad (Richter et al.
-    2020).
-    """,
-    route="SF",
-    rows=lambda draw, f, score: (f[..., None] - draw.others(f[..., None])) * score,
-)
-DisARM = Method(
-    "DisARM",
-    """(f(Z) - f(Z~)) / 2 (Z - Z~) sigma(|w|) with Z~ the opposite of a Bernoulli Z, (..., M, D).
-
-    Dong, Mnih and Tucker 2020; U2G of Yin et al. 2020. Partners have the same gradient.
-    """,
-    why="it is for the two values of a Bernoulli variable",
-    rows=lambda draw, f, score: (f - np.roll(f, draw.M // 2, -1))[..., None] / 2 * score,
+ZETA = "zeta", "zeta, fresh"  # spaces: where GR looks, it is drawn anew
+SF = Method(
+    "SF",
+    "f(Z) grad_w log q_w(Z), Z ~ q_w: score function, (..., M, D).",
+    Route("z1", score="score"),
+    dict.fromkeys(ZETA, Route("zeta", score="zeta_score")),
 )
 RP1 = Method(
     "RP1",
     "grad_w f(mu + L eps), eps ~ N(0, I): reparameterised by the Cholesky factor, (..., M, D).",
+    Route("z1", pull="pull1"),
+    dict.fromkeys(ZETA, Route("zeta", pull="pull_zeta")),
+    needs="fixed_base",
 )
 RP2 = Method(
     "RP2",
     "grad_w f(mu + (L L^T)^(1/2) eps): reparameterised by the symmetric root, (..., M, D).",
+    Route("z2", pull="pull2"),
 )
 GR = Method(
     "GR",
     "f(Z) grad_w log qbar_w(eps) + grad_w f(T_w(eps)), Z = T_w(eps): generalised, (..., M, D).",
+    Route("z1", score="base_score", pull="pull1"),
+    {
+        "zeta": Route("zeta", score="score", pull="pull_coupled"),
+        "zeta, fresh": Route("zeta_fresh", score="score", pull="pull_fresh"),
+    },
 )
 RB = Method(
     "RB",
@@ -319,7 +349,6 @@ RB = Method(
     in_eta=lambda draw, atom: atom.average(draw),
     refuses=_not_of_eta("RB"),
     needs="gaussian",
-    why=GAUSSIAN,
 )
 PR = Method(
     "PR",
@@ -328,7 +357,6 @@ PR = Method(
     in_eta=lambda draw, atom: atom.derivatives(draw, "z1", 2)[:2],
     refuses=_no_curvature,
     needs="gaussian",
-    why=GAUSSIAN,
 )
 QD = Method(
     "QD",
@@ -336,7 +364,6 @@ QD = Method(
     in_eta=lambda draw, atom: atom.integrate(draw),
     refuses=_not_of_eta("QD"),
     needs="gaussian",
-    why=GAUSSIAN,
     samples=False,
 )
 CF = Method(
@@ -369,10 +396,9 @@ def evaluate(
         raise ValueError(f"out must be {shape}, (runs, lines, M, D); got {out.shape}")
     for place, line in enumerate(lines):
         G = out[..., place, :, :]
-        if not line.by_word:
+        if not line.parts:
             G[...] = 0.0
-        for k, (word, f) in enumerate(line.by_word):
-            rows = word.gradients(draw, f, out=None if k else G)
+        for k, rows in enumerate(line.rows(draw, G)):
             if k:
                 G += rows
             elif rows is not G:
