@@ -86,6 +86,8 @@ def _end_with(parent):
 
 
 def _on_cluster(todo, scheduler):
+    from cvlib.adapters.dask import connect  # here: chapters that read results need the core alone
+
     try:
         from cvlib.adapters.dask import connect  # chapters read results without it
 
