@@ -11,6 +11,7 @@ from cvlib.fitting.tails import smoothed
 from cvlib.models.density import Density
 
 from . import posteriors
+from .store import digits
 from .truths import truth
 
 RIDGE = 0.01
@@ -114,8 +115,4 @@ def summary(got):
 
 
 def _digits(x):
-    """As plain numbers with four significant digits, None for what is no number."""
-    x = np.asarray(x, float)
-    if x.ndim:
-        return [_digits(v) for v in x]
-    return float(f"{x:.4g}") if np.isfinite(x) else None
+    return digits(x, 4)
