@@ -33,7 +33,7 @@ ASKED = (Found, cv.Fit, cv.models.Model, cv.models.GLM, cv.models.Compiled, cv.f
 NOT_CALLED = {  # a class that the package makes, or that a reader derives from
     "Answer", "Choice", "Distrust", "Fit", "Fit.after", "Found", "Report", "Snapshot",
     "combine.Moments", "families.Family", "families.Family.bend", "families.FamilyPrior",
-    "families.Route", "families.Unconstrained", "models.DataMoments", "optimize.Diverged",
+    "families.Route", "models.DataMoments", "optimize.Diverged",
     "optimize.Estimate", "optimize.Interrupted", "optimize.Path", "passes.Late",
     "passes.Mapped", "rules.Ascent", "rules.Weighting",
 }  # fmt: skip

@@ -9,7 +9,7 @@ import scipy
 from ..arguments import whole
 from ..draws import Draw, kept
 from ..special import expit, logsumexp
-from .base import NOT_SAID, Array, Pair, Route, Unconstrained
+from .base import LARGEST, NOT_SAID, Array, Family, Pair, Route
 
 
 def _of_zeta(given: str, pull: str) -> dict[str, Route]:
@@ -21,7 +21,7 @@ def _of_zeta(given: str, pull: str) -> dict[str, Route]:
     }
 
 
-class _Discrete(Unconstrained, base=True):
+class _Discrete(Family, base=True):
     """z cannot be moved by w: GR is SF for a plain integrand.
 
     Behind z stands a continuous variable zeta = logits + eps with z = step(zeta), and integrands
@@ -33,6 +33,7 @@ class _Discrete(Unconstrained, base=True):
 
     behind = zeta_given_z = NOT_SAID  # by each family
     parts = ("logits",)
+    far = largest = LARGEST
     smooth = "zeta"
     routes = {
         "z": {"SF": Route("z1", score="score"), "GR": Route("z1", score="score")},
