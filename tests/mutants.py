@@ -285,7 +285,7 @@ gamma: plain sampling, which underflows | _log_gamma | np.log(rng.standard_gamma
 gamma: the mean of e^z left out of the prior | Gamma.cross_grad | a * polygamma(1, a) * av - bv |
   a * polygamma(1, a) * av - 1 | test_means_by_quadrature
 Bernoulli: z for 1 - z | Bernoulli.transform | self.behind(w, eps) > 0 | self.behind(w, eps) < 0 |
-  test_conditional_draw_of_a_bit
+  test_discrete_by_enumeration
 Bernoulli: closed form in p, not in the logit | Bernoulli.cross_grad | expit(w) * expit(-w) |
   expit(w) | test_discrete_by_enumeration
 Bernoulli: variance's derivative loses a half | Bernoulli.moments_grad |
@@ -314,7 +314,7 @@ a prior of the other kind | check_fit | lives != q.smooth | False |
   test_a_prior_and_a_q_of_two_kinds_are_refused
 # relaxations: test_nongaussian
 REBAR: coupling swapped between z = 0 and z = 1 | Bernoulli.zeta_given_z | sign * noise |
-  -sign * noise | test_conditional_draw_of_a_bit
+  -sign * noise | test_relaxed_means_by_quadrature
 REBAR: derivative through the conditional draw forgotten | _Discrete.pull_coupled |
   self.given(draw, True)[1] | 0 * self.given(draw, True)[1] | test_relaxed_means_by_quadrature
 REBAR: score of zeta for the score of z | _of_zeta | score="score" | score="zeta_score" |

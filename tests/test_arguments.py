@@ -33,9 +33,8 @@ ASKED = (Found, cv.Fit, cv.models.Model, cv.models.GLM, cv.models.Compiled, cv.f
 NOT_CALLED = {  # a class that the package makes, or that a reader derives from
     "Answer", "Choice", "Distrust", "Fit", "Fit.after", "Found", "Report", "Snapshot",
     "combine.Moments", "families.Family", "families.Family.bend", "families.FamilyPrior",
-    "families.Unconstrained", "models.DataMoments", "optimize.Diverged",
-    "optimize.Estimate", "optimize.Interrupted", "optimize.Path",
-    "rules.Ascent", "rules.Weighting",
+    "Settings", "models.DataMoments", "optimize.Diverged", "optimize.Estimate",
+    "optimize.Interrupted", "optimize.Path", "rules.Ascent", "rules.Weighting",
 }  # fmt: skip
 ELSEWHERE = {  # they need packages that are not here: make adapters
     "Found.to_arviz", "models.from_jax", "models.from_numpyro", "models.from_pymc",
