@@ -50,7 +50,7 @@ Taylor in z: value loses 1/2 | TaylorZ.value | 0.5 * np.vecdot(both, away) | np.
   test_single_draws[curved-Gaussian-False]
 Taylor in z: value from the slope at mu alone | TaylorZ.value | self.slope(draw, where) |
   self.f.slope(draw, self.centre) | test_own_model_at_mu_on_all_data
-Taylor in z: slope at z, own model | TaylorZ.grad | self.at_centre(draw).slope(draw, self.centre) |
+Taylor in z: slope at z, own model | TaylorZ.grad | self.near(draw).slope(draw, self.centre) |
   self.f.slope(draw, where) | test_own_prior_at_mu
 bias up to 1e-3 passes | integrands.ROUNDING | 32 | 1e13 | test_judged
 bound: xi without the variance | Bound.coefficients | m**2 + v | m**2 |
@@ -151,7 +151,7 @@ a rate that never falls | falling.__call__ | min | max | test_rate
 the optimum after one step | exact.optimum | np.abs(g).max() < SETTLED | np.abs(g).max() < 1e9 |
   test_the_best_q_is_found_in_few_steps
 # snapshots: test_passes
-snapshot: about mu for the older weights | TaylorZ.grad | draw.at(self.centre) | draw.at('mu') |
+snapshot: about mu for the older weights | Stored.grad | draw.at('snapshot') | draw.at('mu') |
   test_lines[poisson-DiagonalGaussian-one each]
 snapshot: own model's drawn data expanded afresh | _expand | kind(atom, at, order) |
   kind(atom, at if atom.of_eta else "mu", order) | test_lines[curved-DiagonalGaussian-one each]
@@ -174,7 +174,7 @@ what the first line wants | wanted | Wants(*map(max, zip(*each))) | each[0] | te
 no expectation of the value | Parabola.height | self.model.likelihood.mean(m, v, y) |
   self.model.likelihood.phi(m, y) | test_lines[offset-Gaussian-one each]
 value loses 1/2 | TaylorEta.psi | 0.5 * d2 * away | d2 * away | test_lines[offset-Gaussian-one each]
-the bound's sums for the mean's | TaylorZ.stored | draw.snapshot.parabolas.get(self.word) |
+the bound's sums for the mean's | Stored.sums | draw.snapshot.parabolas.get(self.word) |
   draw.snapshot.parabolas['bound' if self.word == 'parabola' else self.word] |
   test_renewed_in_the_loop
 values of the middle node | Likelihood.mean | self.phi(eta, y) @ weights | self.phi(m, y[..., 0]) |
