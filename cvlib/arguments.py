@@ -31,6 +31,14 @@ def install(extra: str) -> str:
     return f"pip install '.[{extra}]' in the project's folder, or its wheel as '….whl[{extra}]'"
 
 
+def random(rng: Any) -> np.random.Generator:
+    """`rng`, if it is a generator: the core takes no seeds."""
+    if not isinstance(rng, np.random.Generator):
+        seed = 0 if rng is None else rng
+        raise ValueError(f"rng={rng!r}: give a generator, rng=np.random.default_rng({seed!r})")
+    return rng
+
+
 def generator(seed: Any) -> np.random.Generator:
     """The generator that is given, or one from a seed."""
     if isinstance(seed, np.random.Generator):

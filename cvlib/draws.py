@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .arguments import unmasked, whole
-from .points import directions, rotations, sobol
+from .arguments import random, unmasked, whole
+from .points import rotations, sobol
 
 NOT_YET = object()
 F = TypeVar("F", bound=Callable[..., Any])
@@ -168,7 +168,11 @@ class Sampling:
         if self.noise == "rotated":
             if not q.full:
                 raise ValueError(f'noise="rotated" is for a full Gaussian q, not {q!r}')
-            return 1 if M is None else 2 * directions(whole("M", M), q.dim) + 1
+            size = 2 * q.dim + 1
+            if M is not None and whole("M", M) % size:
+                needs = f"a multiple of 2 d + 1 = {size} samples"
+                raise ValueError(f'noise="rotated" needs {needs}, not M={M}')
+            return size
         needs = "mirror" if self.noise == "pairs" else "quantile"
         if getattr(q, needs) is None:
             raise ValueError(
@@ -273,8 +277,8 @@ def draw(
         raise TypeError(f"{q!r} is no family: write families.Gaussian(model.dim), for example")
     q.check_model(model)
     how, w = Sampling.of(sampling, **keywords), np.asarray(q.check(w))
-    if rng is not None and not isinstance(rng, np.random.Generator):
-        raise ValueError(f"rng={rng!r}: give a generator, rng=np.random.default_rng({rng!r})")
+    if rng is not None:
+        random(rng)
     if snapshot is not None:
         if not isinstance(snapshot, Snapshot):
             raise TypeError(f"snapshot={snapshot!r}: take cvlib.snapshot(model, mu)")

@@ -36,7 +36,7 @@ NOT_CALLED = {  # a class that the package makes, or that a reader derives from
     "Answer", "Choice", "Distrust", "Fit", "Fit.after", "Found", "Report", "Snapshot",
     "combine.Moments", "families.Family", "families.Family.bend", "families.FamilyPrior",
     "families.Unconstrained", "models.Groups", "optimize.Diverged",
-    "optimize.Estimate", "optimize.Interrupted", "optimize.Path", "passes.Late",
+    "optimize.Path", "passes.Late",
     "passes.Mapped", "rules.Ascent", "rules.Weighting",
 }  # fmt: skip
 ELSEWHERE = {  # they need packages that are not here: make adapters
@@ -46,7 +46,6 @@ ELSEWHERE = {  # they need packages that are not here: make adapters
 UNSEEN = {  # by any result; each has a test below
     "fit.progress": "a bar on stderr",
     "Fit.go_on.progress": "a bar on stderr",
-    "optimize.sgd.progress": "a bar on stderr",
     "passes.each.width": "how many parts there are: seen by passes.slices",
     "passes.total.width": "likewise",
     "choose.seconds": "for how long steps are timed: test_choose.py",
@@ -377,9 +376,9 @@ CASES = [
                                      snapshot=cv.snapshot(ONE, W[:2], 2, np.eye(2), True))))
       for name in ("taylor_z", "bound", "parabola")],
     Case("taylor_z", {"f": DATA, "order": 2}, {"order": 1}, line),
-    *[Case(name, {"f": LOGITS, **more}, {"coupled": False, **others}, lambda f: switched(cv.GR(f)))
+    *[Case(name, {"f": LOGITS, **more}, others, lambda f: switched(cv.GR(f)))
       for name, more, others in [
-          ("relax", {}, {"f": 2 * LOGITS, "tau": 0.7}),
+          ("relax", {}, {"f": 2 * LOGITS, "tau": 0.7, "coupled": False}),
           ("surrogate", {"function": lambda z: anp.sum(z, -1)},
            {"f": DATA, "function": lambda z: anp.sum(z**2, -1)})]],
     Case("terms", HERE, THERE,
@@ -509,7 +508,7 @@ def test_every_argument_has_another_value():
 # What no result shows -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["fit", "Fit.go_on", "optimize.sgd"])
+@pytest.mark.parametrize("name", ["fit", "Fit.go_on"])
 def test_progress_is_a_bar_on_stderr(name, capfd):
     case = EACH[name]
     for progress in (False, True):

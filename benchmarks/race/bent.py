@@ -29,8 +29,8 @@ def row(problem, best):
             fit = fitted(problem.model, None, bend=True, seed=seed, seconds=SECONDS)
             spent, gradients = clock() - began, count.of(fit)
         bent = not fit.q.gaussian
-        seen = cv.elbo(problem.model, fit.q, fit.w, DRAWS, np.random.default_rng(seed))
-        found.append((seen.value - best, seen.error, spent, gradients, bent))
+        value, error = cv.elbo(problem.model, fit.q, fit.w, DRAWS, np.random.default_rng(seed))
+        found.append((value - best, error, spent, gradients, bent))
     gained, error, seconds, gradients, bent = zip(*found)
     middle = statistics.median
     return {"gained": few(middle(gained)), "error": few(middle(error)),
