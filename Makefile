@@ -33,7 +33,7 @@ help:
 	@echo "make bench      time a step against plain autograd and JAX (installs JAX); SAVE=1 for the book;"
 	@echo "                OLD=COMMIT times another version of the package and this one in turns"
 	@echo "make race       seconds and gradients to within a nat and less, beside JAX, NumPyro, PyMC, Blackjax (installs them);"
-	@echo "                CORES=2 for two models at a time, QUICK=1 for a minute without other packages"
+	@echo "                for hours; QUICK=1 for a minute without other packages"
 	@echo "make experiments  the paper's table and figures; NAME=table1 RUNS=2 for a quick look, OUT=folder"
 	@echo "make lock       renew the pins in requirements.txt from requirements.in"
 	@echo "make clean      remove what was built; make distclean removes .venv too"
@@ -128,7 +128,7 @@ else
 	@$(BIN)/python -m benchmarks.choose $(if $(SAVE),--save)
 	@$(BIN)/python -m benchmarks.fit $(if $(SAVE),--save)
 	@$(BIN)/python -m benchmarks.network $(if $(SAVE),--save)
-	@$(BIN)/python -m benchmarks.cells $(if $(SAVE),--save)
+	@PYTHONPATH=tools $(BIN)/python -m benchmarks.cells $(if $(SAVE),--save)
 	@$(BIN)/python -m benchmarks.coupled $(if $(SAVE),--save)
 	@$(BIN)/python -m benchmarks.natural $(if $(SAVE),--save)
 	@$(BIN)/python -m benchmarks.pays $(if $(SAVE),--save)
@@ -139,7 +139,7 @@ ifdef QUICK
 	@$(BIN)/python -m benchmarks.race --quick
 else
 	@$(BIN)/python -c 'import jax, numpyro, pymc, blackjax' 2>/dev/null || $(BIN)/python -m pip install --quiet -e '.[race]'
-	@$(BIN)/python -m benchmarks.race --cores $(or $(CORES),1)
+	@$(BIN)/python -m benchmarks.race
 endif
 
 experiments: $(READY)

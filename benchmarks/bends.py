@@ -12,7 +12,6 @@ import json
 import os
 import time
 import warnings
-from pathlib import Path
 
 import autograd.numpy as anp
 import numpy as np
@@ -21,10 +20,11 @@ import cvlib as cv
 from benchmarks import stored
 from benchmarks.race.models import density, model_of
 from cvlib.fitting import bends
-from cvlib.fitting.tails import Weights
+from cvlib.fitting.looks import Weights
 from cvlib.models.density import Density
+from experiments.covered import hierarchical, rows_in_groups
 
-RESULTS = Path(__file__).with_name("bends.json")
+RESULTS = stored.path("bends")
 SEEDS, DRAWS = range(5), 20_000
 ENOUGH = 600  # seconds by the clock, on however busy a machine; those of the processor are told
 
@@ -50,34 +50,8 @@ def banana():
     return of_prior(log_prior, 2, "banana")
 
 
-def rows_in_groups():
-    """X, group, y and a count for each of 80 rows in six groups."""
-    rng = np.random.default_rng(0)
-    X, g = rng.standard_normal((80, 2)), rng.integers(6, size=80)
-    y = X @ [1.0, -1] + rng.normal(0, 0.5, 6)[g] + 0.3 * rng.standard_normal(80)
-    return X, g, y, rng.poisson(1, 80)
-
-
-def regression():
-    """Rows in groups, whose means tau z have an unknown spread; counts share one slope."""
-
-    def log_lik(p, batch):
-        X, g, y, c = batch
-        away = (y - anp.sum(X * p.b, -1) - p.tau * cv.pick(p.z, g)) / p.s
-        rate = 0.3 * X[..., 0] * p.b[..., 0]
-        return -0.5 * away**2 - anp.log(p.s) + c * rate - anp.exp(rate)
-
-    def log_prior(p):
-        squares = anp.sum(p.b**2, -1) + p.tau**2 + anp.sum(p.z**2, -1)
-        return -0.5 * squares - anp.log1p(p.s**2)
-
-    declared = {"b": 2, "tau": cv.positive, "z": 6, "s": cv.positive}
-    data = rows_in_groups()
-    return cv.models.Model(log_lik, log_prior, data, name="regression", parameters=declared)
-
-
 def by_quadrature(n=480):
-    """E tau and P(tau > 1) of `regression`: n cells of log tau, few of b[0] and log s.
+    """E tau and P(tau > 1) of `hierarchical`: n cells of log tau, few of b[0] and log s.
 
     Given these three, y - X[:, 0] b[0] is N(0, s^2 I + U V U^T) with U = [groups, X[:, 1]].
     """
@@ -178,7 +152,7 @@ def horseshoe(n=60, d=12):
 
 
 MODELS = {
-    "regression in groups": regression,
+    "regression in groups": lambda: hierarchical()[0],
     "eight schools": lambda: model_of("eight_schools"),
     "Gaussian process": lambda: model_of("gp_pois_regr"),
     "Neal's funnel": funnel,
@@ -316,7 +290,7 @@ def covered(seeds=40, n=1000):
     found = {"truth": truth}
     asked = lambda p: p.tau, lambda p: (p.tau > 1) * 1.0
     for name, bend in (("straight", False), ("default", None)):
-        fit = cv.fit(regression(), seconds=ENOUGH, bend=bend, progress=False)
+        fit = cv.fit(hierarchical()[0], seconds=ENOUGH, bend=bend, progress=False)
         answers = [[fit.expect(f, n=n, seed=seed) for f in asked] for seed in range(seeds)]
         est, se = np.moveaxis([[(a.estimate, a.se) for a in row] for row in answers], -1, 0)
         inside = np.abs(est - truth) < 2 * se

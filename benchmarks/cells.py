@@ -4,12 +4,9 @@ All take turns in one process, as in `cvlib.choose`; one thread, whose own time 
 quiet machine: python -m benchmarks.cells --save
 """
 
-import argparse
-from pathlib import Path
 from time import thread_time
 
 import periodic
-from threadpoolctl import threadpool_limits
 
 import cvlib as cv
 from benchmarks import stored
@@ -18,7 +15,6 @@ from cvlib.pilots import Set
 from experiments import catalogue
 
 M = 10
-RESULTS = Path(__file__).with_name("cells.json")
 
 
 def costs(seconds):
@@ -35,18 +31,12 @@ def costs(seconds):
     return {name: float(f"{times[f'h with {name}'] / times['h']:.3g}") for name in lines}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name} for the book")
-    parser.add_argument("--seconds", type=float, default=0.3, help="for each variate (0.3)")
-    options = parser.parse_args()
-    with threadpool_limits(1):
-        steps = costs(options.seconds)
+def measure(seconds):
+    steps = costs(seconds)
     for name, times in steps.items():
         print(f"{times:6.1f}  {name}")
-    if options.save:
-        stored.save(RESULTS, ("numpy", "autograd"), steps=steps)
+    return {"steps": steps}
 
 
 if __name__ == "__main__":
-    main()
+    stored.command(__doc__, "cells", ("numpy", "autograd"), measure, 0.3)

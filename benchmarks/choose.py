@@ -4,12 +4,9 @@ All sets of a problem take turns in one process, as in `cvlib.choose`; one threa
 counts. Run it on a quiet machine: python -m benchmarks.choose --save
 """
 
-import argparse
-from pathlib import Path
 from time import thread_time
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 import cvlib as cv
 from benchmarks import stored
@@ -19,7 +16,7 @@ from experiments.judged import LOGISTIC, OWN, midway
 from experiments.judged import problem as known
 
 M, RENEW = 10, 50
-RESULTS = Path(__file__).with_name("choose.json")
+RESULTS = stored.path("choose")
 SIZES = {"d": (4, 16, 64), "N": (100, 3_000, 100_000)}
 
 
@@ -85,16 +82,6 @@ def tables(seconds):
         yield name, {label: float(f"{t:.3g}") for label, t in found.items()}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name} for the book")
-    parser.add_argument("--seconds", type=float, default=0.3, help="for each set (0.3)")
-    options = parser.parse_args()
-    with threadpool_limits(1):
-        costs = dict(tables(options.seconds))
-    if options.save:
-        stored.save(RESULTS, ("numpy", "autograd"), costs=costs)
-
-
 if __name__ == "__main__":
-    main()
+    measure = lambda seconds: {"costs": dict(tables(seconds))}
+    stored.command(__doc__, "choose", ("numpy", "autograd"), measure, 0.3)

@@ -5,19 +5,12 @@ and all ways of a model in turns; RUNS runs then take as many steps as fit, at e
 Kept is the rate with the best median at the end, of those at which no run is lost. Every step sees
 all data, so that all noise comes from q. Run it on a quiet machine:
 python -m benchmarks.coupled --save
-
-With --stored the times of the file are used and nothing is timed. Where a way has no time of its
-own, the time is reckoned (`reckoned`), and its row says so.
 """
 
-import argparse
-import json
 import warnings
-from pathlib import Path
 from time import process_time
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 import cvlib as cv
 from benchmarks import own, stored
@@ -34,7 +27,6 @@ NOISES = "plain", "pairs", "sobol"
 ESTIMATORS = "none", "c7", "c7 at 1", "landing", "PR", "PR of all"
 WAYS = [(noise, cvs) for cvs in ESTIMATORS for noise in NOISES]
 WAYS.remove(("pairs", "PR of all"))  # a pair gives the entropy's closed form: it would be PR's row
-RESULTS = Path(__file__).with_name("coupled.json")
 
 
 def australian():
@@ -97,28 +89,13 @@ def timed(model, q, seconds, block=20):
     return {way: t / block for way, t in times.items()}
 
 
-def reckoned(times, way):
-    """Seconds of a way that was not timed: the estimator's with plain draws, and what the draws
-    add to a step of RP1. A weight of one costs no more than a learnt one; for what is left out of
-    closed form, a multiple of L^-T eps, nothing is added.
-    """
-    noise, cvs = way
-    like = {"c7 at 1": "c7", "landing": "none", "PR of all": "PR"}.get(cvs, cvs)
-    return times["plain", like] + times[noise, "none"] - times["plain", "none"]
-
-
-def race(name, known=None, steps=STEPS, runs=RUNS, seconds=0.6):
-    """Rows {model, noise, cvs, seconds a step, steps, lr, at: shares of time; gap, low, high}.
-
-    known: {way: a row of the file}, whose seconds and steps are taken as they are.
-    """
+def race(name, steps=STEPS, runs=RUNS, seconds=0.6):
+    """Rows {model, noise, cvs, seconds a step, steps, lr, at: shares of time; gap, low, high}."""
     model, q = MODELS[name]()
-    known = known or {}
-    times = {way: row["seconds"] for way, row in known.items()} or timed(model, q, seconds)
+    times = timed(model, q, seconds)
     budget, best = steps * times["plain", "none"], optimum(model, q)
-    for way in WAYS:
-        time = times[way] if way in times else reckoned(times, way)
-        total = known[way]["steps"] if way in known else max(len(SHARES), int(budget / time))
+    for way, time in times.items():
+        total = max(len(SHARES), int(budget / time))
         at, found = [max(1, int(share * total)) for share in SHARES], {}
         for lr in RATES:
             path = run(model, q, *way, lr=lr, steps=total, runs=(runs,), at=1)
@@ -128,36 +105,20 @@ def race(name, known=None, steps=STEPS, runs=RUNS, seconds=0.6):
         lr = min(found, key=lambda lr: np.median(found[lr][-1]))
         low, high = found[lr][:, INTERVAL].T
         row = {"model": name, "d": q.dim, "noise": way[0], "cvs": way[1]}
-        row |= {"seconds": _round(time), "reckoned": way not in times}
+        row |= {"seconds": _round(time), "reckoned": False}
         row |= {"steps": total, "lr": lr, "at": list(SHARES)}
         row |= {"gap": _round(np.median(found[lr], -1)), "low": _round(low), "high": _round(high)}
         print(name, *way, f"{time * 1e6:.0f} us", total, lr, row["gap"], flush=True)
         yield row
 
 
-def timed_rows(name):
-    """{way: row} of the file, of the ways that were timed."""
-    rows = json.loads(RESULTS.read_text())["rows"]
-    rows = [row for row in rows if row["model"] == name and not row.get("reckoned")]
-    return {(row["noise"], row["cvs"]): row for row in rows}
-
-
 def _round(x):
     return [float(f"{v:.3g}") for v in x] if np.ndim(x) else float(f"{x:.3g}")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name} for the book")
-    parser.add_argument("--seconds", type=float, default=0.6, help="to time each way (0.6)")
-    parser.add_argument("--stored", action="store_true", help="time nothing: the file's seconds")
-    options = parser.parse_args()
-    with threadpool_limits(1):
-        known = {name: timed_rows(name) if options.stored else None for name in MODELS}
-        rows = [row for name in MODELS for row in race(name, known[name], seconds=options.seconds)]
-    if options.save:
-        stored.save(RESULTS, ("numpy", "scipy"), rows=rows)
+def measure(seconds):
+    return {"rows": [row for name in MODELS for row in race(name, seconds=seconds)]}
 
 
 if __name__ == "__main__":
-    main()
+    stored.command(__doc__, "coupled", ("numpy", "scipy"), measure, 0.6)

@@ -32,8 +32,8 @@ from jax.scipy.linalg import solve_triangular
 
 from benchmarks import stored
 
-HERE = Path(__file__).resolve().parent
-RESULTS, PAGE = HERE / "gpu.json", HERE.parent / "book" / "24-in-your-framework.md"
+RESULTS = stored.path("gpu")
+PAGE = Path(__file__).resolve().parents[1] / "book" / "24-in-your-framework.md"
 SIZES = 1000, 5000, 10_000
 SECONDS = {1000: 3.0, 5000: 8.0, 10_000: 12.0}  # for each setting of a rival
 RATES = tuple(float(f"{10 ** (k / 2):.1g}") for k in range(-14, 0))  # 1e-7, 3e-7 ... 0.3

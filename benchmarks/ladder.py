@@ -5,13 +5,9 @@ take turns in one process, and claims are ratios to the plain step, RP1 of data 
 variates, of the same turn. Run it on a quiet machine: python -m benchmarks.ladder --save
 """
 
-import argparse
-from pathlib import Path
-
 import autograd.numpy as anp
 import numpy as np
 from scipy.optimize import minimize
-from threadpoolctl import threadpool_limits
 
 import cvlib as cv
 from benchmarks import stored
@@ -22,17 +18,14 @@ from experiments.tasks import ladder, problem
 
 STEPS = 20  # of a call of the loop
 RUNS = 1, 8
-RESULTS = Path(__file__).with_name("ladder.json")
 
 
-def loop(model, q, h, cvs, lr, M, runs):
+def loop(model, q, **options):
     """A function that takes STEPS steps from the start."""
 
     def steps():
-        cv.optimize.sgd(
-            model, q, h, cvs, lr=lr, steps=STEPS, M=M, runs=() if runs == 1 else (runs,),
-            rng=np.random.default_rng(0), every=STEPS,
-        )  # fmt: skip
+        rng = np.random.default_rng(0)
+        cv.optimize.sgd(model, q, steps=STEPS, rng=rng, every=STEPS, **options)
 
     return steps
 
@@ -48,7 +41,7 @@ def own(X, y, lr):
     q = cv.families.Gaussian(model.dim)
     data, prior, variational = cv.terms(model, q)
     rest = CF(prior) - CF(variational)
-    return {word: loop(model, q, word(data) + rest, [], lr, 10, 1) for word in (RP1, PR)}
+    return {word: loop(model, q, h=word(data) + rest, lr=lr, M=10) for word in (RP1, PR)}
 
 
 def by_lbfgs(model, q):
@@ -63,14 +56,29 @@ def by_lbfgs(model, q):
     return -model.N * found.fun
 
 
+def timed(head, ways, plain, seconds, once):
+    """Rows {head, the way, seconds a step, steps: in steps of the way `plain`}.
+
+    head: what all rows share, and how the parts of a way's name are called; the ways whose first
+    part is in `once` are no loops of STEPS steps.
+    """
+    shared, names = head
+    times = best_times(ways, seconds)
+    times = {way: t / (1 if way[0] in once else STEPS) for way, t in times.items()}
+    for way, t in times.items():
+        steps = stored.few(t / times[plain])
+        yield shared | dict(zip(names, way)) | {"seconds": stored.few(t), "steps": steps}
+
+
 def compare(data, seconds):
     """Rows {data, d, runs, base, cvs, M, seconds a step, steps: in plain steps}."""
     model, q, _ = problem(data)
     for runs in RUNS:
-        ways = {
-            line: loop(model, q, *ladder(data, *line[:2]), LR[data], line[2], runs)
-            for line in LADDER
-        }
+        ways = {}
+        for base, cvs, M in LADDER:
+            h, c = ladder(data, base, cvs)
+            shape = () if runs == 1 else (runs,)
+            ways[base, cvs, M] = loop(model, q, h=h, cvs=c, lr=LR[data], M=M, runs=shape)
         if runs == 1:
             mine = own(model.X, model.y, LR[data])
             ways |= {("own model", repr(word), 10): steps for word, steps in mine.items()}
@@ -78,26 +86,13 @@ def compare(data, seconds):
             ways["exact", "L-BFGS", 0] = lambda: by_lbfgs(model, q)
             best = cv.exact.elbo(model, q, cv.exact.optimum(model, q))
             assert best - 0.01 < by_lbfgs(model, q) <= best + 1e-9
-        times = best_times(ways, seconds)
-        times = {line: t / (1 if line[0] == "exact" else STEPS) for line, t in times.items()}
-        plain = times["paper", "none", 10]
-        for (base, cvs, M), t in times.items():
-            row = {"data": data, "d": q.dim, "runs": runs, "base": base, "cvs": cvs, "M": M}
-            row |= {"seconds": float(f"{t:.3g}"), "steps": float(f"{t / plain:.3g}")}
-            print("  ".join(f"{value:<10}" for value in row.values()), flush=True)
-            yield row
+        head = {"data": data, "d": q.dim, "runs": runs}, ("base", "cvs", "M")
+        yield from timed(head, ways, ("paper", "none", 10), seconds, once=("exact",))
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name} for the book")
-    parser.add_argument("--seconds", type=float, default=0.6, help="for each line (0.6)")
-    options = parser.parse_args()
-    with threadpool_limits(1):
-        rows = [row for data in LR for row in compare(data, options.seconds)]
-    if options.save:
-        stored.save(RESULTS, ("numpy", "autograd"), rows=rows)
+def measure(seconds):
+    return {"rows": stored.told(row for data in LR for row in compare(data, seconds))}
 
 
 if __name__ == "__main__":
-    main()
+    stored.command(__doc__, "ladder_steps", ("numpy", "autograd"), measure, 0.6)

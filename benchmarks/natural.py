@@ -7,67 +7,31 @@ and prior, one data point a draw, momentum. Run it on a quiet machine:
 python -m benchmarks.natural --save
 """
 
-import argparse
-from pathlib import Path
-
-import numpy as np
-from threadpoolctl import threadpool_limits
-
 import cvlib as cv
 from benchmarks import stored
-from benchmarks.steps import best_times
+from benchmarks.ladder import loop, timed
 from experiments.plans import LR, NATURAL
 from experiments.tasks import natural_line, problem
-
-STEPS = 20  # of a call of the loop
-RESULTS = Path(__file__).with_name("natural.json")
-
-
-def loop(model, q, line, **options):
-    """A function that takes STEPS steps from the start."""
-
-    def steps():
-        rng = np.random.default_rng(0)
-        cv.optimize.sgd(model, q, **line, M=10, steps=STEPS, rng=rng, every=STEPS, **options)
-
-    return steps
 
 
 def compare(data, seconds):
     """Rows {data, d, base, cvs, whole, seconds a step, steps: in plain steps}."""
     model, q, z = problem(data)
-    natural, exact = cv.rules.natural(), cv.exact
-    ways = {("plain", "none", False): loop(model, q, {"h": z.h}, lr=LR[data])}
+    natural, exact, start = cv.rules.natural(), cv.exact, q.start()
+    ways = {("plain", "none", False): loop(model, q, h=z.h, lr=LR[data], M=10)}
     for base, cvs, whole in NATURAL:
-        line = natural_line(data, base, cvs)
-        options = {"rule": natural, "lr": 0.1, "subsample": not whole}
-        ways[base, cvs, whole] = loop(model, q, line, **options)
-    start = q.start()
+        how = {"M": 10, "rule": natural, "lr": 0.1, "subsample": not whole}
+        ways[base, cvs, whole] = loop(model, q, **natural_line(data, base, cvs), **how)
     g, memory = exact.gradient(model, q, start) / model.N, natural.start(q, start)
     ways["rule", "none", False] = lambda: natural.step(memory, start, g, 0.1, q, model.N)
     ways["optimum", "natural", True] = lambda: exact.optimum(model, q)
-    ways["optimum", "L-BFGS", True] = lambda: exact._by_lbfgs(model, q, start)
-    times = best_times(ways, seconds)
-    once = "rule", "optimum"
-    times = {way: t if way[0] in once else t / STEPS for way, t in times.items()}
-    for (base, cvs, whole), t in times.items():
-        row = {"data": data, "d": q.dim, "base": base, "cvs": cvs, "whole": whole}
-        row |= {"seconds": float(f"{t:.3g}")}
-        row["steps"] = float(f"{t / times['plain', 'none', False]:.3g}")
-        print("  ".join(f"{value!s:<10}" for value in row.values()), flush=True)
-        yield row
+    head = {"data": data, "d": q.dim}, ("base", "cvs", "whole")
+    yield from timed(head, ways, ("plain", "none", False), seconds, once=("rule", "optimum"))
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name} for the book")
-    parser.add_argument("--seconds", type=float, default=0.6, help="for each way (0.6)")
-    options = parser.parse_args()
-    with threadpool_limits(1):
-        rows = [row for data in LR for row in compare(data, options.seconds)]
-    if options.save:
-        stored.save(RESULTS, ("numpy", "scipy"), rows=rows)
+def measure(seconds):
+    return {"rows": stored.told(row for data in LR for row in compare(data, seconds))}
 
 
 if __name__ == "__main__":
-    main()
+    stored.command(__doc__, "natural_steps", ("numpy", "scipy"), measure, 0.6)

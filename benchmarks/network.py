@@ -20,7 +20,6 @@ import os
 import time
 import warnings
 from functools import cache
-from pathlib import Path
 from types import SimpleNamespace
 
 import autograd.numpy as anp
@@ -31,7 +30,7 @@ import cvlib as cv
 from benchmarks import stored
 from cvlib.fitting import run
 
-RESULTS = Path(__file__).with_name("network.json")
+RESULTS = stored.path("network")
 SECONDS, SEEDS = 14.0, range(3)
 RATES = 1e-4, 3e-4, 1e-3, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0
 BEGIN = RATES.index(0.01)  # where the search for the best of them begins

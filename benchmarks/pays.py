@@ -5,12 +5,9 @@ the rate that ends highest then meets the seeds. Chapter 20 reads the result. Ru
 machine: python -m benchmarks.pays --save
 """
 
-import argparse
 import warnings
-from pathlib import Path
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 import cvlib as cv
 from benchmarks import stored
@@ -21,7 +18,7 @@ from benchmarks.race.yardstick import yardstick
 from cvlib import CF, PR, QD, RB, RP1, rules, taylor_z
 from cvlib.ascent.optimize import Noisy
 
-RESULTS = Path(__file__).with_name("pays.json")
+RESULTS = stored.path("pays")
 SECONDS, SEEDS, M = 0.4, 3, 10
 RATES = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 PROBLEMS = ("australian", "sonar", "eight_schools")
@@ -93,7 +90,7 @@ def runner(name, options):
     return Runner(name, "KL(q, p)", ours.loop(line, each=2 if natural else 10))
 
 
-def compare(name, seconds, seeds):
+def compare(name, seconds):
     """Rows {problem, arm, rate, tried: {rate: nats missing at the end}, gaps: of the seeds}."""
     problem = ALL[name]()
     if name == "eight_schools":  # from its mode: elsewhere natural steps go astray
@@ -109,24 +106,16 @@ def compare(name, seconds, seeds):
 
         tried = {str(rate): end(rate, 0) for rate in RATES}
         rate = float(min(tried, key=tried.get))
-        gaps = [end(rate, seed) for seed in range(1, seeds + 1)]
+        gaps = [end(rate, seed) for seed in range(1, SEEDS + 1)]
         print(f"{name:<14} {arm:<30} rate {rate:<6} {np.median(gaps):.3g} nats missing", flush=True)
         yield {"problem": name, "arm": arm, "rate": rate, "tried": tried, "gaps": gaps}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name} for the book")
-    parser.add_argument("--seconds", type=float, default=SECONDS, help=f"of a run ({SECONDS})")
-    parser.add_argument("--seeds", type=int, default=SEEDS)
-    options = parser.parse_args()
+def measure(seconds):
     warnings.simplefilter("ignore")
-    with threadpool_limits(1):
-        rows = [r for name in PROBLEMS for r in compare(name, options.seconds, options.seeds)]
-    if options.save:
-        about = {"seconds": options.seconds, "seeds": options.seeds, "draws": M}
-        stored.save(RESULTS, ("numpy", "scipy", "autograd"), about=about, rows=rows)
+    rows = [row for name in PROBLEMS for row in compare(name, seconds)]
+    return {"about": {"seconds": seconds, "seeds": SEEDS, "draws": M}, "rows": rows}
 
 
 if __name__ == "__main__":
-    main()
+    stored.command(__doc__, "pays", ("numpy", "scipy", "autograd"), measure, SECONDS)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-RESULTS = Path(__file__).with_name("race.json")
+RESULTS = Path(__file__).parents[1] / "results" / "benchmarks" / "race.json"
 TARGETS = (1.0, 0.1, 0.01)
 CLOCKS = ("warm", "cold", "gradients")
 NORMAL = 1.4826  # times the median distance from the median is a Gaussian's standard deviation

@@ -6,18 +6,13 @@ is one of `plan.step`, without renewals; a renewal is one `snapshot`. "left" is 
 share of that of the plain gradient, with a snapshot one standard deviation of q away in every
 direction. Each size has a process of its own, whose largest resident memory is kept.
 
-Part "fit": `cv.fit` of ten unknowns on such files: passes over all rows, nats below the exact
-optimum, and the memory.
-
 Part "sets": the three data sets, eight runs side by side, K = 50, renewals paid for in the steps.
-Part "own": a network of one's own on all data, c7 at a snapshot of at most 50 steps.
 Part "batch": samples M and data points B a sample, on sonar, without variates.
 
 Costs are ratios to the plain step of the same turn: RP1 of data and prior, without variates. Run it
 on a quiet machine: python -m benchmarks.scale --save
 """
 
-import argparse
 import json
 import re
 import resource
@@ -26,24 +21,19 @@ import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from time import process_time
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 import cvlib as cv
 from benchmarks import stored
-from benchmarks.own import network
 from benchmarks.steps import best_times
 from cvlib import CF, PR, RP1, taylor_z
 from experiments.plans import LR
 from experiments.tasks import both, problem
 
 SIZES = 10_000, 100_000, 1_000_000, 5_000_000
-FITTED = 1_000_000, 5_000_000
 D, M, K, STEPS = 30, 10, 50, 20
 BATCHES = (10, 1), (30, 1), (100, 1), (1, 10), (1, 100), (10, 100)  # samples, data points each
-RESULTS = Path(__file__).with_name("scale.json")
 
 
 # Data in a file -----------------------------------------------------------------------------------
@@ -79,18 +69,6 @@ def megabytes():
         return float(re.search(r"VmHWM:\s+(\d+) kB", status.read_text())[1]) / 1e3
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (1e6 if sys.platform == "darwin" else 1e3)
-
-
-def fitted(folder, z, seconds):
-    """The row of a fit with all its defaults but the time, from a process of its own."""
-    model = mapped(folder)
-    began = process_time()
-    fit = cv.fit(model, seconds=300, progress=False)
-    row = {"part": "fit", "N": model.N, "d": model.dim, "passes": fit.steps}
-    row |= {"seconds": process_time() - began, "megabytes": megabytes()}
-    best = cv.exact.optimum(model, fit.q, fit.w)
-    heights = cv.exact.elbo(model, fit.q, np.array([best, fit.w]))
-    return row | {"short": float(heights[0] - heights[1])}
 
 
 def size(folder, z, seconds):
@@ -134,14 +112,14 @@ def stepping(model, q, h, cvs, w, renew, M=M, **seen):
     return steps
 
 
-def in_a_process(part, N, d, seconds):
-    """A function of this file in a process of its own, on files that are removed afterwards."""
+def in_a_process(N, d, seconds):
+    """A row of `size` from a process of its own, on files that are removed afterwards."""
     with tempfile.TemporaryDirectory() as folder:
         z = make(folder, N, d)
         code = (
             "import json, sys; from threadpoolctl import threadpool_limits; "
             "from benchmarks import scale\n"
-            f"with threadpool_limits(1): print(json.dumps(scale.{part}(*json.loads(sys.argv[1]))))"
+            "with threadpool_limits(1): print(json.dumps(scale.size(*json.loads(sys.argv[1]))))"
         )
         ran = subprocess.run(
             [sys.executable, "-c", code, json.dumps([folder, z.tolist(), seconds])],
@@ -150,7 +128,7 @@ def in_a_process(part, N, d, seconds):
     return json.loads(ran.stdout)
 
 
-# Small data, and models of one's own --------------------------------------------------------------
+# Small data ---------------------------------------------------------------------------------------
 
 
 def sets(data, seconds):
@@ -172,27 +150,6 @@ def sets(data, seconds):
     return {"part": "sets", "data": data} | {base: times[base] / times["plain"] for base in ways}
 
 
-def own(seconds):
-    """The network on all data, M = 10: c7 fresh and at a snapshot, over the plain step."""
-    model, q = network()
-    data, prior, variational = cv.terms(model, q)
-    h, w = RP1(data) + RP1(prior) - CF(variational), q.start()
-    w[q.dim :] *= 0.1  # a narrow q: nothing overflows
-    fresh, old = taylor_z(data), taylor_z(data, at="snapshot")
-    step = lambda cvs, renew: stepping(model, q, h, cvs, w, renew, subsample=False)
-    ways = {
-        "plain": step((), None),
-        "fresh": step((CF(fresh) - RP1(fresh),), None),
-        "snapshot": step((CF(old) - RP1(old),), K),
-    }
-    times = {way: t / STEPS for way, t in best_times(ways, seconds).items()}
-    renewal = best_times({"renewal": lambda: cv.snapshot(model, q.mean(w))}, seconds)["renewal"]
-    times["snapshot"] += renewal / K
-    ways = {"fresh": times["fresh"], "snapshot": times["snapshot"], "renewal": renewal}
-    ratios = {way: t / times["plain"] for way, t in ways.items()}
-    return {"part": "own", "d": q.dim, "N": model.N} | ratios
-
-
 def batches(seconds):
     """Rows for samples and data points on sonar, one batch for all samples, in plain steps."""
     model, q, _ = problem("sonar")
@@ -212,24 +169,19 @@ def batches(seconds):
     ]
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name} for the book")
-    parser.add_argument("--seconds", type=float, default=1.0, help="for each way (1)")
-    parser.add_argument("--sizes", type=int, nargs="*", default=SIZES, help="of the data")
-    options = parser.parse_args()
-    seconds, rows = options.seconds, []
-    with threadpool_limits(1):
-        tasks = [lambda N=N: [in_a_process("size", N, D, seconds)] for N in options.sizes]
-        tasks += [lambda N=N: [in_a_process("fitted", N, 10, seconds)] for N in FITTED]
-        tasks += [lambda data=data: [sets(data, seconds)] for data in LR]
-        tasks += [lambda: [own(seconds)], lambda: batches(seconds)]
-        for row in (row for task in tasks for row in task()):
-            rows.append({k: float(f"{v:.3g}") if type(v) is float else v for k, v in row.items()})
-            print("  ".join(f"{k} {v}" for k, v in rows[-1].items()), flush=True)
-    if options.save:
-        stored.save(RESULTS, ("numpy", "autograd"), rows=rows)
+def measure(seconds):
+    """The rows of all parts, with few digits."""
+
+    def rows():
+        for N in SIZES:
+            yield in_a_process(N, D, seconds)
+        for data in LR:
+            yield sets(data, seconds)
+        yield from batches(seconds)
+
+    short = lambda x: stored.few(x) if type(x) is float else x
+    return {"rows": stored.told({k: short(x) for k, x in row.items()} for row in rows())}
 
 
 if __name__ == "__main__":
-    main()
+    stored.command(__doc__, "scale", ("numpy", "autograd"), measure, 1.0)

@@ -8,17 +8,14 @@ given every time, held where it computes: their best case. Before anything is ti
 given the same noise and must agree to 1e-10. `make bench` runs it; speed claims are ratios within
 one run.
 
-    python -m benchmarks.steps --only steps --save    one part alone, the others stay as stored
+    python -m benchmarks.steps --save
 """
 
-import argparse
-import json
 import os
 import sys
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 import autograd
@@ -26,12 +23,11 @@ import autograd.numpy as anp
 import numpy as np
 
 import cvlib as cv
-from benchmarks import own, stored
+from benchmarks import stored
 from benchmarks.reference import make_lines, make_pulled
 from cvlib import combine
 
 M, V0, GAMMA = 10, 1e-3, 0.02
-RESULTS = Path(__file__).with_name("results.json")
 DATA = ("australian", "ionosphere", "sonar")
 S7 = ["c2", "c1", "c3", "c4", "c6", "c5", "c7"]
 SETS = {"base": ["h"], "c7": ["h", "c7"], "S7": ["h", *S7]}
@@ -200,28 +196,22 @@ def check_agreement(p, ours, theirs):
             sys.exit(f"the ways disagree by {gap:.1e} for {p.names} on {p.model!r}")
 
 
-def compare():
-    """Rows of the table, printed as they come."""
-    print(f"{'':>26}{'milliseconds a step':^49}{'how many times faster, slower':^56}".rstrip())
-    print(
-        f"{'data':<11}{'d':>3}{'runs':>5}  {'set':<5}"
-        f"{'cvlib':>9}{'JAX':>9}{'given noise: cvlib':>20}{'JAX':>8}{'autograd':>10}{'floor':>7}"
-        f"{'JAX':>8}{'JAX given':>10}{'by hand':>9}{'given':>7}{'autograd':>9}"
-        f"{'/floor':>8}{'/base':>7}"
-    )
+def compare(seconds):
+    """Rows of the table, seconds a step, printed as they come."""
     rows = []
     for name in DATA:
         model = cv.models.logistic_regression(*cv.datasets.load(name))
         for runs in ((), (8,)):
             for label, names in SETS.items():
-                rows.append(row := compare_one(name, Problem(model, names, runs), label))
+                rows.append(compare_one(name, Problem(model, names, runs), label, seconds))
                 base = next(r for r in rows[::-1] if r["set"] == "base")["cvlib"]
-                row["over base"] = row["cvlib"] / base
-                print_row(row)
+                rows[-1]["over base"] = rows[-1]["cvlib"] / base
+                told = {k: stored.few(x) if type(x) is float else x for k, x in rows[-1].items()}
+                print("  ".join(f"{k} {x}" for k, x in told.items()), flush=True)
     return rows
 
 
-def compare_one(name, p, label):
+def compare_one(name, p, label, seconds):
     ours, ours_given = cvlib_way(p)
     ways = {"cvlib": ours, "cvlib, given": ours_given}
     for jaxs, by_hand in ("jax", False), ("jax, by hand", True):
@@ -235,32 +225,10 @@ def compare_one(name, p, label):
         ways["floor"] = floor(p, 3)  # RP2 of prior, data, Taylor in x (c6 is one pull-back)
         ways["svd"] = partial(np.linalg.svd, p.given().factor)
     row = {"data": name, "d": p.q.dim, "runs": p.runs[0] if p.runs else 1, "set": label}
-    return row | best_times(ways)
+    return row | best_times(ways, seconds)
 
 
-def print_row(row):
-    cell = lambda value, width, digits: f"{value:>{width}.{digits}f}" if value else " " * width
-    ratio = lambda top, bottom: row[top] / row[bottom] if top in row and bottom in row else None
-    print(
-        f"{row['data']:<11}{row['d']:>3}{row['runs']:>5}  {row['set']:<5}"
-        + cell(1e3 * row["cvlib"], 9, 3)
-        + cell(1e3 * row["jax"], 9, 3)
-        + cell(1e3 * row["cvlib, given"], 20, 3)
-        + cell(1e3 * row["jax, given"], 8, 3)
-        + cell(1e3 * row.get("autograd", 0), 10, 1)
-        + cell(1e3 * row.get("floor", 0), 7, 2)
-        + cell(ratio("jax", "cvlib"), 8, 2)
-        + cell(ratio("jax, given", "cvlib, given"), 10, 2)
-        + cell(ratio("jax, by hand", "cvlib"), 9, 2)
-        + cell(ratio("jax, by hand, given", "cvlib, given"), 7, 2)
-        + cell(ratio("autograd", "cvlib, given"), 9, 0)
-        + cell(ratio("cvlib", "floor"), 8, 2)
-        + cell(row["over base"], 7, 2),
-        flush=True,
-    )
-
-
-def growth():
+def growth(seconds):
     """Time a step against d, M, L and the number of runs, one at a time around d = 32, M = 10."""
 
     def step(d=32, samples=M, names=SETS["S7"], runs=()):
@@ -275,57 +243,23 @@ def growth():
         "L": {n: step(names=["h", *S7[:n]]) for n in range(8)},
         "runs": {r: step(runs=(r,)) for r in (1, 2, 4, 8, 16, 32, 64)},
     }
-    found = {what: best_times(steps, 0.3) for what, steps in grids.items()}
+    found = {what: best_times(steps, seconds) for what, steps in grids.items()}
     for what, times in found.items():
         print(f"{what:<5}" + "  ".join(f"{k}: {1e3 * t:.2f} ms" for k, t in times.items()))
     return {what: {str(k): t for k, t in times.items()} for what, times in found.items()}
 
 
-def own_models():
-    """Time a step for models of one's own, all data in every sample."""
-    found = []
-    for name in own.MODELS:
-        steps = {key: step for key, step in own.rows().items() if key[0] == name}
-        times = best_times(steps, 0.3)
-        for (_, samples, label), t in times.items():
-            base = times[name, samples, "base"]
-            found.append({"model": name, "M": samples, "set": label, "cvlib": t})
-            print(
-                f"{name:<20}M = {samples:<4}{label:<5}{1e3 * t:9.3f} ms{t / base:8.2f} base steps"
-            )
-    return found
-
-
-PARTS = {"steps": compare, "growth": growth, "own": own_models}
-WITH_JAX = {"steps"}
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name} for the book")
-    parser.add_argument("--only", choices=PARTS, help="this part alone; the others stay as stored")
-    options = parser.parse_args()
-    parts = [options.only] if options.only else list(PARTS)
+def measure(seconds):
+    """Both parts of the file."""
     # With a thread a core JAX 0.10 hangs now and then in its batched eigh. One more costs it a few
     # percent there.
     os.environ.setdefault("NPROC", str(os.cpu_count() + 1))
-    packages = ["numpy", "autograd"]
-    if WITH_JAX & {*parts}:
-        try:
-            import jax  # noqa: F401
-        except ImportError:
-            sys.exit("JAX is missing: run `make bench`, or pip install -e '.[bench]'")
-        packages.insert(1, "jax")
-    versions = stored.versions(*packages)
-    print("  ".join(f"{k} {v}" for k, v in versions.items()) + f"  M = {M}")
-    results = {part: PARTS[part]() for part in parts}
-    if options.save:
-        old = json.loads(RESULTS.read_text()) if options.only else {"versions": versions}
-        if options.only == "steps":
-            old["versions"] = versions  # those the page prints beside these times
-        RESULTS.write_text(json.dumps(old | results, indent=1) + "\n")
-        print(f"written to {RESULTS}")
+    try:
+        import jax  # noqa: F401
+    except ImportError:
+        sys.exit("JAX is missing: run `make bench`, or pip install -e '.[bench]'")
+    return {"steps": compare(seconds), "growth": growth(0.6 * seconds)}
 
 
 if __name__ == "__main__":
-    main()
+    stored.command(__doc__, "steps", ("numpy", "jax", "autograd"), measure, 0.5, threads=None)

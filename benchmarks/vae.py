@@ -4,20 +4,18 @@ All take turns in one process, and the shortest of many turns counts. Importing 
 not counted. Run it on a quiet machine: python -m benchmarks.vae --save
 """
 
-import argparse
-from pathlib import Path
 from time import process_time
 
 import numpy as np
 
 from benchmarks import stored
+from benchmarks.steps import best_times
 from experiments import plans
 
 STEPS = 50  # of a turn
-RESULTS = Path(__file__).with_name("vae.json")
 
 
-def milliseconds(turns):
+def milliseconds(seconds):
     """{"latent way K": milliseconds of this process a step}."""
     import jax
 
@@ -31,28 +29,18 @@ def milliseconds(turns):
             start, rates = vae.fresh(latent, luck.start), np.full(STEPS, 0.01)
             seen = single((start, rates, *luck.steps(latent, x, K, STEPS)))
             climb = vae.climber(latent, way)
-            work[f"{latent} {way} {K}"] = lambda climb=climb, seen=seen: climb(*seen)
-    best = dict.fromkeys(work, np.inf)
-    for turn in range(turns + 1):  # the first one compiles
-        for name, f in work.items():
-            start = process_time()
-            jax.block_until_ready(f())
-            if turn:
-                best[name] = min(best[name], process_time() - start)
-    return {name: float(f"{1e3 * seconds / STEPS:.3g}") for name, seconds in best.items()}
+            wait = lambda climb=climb, seen=seen: jax.block_until_ready(climb(*seen))
+            work[f"{latent} {way} {K}"] = wait
+    times = best_times(work, seconds, clock=process_time)
+    return {name: stored.few(1e3 * t / STEPS) for name, t in times.items()}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name} for the book")
-    parser.add_argument("--turns", type=int, default=30, help="for each way (30)")
-    options = parser.parse_args()
-    steps = milliseconds(options.turns)
+def measure(seconds):
+    steps = milliseconds(seconds)
     for name, each in steps.items():
         print(f"{each:7.3f} ms  {name}")
-    if options.save:
-        stored.save(RESULTS, ("numpy", "jax"), steps=steps)
+    return {"steps": steps}
 
 
 if __name__ == "__main__":
-    main()
+    stored.command(__doc__, "vae_steps", ("numpy", "jax"), measure, 3.0)

@@ -54,8 +54,9 @@ class Worker:
 
     def __init__(self, package, module="versions"):
         paths = os.pathsep.join([str(package), str(ROOT)])
+        ours = f"import benchmarks; benchmarks.__path__ = [{str(ROOT / 'benchmarks')!r}]"
         self.process = subprocess.Popen(
-            [sys.executable, "-c", f"from benchmarks import {module}; {module}.work()"],
+            [sys.executable, "-c", f"{ours}; from benchmarks import {module}; {module}.work()"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=package,
             env=os.environ | THREADS | {"PYTHONPATH": paths},
         )  # fmt: skip

@@ -31,10 +31,10 @@ __version__ = "0.13.0"
 
 __all__ = [
     "AQ", "Answer", "CF", "DisARM", "Distrust", "Fit", "GR", "LB", "LOO", "PR", "QD", "RB", "RP1",
-    "RP2", "RPS", "SF", "Sampling", "all_quadratics", "bound", "candidates", "choose", "combine",
-    "datasets", "definitions", "draw", "elbo", "evaluate", "exact", "expect", "families", "fit",
-    "interval", "linear_baseline", "models", "one", "optimize", "ordered", "parabola", "passes",
-    "pick", "positive", "quantile", "real", "relax", "report", "rules", "simplex",
+    "RP2", "RPS", "SF", "Sampling", "Settings", "all_quadratics", "bound", "candidates", "choose",
+    "combine", "datasets", "definitions", "draw", "elbo", "evaluate", "exact", "expect", "families",
+    "fit", "interval", "linear_baseline", "models", "one", "optimize", "ordered", "parabola",
+    "passes", "pick", "positive", "quantile", "real", "relax", "report", "rules", "simplex",
     "snapshot", "surrogate", "taylor_x", "taylor_x_slope", "taylor_z", "terms", "zoo",
 ]  # fmt: skip
 
@@ -44,11 +44,14 @@ LATER = {
         "definitions": "definitions",
         "candidates": "pilots", "choose": "choosing", "report": "choosing",
         "Distrust": "fitting.front", "Fit": "fitting.front", "fit": "fitting.front",
+        "Settings": "fitting.settings",
         "Answer": "fitting.stein", "expect": "fitting.found", "quantile": "fitting.found",
     },
-    ".models": dict.fromkeys(
-        ["Compiled", "from_jax", "from_numpyro", "from_pymc"], "adapters.compiled"
-    ),
+    ".models": {
+        "Compiled": "adapters.jax", "from_jax": "adapters.jax",
+        "from_numpyro": "adapters.numpyro", "from_pymc": "adapters.pymc",
+    },
+    ".models.passes": {"connect": "adapters.dask", "on": "adapters.dask"},
     ".families": {"Bent": "fitting.bent"},
 }  # fmt: skip
 
@@ -66,4 +69,7 @@ def _later(core: str) -> Any:
     return imported
 
 
-__getattr__, models.__getattr__, families.__getattr__ = map(_later, LATER)  # type: ignore[method-assign]
+__getattr__ = _later("")
+models.__getattr__ = _later(".models")  # type: ignore[method-assign]
+passes.__getattr__ = _later(".models.passes")  # type: ignore[method-assign]
+families.__getattr__ = _later(".families")  # type: ignore[method-assign]

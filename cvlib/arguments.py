@@ -1,14 +1,10 @@
 """What a reader gives: taken, or refused in a sentence; and the bar that is shown."""
 
 import sys
-from collections.abc import Callable
-from functools import wraps
 from operator import index
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
-
-Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def whole(name: str, value: Any, least: int = 1) -> int:
@@ -31,37 +27,12 @@ def install(extra: str) -> str:
     return f"pip install '.[{extra}]' in the project's folder, or its wheel as '….whl[{extra}]'"
 
 
-def random(rng: Any) -> np.random.Generator:
-    """`rng`, if it is a generator: the core takes no seeds."""
+def generator(rng: Any) -> np.random.Generator:
+    """`rng`, if it is a generator: a seed that every call begins with would repeat its draws."""
     if not isinstance(rng, np.random.Generator):
         seed = 0 if rng is None else rng
         raise ValueError(f"rng={rng!r}: give a generator, rng=np.random.default_rng({seed!r})")
     return rng
-
-
-def generator(seed: Any) -> np.random.Generator:
-    """The generator that is given, or one from a seed."""
-    if isinstance(seed, np.random.Generator):
-        return seed
-    try:
-        return np.random.default_rng(whole("seed", seed, 0))
-    except TypeError:
-        right = "give a whole number or a generator, seed=np.random.default_rng(0)"
-        raise TypeError(f"seed={seed!r}: {right}") from None
-
-
-def seeded(method: Method) -> Method:
-    """The same method, but who writes rng= is told of seed=."""
-
-    @wraps(method)
-    def checked(*args, **keywords):
-        if "rng" in keywords:
-            raise TypeError(
-                f"{method.__name__} has no argument rng: write seed=, a whole number or a generator"
-            )
-        return method(*args, **keywords)
-
-    return checked  # type: ignore[return-value]
 
 
 def unmasked(name: str, value: Any) -> Any:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .arguments import random, unmasked, whole
+from .arguments import generator, unmasked, whole
 from .points import rotations, sobol
 
 NOT_YET = object()
@@ -277,8 +277,7 @@ def draw(
         raise TypeError(f"{q!r} is no family: write families.Gaussian(model.dim), for example")
     q.check_model(model)
     how, w = Sampling.of(sampling, **keywords), np.asarray(q.check(w))
-    if rng is not None:
-        random(rng)
+    rng = None if rng is None else generator(rng)
     if snapshot is not None:
         if not isinstance(snapshot, Snapshot):
             raise TypeError(f"snapshot={snapshot!r}: take cvlib.snapshot(model, mu)")

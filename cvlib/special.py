@@ -9,7 +9,6 @@ from typing import Any
 import autograd
 import autograd.numpy as anp
 import numpy as np
-import scipy
 from autograd import elementwise_grad, grad
 from autograd.extend import defvjp, primitive
 
@@ -42,12 +41,6 @@ gammaln, psi, polygamma, betaln, expit, logsumexp = map(
 
 
 @primitive
-def log_ndtr(x: np.ndarray) -> np.ndarray:
-    """log of the standard normal distribution function, of the shape of x."""
-    return scipy.special.log_ndtr(x)
-
-
-@primitive
 def at(x: np.ndarray, index: np.ndarray) -> np.ndarray:
     """x[index] for x (n,) and whole numbers of any shape. Its slope is a sum, in one pass."""
     return np.take(x, index)
@@ -59,7 +52,6 @@ def _summed(g, index, n):
     return np.bincount(np.ravel(index), np.ravel(g), minlength=n)
 
 
-defvjp(log_ndtr, lambda ans, x: lambda g: g * anp.exp(-0.5 * x**2 - 0.5 * LOG_2PI - log_ndtr(x)))
 defvjp(at, lambda ans, x, index: lambda g: _summed(g, index, len(x)), None)
 defvjp(_summed, lambda ans, g, index, n: lambda u: at(u, index), None, None)
 

@@ -33,8 +33,7 @@ from .engine import run
 from .plans import PLANS
 from .store import Refused
 
-ROOT = Path(__file__).resolve().parents[1]  # of the project, or of what the wheel has of it
-RESULTS = ROOT / "results"  # those that come with the project
+RESULTS = Path(__file__).resolve().parents[1] / "results"  # of the project, or of the wheel
 
 __all__ = ["PLANS", "RESULTS", "Cell", "Refused", "cell", "compute", "load", "run", "summary"]
 
@@ -42,14 +41,15 @@ __all__ = ["PLANS", "RESULTS", "Cell", "Refused", "cell", "compute", "load", "ru
 def load(name, folder=RESULTS):
     """A stored result such as "table1", as a dictionary: settings, versions, and lists of rows.
 
-    "benchmarks/natural" is a file of measured times. A file of `folder` whose checksum is not that
-    of its content is refused.
+    "benchmarks/steps" is a file of measured times. Another whose checksum is not that of its
+    content is refused.
     """
     timed = name.startswith("benchmarks/")
-    path = Path(ROOT if timed else folder) / f"{name}.json"
+    path = Path(folder) / f"{name}.json"
     if not path.exists():
         there = sorted(p.stem for p in path.parent.glob("*.json"))
-        make = f"{name.replace('/', '.')} --save" if timed else f"experiments {name.split('-')[0]}"
+        made = name.removesuffix("_steps").replace("/", ".")
+        make = f"{made} --save" if timed else f"experiments {name.split('-')[0]}"
         raise ValueError(
             f"no result {name!r} in {path.parent}: there are {there}. Make it with python -m {make}"
         )

@@ -5,9 +5,6 @@ import warnings
 import numpy as np
 
 import cvlib as cv
-from cvlib.fitting import stein
-from cvlib.fitting.found import drawn
-from cvlib.fitting.tails import smoothed
 from cvlib.models.density import Density
 
 from . import posteriors
@@ -22,6 +19,8 @@ def answers(rng, *, posterior, n, runs):
 
     `runs` answers from defensive draws, a quarter as many from draws of q itself.
     """
+    from cvlib.fitting.found import drawn  # here: chapters that read results need the core alone
+
     known, exact = posteriors.load(posterior), truth(posterior)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", cv.Distrust)
@@ -71,6 +70,9 @@ def _asked(F, z, score, log, order=None):
 
 def rivals(F, z, score, log, e):
     """{way: Answer} from draws of q itself; an error of NaN where a way has none."""
+    from cvlib.fitting import stein
+    from cvlib.fitting.looks import smoothed
+
     w = np.exp(log - log.max())
     smooth, k = smoothed(log)
     ones, none = np.ones(len(w)), np.full(F.shape[1], np.nan)

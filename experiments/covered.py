@@ -25,12 +25,16 @@ LONG = {"E tau": 0.66356, "P(tau > 1)": 0.08195}  # both ± 0.0006
 # Models on which errors are hard -----------------------------------------------------------------
 
 
-def hierarchical():
-    """Counts and measurements of six groups: a funnel in log tau. Asked: E tau, P(tau > 1)."""
+def rows_in_groups():
+    """X, group, y and a count for each of 80 rows in six groups."""
     r = np.random.default_rng(0)
     X, g = r.standard_normal((80, 2)), r.integers(6, size=80)
     y = X @ [1.0, -1] + r.normal(0, 0.5, 6)[g] + 0.3 * r.standard_normal(80)
-    c = r.poisson(1, 80)
+    return X, g, y, r.poisson(1, 80)
+
+
+def hierarchical():
+    """Groups whose means tau z have an unknown spread: a funnel. Asked: E tau, P(tau > 1)."""
 
     def log_lik(p, b):
         X, g, y, c = b
@@ -43,7 +47,7 @@ def hierarchical():
         return -0.5 * normal - anp.log1p(p.s**2)
 
     parameters = {"b": 2, "tau": cv.positive, "z": 6, "s": cv.positive}
-    model = cv.models.Model(log_lik, log_prior, (X, g, y, c), parameters=parameters)
+    model = cv.models.Model(log_lik, log_prior, rows_in_groups(), parameters=parameters)
     asked = {"E tau": lambda p: p.tau, "P(tau > 1)": lambda p: p.tau > 1}
     return model, {name: (f, LONG[name]) for name, f in asked.items()}
 
@@ -145,7 +149,7 @@ def covered(rng, *, case, bend, n, runs):
             return _known(rng, case, bend, n, runs)
         model, asked = (HARD | HELD_OUT)[case]()
         fit = cv.fit(model, bend=bend, progress=False)
-    ask = lambda f: [fit.expect(f, n, rng) for _ in range(runs)]
+    ask = lambda f: [fit.expect(f, n, seed) for seed in rng.integers(2**31, size=runs)]
     rows = [_row(name, exact, ask(f), fit.warnings) for name, (f, exact) in asked.items()]
     return {"fit": list(fit.warnings), "rows": rows}
 
@@ -154,7 +158,7 @@ def _known(rng, name, bend, n, runs):
     """All quantities of a stored posterior at once."""
     known, exact = posteriors.load(name), truth(name).mean
     fit = cv.fit(known.model, bend=bend, steps=640, progress=False)
-    found = [fit.expect(known.of, n, rng) for _ in range(runs)]
+    found = [fit.expect(known.of, n, seed) for seed in rng.integers(2**31, size=runs)]
     each = [(q, exact[k], found, fit.warnings, k) for k, q in enumerate(known.names)]
     return {"fit": list(fit.warnings), "rows": [_row(*one) for one in each]}
 

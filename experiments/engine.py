@@ -11,7 +11,7 @@ from joblib import Parallel, delayed, parallel_config
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 from tqdm import tqdm
 
-from cvlib.models.passes import connect
+from cvlib.adapters.dask import connect
 
 from . import store
 from .cells import compute

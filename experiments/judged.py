@@ -11,9 +11,6 @@ import numpy as np
 from numpy.random import default_rng
 
 import cvlib as cv
-from cvlib import AQ, CF, PR, RP1, RPS, taylor_z
-from cvlib.ascent.rules import in_units
-from cvlib.combining import regression
 
 LOGISTIC = ("sonar", "ionosphere", "australian")
 RUNS, M = 10, 10  # steps drawn at once; draws of a step
@@ -132,55 +129,4 @@ def held_out(name, steps, batches):
                     square = slope2 + noise_left(K, at, [at + 1 + k for k in S])
                     found.setdefault(base + drawn + words, []).append(square)
                 at += 1 + len(cvs)
-    return found
-
-
-# Natural steps of 2 d gradients ----------------------------------------------------------------
-
-
-def gauged(model, q, w, noise):
-    """AQ with the ridge that 2 d draws of their own ask for."""
-    d = cv.draw(model, q, w, 2 * q.dim, default_rng(99), subsample=False, noise=noise)
-    data, prior, _ = cv.terms(model, q)
-    slopes = RP1(data + prior)(d)[:, : q.dim]  # (M, d), grad log p(x, z)
-    seen = regression.gauge(d.eps, q.times_t(d.factor, slopes), d.group)
-    return cv.all_quadratics(ridge=float(regression.shrinkage(seen, q.dim)))
-
-
-def at_equal_cost(model, q, w):
-    """{name: (line, draws, noise)}, 2 d gradients a step each; a Hessian counts as d of them."""
-    data, prior, variational = cv.terms(model, q)
-    f, n, t = data + prior - variational, 2 * q.dim, taylor_z(data)
-    c7 = RP1(data) + CF(t) - RP1(t) + CF(prior) - CF(variational)
-    price = PR(data) + PR(prior)
-    three, two = price - PR(variational), price - CF(variational)
-    AQg, AQp = (gauged(model, q, w, noise) for noise in ("plain", "pairs"))
-    return {
-        "RP1": (RP1(data) + RP1(prior) - CF(variational), n, "plain"),
-        "c7, weight one": (c7, n // 2, "plain"),
-        "PR": (two, 2, "plain"),
-        "PR, three terms": (three, 2, "plain"),
-        "PR, a pair": (two, 2, "pairs"),
-        "PR, three, a pair": (three, 2, "pairs"),
-        "landing": (RPS(f), n, "plain"),
-        "landing, pairs": (RPS(f), n, "pairs"),
-        "AQ": (AQ(f), n, "plain"),
-        "AQ, pairs": (AQ(f), n, "pairs"),
-        "AQ by gauge": (AQg(f), n, "plain"),
-        "AQ by gauge, pairs": (AQp(f), n, "pairs"),
-    }
-
-
-def fisher_noise(name, part, blocks):
-    """{name: (tr(F^-1 V) of a step about the exact gradient, its error)}; a bias shows as noise."""
-    model, q, _ = problem(name)
-    w = (1 - part) * q.start() + part * cv.exact.optimum(model, q)
-    exact, ws, found = cv.exact.gradient(model, q, w), np.broadcast_to(w, (8, q.D)), {}
-    for row, (line, draws, noise) in at_equal_cost(model, q, w).items():
-        rng, squares = default_rng(0), []
-        for _ in range(blocks if draws > 2 else 8 * blocks):
-            d = cv.draw(model, q, ws, draws, rng, subsample=False, noise=noise)
-            squares.append((in_units(q, w, line.mean(d) - exact) ** 2).sum(-1))
-        squares = np.concatenate(squares)
-        found[row] = squares.mean(), squares.std(ddof=1) / np.sqrt(len(squares))
     return found

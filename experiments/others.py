@@ -9,7 +9,6 @@ for every row. z are real numbers; a positive s is exp(z), with z itself as its 
 
 import json
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,17 +30,8 @@ class Other(NamedTuple):
 
     def model(self, name: str) -> cv.models.Model:
         """As a model of cvlib."""
-        pick = cv.pick if hasattr(cv, "pick") else cv.transforms.pick  # an older version's
-        lik = partial(_swapped, self.log_lik, anp, pick)
+        lik = lambda z, batch: self.log_lik(z, batch, anp, cv.pick)
         return cv.models.Model(lik, lambda z: self.log_prior(z, anp), self.data, self.dim, name)
-
-
-def _swapped(log_lik, xp, pick, z, batch):
-    return log_lik(z, batch, xp, pick)
-
-
-def normal(x, mean, sd, xp):
-    return -0.5 * ((x - mean) / sd) ** 2 - xp.log(sd)
 
 
 # The four ----------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import numpy as np
 from . import climbs, posteriors
 from .cells import cell
 from .covered import HARD, HELD_OUT
-from .judged import LOGISTIC, PROBLEMS
+from .judged import PROBLEMS
 
 LR = {"ionosphere": 0.4, "australian": 0.4, "sonar": 0.2}  # Table 1's learning rates
 LINES = ("none", "S4", "S5", "S6", "S7", "c5", "c7")  # Table 1's columns
@@ -596,12 +596,9 @@ PLANS["covered"] = covered
 
 # Choosing ------------------------------------------------------------------------------------
 
-PLACES = (0.0, 0.5, 1.0)  # parts of the way from the start to the optimum
-
 
 def choosing(size):
-    """What `cv.choose` is judged by: noise of every set, and of natural steps at equal cost."""
-    full = size.halves > 1
+    """What `cv.choose` is judged by: the noise of every set."""
     sets = {
         name: cell(
             "held_out", problem=name, steps=200 if "data" in name or name in LR else 2000,
@@ -609,14 +606,8 @@ def choosing(size):
         )
         for name in PROBLEMS
     }  # fmt: skip
-    equal = {
-        (name, part): cell("equal_cost", problem=name, part=part, blocks=6)
-        for name in LOGISTIC
-        for part in PLACES
-    }
-    if not full:
+    if size.halves == 1:
         sets = {"Student": cell("held_out", problem="Student", steps=20, batches=2)}
-        equal = {("australian", 1.0): cell("equal_cost", problem="australian", part=1.0, blocks=1)}
 
     def gather(results):
         rows = [
@@ -624,14 +615,9 @@ def choosing(size):
             for name, c in sets.items()
             for label, squares in results[c.name].items()
         ]
-        natural = [
-            {"problem": name, "part": part, "way": way, "noise": noise, "error": error}
-            for (name, part), c in equal.items()
-            for way, (noise, error) in results[c.name].items()
-        ]
-        return {"rows": rows, "natural": natural}
+        return {"rows": rows}
 
-    return [*sets.values(), *equal.values()], gather
+    return [*sets.values()], gather
 
 
 PLANS["choosing"] = choosing

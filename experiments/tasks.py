@@ -356,7 +356,7 @@ def cost(task, *, data="toy", runs=1, steps=1, cvs="S7", replicas=0, samples=0, 
         return runs / 4
     if task == "vae":
         return runs * steps / 100
-    if task in ("vae_noise", "held_out", "equal_cost"):
+    if task in ("vae_noise", "held_out"):
         return 20.0
     if task == "natural":
         return 0.5 + scale * (1.0 if cvs == "S7" else 0.25) * runs * steps
@@ -451,12 +451,6 @@ def held_out(rng, *, problem, steps, batches):
     """E|g|^2 of every set that can be chosen, batch by batch; draws are paired, without `rng`."""
     found = judged.held_out(problem, steps, batches)
     return {label: _digits(squares, 5) for label, squares in found.items()}
-
-
-def equal_cost(rng, *, problem, part, blocks):
-    """Noise in Fisher's units of natural steps with as many gradients each; draws are paired."""
-    found = judged.fisher_noise(problem, part, blocks)
-    return {row: _digits(pair, 4) for row, pair in found.items()}
 
 
 # A deep model --------------------------------------------------------------------------------

@@ -21,9 +21,9 @@ from numpy.testing import assert_allclose
 from scipy import stats
 
 import cvlib
-from cvlib.adapters import compiled, steps
+from cvlib.adapters import jax as inside
 from cvlib.draws import Draw
-from cvlib.fitting import run
+from cvlib.fitting.strategies import chosen
 from experiments import posteriors
 
 PAGE = Path(__file__).resolve().parents[1] / "book" / "api.md"
@@ -212,12 +212,14 @@ def test_a_step_inside_jax_is_the_package_s_on_the_same_draws(width, positive, m
         prior = lambda z: 0.5 * anp.sum(z**2, -1)
         one.own = cvlib.models.Model(rows, prior, (one.X, one.y), 6)
         one.compiled = cvlib.models.from_jax(bent, 6, data=(one.X, one.y))
-    plan = steps.Compiled(one.compiled, one.q)
+    plan = inside.InJax(one.compiled, one.q)
     key = int(np.random.default_rng(7).integers(2**63))
     with one.jax.enable_x64(True):
-        e = np.asarray(steps._turned(one.jax.random.key(key), 6))
+        turned, _ = inside._turned(one.jax.random.key(key), 6, 5)
+    e, left = np.split(np.concatenate(turned), [6])  # two blocks; zeros fill up
+    assert left.shape == (4, 6) and not left.any()
     assert_allclose(e @ e.T, (e[0] ** 2).sum() * np.eye(6), atol=1e-12)
-    monkeypatch.setattr(steps, "SHARE", 2**40)  # a block a point
+    monkeypatch.setattr(inside, "SHARE", 2**24)  # a block a point
     found = plan.landed(plan.step(plan.first(np.random.default_rng(7), w=w)))
     assert_allclose(found.w, by_numpy(one, w, e, positive), rtol=1e-9, atol=1e-9)
     low = found._replace(memory=found.memory._replace(elbo=found.memory.elbo + 1e9))
@@ -230,22 +232,22 @@ def test_a_fit_inside_jax_settles_is_kept_and_stops_from_the_keyboard(monkeypatc
     one = logistic()
     fit = cvlib.fit(one.compiled, progress=False)
     best = cvlib.exact.elbo(one.own, one.q, cvlib.exact.optimum(one.own, one.q))
-    assert fit.run.kind == "compiled" and fit.settled and "inside JAX" in fit.report
-    assert run.way(one.compiled, one.q, 20) == "full"  # the draws that were asked for
-    assert steps.Compiled(one.compiled, cvlib.families.Gaussian(7)).M == 15
+    assert fit.run.strategy.name == "compiled" and fit.settled and "inside JAX" in fit.report
+    assert chosen(one.compiled, one.q, 20, cvlib.Settings()).name == "rotated"  # the draws that were asked for
+    assert inside.InJax(one.compiled, cvlib.families.Gaussian(7)).M == 15
     assert best - cvlib.exact.elbo(one.own, one.q, fit.w) < 0.05
     fit.save(tmp_path / "fit")
     on = [f.go_on(steps=11, progress=False) for f in (fit, fit.load(tmp_path / "fit", fit.model))]
     assert_allclose(on[0].w, on[1].w, rtol=1e-12)  # as if it had not stopped
-    slopes, calls = steps.Compiled.slopes, []
+    sums, calls = inside.InJax.sums, []
 
     def pressed(*args):
         calls.append(1)
         if len(calls) == 3:
             raise KeyboardInterrupt
-        return slopes(*args)
+        return sums(*args)
 
-    monkeypatch.setattr(steps.Compiled, "slopes", pressed)
+    monkeypatch.setattr(inside.InJax, "sums", pressed)
     short = cvlib.fit(one.compiled, progress=False, restarts=0)
     assert short.steps == 2 and "stopped from the keyboard after step 2" in short.report
     assert not np.array_equal(short.run.state.w, short.w)  # steps that no look has judged
@@ -256,11 +258,11 @@ def test_what_is_compiled_is_done_in_time(seconds, sizes, monkeypatch):
     """Every shape takes 5 s, and none is begun that does not fit in the half for a start."""
     now, seen = [0.0], set()
     clock = SimpleNamespace(perf_counter=lambda: now[0])
-    for module in (run, compiled):
+    for module in (run, inside):
         monkeypatch.setattr(module, "time", clock)
-    monkeypatch.setattr(compiled, "CHEAP", 0)  # a single point is worth a shape of its own
+    monkeypatch.setattr(inside, "CHEAP", 0)  # a single point is worth a shape of its own
     program = Logistic().compiled
-    traced, both = program.traced, program.value_and_slope.args[0]
+    traced, both = program.traced, program.value_and_slope.f
 
     def slow(z, data):
         if isinstance(z, np.ndarray):  # JAX itself is not asked how long it traces
@@ -268,7 +270,8 @@ def test_what_is_compiled_is_done_in_time(seconds, sizes, monkeypatch):
             seen.add(z.shape)
         return both(z, data)
 
-    program.value_and_slope = partial(compiled._in_blocks, slow, traced)
+    program.value_and_slope = inside.Batched(traced)
+    program.value_and_slope.f = slow
     program.value = lambda z: program.value_and_slope(z)[0]
     program.totals(Z[:3] @ np.ones((4, 6)), 1)
     assert traced.slowest == 5.0 == now[0]
@@ -544,7 +547,7 @@ def test_what_is_no_pymc_model_is_told_what_would_be_right():
 
 
 def test_what_is_missing_is_said(monkeypatch):
-    monkeypatch.setattr("cvlib.adapters.compiled.import_module", Mock(side_effect=ImportError))
+    monkeypatch.setattr("cvlib.adapters.import_module", Mock(side_effect=ImportError))
     missing = r"needs (\w+): pip install '\.\[\1\]' in the project"
     refused(cvlib.models.from_jax, [(lambda z: 0.0, 2, missing)])
     refused(cvlib.models.from_numpyro, [(lambda: None, missing)])

@@ -14,7 +14,6 @@ import numpy as np
 import oracles
 import pytest
 import sliders  # tools/sliders.py
-from scipy import stats
 from test_combine import sample
 from test_own_families import shifted_of
 
@@ -22,7 +21,7 @@ import cvlib as cv
 from cvlib import CF, RP1, RP2, SF, bound, combine, parabola, relax, rules, taylor_x, taylor_z
 from cvlib.ascent import plans, rotated
 from cvlib.combining import regression
-from cvlib.fitting import starts
+from cvlib.fitting import climbing
 from cvlib.fitting.bent import Bent
 from cvlib.fitting.found import Found
 from cvlib.points import spheres
@@ -34,7 +33,7 @@ X = np.array([[0.5, -1.0], [0.2, 0.3], [1.0, 1.0]])
 Y = np.array([1.0, -1.0, 1.0])
 MASKED = np.ma.masked_array([1.0, 999.0, 2.0], [False, True, False])
 q, D, G = cv.families.Gaussian(2), cv.families.DiagonalGaussian(2), cv.families.Gamma(2)
-COIN = cv.families.Bernoulli(2)
+COIN, B, PAIR = cv.families.Bernoulli(2), cv.families.Beta(2), cv.families.Categorical(1, 2)
 rng = np.random.default_rng(0)
 glm, linear = cv.models.logistic_regression, cv.models.linear_regression
 GaussianPrior, load = cv.models.GaussianPrior, cv.datasets.load
@@ -53,12 +52,6 @@ class Table:
 
     equals = lambda self, other: self.labels == other.labels
     to_numpy = __array__ = lambda self, *args, **kwargs: np.ones(len(self.labels))
-
-
-class Bare(cv.families.DiagonalGaussian):
-    """A family without opposites and without quantiles."""
-
-    mirror = quantile = None
 
 
 LOGISTIC, COUNTS = glm(X, Y), cv.models.poisson_regression(X, [0, 1, 2])
@@ -139,10 +132,8 @@ VALUES = [  # with a ValueError
       for name, x in (("reach", 0), ("most", -1), ("M", 1))],
     # data and generalised linear models
     (r"array 0 of the data is nan at \[1, 0\]", lambda: glm(with_(X, np.nan, 1, 0), Y)),
-    (r"is inf at \[2, 1\]", lambda: glm(with_(X, np.inf, 2, 1), Y)),
     (r"logistic.*-1 or \+1, found \[0.0, 1.0\].*np.where", lambda: glm(X, [0, 1, 1])),
     (r"X must be \(N, d\) and y \(N,\); got \(3, 2\) and \(2,\)", lambda: glm(X, [1, -1])),
-    (r"got \(3,\) and \(3,\)", lambda: glm(X[:, 0], Y)),
     ("empty", lambda: glm(X[:0], [])),
     ("dim=0: it must be at least one", lambda: glm(X[:, :0], Y)),
     ("prior_sd holds text, such as '1': give numbers, as floats", lambda: glm(X, Y, "1")),
@@ -150,23 +141,18 @@ VALUES = [  # with a ValueError
     (r"noise_sd=.*one number, not \(4,\) of them", lambda: linear(X, Y, noise_sd=np.ones(4))),
     (r"prior_sd must be a number or \(2,\); got \(3,\)", lambda: glm(X, Y, np.ones(3))),
     ("prior_sd must be finite, not inf", lambda: glm(X, Y, np.inf)),
-    (r"prior_mean must be a number or \(2,\); got \(3,\)", lambda: glm(X, Y, prior_mean=[1, 2, 3])),
     ("prior_mean must be finite", lambda: glm(X, Y, prior_mean=np.nan)),
     (r"offset must be \(3,\)", lambda: glm(X, Y, offset=1.0), lambda: glm(X, Y, offset=[1.0])),
-    (r"nan at \[1\]", lambda: glm(X, Y, offset=[1.0, np.nan, 0])),
     ("likelihood='probit': give .*Likelihood", lambda: cv.models.GLM(X, Y, "probit")),
     ("y holds text, such as 'yes'.*np.where.*'yes', 1.0", lambda: glm(X, ["yes", "no", "no"])),
     ("y holds objects, such as None: give", lambda: glm(X, np.array([1, None, 1], object))),
-    ("X holds text, such as 'a'", lambda: glm([["a", "b"]] * 3, Y)),
     ("X has rows of unequal", lambda: glm([[1.0], [1.0, 2.0]], Y)),
     ("X holds complex128 numbers", lambda: glm(1j * X, Y)),
-    ("autograd cannot differentiate phi of the own likelihood: write it with autograd.numpy",
-     lambda: phi(lambda t, y: stats.norm.logcdf(y * t))),
     (r"phi of the own likelihood is \[nan.*every real eta. Put exp\(eta\)",
      lambda: phi(lambda t, y: anp.log(t))),
-    ("phi of the own likelihood must give one number", lambda: phi(lambda t, y: anp.sum(t * y))),
-    ("phi of the own likelihood mixes its entries", lambda: phi(lambda t, y: t - anp.mean(t))),
-    ("phi of the own likelihood fails for eta and y of shape.*np.where for if",
+    ("phi of the own likelihood mixes its rows: row k may depend on eta",
+     lambda: phi(lambda t, y: t - anp.mean(t))),
+    ("phi of the own likelihood fails for eta of shape .12,. and labels of shape.*np.where for if",
      lambda: phi(lambda t, y: t if t > 0 else 0 * t)),
     # data sets
     ("unknown data set 'iris': choose one of .*ionosphere", lambda: load("iris")),
@@ -178,24 +164,18 @@ VALUES = [  # with a ValueError
     ("log_lik fails for z of shape .*NameError.*'scale'", unassigned),
     ("data is a list: write a tuple of arrays", lambda: model(data=[X, Y])),
     ("one row per data", lambda: model(data=3.0)),
-    (r"log_lik must give one number per row.*np.sum\(..., -1\)",
-     lambda: model(lambda z, b: anp.sum(z)), lambda: model(lambda z, b: None)),
+    (r"log_lik must give one number per row.*np.sum\(..., -1\)", lambda: model(lambda z, b: None)),
     ("the prior has 3 sd's but 2 means", lambda: GaussianPrior(np.ones(3), np.ones(2))),
     ("log_prior.*has 3 coordinates, z has 2", lambda: model(log_prior=GaussianPrior(np.ones(3)))),
     (r"log_lik=None is no function.*\(\.\.\., d\)", lambda: model(log_lik=None)),
     ("log_prior=None is no function: .*GaussianPrior", lambda: model(log_prior=None)),
     (r"data=None: give an array.*np.zeros\(1\)", lambda: model(data=None)),
     ("array 1 of the data holds objects, such as None", lambda: model(data=(X, None))),
-    ("array 1 of the data holds text, such as 'a'", lambda: model(data=(X, np.array(list("abb"))))),
     *[("holds dates or times, such as .*: give numbers, .*'D'. for days",
        lambda t=t: model(data=(X, t))) for t in (DAYS, DAYS - DAYS[0], DAYS.tolist())],
     ("different row labels", lambda: model(data=TABLES), lambda: glm(*TABLES)),
-    ("log_lik fails for z of shape .*ambiguous.*np.where for if",
-     lambda: model(lambda z, b: dot(z, b) if z[..., 0] > 0 else 0.0)),
     ("log_lik is random: called twice with the same z it differs",
      lambda: model(lambda z, b: dot(z, b) + rng.standard_normal())),
-    (r"log_lik is \[nan.*every real z. Put exp\(z\) for what is positive.*declare cv.positive",
-     lambda: model(lambda z, b: anp.log(z[..., 0]) * b[1])),
     # parameters
     *[("a parameter cannot be called", lambda name=name: model(dim=None, parameters={name: 1}))
       for name in ("lambda", "class", "my par", "2b", "", 3, "keys")],
@@ -238,9 +218,9 @@ VALUES = [  # with a ValueError
     (r"shape \(2,\)", lambda: fresh(batch=2, index=np.zeros(3, int))),
     ("leave batch out", lambda: fresh(subsample=False, batch=3)),
     ("sampling= says it all: leave batch out", lambda: fresh(sampling=cv.Sampling(), batch=3)),
-    ("leave eps out", lambda: coins(None, noise="sobol", eps=np.zeros((4, 4)))),
-    ("needs Bare.mirror", lambda: cv.draw(LOGISTIC, Bare(2), D.start(), 4, rng, noise="pairs")),
-    ("needs Bare.quantile", lambda: cv.draw(LOGISTIC, Bare(2), D.start(), 4, rng, noise="sobol")),
+    ("leave eps out", lambda: draw(noise="sobol")),
+    *[(f"needs Beta.{name}", lambda how=how: cv.draw(LOGISTIC, B, B.start(), 4, rng, noise=how))
+      for name, how in (("mirror", "pairs"), ("quantile", "sobol"))],
     # families
     *[(r"w must be \(..., .*got \(9,\)", lambda ask=ask: ask(np.zeros(9)))
       for family in (q, D, G, COIN) for ask in (family.mean, family.sd, family.unpack)],
@@ -249,8 +229,6 @@ VALUES = [  # with a ValueError
       for family in (q, D, G, COIN) for bad in (np.nan, np.inf, -np.inf)],
     *[("w must be 5 numbers", lambda w=w: Found(LOGISTIC, q, w))
       for w in (None, "a", np.ones((2, 5)))],
-    (r"DiagonalGaussian\(3\), a law of 3 dimensions: take one of 2",
-     lambda: cv.terms(LOGISTIC, cv.families.DiagonalGaussian(3))),
     (r"relax is for a discrete q; Gaussian\(2\) is continuous: use RP1 or GR", lambda: relax(data)),
     (r"mu must be \(..., 2\).*got \(1,\)", lambda: q.pack([1.0], np.eye(2))),
     (r"L \(..., 2, 2\)", lambda: q.pack([1.0, 2.0], np.ones(2))),
@@ -258,7 +236,6 @@ VALUES = [  # with a ValueError
     (r"mu, sigma must be \(..., 2\); got \(2,\), \(2, 2\)", lambda: D.pack([1.0, 2.0], np.eye(2))),
     ("positive", lambda: G.pack(-1.0, 1.0)),
     ("diagonal of L is 0", lambda: q.entropy(np.zeros(5)), lambda: q.log_q(np.zeros(5), X)),
-    ("of L is 0", lambda: cv.exact.elbo(LOGISTIC, q, np.zeros(5))),
     ("generalised linear model", lambda: cv.exact.elbo(OWN, q, W)),
     ("Gaussian family", lambda: cv.exact.elbo(COUNTS, G, G.start())),
     ("each of the 3 coordinates once", lambda: Bent(3, (0, 1, 1))),
@@ -275,9 +252,8 @@ VALUES = [  # with a ValueError
     ("two values of a Bernoulli variable", lambda: cv.DisARM(data)),
     ("no sample is independent .* there is one", lambda: cv.LOO(of_coins)(coins(1))),
     ("all samples of the draw lean", lambda: cv.LOO(of_coins)(coins(2, noise="pairs")),
-     lambda: cv.LOO(of_coins)(coins(8, noise="sobol"))),
-    (r'draw\(..., noise="pairs"\)', lambda: cv.DisARM(of_coins)(coins(8)),
-     lambda: cv.DisARM(of_coins)(coins(8, noise="sobol"))),
+     lambda: cv.LOO(data)(fresh(M=8, noise="sobol"))),
+    (r'draw\(..., noise="pairs"\)', lambda: cv.DisARM(of_coins)(coins(8))),
     (r"out must be \(1, 2, 5\).*got \(2, 2\)",
      lambda: cv.evaluate([RP1(cv.one)], draw(), out=np.empty((2, 2)))),
     (r"'data' of <logistic.*try CF\(taylor_z\(data\)\)", lambda: CF(data)),
@@ -292,11 +268,10 @@ VALUES = [  # with a ValueError
     *[('"mu" or at "snapshot"', lambda write=write: write(data, at="start"))
       for write in (taylor_z, bound, parabola)],
     ("only eta = x.z.*'data' is none: try taylor_z", lambda: parabola(own_data)),
+    ("depend on each other", lambda: CF(taylor_z(cv.terms(COINS, PAIR)[0]))),
     ("temperature", lambda: relax(of_coins, 0.0)),
-    ("closed form", lambda: CF(relax(of_coins))),
     ("SF or RP1 or GR", lambda: RP2(relax(of_coins))),
     ("is none", lambda: relax(taylor_z(of_coins))),
-    ("'one' is none", lambda: relax(cv.one)),
     ("expands terms of a model", lambda: taylor_z(relax(of_coins))),
     *[(f"'taylor_x_slope.data.' does not say its {what}: a word that needs it",
        lambda by_hand=by_hand: Method("own", "", by_hand=by_hand)(cv.taylor_x_slope(data))(draw()))
@@ -309,10 +284,9 @@ VALUES = [  # with a ValueError
     ("variate", lambda: relaxing.variance_gradient(0, None, 0, lambda s: SF(of_coins), None)),
     ("LOO compares samples: variance_gradient takes SF, RP1, GR",
      lambda: relaxing.variance_gradient(0, None, 0, compared, None)),
-    ("two models or families", lambda: RP1(data) - RP2(other_data),
-     lambda: RP1(data + other_prior), lambda: RP1(data) - RP1(cv.terms(LOGISTIC, D)[0])),
-    ("different models or families", lambda: RP1(other_data)(draw()),
-     lambda: (SF(cv.one) + RP1(other_data))(draw()),
+    ("two models or families", lambda: RP1(data + other_prior),
+     lambda: RP1(data) - RP1(cv.terms(LOGISTIC, D)[0])),
+    ("different models or families", lambda: (SF(cv.one) + RP1(other_data))(draw()),
      lambda: (RP1(other_data) * 0 + RP1(other_prior))(draw())),
     ("stands in for terms of one model, not for one", lambda: trained.quadratic(cv.one, None)),
     # snapshots
@@ -356,7 +330,6 @@ VALUES = [  # with a ValueError
         cv.models.Compiled(lambda z: (-(z**2).sum(-1), -2 * z), 61), bend=True)),
     ("for a Gaussian q", lambda: fit(COUNTS, G, start=np.zeros(2)),
      lambda: fit(COUNTS, G, restarts=1)),
-    ("full Gaussian", lambda: starts.top(OWN, D, D.start())),
     (r"full Gaussian q of .*, not DiagonalGaussian\(2\)", lambda: fit(bend=True, family=D)),
     ("got 2 draws in groups of 2: take at least M=4",
      lambda: regression.gauge(np.zeros((2, 3)), np.zeros((2, 3)), group=2)),
@@ -415,7 +388,6 @@ TYPES = [  # with a TypeError
     ("classes=2.5 must be a whole number", lambda: cv.families.Categorical(2, 2.5)),
     (r"one number or one tuple.*cv.simplex\(\(4, 3\)\)", lambda: cv.simplex(4, 3)),
     (r"one number or one tuple.*cv.positive\(3\)", lambda: cv.positive()),
-    ("a length of positive=2.5 must be a whole number", lambda: cv.positive(2.5)),
     ("a length of simplex=0.0 must be a whole number$", lambda: cv.simplex(0.0)),
     ("give its weights, .w", lambda: draw(w=SimpleNamespace(w=W)),
      lambda: cv.exact.elbo(LOGISTIC, q, SimpleNamespace(w=W))),
@@ -428,8 +400,7 @@ TYPES = [  # with a TypeError
     (r"is no draw: write evaluate\(lines, cv.draw\(model, q, w, M, rng\)\)",
      lambda: cv.evaluate(draw(), [RP1(cv.one)])),
     ("logistic.* is no draw: write", lambda: RP1(cv.one)(LOGISTIC)),
-    ("RP1 takes an integrand", lambda: RP1(3), lambda: RP1(RP1(data))),
-    ("CF takes an integrand", lambda: CF("data")),
+    ("RP1 takes an integrand", lambda: RP1(RP1(data))),
     ("taylor_z takes an integrand", lambda: taylor_z(RP1(data))),
     ("cannot add data", lambda: RP1(data) + data),
     ("cannot subtract 1", lambda: RP1(data) - 1),
@@ -437,8 +408,7 @@ TYPES = [  # with a TypeError
     ("list of lines", lambda: cv.evaluate(RP1(data), draw())),
     ("data is no estimator", lambda: cv.evaluate([data], draw()), lambda: sgd([data])),
     (r"climb: f\(z\) must give a number and its slope, as long as z; got -2",
-     lambda: starts.climb(lambda z: -z @ z, np.ones(2), 1e-6)),
-    ("as long as z; got", lambda: starts.climb(lambda z: (-z @ z, -2 * z[:1]), np.ones(2), 1e-6)),
+     lambda: climbing.climb(lambda z: -z @ z, np.ones(2), 1e-6)),
     # fits and answers
     ("no function of the draws", lambda: fitted().expect(3.0)),
     ("what f gives: {'a': .* no array of numbers; stack",
@@ -453,12 +423,9 @@ TYPES = [  # with a TypeError
     # the loop
     ("v0='1e-3' is no number", lambda: sgd(v0="1e-3")),
     ("lr='0.1' is no number: write for example lr=0.1", lambda: sgd(lr="0.1")),
-    ("lr=None is no number", lambda: sgd(lr=None)),
     (r"lr\(1\)=None is no number", lambda: sgd(lr=lambda t: None)),
-    ("steps=100.0 must be a whole number: write 100", lambda: sgd(steps=1e2)),
     (r"cvs=CF.* must be a list: write \[c7\]", lambda: sgd(ZOO.c7)),
     (r"cvs=None must be a list: .*\[\] for none", lambda: sgd(None)),
-    ("'c7' is no estimator", lambda: sgd(["c7"])),
     ("no estimator such as RP1.*take its .line", lambda: sgd(catalogue.legal(LOGISTIC, q)[:1])),
     ("no ascent rule such as rules.adam", lambda: sgd(rule="adam")),
     ("no weight rule such as rules.bayes", lambda: sgd(weights=rules.momentum())),
@@ -466,7 +433,6 @@ TYPES = [  # with a TypeError
     (r"nothing or the pair \(state, plan\); got 3", lambda: sgd(hooks={1: lambda *given: 3})),
     ("state=3 is no State", lambda: sgd(state=3, rng=None)),
     ("sgd has no argument 'momentun': did you mean 'momentum'", lambda: sgd(momentun=0.5)),
-    ("sgd has no argument 'sub_sample': did you mean 'subsample'", lambda: sgd(sub_sample=False)),
     ("sgd has no argument 'xyz': a plan takes lr, rule, average, M, weights", lambda: sgd(xyz=1)),
     (r"sampling=5: write cv.Sampling\(", lambda: sgd(sampling=5), lambda: choose(sampling=5)),
     ("noise_free has no argument 'M': a plan takes lr", lambda: free(M=4)),
@@ -474,12 +440,9 @@ TYPES = [  # with a TypeError
     ("{} is no table of bases", lambda: choose(among={})),
     ("write among=.*mine.*h, .*c7", lambda: choose(among=[ZOO.h])),
     ("'h': .* is no pair of h and", lambda: choose(among={"h": ZOO.h})),
-    ("3 is no estimator such as", lambda: report(H | {"c7": 3})),
     ("{} are no lines by name", lambda: report({})),
     ('write {"h": h, "c7": c7}', lambda: report(ZOO.h)),
     ("costs=3: write {.RP1", lambda: report(costs=3)),
-    (r"costs\['QD'\]=", lambda: choose(costs={"QD": "1"})),
-    (r"costs\['h'\]=", lambda: report(costs={"h": "1"})),
     ("there is no argument 'bach' here", lambda: choose(bach=5)),
     ("is a family: the model comes first", lambda: cv.elbo(q, LOGISTIC, W, 10, rng)),
 ]  # fmt: skip

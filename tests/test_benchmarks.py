@@ -46,7 +46,7 @@ def test_a_size_in_a_file(monkeypatch, tmp_path):
     """A row of `scale`, in a process of its own; the file is gone afterwards."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
-    row = scale.in_a_process("size", 3000, scale.D, 0.001)
+    row = scale.in_a_process(3000, scale.D, 0.001)
     assert list(row) == ["part", "N", "plain", "joint", "renewal", "left", "megabytes"]
     assert row["N"] == 3000 and 0 < row["left"] < 1e-3 and row["megabytes"] < 600
     assert not list(tmp_path.iterdir())

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 from scipy import stats
 
 import cvlib as cv
-from cvlib.fitting import bends, front, run, starts
+from cvlib.fitting import bends, run, starts
 from cvlib.fitting.bent import Bent
 from cvlib.models.density import Density
 from cvlib.models.passes import Late
@@ -119,9 +119,8 @@ def test_what_is_not_better_is_not_taken():
     assert bends.bend(model, w, late=lambda: True) is None
 
 
-def test_few_pairs_bend_where_unknowns_are_many(monkeypatch):
+def test_few_pairs_bend_where_unknowns_are_many():
     """A chain of five: one scale, which two of the others follow."""
-    monkeypatch.setattr(bends, "ALL", 3)
 
     def log_p(z):
         scaled = anp.exp(-z[..., :1]) * z[..., 1:3] ** 2
@@ -129,7 +128,8 @@ def test_few_pairs_bend_where_unknowns_are_many(monkeypatch):
         return -z[..., 0] - 0.5 * anp.sum(scaled, -1) - 0.5 * alone
 
     model = of_prior(log_p, 5)
-    found = bends.bend(model, cv.fit(model, bend=False, progress=False).w)
+    w = cv.fit(model, bend=False, progress=False).w
+    found = bends.bend(model, w, settings=cv.Settings(pairs=3))
     named = {frozenset((found.q.order[j], found.q.order[i])) for j, i in found.q.pairs}
     assert named == {frozenset((0, 1)), frozenset((0, 2))}
 
@@ -170,9 +170,8 @@ def test_when_fit_bends(monkeypatch):
     assert run.UNBENT not in quick(skewed, steps=10).words + quick(skewed, bend=True).words
     q = straight.q  # as it was given, if nothing is said
     assert quick(skewed, q=q).q == q and bends_so(skewed, q=q, bend=True)
-    monkeypatch.setattr(bends, "CHEAP", 0)
-    assert not bends_so(skewed) and bends_so(skewed, bend=True)
-    monkeypatch.undo()
+    much = {"settings": cv.Settings(cheap=0)}
+    assert not bends_so(skewed, **much) and bends_so(skewed, bend=True, **much)
     begin = starts.start
     lost = lambda *given: begin(*given)._replace(trouble="no mode was found")
     monkeypatch.setattr(starts, "start", lost)
@@ -189,11 +188,9 @@ def test_a_bend_has_the_seed_of_its_fit():
 
 def test_warnings_that_a_bend_leaves(monkeypatch):
     """A judge whom no share pleases; a banana for which no bend is good enough, or has time."""
-    with monkeypatch.context() as patch:
-        patch.setattr(front, "FAIR", 1.1)
-        assert "the shape of q, though it bends, above" in quick(skewed).warnings[-1]
-    monkeypatch.setattr(bends, "LEAST", np.inf)
-    fit = quick(banana, 2)
+    strict, vain = cv.Settings(fair=1.1), cv.Settings(gain=np.inf)
+    assert "the shape of q, though it bends, above" in quick(skewed, settings=strict).warnings[-1]
+    fit = quick(banana, 2, settings=vain)
     assert run.VAIN in fit.report and "shape of q, nor of one that bends, " in fit.warnings[-1]
     assert "let q bend" not in fit.warnings[-1]
     monkeypatch.setattr(bends, "bend", mock.Mock(side_effect=Late))

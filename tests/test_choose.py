@@ -562,7 +562,7 @@ def test_it_works_with_a_real_clock():
 
 
 def test_stored_costs_know_every_set():
-    """benchmarks/choose.json, from which chapter 19 reads: all sets, positive, sums predictable."""
+    """choose.json, from which chapter 19 reads: all sets, positive, sums predictable."""
     stored = json.loads(Path(bench.RESULTS).read_text())["costs"]
     for name in (*bench.LOGISTIC, *bench.OWN, "Poisson"):
         model, q, see = bench.problem(name)
@@ -597,16 +597,3 @@ def test_the_square_of_a_step_is_what_a_loop_finds():
     label = lambda base, names: base + " with " * bool(names) + ", ".join(names)
     both = [(base + drawn, names) for base, names in every(table) for drawn in ("", " in pairs")]
     assert set(found) == {label(*each) for each in both}
-
-
-def test_noise_in_fisher_s_units():
-    """tr(F^-1 V) of 2 d gradients of RP1, by draws of our own."""
-    found = judged.fisher_noise("australian", 1.0, 2)
-    model, q, _ = judged.problem("australian")
-    w = cvlib.exact.optimum(model, q)
-    d = cvlib.draw(model, q, w, 3000, default_rng(1), subsample=False)
-    G = judged.at_equal_cost(model, q, w)["RP1"][0](d)  # (3000, D)
-    expected = (cvlib.rules.in_units(q, w, G - G.mean(0)) ** 2).sum() / 2999 / (2 * q.dim)
-    noise, error = found["RP1"]
-    assert noise == pytest.approx(expected, abs=5 * error + 0.05 * expected)
-    assert found["landing"][0] < 0.05 * noise

@@ -311,7 +311,7 @@ def test_a_coordinate_that_stands_still(cv, place):
 
 def test_weights_at_their_edges(cv):
     """None, one, some without a number, all but one of zero."""
-    tails = part(cv, "tails")
+    tails = part(cv, "looks")
     none = tails.Weights(np.empty((0, 2)), np.empty(0))
     assert np.isnan(none.elbo).all() and none.effective == 0 and np.isnan(none.k_hat)
     one = tails.Weights(np.zeros((1, 2)), np.array([-3.0]))
@@ -367,7 +367,7 @@ def test_modes_are_as_high_as_the_highest(cv):
     centre = np.array([0.0, 20.0, 90.0])
     value = lambda z: np.max(heights - 0.5 * (z - centre) ** 2, -1)
     modes = [starts.Mode(c[None], h, np.eye(1), c[None]) for c, h in zip(centre, heights)]
-    said = starts._rivals(SimpleNamespace(value=value), modes)
+    said = starts._rivals(SimpleNamespace(value=value), modes, cv.Settings())
     assert said.startswith("2 modes of about equal height were found, 0.00 to -2.00 nats")
 
 

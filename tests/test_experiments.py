@@ -354,6 +354,6 @@ def test_wrong_arguments_are_explained(wrong, capsys):
 def test_load_lists_what_is_there(quick):
     with pytest.raises(ValueError, match="no result 'table9'.*'table1-quick'"):
         load("table9", quick)
-    with pytest.raises(ValueError, match="'natural'.*python -m benchmarks.none --save"):
+    with pytest.raises(ValueError, match="'natural_steps'.*python -m benchmarks.none --save"):
         load("benchmarks/none")
-    assert {"rows", "versions"} <= set(load("benchmarks/natural"))
+    assert {"rows", "versions"} <= set(load("benchmarks/natural_steps"))

@@ -184,7 +184,7 @@ def test_full_size():
         "figure5": 3 * 5 + 3 * (8 + 6 - 1),  # v0 and gamma share the cell of their defaults
         "ladder": 3 * 25 * 5 + 3 + 3, "natural": 3 * 17 * (7 + 4) + 3 + 3,
         "joint": 3 * (1 + 4 * 6 + 5 + 8 + 2) * 5 + 3, "quadratics": 3 * (16 * 2 + 1),
-        "answers": 7, "covered": 16 + 5, "choosing": 8 + 3 * 3, "vae": 6 + 8 + 2 + 4 + 2 + 2,
+        "answers": 7, "covered": 16 + 5, "choosing": 8, "vae": 6 + 8 + 2 + 4 + 2 + 2,
     }  # fmt: skip
     assert set(names["figure3"]) == set(names["figure4"])
     lines = [sgd_names(data, cvs, RATE[data], 50, steps=500) for data in RATE for cvs in LINES]

@@ -17,9 +17,9 @@ from numpy.testing import assert_allclose
 from scipy import integrate, stats
 
 import cvlib as cv
-from cvlib.fitting import front, run, starts
+from cvlib.fitting import front, looks, run, starts
 from cvlib.fitting.found import Found
-from cvlib.fitting.tails import Weights, smoothed
+from cvlib.fitting.looks import Weights, smoothed
 from experiments import posteriors
 
 pytestmark = pytest.mark.filterwarnings("ignore::cvlib.Distrust")
@@ -45,7 +45,7 @@ def test_the_means_of_the_reference_are_found(name):
     p = posteriors.load(name)
     within = {"gp_pois_regr": 0.4}
     fit = cv.fit(p.model, bend=False if name in within else None, progress=False)
-    x = p.parameters(fit.sample(20_000, np.random.default_rng(1)))
+    x = p.parameters(fit.sample(20_000, 1))
     assert np.abs((x.mean(0) - p.mean) / p.sd).max() < within.get(name, 0.15)
     told = any("does not have the shape of q" in w for w in fit.warnings)
     assert fit.settled and (told == (name in within) or name == "eight_schools")  # seeds differ
@@ -338,11 +338,11 @@ def test_a_bend_that_fails_leaves_the_straight_fit(error, why):
 
 
 def test_the_last_look_is_taken_once():
-    looks, right = [], run.weighed
-    seen = lambda *args: looks.append(args[2:]) or right(*args)
+    seen_at, right = [], run.weighed
+    seen = lambda *args: seen_at.append(args[2:]) or right(*args)
     with mock.patch.object(run, "weighed", seen), mock.patch.object(front, "weighed", seen):
         fit = cv.fit(normal(), progress=False)
-        assert len([where for where in looks if where[1:] == (fit.steps + 1,)]) == 1
+        assert len([where for where in seen_at if where[1:] == (fit.steps + 1,)]) == 1
 
 
 def test_ctrl_c_while_a_fit_is_judged_for_the_callback_stops_the_run():
@@ -387,7 +387,9 @@ def test_a_heavy_tail_is_warned_of_unless_all_weights_are_alike():
     assert "no weight is 1.5 times the mean" in many.report
     for largest, big in ((1.4, False), (1.7, True)):
         log = np.log(np.append(np.ones(9999), largest))
-        assert front.big(Weights(np.zeros((10_000, 1)), log)) == big
+        found = mock.Mock(wraps=Weights(np.zeros((10_000, 1)), log), k_hat=0.8, log=log)
+        found.share = Weights(None, log).share
+        assert looks.heavy(found) == big
 
 
 def test_far_out_in_the_prior_only_where_it_has_one_of_its_own():

@@ -4,6 +4,7 @@ Tests and mutants share them. The other side of every comparison is scipy, a clo
 autograd by another route.
 """
 
+from functools import partial
 from unittest import mock
 
 import autograd.numpy as anp
@@ -12,7 +13,7 @@ import oracles
 from autograd import elementwise_grad, grad, jacobian
 from harness import part
 from numpy.testing import assert_allclose
-from scipy import integrate, optimize, stats
+from scipy import optimize, stats
 
 U = np.array([[0.3, -1.2, 0.8], [-0.5, 0.1, 2.0], [4.0, -3.0, 0.0]])
 
@@ -82,27 +83,6 @@ def test_pick(cv):
         assert_allclose(along(ours), along(other))
 
 
-def test_likelihoods(cv):
-    """phi by scipy.stats, and E phi', E phi'' under a wide Gaussian by scipy's quadrature."""
-    m, eta = cv.models, np.linspace(-3, 3, 7)
-    counted = stats.nbinom.logpmf(4, 2.5, 2.5 / (2.5 + np.exp(eta)))
-    for likelihood, y, right in [
-        (m.PROBIT, -1.0, stats.norm.logcdf(-eta)),
-        (m.student_t_likelihood(3, 0.5), 0.7, stats.t.logpdf(0.7, 3, eta, 0.5)),
-        (m.negative_binomial_likelihood(2.5), 4.0, counted),
-    ]:
-        assert_allclose(likelihood.phi(eta, np.full(7, y)), right, rtol=1e-10)
-        likelihood.check(np.array([y]))
-        mean, v = np.array([0.4]), np.array([4.0])
-        found = likelihood.mean_slopes(mean, v, np.array([y]), 1e-9)
-        slope = elementwise_grad(likelihood.phi)
-        bend = elementwise_grad(lambda e, y: slope(e, y))
-        for got, f in zip(found, (slope, bend)):
-            g = lambda e: stats.norm.pdf(e, 0.4, 2.0) * f(np.array([e]), np.array([y]))[0]
-            right = integrate.quad(g, -16, 17, epsabs=1e-11, limit=400, points=[0.4, y])[0]
-            assert_allclose(got[0], right, rtol=1e-6, atol=1e-8, err_msg=likelihood.name)
-
-
 # Starts ------------------------------------------------------------------------------------------
 
 
@@ -169,18 +149,18 @@ def test_the_mode(cv):
 
 def test_the_search(cv):
     """On scipy's Rosenbrock function, a kink and a wall; its curvature is that of dense BFGS."""
-    starts, rng = part(cv, "starts"), np.random.default_rng(0)
-    climb = starts.climb
+    climbing, rng = part(cv, "climbing"), np.random.default_rng(0)
+    climb = climbing.climb
     rosen = lambda z: (-optimize.rosen(z), -optimize.rosen_der(z))
-    top, _ = climb(rosen, np.array([-1.2, 1.0, 0.5, -0.7]), 1e-12, known=starts.Curvature(50))
+    top, _ = climb(rosen, np.array([-1.2, 1.0, 0.5, -0.7]), 1e-12, known=climbing.Curvature(50))
     assert_allclose(top.z, np.ones(4), atol=1e-5)
     assert top.value == -optimize.rosen(top.z)
     A = rng.standard_normal((6, 6))
     A = A @ A.T + np.eye(6)
-    seen, H = starts.Curvature(9), np.eye(6)
+    seen, H = climbing.Curvature(9), np.eye(6)
     steps = rng.standard_normal((5, 6))
     for step in steps:
-        seen = seen.see(*(starts.Point(z, 0.0, -A @ z) for z in (np.zeros(6), step)))
+        seen = seen.see(*(climbing.Point(z, 0.0, -A @ z) for z in (np.zeros(6), step)))
     last = A @ steps[-1]
     H = H * (steps[-1] @ last) / (last @ last)
     for s, y in zip(steps, steps @ A):  # the textbook's matrix
@@ -188,13 +168,13 @@ def test_the_search(cv):
         H = V.T @ H @ V + np.outer(s, s) / (s @ y)
     assert_allclose(seen.times(np.eye(6)), H, atol=1e-10)
     assert_allclose(seen.times(last), steps[-1])
-    up = seen.see(*(starts.Point(z, 0.0, A @ z) for z in (np.zeros(6), steps[0])))
+    up = seen.see(*(climbing.Point(z, 0.0, A @ z) for z in (np.zeros(6), steps[0])))
     assert len(up.seen) == 5
-    few = climb(rosen, np.zeros(4), 1e-12, steps=3, known=starts.Curvature(2))[1]
+    few = climb(rosen, np.zeros(4), 1e-12, steps=3, known=climbing.Curvature(2))[1]
     assert len(few.seen) == 2
     bowl = lambda z: (-z @ A @ z / 2, -A @ z)
     knows = climb(bowl, steps[0], 1e-20)[1]
-    known, fresh = (climb(bowl, np.ones(6), 1e-12, 1, x)[0].z for x in (knows, starts.SOME))
+    known, fresh = (climb(bowl, np.ones(6), 1e-12, 1, x)[0].z for x in (knows, None))
     assert np.abs(known).max() < 0.1 < np.abs(fresh).max()  # one step from the top
     kink = lambda z: (-np.abs(z[0]) - 3 * np.abs(z[1] - 1), -np.sign(z - [0, 1]) * [1, 3])
     assert climb(kink, np.array([2.3, -1.7]), 1e-9)[0].value > -1e-3
@@ -211,31 +191,62 @@ def test_the_search(cv):
 def test_fixed_draws(cv):
     """On a Gaussian posterior their top is the posterior, elsewhere that of scipy's search there;
     many even draws, which a bend takes, have the moments of the normal."""
-    starts, rng = part(cv, "starts"), np.random.default_rng(0)
+    climbing, rng = part(cv, "climbing"), np.random.default_rng(0)
     e = part(cv, "bends").evened(rng.standard_normal((9, 4)))
     assert_allclose([e.mean(0), *(e.T @ e / 18 - np.eye(4))], np.zeros((5, 4)), atol=1e-12)
     model, mean, cov, _ = gaussian_case(cv)
-    q = cv.families.Gaussian(3)
-    with mock.patch.object(starts, "ENOUGH_FIXED", 1e-12):
-        mu, L = q.unpack(starts.top(model, q, q.pack(mean + 1, 2 * np.linalg.cholesky(cov))))
-        assert_allclose(mu, mean, rtol=1e-4)
-        assert_allclose(L @ L.T, cov, rtol=1e-3, atol=1e-4)
-        glm, q = cv.models.logistic_regression(*cv.datasets.toy()), cv.families.Gaussian(2)
-        found = starts.top(glm, q, q.start(), seed=3)
-        worse = part(cv, "combining.regression").Move(np.full(2, 9.0), np.eye(2))
-        with mock.patch.object(part(cv, "combining.regression"), "match", lambda *args: worse):
-            still = starts.top(glm, q, q.start(), search=False)
-    assert (still == q.start()).all()  # a move that loses is not made
-    Q = np.linalg.qr(np.random.default_rng([3, 2]).standard_normal((2, 2)))[0].T
-    e = np.concatenate([2 * Q, -2 * Q, np.zeros((1, 2))])  # radius sqrt(d + 2), weights 1 / 8
+    full, narrow = cv.families.Gaussian(3), cv.families.DiagonalGaussian(3)
+    begin = full.pack(mean + 1, 2 * np.linalg.cholesky(cov)), narrow.pack(mean + 1, np.ones(3))
+    glm = cv.models.logistic_regression(*cv.datasets.toy())
+    top = partial(climbing.top, enough=1e-12)
+    both = [top(model, q, w, rng) for q, w in zip((full, narrow), begin)]
+    for q in cv.families.Gaussian(2), cv.families.DiagonalGaussian(2):
+        found = top(glm, q, q.start(), np.random.default_rng(3))
+        assert_allclose(found, top_by_scipy(glm, q, np.random.default_rng(3)), atol=1e-4)
+    L = full.unpack(both[0])[1]
+    assert_allclose([full.mean(both[0]), narrow.mean(both[1])], [mean, mean], rtol=1e-4)
+    assert_allclose(L @ L.T, cov, rtol=1e-3, atol=1e-4)
+    assert_allclose(narrow.sd(both[1]), np.diag(np.linalg.inv(cov)) ** -0.5, rtol=1e-4)
+
+
+def top_by_scipy(glm, q, rng):
+    """The best w on one rotation of five points in two dimensions, whose radius is sqrt(d + 2)."""
+    Q = np.linalg.qr(rng.standard_normal((2, 2)))[0].T
+    e = np.concatenate(
+        [2 * Q, -2 * Q, np.zeros((1, 2))]
+    )  # weights 1 / 8 and, for the centre, 1 / 2
 
     def minus(w):
         mu, L = q.unpack(w)
+        L = L if q.full else np.diag(L)
         height = np.array([1, 1, 1, 1, 4]) / 8 @ glm.log_joint(mu + e @ L.T)
         return -height - np.log(np.abs(np.diag(L))).sum()
 
-    best = optimize.minimize(minus, q.start(), options={"gtol": 1e-8}).x
-    assert_allclose(found, best, atol=1e-4)
+    least = np.full(q.D, -np.inf)
+    least[q.diag] = 1e-3
+    how = {"bounds": optimize.Bounds(least), "options": {"ftol": 1e-14, "gtol": 1e-9}}
+    return optimize.minimize(minus, q.start(), method="L-BFGS-B", **how).x
+
+
+def test_climbs_of_a_diagonal_q(cv):
+    """Coordinates that lean on each other, on which natural steps of a diagonal q overshoot: the
+    best q in closed form; each climb has twice the draws, those without a number are left out."""
+    d = 30
+    P, q = 0.01 * np.eye(d) + 1.0, cv.families.DiagonalGaussian(d)  # eigenvalues 30.01 and 0.01
+    quadratic = lambda z: -0.5 * anp.sum((z - 1) * anp.dot(z - 1, P), -1)
+    cut = lambda z: anp.where(z[..., 0] > 5.9, np.nan, quadratic(z))
+    for prior, near in (quadratic, 0.02), (cut, 0.1):
+        model = of_prior(cv, prior, d)
+        fit = cv.fit(model, q, start=(np.full(d, 0.3), np.full(d, 0.3)), progress=False)
+        assert_allclose(fit.sd, np.diag(P) ** -0.5, rtol=near)
+        assert np.abs((fit.mean - 1) / fit.sd).max() < 5 * near and fit.settled and fit.steps <= 4
+    plan = part(cv, "climbing").Fixed(model, q, turns=3)
+    assert plan.M == 181
+    moved = lambda model, q, w, rng, turns, enough: w + turns
+    with mock.patch.object(part(cv, "climbing"), "top", moved):
+        state = plan.first(np.random.default_rng(0), w=q.start())
+        ends = [(state := plan.step(state)).w[0] for _ in range(3)]
+    assert_allclose(np.diff(ends, prepend=0), [3, 6, 12])
 
 
 def test_a_valley(cv):
@@ -250,15 +261,11 @@ def test_a_valley(cv):
 
     prior = lambda z: -anp.sum(z[..., :1] ** 2, -1) / 50 - anp.sum(z[..., 1:] ** 2, -1) / 2
     model = cv.models.Model(lik, prior, (y, x, group), 8)
-    starts, fit = part(cv, "starts"), lambda steps: cv.fit(model, steps=steps, progress=False)
-    with mock.patch.object(starts, "top", lambda model, q, w, search: w):
-        without = fit(20).elbo
-    with watched(starts, "top") as top, watched(starts, "climb") as climb:
-        assert fit(20).elbo > without + 0.1 and top.call_count == 1
-        searches = climb.call_count
-        with mock.patch.object(part(cv, "fitting.run"), "CLIMB", 7):
-            fit(6)  # eight unknowns count as many here: moves, and no search
-    assert top.call_count == 2 and climb.call_count == 2 * searches - 1
+    fit = lambda steps, **more: cv.fit(model, steps=steps, progress=False, **more)
+    with watched(part(cv, "strategies"), "top") as top:
+        without = fit(20, settings=cv.Settings(fixed=7))  # eight unknowns count as many
+        assert top.call_count == 0
+        assert fit(20).elbo > without.elbo + 0.1 and top.call_count == 1
 
 
 def test_the_best_start(cv):
@@ -336,21 +343,6 @@ def test_a_network_of_zeros(cv):
     assert cv.fit(model, steps=20, progress=False).elbo > model.log_joint(zero) + 100
 
 
-def test_coordinates_that_are_leaning(cv):
-    """A diagonal q finds the mean and the best widths, 1 / diag P, where coordinates lean.
-
-    Moved each as if alone, they overshoot 5.4 times along their sum: with rho = 1/2 steps grow.
-    """
-    d = 60
-    P = np.full((d, d), 0.08) + np.eye(d)
-    model = of_prior(cv, lambda z: -0.5 * anp.sum((z - 1) * anp.dot(z - 1, P), -1), d)
-    start = part(cv, "starts").Start(np.zeros(d), np.ones(d), "afar")
-    with mock.patch.object(part(cv, "starts"), "start", return_value=start):
-        fit = cv.fit(model, cv.families.DiagonalGaussian(d), steps=40, progress=False)
-    assert np.abs(fit.mean - 1).mean() < 0.05
-    assert np.abs(np.log(fit.sd**2 * np.diag(P))).mean() < 0.1
-
-
 def test_a_curvature_that_is_too_steep(cv):
     """Half a hundredth of a nat below the mode, a tenth off, is not flat: far out it falls."""
     starts, zero = part(cv, "starts"), np.zeros(2)
@@ -397,11 +389,16 @@ def test_a_gaussian_posterior(cv):
     assert_allclose(fit.sd, sd, rtol=1e-3)
     assert_allclose(fit.cov, cov, rtol=1e-2)
     assert abs(fit.elbo - evidence) < 1e-3 and fit.effective > 0.99
-    draws = fit.sample(4000, np.random.default_rng(0))
+    draws = fit.sample(4000, 0)
     assert_allclose(draws.std(0), sd, rtol=0.1)
     assert_allclose(draws, fit.sample(4000, 0))  # or a seed
     assert_allclose(fit.looks[:, 0], [10, 20])
     assert any("a quadratic explains 100% of the slope" in words for words in fit.words)
+
+
+def plan_of(cv, model, q, M):
+    settings = cv.Settings()
+    return part(cv, "strategies").chosen(model, q, M, settings).plan(model, q, M, settings)
 
 
 def test_from_far_away(cv):
@@ -409,7 +406,7 @@ def test_from_far_away(cv):
     model, mean, cov, evidence = gaussian_case(cv)
     q = cv.families.Gaussian(3)
     for scored, M in (20, 37), (40, 73):  # three radii in six dimensions
-        plan = part(cv, "fitting.run").planned("full", model, q, M=scored)
+        plan = plan_of(cv, model, q, M=scored)
         state = plan.first(np.random.default_rng(0), w=q.start())
         for _ in range(12):
             state = plan.step(state)
@@ -458,8 +455,8 @@ def test_draws_without_a_number(cv):
     """Along them q is taken to be right; where they are most of them, the step fails and is named.
     A diagonal q leaves them out."""
     model = of_lik(cv, lambda z: anp.where(z[..., 0] < -2, np.nan, -0.5 * z[..., 0] ** 2))
-    q, planned = cv.families.Gaussian(1), part(cv, "fitting.run").planned
-    plan, w = planned("full", model, q, M=50), q.pack([0.0], [[1.0]])
+    q = cv.families.Gaussian(1)
+    plan, w = plan_of(cv, model, q, M=50), q.pack([0.0], [[1.0]])
     new = plan.step(plan.first(np.random.default_rng(0), w=w))
     assert_allclose([*new.w, *new.memory.c, *new.memory.A[0]], [0, 1, 0, 0], atol=1e-12)
     state = plan.first(np.random.default_rng(0), w=q.pack([-3.0], [[1.0]]))
@@ -469,7 +466,7 @@ def test_draws_without_a_number(cv):
             assert_allclose(state.w, [-3, 0.5])  # no first step: half as wide
     assert 20 < state.diverged < 30 and np.isfinite(state.w).all()
     q = cv.families.DiagonalGaussian(1)
-    plan = planned("diagonal", model, q, M=50)
+    plan = part(cv, "ascent.plans").Regressed(model, q, M=50)
     state = plan.step(plan.first(np.random.default_rng(0), w=q.pack([0.0], [1.0])))
     assert_allclose(state.w, [0, 1], atol=1e-12)
     assert state.diverged < 0 and plan.M == 50
@@ -495,17 +492,14 @@ def test_other_families(cv):
 
 
 def test_glms(cv):
-    """Without draws, to the optimum of the exact ELBO."""
+    """To the optimum of the exact ELBO, which quadrature knows."""
     model = cv.models.logistic_regression(*cv.datasets.toy())
-    for q in cv.families.Gaussian(2), cv.families.DiagonalGaussian(2):
+    for q, near in (cv.families.Gaussian(2), 1e-4), (cv.families.DiagonalGaussian(2), 0.02):
         fit = cv.fit(model, q, steps=40, progress=False)
         best, own = (cv.exact.elbo(model, q, w) for w in (cv.exact.optimum(model, q), fit.w))
-        assert best - own < 1e-6 and fit.settled and fit.steps == 0
+        assert best - own < near and fit.settled
         assert abs(fit.elbo - own) < 5 * fit.error + 1e-9
         assert fit.elbo != fit.looks[-1, 1]  # on draws that had no part in where it ended
-        with mock.patch.object(cv.exact, "optimum", side_effect=RuntimeError):  # draws follow
-            drawn = cv.fit(model, q, steps=40, progress=False)
-        assert best - cv.exact.elbo(model, q, drawn.w) < 0.05 and drawn.steps > 0
 
 
 def test_many_rows(cv):
@@ -514,12 +508,12 @@ def test_many_rows(cv):
     X = rng.standard_normal((3000, 4))
     y = np.sign(X @ [1.0, -1, 0.5, 0] + rng.logistic(size=3000))
     glm = cv.models.logistic_regression(X, y)
-    density, ways = part(cv, "models.density"), part(cv, "fitting.run")
-    with mock.patch.multiple(density, ROWS=300, EACH=5), mock.patch.object(ways, "EXACT", (0, 0)):
+    density = part(cv, "models.density")
+    with mock.patch.multiple(density, ROWS=300, EACH=5):
         few = density.Density.of_some(glm, rng)
         assert len(few.model.data[0]) == 300 and few.scale == 10
         fit = cv.fit(glm, steps=8, progress=False)
-    assert fit.run.kind == "passes" and fit.settled and fit.steps == 2
+    assert fit.run.strategy.name == "passes" and fit.settled and fit.steps == 2
     best = cv.exact.optimum(glm, fit.q)
     assert cv.exact.elbo(glm, fit.q, best) - cv.exact.elbo(glm, fit.q, fit.w) < 0.005
     assert density.Density.of_some(glm, rng).model is glm
@@ -548,12 +542,12 @@ def test_exposure(cv):
 
 def test_a_diagonal_q_forgets(cv):
     """When a run is doubled the mean of a diagonal q's rule begins anew, that of a full one not."""
-    runs = part(cv, "fitting.run")
+    runs, few = part(cv, "fitting.run"), cv.Settings(full=2)  # three unknowns count as many
     for q, least in ((cv.families.DiagonalGaussian(3), 0), (cv.families.Gaussian(3), 16)):
-        run = cv.fit(gaussian_case(cv)[0], q, steps=20, progress=False).run
+        run = cv.fit(gaussian_case(cv)[0], q, steps=20, progress=False, settings=few).run
         _, *rest = run.state.memory
         run.state = run.state._replace(memory=(np.asarray(16.0), *rest))
-        run._block(runs.Clock(None, 21), mock.Mock())
+        run._block(runs.Clock(None, 21, 60.0), mock.Mock())
         assert run.state.t == 21 and least <= run.state.memory[0] <= least + 1
 
 
@@ -569,7 +563,7 @@ def test_a_look(cv):
         """What is said of w after t steps, beside the best so far."""
         run.best = run.best if best is None else best
         run.looks, run.state = looks, run.state._replace(w=w, t=t)
-        return run._look()
+        return run.compare()
 
     run.state = run.state._replace(memory=(np.asarray(16.0), 1.0))
     assert look(right, 20, off, ()) == "" and (run.best == right).all()
@@ -581,14 +575,14 @@ def test_a_look(cv):
     assert "it stopped" in look(tiny, best=right)
     worse = q.pack(mean + 0.2 * L[:, 0], L)  # by 0.02 nats, which is not beyond doubt
     assert "it stopped" in look(worse, best=right) and (run.best == right).all()
-    looks, counts = part(cv, "fitting.run"), []
-    weighed = lambda *args: counts.append(args[-1]) or looks.Weights(*args[2])
+    runs, counts, looks = part(cv, "fitting.run"), [], list(cv.Settings().looks)
+    weighed = lambda *args: counts.append(args[-1]) or runs.Weights(*args[2])
     z, noise = np.zeros((4000, 3)), np.random.default_rng(0).standard_normal(4000)
-    for gain, taken in ((0.0, looks.LOOKS[:1]), (9.0, looks.LOOKS[:1]), (0.05, looks.LOOKS)):
+    for gain, taken in ((0.0, looks[:1]), (9.0, looks[:1]), (0.05, looks)):
         counts.clear()
-        with mock.patch.object(looks, "weighed", weighed):
+        with mock.patch.object(runs, "weighed", weighed):
             look((z, gain + 0.1 * noise - 0.1 * noise.mean()), best=(z, np.zeros(4000)))
-        assert counts[::2] == [*taken], (gain, counts)
+        assert counts[::2] == taken, (gain, counts)
 
 
 def test_far_out_in_the_prior(cv):
@@ -632,12 +626,12 @@ def test_the_worst_coordinate(cv):
 
 
 def test_the_chance_to_stop_too_early(cv):
-    """A gain of just TOLERANCE is taken for less as often as stated, at each look and size."""
-    fit = part(cv, "fitting.run")
+    """A gain of just the tolerance is taken for less as often as stated, at each look and size."""
+    at_most, tolerance = part(cv, "looks").at_most, cv.Settings().tolerance
     rng, n, tries = np.random.default_rng(0), 100, 4000
-    gains = fit.TOLERANCE + 0.3 * rng.standard_normal((3, tries, n))
+    gains = tolerance + 0.3 * rng.standard_normal((3, tries, n))
     for look in (1, 2, 3):
-        less = np.array([[fit.at_most(g, look) < fit.TOLERANCE for g in size] for size in gains])
+        less = np.array([[at_most(g, look) < tolerance for g in size] for size in gains])
         chance = 0.05 / 2**look
         assert abs(less.mean() - chance / 3) < 4 * np.sqrt(chance / 9 / tries) + 0.1 * chance
         assert less.any(0).mean() < chance + 4 * np.sqrt(chance / tries)
@@ -646,7 +640,7 @@ def test_the_chance_to_stop_too_early(cv):
 def test_importance_weights(cv):
     """log p - log q has the ELBO as its mean; weights keep everything where q is the posterior."""
     model, mean, cov, evidence = gaussian_case(cv)
-    q, weighed = cv.families.Gaussian(3), part(cv, "fitting.run").weighed
+    q, weighed = cv.families.Gaussian(3), part(cv, "looks").weighed
     right = q.pack(mean, np.linalg.cholesky(cov))
     assert_allclose(weighed(model, q, right, 0).log, evidence, rtol=1e-6)
     wide = q.pack(mean, 2 * np.linalg.cholesky(cov))
@@ -661,13 +655,13 @@ def test_importance_weights(cv):
     assert_allclose(found.log, weighed(model, q, wide, 0).log, rtol=0)
     once, again, other = (weighed(model, q, wide, seed, 300).z for seed in (0, 0, 1))
     assert (once == again).all() and once.shape == (300, 3) and (once != other).all()
-    lost = part(cv, "fitting.run").Weights(found.z, np.where(np.arange(4000) < 400, np.nan, 0.0))
+    lost = part(cv, "looks").Weights(found.z, np.where(np.arange(4000) < 400, np.nan, 0.0))
     assert_allclose([lost.effective, lost.share.sum(), lost.elbo[0]], [0.9, 1.0, 0.0])
 
 
 def test_tails(cv):
     """k of the generalised Pareto law, from quantiles and from draws; k-hat of known weights."""
-    tails, rng = part(cv, "tails"), np.random.default_rng(0)
+    tails, rng = part(cv, "looks"), np.random.default_rng(0)
     for k in (-0.3, 0.2, 0.5, 0.9):
         x = stats.genpareto.ppf((np.arange(4000) + 0.5) / 4000, k, scale=3.0)
         assert abs(tails.pareto(x)[1] - k) < 0.02
@@ -683,7 +677,7 @@ def test_tails(cv):
 def test_what_a_quadratic_explains(cv):
     """All of a Gaussian's slope; of z^4, what regression on a fine grid explains."""
     model, mean, cov, _ = gaussian_case(cv)
-    q, explained = cv.families.Gaussian(3), part(cv, "fitting.run").explained
+    q, explained = cv.families.Gaussian(3), part(cv, "looks").explained
     w = q.pack(mean, np.linalg.cholesky(cov))
     assert_allclose(explained(model, q, w, 0), [1, 0], atol=1e-6)
     quartic, q = of_lik(cv, lambda z: -(z[..., 0] ** 4) / 4), cv.families.Gaussian(1)

@@ -9,7 +9,6 @@ from itertools import product
 
 import autograd.numpy as anp
 import numpy as np
-import pytest
 from autograd import grad
 from autograd.scipy.special import betaln, gammaln, polygamma, psi
 from harness import part
@@ -168,35 +167,6 @@ def test_means_by_quadrature(cv):
                 assert_allclose(G, exact[name], rtol=1e-7, atol=1e-9 * (1 + a + b))
 
 
-def test_taylor(cv):
-    """The expansion in z about the mean keeps its closed form: CF - GR and CF - SF have mean 0."""
-    for family in DATA:
-        model, q, w, p, draw = at_nodes(cv, family, 2.0, 3.0)
-        f = cv.taylor_z(cv.terms(model, q)[0])
-        m = transform(family, w, 0.0)
-        one = lambda z: sum(LIKS[family](anp.reshape(z, (1,)), (y,)) for y in DATA[family])
-        slope, bend = grad(one)(m), grad(grad(one))(m)
-        sd = lambda w: transform(family, w, 1.0) - transform(family, w, 0.0)
-        expected = lambda w: slope * transform(family, w, 0.0) + bend * sd(w) ** 2 / 2
-        assert_allclose(cv.CF(f)(draw)[0], grad(expected)(w), rtol=1e-8)
-        for c in (cv.CF(f) - cv.GR(f), cv.CF(f) - cv.SF(f)):
-            assert c.is_control_variate
-            assert_allclose(p @ c(draw), 0, atol=1e-8)
-
-
-def test_printed_formula_is_biased(cv):
-    """With the score of q in place of the base's, GR has another mean: by a full SF less a part."""
-    model, q, w, p, draw = at_nodes(cv, "Gamma", 2.0, 3.0)
-    data, exact = cv.terms(model, q)[0], exact_terms("Gamma", w)["data"]
-    right = cv.GR(data)(draw)
-    values = (cv.SF(data)(draw) / draw.score)[:, :1]
-    printed = right + values * (draw.score - draw.base_score)
-    assert_allclose(p @ right, exact, rtol=1e-7)
-    assert np.all(np.abs(p @ printed - exact) > 0.5 * np.abs(exact))
-    # the rate's base does not move: exactly twice
-    assert_allclose((p @ printed)[1], 2 * exact[1], rtol=1e-6)
-
-
 # discrete families: every mean is a finite sum
 def states(q):
     """Every state of switches, or of classes, (states, d)."""
@@ -253,18 +223,6 @@ def test_discrete_by_enumeration(cv):
         assert_allclose(p @ cv.SF(cv.one)(draw), 0, atol=1e-12)
 
 
-def test_discrete_taylor(cv):
-    """MuProp's idea, second order: CF - SF of the expansion about the mean has mean 0."""
-    for model, q, _, p, _, draw in discrete_cases(cv):
-        f = cv.taylor_z(cv.terms(model, q)[0])
-        if hasattr(q, "classes"):
-            with pytest.raises(ValueError, match="depend on each other"):
-                cv.CF(f)
-            continue
-        assert_allclose(p @ (cv.CF(f) - cv.SF(f))(draw), 0, atol=1e-10)
-        assert np.abs(cv.SF(f)(draw)).max() > 1e-3
-
-
 def test_batched_equals_looped(cv):
     """Leading axes are independent runs."""
     rng = np.random.default_rng(4)
@@ -280,20 +238,6 @@ def test_batched_equals_looped(cv):
         for r in range(3):
             one = cv.draw(model, q, W[r], eps=draw.eps[r], index=draw.index[r])
             assert_allclose(line(one), batched[r], rtol=1e-12)
-
-
-def test_taylor_x(cv):
-    """Wang's variate needs no Gaussian: over all data points, drawn and whole agree exactly."""
-    rng = np.random.default_rng(5)
-    model = cv.models.logistic_regression(rng.standard_normal((4, 2)), np.array([1.0, -1, 1, 1]))
-    for family in ("Gamma", "Beta"):
-        q = getattr(cv.families, family)(2)
-        f = cv.taylor_x(cv.terms(model, q)[0])
-        c = cv.GR(f) - cv.GR(f.over_all_data())
-        one = cv.draw(model, q, q.start() + 0.3, M=1, rng=rng).eps
-        every = cv.draw(model, q, q.start() + 0.3, eps=np.repeat(one, 4, 0), index=np.arange(4))
-        assert_allclose(c(every).mean(0), 0, atol=1e-12)
-        assert np.abs(c(every)).max() > 1e-3
 
 
 # Relaxation, REBAR and RELAX ----------------------------------------------------------------------

@@ -96,34 +96,18 @@ def test_base_is_autograd_sample_by_sample(cv):
         assert_allclose(cv.GR(data)(draw), cv.RP1(data)(draw), rtol=0)  # the base does not move
 
 
-def test_hand_written_forms_are_the_base_s(cv):
-    """log q, moments and entropy against what the base would give; words: test_definitions.py."""
-    Base = cv.families.Family
-    for q in (*families_of(cv), cv.families.Bent(3)):
-        draw = draws(cv, q)
-        assert_allclose(q.log_q1(draw), Base.log_q(q, draw.w, draw.z), rtol=1e-9)
-    for q in (cv.families.Gamma(2), cv.families.Beta(2)):
-        draw = draws(cv, q)
-        for got, want in zip(q.moments_grad(draw), Base.moments_grad(q, draw)):
-            assert_allclose(got, want, rtol=1e-8, atol=1e-10)
-        v = draw.w[::-1] / 2
-        base = Base.cross_grad(q, draw.w, v)
-        assert_allclose(q.cross_grad(draw.w, v), base, rtol=1e-8, atol=1e-12)
-        assert_allclose(q.entropy_grad(draw.w), -q.cross_grad(draw.w, draw.w), rtol=1e-12)
-    q = cv.families.Gaussian(3)
-    draw = draws(cv, q)  # the entropy's gradient is known to the base as well
-    assert_allclose(q.cross_grad(draw.w, draw.w), -q.entropy_grad(draw.w), rtol=1e-12)
-
-
-def test_the_closed_form_of_an_expansion(cv):
-    """CF by the moments of a Student q: of f'(m) z + f''(m) (z - m)^2 / 2, by hand."""
+def test_closed_forms_by_moments(cv):
+    """CF with a Student q, by hand: of f'(m) z + f''(m) (z - m)^2 / 2 and of a normal prior."""
     q, w = student_of(cv)(1, nu=5.0), np.array([0.3, -0.5])
-    model = own_model(cv, 1)
+    model = own_model(cv, 1, cv.models.GaussianPrior(2.0, 1.0))
     draw = cv.draw(model, q, w, M=1, rng=np.random.default_rng(0), subsample=False)
-    T, m, s = cv.taylor_z(cv.terms(model, q)[0]), w[0], np.exp(w[1]) * np.sqrt(5 / 3)
+    (data, prior, _), m, variance = cv.terms(model, q), w[0], np.exp(2 * w[1]) * 5 / 3
     slope = sum(np.cos(m + y) - 0.2 * m for y in (0.1, 0.9))
     bend = sum(-np.sin(m + y) - 0.2 for y in (0.1, 0.9))
-    assert_allclose(cv.CF(T)(draw)[0], [slope, bend * s**2], rtol=1e-9)
+    assert_allclose(cv.CF(cv.taylor_z(data))(draw)[0], [slope, bend * variance], rtol=1e-9)
+    assert_allclose(cv.CF(prior)(draw)[0], [-(m - 1) / 4, -variance / 4], rtol=1e-12)
+    with pytest.raises(ValueError, match="has none for the quadratic 'prior'"):
+        cv.CF(cv.terms(model, shifted_of(cv)(1))[1])
 
 
 def test_closed_forms_are_given_or_refused(cv):
@@ -240,17 +224,6 @@ def test_the_package_s_families_are_what_they_say(cv):
     cv.terms(own_model(cv, 70), type(q)(70))
     cv.terms(own_model(cv, 2), cv.families.Gaussian(2))
     assert hold.cache_info().misses == before
-
-
-def test_a_normal_prior_has_a_closed_form_where_quadratics_have(cv):
-    """E_q log N(z | m0, s0^2) of a Student q: -((m - m0)^2 + sd^2) / (2 s0^2), by hand."""
-    q, w = student_of(cv)(1, nu=5.0), np.array([0.3, -0.5])
-    model = own_model(cv, 1, cv.models.GaussianPrior(2.0, 1.0))
-    draw = cv.draw(model, q, w, M=1, rng=np.random.default_rng(0))
-    right = [-(0.3 - 1) / 4, -np.exp(-1.0) * 5 / 3 / 4]
-    assert_allclose(cv.CF(cv.terms(model, q)[1])(draw)[0], right, rtol=1e-12)
-    with pytest.raises(ValueError, match="has none for the quadratic 'prior'"):
-        cv.CF(cv.terms(model, shifted_of(cv)(1))[1])
 
 
 def test_moments_are_given_or_refused(cv):

@@ -17,6 +17,8 @@ from jupyter_client.kernelspec import get_kernel_spec
 from jupytext.config import load_jupytext_config
 from pybtex.database import parse_file
 
+import cvlib
+
 BOOK = notebooks.BOOK
 CHAPTERS = notebooks.chapters()
 NUMBERED = [md for md in CHAPTERS if re.match(r"\d+-", md.name)]
@@ -169,6 +171,29 @@ def test_each_class_of_the_page_on_own_words_takes_fewer_than_twenty_lines():
             own = lines[node.lineno - 1 : node.end_lineno]
             lengths[node.name] = sum(bool(line.strip()) for line in own)
     assert len(lengths) == 6 and max(lengths.values()) < 20
+
+
+def test_the_page_on_the_package_has_every_file_but_the_definitions():
+    told = re.findall(r"automodule:: (cvlib\S+)", read(BOOK / "internals.md"))
+    paths = (BOOK.parent / "cvlib").rglob("*.py")
+    parts = [p.relative_to(BOOK.parent).with_suffix("").parts for p in paths]
+    files = {".".join(names) for names in parts if names[-1] not in ("__init__", "definitions")}
+    assert {*told} == files and len(told) == len(files)
+
+
+@each(NUMBERED[:12])
+def test_the_papers_part_asks_for_the_core_alone(md):
+    """Chapters 1 to 12 use no name that is imported when it is asked for, nor its module."""
+    places = {name: place for names in cvlib.LATER.values() for name, place in names.items()}
+    late = {*places, *(place.split(".")[0] for place in places.values())} - {"definitions"}
+    cells = [cell.source for cell in notebooks.read_text(md).cells if cell.cell_type == "code"]
+    for node in ast.walk(ast.parse("\n".join(cells))):
+        used = set()
+        if isinstance(node, ast.Attribute) and ast.unparse(node).startswith("cv."):
+            used = {node.attr}
+        elif isinstance(node, ast.ImportFrom) and node.module.startswith("cvlib"):
+            used = {*node.module.split("."), *(alias.name for alias in node.names)}
+        assert not used & late, ast.unparse(node)
 
 
 # The short path ---------------------------------------------------------------------------------

@@ -246,7 +246,7 @@ def test_slopes_and_hessians_reach_autograd(cv):
     z = np.random.default_rng(0).standard_normal((3, 4))
     got = grad(lambda z: anp.sum(c * model.log_joint(z)))(z)
     assert_allclose(got, c[:, None] * value_and_slope(z)[1], rtol=1e-9)
-    one = part(cv, "compiled")
+    one = part(cv, "adapters.jax")
     z = np.random.default_rng(0).standard_normal((2, 3, 4)) / 2
     right = hessian(z.reshape(-1, 4)).reshape(2, 3, 4, 4)
     for size in (1e-3, 1.0, 1e3):

@@ -243,7 +243,7 @@ def everything(cv, model, q, w):
     """What passes over all data: snapshots, exact references, moments for taylor_x."""
     mu, factor = q.moments(w)
     old = arrays(cv.snapshot(model, mu, factor=factor, mean=True))
-    terms, G = cv.exact.term_gradients(model, q, w)["data"], model.groups
+    terms, G = cv.exact.term_gradients(model, q, w)["data"], model.data_moments
     return [*old, cv.exact.elbo(model, q, w), terms, G.n, G.x, G.y, G.xx, G.xy, G.constant]
 
 
@@ -268,46 +268,41 @@ def test_parts(cv, family):
 
 def test_the_cluster_is_left(cv):
     """After `with passes.on(...)` passes are made here, also if what stood inside it failed."""
-    rows, asked = np.arange(10.0), []
+    asked, dask = [], part(cv, "adapters.dask")
     idle = SimpleNamespace(nthreads=lambda: asked.append("nthreads") or {})
-    with mock.patch.multiple(cv.passes, connect=lambda _: nullcontext(idle), CHUNK=3):
+    with mock.patch.object(dask, "connect", lambda _: nullcontext(idle)):
         with pytest.raises(ZeroDivisionError), cv.passes.on("an address"):
             raise ZeroDivisionError
-        try:
-            (total,) = cv.passes.total(lambda rows: (rows[0].sum(),), (rows,))
-        except AttributeError:  # of the cluster
-            total = None
-    assert total == 45 and not asked
+    with mock.patch.object(cv.passes, "CHUNK", 3), suppress(AttributeError):  # of the cluster
+        asked += cv.passes.total(lambda rows: (rows[0].sum(),), (np.arange(10.0),))
+    assert asked == [45]
 
 
 def test_changes(cv):
     """Mode "c" is copy on write: the file does not know the changes, so it is not read again."""
     p, *_ = setting(cv, "logistic", "Gaussian", N=50)
-    with tempfile.TemporaryDirectory() as folder, mock.patch.object(cv.passes, "SMALL", 0):
+    with tempfile.TemporaryDirectory() as folder:
         X, _ = files(folder, p, mode="c")
         X[:] = 2 * X
         models = [cv.models.logistic_regression(x, p.y) for x in (X, 2 * p.X)]
         assert_allclose(*(cv.snapshot(model, np.array([0.3, -0.2])).slope for model in models))
-        assert_array_equal(cv.passes.files((X,)), [None])
+        assert_array_equal(models[0].take(np.arange(50))[0], X)
 
 
 def test_take(cv):
-    """Drawn rows are those of the data, from memory, from a map, or read from a large file."""
+    """Drawn rows are those of the data, from memory or from a file, and nobody can change them."""
     p, *_ = setting(cv, "logistic", "Gaussian", N=50)
-    windows = mock.patch("os.pread", None, create=True)  # has no such function
-    with tempfile.TemporaryDirectory() as folder, windows:
+    with tempfile.TemporaryDirectory() as folder:
         X, y = files(folder, p)
         both = mapped(folder, "both", np.pad(p.X, ((3, 0), (0, 0)), constant_values=9), np.float32)
-        for small, x in itertools.product((0, cv.passes.SMALL), (p.X, X, both[3:])):
-            with mock.patch.object(cv.passes, "SMALL", small):
-                model = cv.models.logistic_regression(x, y)
-            read = small == 0 and x is not p.X
-            assert isinstance(model._files[0], cv.passes.Mapped) == read
+        for x in (p.X, X, both[3:]):
+            model = cv.models.logistic_regression(x, y)
             for shape in ((50,), (5, 10), (2, 5, 5), (300,)):
                 index = np.arange(np.prod(shape)).reshape(shape)[..., ::-1] % 50
                 got, labels = model.take(index)
                 assert_array_equal(got, x[index])
                 assert_array_equal(labels, p.y[index])
+                assert not got.flags.writeable
 
 
 def test_small_numbers(cv):
@@ -450,4 +445,4 @@ def test_a_cluster_that_loses_a_worker_changes_no_digit(tmp_path, monkeypatch, c
             if k == 1:
                 workers[0].kill()
                 workers[0].wait()
-    assert cv.passes._cluster.get() is None
+    assert cv.passes.mapper.get() is map

@@ -82,7 +82,7 @@ def test_every_cell_is_a_button_with_words_and_one_of_them_can_be_tabbed_to(page
 
 
 def test_a_button_tells_the_line_its_shares_and_its_stored_cost(page):
-    steps = json.loads((ROOT / "benchmarks" / "cells.json").read_text("utf-8"))["steps"]
+    steps = json.loads((ROOT / "results/benchmarks/cells.json").read_text("utf-8"))["steps"]
     buttons = Buttons(page).found
     assert {a["aria-label"].split(", leaves")[0] for a in buttons} == set(steps)
     for a in buttons:

@@ -2,6 +2,7 @@
 
 import time
 from contextlib import nullcontext
+from functools import partial
 from itertools import product
 from types import SimpleNamespace
 from unittest import mock
@@ -13,8 +14,9 @@ import pytest
 from autograd.extend import defvjp, primitive
 
 import cvlib as cv
-from cvlib.fitting import run, starts
+from cvlib.fitting import starts, strategies
 from cvlib.fitting.found import Found
+from cvlib.fitting.strategies import chosen, named
 from cvlib.models import density, passes
 from cvlib.models.density import Density
 
@@ -75,12 +77,13 @@ def test_a_fit_of_functions_that_differ_a_little_is_refused(factor, same, tmp_pa
     one = primitive(lambda v: 1.0 + 0 * v)
     defvjp(one, lambda ans, v: lambda g: g * (factor - 1))
     turned = of(lambda p, batch: log_lik(p, batch) * one(p.slope))  # the same values, other slopes
-    student = [cv.models.GLM(X, Y, cv.models.student_t_likelihood(4.0 * x)) for x in (1, factor)]
+    lik = lambda x: cv.models.Likelihood("own", lambda t, y: -x * (y - t) ** 2)
+    own = [cv.models.GLM(X, Y, lik(x)) for x in (1, factor)]
     for call, words in [
         (lambda: cv.Fit.load(tmp_path / "fit", other), "another value of log p"),
         (lambda: cv.Fit.load(tmp_path / "fit", turned), "another slope of log p"),
         (lambda: cv.snapshot(LINE, np.zeros(2)).check(other), "another likelihood"),
-        (lambda: cv.snapshot(student[0], np.zeros(2)).check(student[1]), "another likelihood"),
+        (lambda: cv.snapshot(own[0], np.zeros(2)).check(own[1]), "another likelihood"),
     ]:
         with nullcontext() if same else pytest.raises(ValueError, match=words):
             call()
@@ -203,9 +206,6 @@ LIMITS = {
     "positive numbers": (lambda x: made(cv.positive(x)), 1, 0, "at least one"),
     "unknowns": (bowl, 1, 0, "at least one"),
     "noise": (lambda x: cv.models.linear_regression(X, Y, noise_sd=x), 1e-3, 0.0, "be positive"),
-    "degrees of freedom": (cv.models.student_t_likelihood, 1e-3, 0.0, "be positive"),
-    "a scale": (lambda x: cv.models.student_t_likelihood(3.0, x), 1e-3, 0.0, "be positive"),
-    "a shape": (cv.models.negative_binomial_likelihood, 1e-3, 0.0, "be positive"),
     "a prior's sd": (lambda x: cv.models.GaussianPrior([1.0, x]), 1e-3, 0.0, "be positive"),
     "a prior's mean": (lambda x: cv.models.GaussianPrior(1.0, [0.0, x]), 1e99, np.inf, "be finite"),
     "a number in the second array": (lambda x: three(np.ones(3), np.append([1, 2], x), np.ones(3)),
@@ -261,23 +261,26 @@ def test_a_limit_is_where_it_is_said_to_be(name):
         call(outside)
 
 
-def test_the_way_of_a_fit_at_its_limits(monkeypatch):
-    about = {"likelihood": True, "traced": None}
-    model = lambda N, d=2, **more: SimpleNamespace(N=N, dim=d, **about | more)
-    own = lambda N: model(N, likelihood=None)
-    wide, narrow = cv.families.Gaussian(300), cv.families.DiagonalGaussian(300)
-    for made, q, way in [
-        (model(167_772), Q, "exact"), (model(167_773), Q, "passes"),
-        (model(2982, 300), wide, "exact"), (model(2983, 300), wide, "full"),
-        (model(2983, 300), narrow, "exact"), (own(10), G, "adam"), (own(40_000), Q, "full"),
-        (own(40_001), Q, "passes"), (own(40_001), D, "diagonal"),
-    ]:  # fmt: skip
-        assert run.way(made, q) == way
+def test_the_strategy_of_a_fit_at_its_limits():
+    model = lambda N, d=2, traced=None: SimpleNamespace(N=N, dim=d, traced=traced)
+    wide, narrow = cv.families.Gaussian, cv.families.DiagonalGaussian
+    for made, q, M, name in [
+        (model(10), G, None, "adam"),
+        (model(40_000), Q, None, "rotated"),
+        (model(40_001), Q, None, "passes"),
+        (model(40_001), D, None, "diagonal"),
+        (model(10, 500), narrow(500), None, "diagonal"),
+        (model(10, 501), narrow(501), 9, "regressed"),
+        (model(10, 101), wide(101), None, "rotated"),
+        (model(10, 100, True), wide(100), None, "rotated"),
+        (model(10, 101, True), wide(101), None, "compiled"),
+        (model(10, 101, True), wide(101), 9, "rotated"),
+    ]:
+        assert chosen(made, q, M, cv.Settings()).name == named(name).name == name
     assert density.enough(model(40_000)) == 40_000 and density.enough(model(40_001)) == 10_000
     assert density.enough(model(10**6, 300)) == 15_000
-    monkeypatch.setattr(starts, "FULL", 2)
     for d, family in ((2, cv.families.Gaussian), (3, cv.families.DiagonalGaussian)):
-        assert quick(bowl(d), steps=1).q == family(d)
+        assert quick(bowl(d), steps=1, settings=cv.Settings(full=2)).q == family(d)
 
 
 # Starts and clocks --------------------------------------------------------------------------------
@@ -323,13 +326,11 @@ def test_a_fit_hands_its_clock_to_every_search(monkeypatch):
 
         monkeypatch.setattr(where, name, noted)
 
-    for name in ("searched", "climbed", "top"):
-        note(starts, name)
-    note(cv.exact, "optimum")
+    for where, name in (starts, "searched"), (starts, "climbed"), (strategies, "top"):
+        note(where, name)
     quick(steps=6, seconds=500)
     quick(q=D, steps=1, seconds=500)
-    quick(GLM, seconds=500)
-    mode, every = {"climbed", "searched"}, {"climbed", "searched", "optimum", "top"}
+    mode, every = {"climbed", "searched"}, {"climbed", "searched", "top"}
     assert over == {0: set(), 150: set(), 170: mode, 430: mode, 460: every}
 
 
@@ -358,16 +359,13 @@ def test_every_doubt_is_a_warning_of_its_own_kind():
 
 
 def test_a_seed_is_its_generator():
-    rng, z = RNG(3), FIT.sample(5, 3)
-    assert np.array_equal(FIT.sample(5, rng), z) and not np.array_equal(FIT.sample(5, rng), z)
+    assert np.array_equal(FIT.sample(5, 3), FIT.q.sample(FIT.w, 5, RNG(3)))
     noise = lambda p, batch, rng: rng.normal(size=(5, 1))
     assert not np.array_equal(FIT.predict(noise, 5, 3), FIT.predict(noise, 5, 4))
-    for ask in (
-        lambda seed: FIT.draws(9, seed)["sigma"], lambda seed: FIT.log_lik(9, seed),
-        lambda seed: FIT.predict(noise, 5, seed), lambda seed: FIT.evidence(50, seed).k_hat,
-        lambda seed: FIT.expect(lambda p: p.slope**3, 50, seed).estimate,
-    ):  # fmt: skip
-        assert np.array_equal(ask(3), ask(RNG(3)))  # another seed: test_arguments.py
+    for ask in (FIT.sample, FIT.draws, FIT.log_lik, FIT.evidence, partial(FIT.predict, noise),
+                partial(FIT.expect, lambda p: p.slope)):  # fmt: skip
+        with pytest.raises(TypeError, match="seed=Generator.*must be a whole number"):
+            ask(20, RNG(3))
 
 
 def test_a_long_fit_prints_its_first_rows():

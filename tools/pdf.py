@@ -35,34 +35,8 @@ SIDE = 17  # mm of an A4 page left and right of the text
 GAP = 8  # mm between the two columns of the contents
 CLOSER, FEW = (0.98, 0.95), 400  # sizes tried where a last sheet has so few characters
 WIDTH = round((210 - 2 * SIDE) / 25.4 * 96)  # of the text, in CSS pixels
-# How pages look on paper, custom.css says. A book is set smaller, and has a title and contents.
-STYLE = f"""
-@page {{ size: A4; margin: 16mm {SIDE}mm 13mm; }}
-@page {{ @bottom-center {{ content: counter(page); font: 8pt sans-serif; }} }}
-html {{ font-size: 11.8px; }} body {{ background: #fff; }}
-article {{ break-before: page; }}
-.bd-article :is(p, li) {{ line-height: 1.36; }} .bd-article p {{ margin-bottom: .6em; }}
-.bd-article h1 {{ font-size: 2.2em; }} .bd-article h2 {{ font-size: 1.5em; margin: 1.2em 0 .5em; }}
-.bd-article h3 {{ font-size: 1.25em; margin: 1em 0 .4em; }}
-.bd-article :is(pre, .admonition pre) {{ font-size: 9.5px; line-height: 1.3; padding: .5em; }}
-.bd-article :is(pre, .highlight, [class*=highlight-], .admonition, table) {{ break-inside: auto; }}
-.bd-article :is(.highlight, [class*=highlight-]) {{ display: block; }} /* or it would not break */
-.bd-article :is(td, th) {{ padding: .2em .5em; }}
-.bd-article div.cell {{ margin: .4em 0; }} .bd-article .admonition {{ margin: .8em 0; }}
-.bd-article figure {{ margin: .6em 0; }}
-.bd-article img {{ max-height: 200mm; max-width: 70%; }}
-.cv-slider {{ max-width: 36rem !important; }}
-#solutions-- {{ font-size: .93em; }}
-.left-out {{ font-size: .8em; font-style: italic; margin: 0 !important; text-align: right; }}
-.front {{ height: 200mm; text-align: center; padding-top: 80mm; }}
-.front div {{ font-size: 3em; }}
-.contents {{ break-before: page; columns: 2; column-gap: {GAP}mm; }}
-.contents h1 {{ column-span: all; }}
-.contents p {{ margin: 0 3em .2em 0; }} .contents a {{ color: inherit; text-decoration: none; }}
-.contents h2 {{ font-size: 1.2em; margin: 1.2em 0 .4em; }}
-.contents .level0 {{ font-weight: bold; }}
-.contents .level1 {{ margin-left: 1.6em; }}
-"""
+STYLE = Path(__file__).with_suffix(".css").read_text("utf-8")
+STYLE = STYLE.replace("SIDE", f"{SIDE}mm").replace("GAP", f"{GAP}mm")
 SIGNS = (  # of the path, hidden in the other edition
     ":is(h1 + .short-path, .short-path.ends) { display: block !important; }"
 )

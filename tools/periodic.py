@@ -1,6 +1,7 @@
 """The periodic table of chapter 7: which lines are its cells, and the table as buttons."""
 
 import html
+from pathlib import Path
 
 import numpy as np
 from matplotlib import colormaps
@@ -18,6 +19,10 @@ ROWS = {  # what is approximated, and how the group is called
     ("taylor_x", "Taylor in x"): ("data",),
     ("taylor_x_slope", "Taylor in x of the slope"): ("data",),
 }
+# One button can be reached by the tab key, the arrow keys move on from it: to the next cell of the
+# row, or to the nearest one of the row above or below. In Jupyter Lab these keys are the table's
+# (data-lm-...). A notebook not yet trusted drops the tag <template>, and the words inside show.
+TABLE = Path(__file__).with_suffix(".html").read_text("utf-8").rstrip("\n")
 SYMBOLS = {"Miller": "Mi", "Wang": "Wa"}
 KNOWN = {  # RP1 of the data term minus these: estimators with a name, no variates
     "RB": ("Lr", "Local reparameterisation in the place of RP1"),
@@ -100,7 +105,8 @@ def interactive(zoo, left, shares, base, steps, start):
                 first = about
         body.append("</tr></tbody>")
     heads = "".join(f'<th scope="col">{"<br>".join(ms)}</th>' for ms in (*PARTNERS, *SINGLE))
-    return Html(_TABLE.format(heads=heads, body="".join(body), first=first, frame=VERMILLION))
+    text = TABLE.replace("{heads}", heads).replace("{frame}", VERMILLION)
+    return Html(text.replace("{first}", first).replace("{body}", "".join(body)))
 
 
 def _about(c, left, shares, base, steps):
@@ -125,59 +131,3 @@ def _bar(share, color):
     """A bar as long as a share of the noise."""
     width = 100 * min(max(share, 0.0), 1.0)
     return f'<span style="width:{width:.1f}%;background:{color}"></span>'
-
-
-# One button can be reached by the tab key, the arrow keys move on from it: to the next cell of the
-# row, or to the nearest one of the row above or below. In Jupyter Lab these keys are the table's
-# (data-lm-...). A notebook not yet trusted drops the tag <template>, and the words inside show.
-_TABLE = """<div class="cv-table">
-<style>
-.cv-table {{ max-width: 46rem; }}
-.cv-table table {{ display: table; width: 100%; margin: 0; line-height: 1.2;
- table-layout: fixed !important; /* the site's own style is as strong */
- border-collapse: separate; border-spacing: 2px; color: inherit; font-size: .75rem; }}
-.cv-table code {{ color: inherit; background: none; border: 0; padding: 0; }}
-.cv-table :is(tr, th, td) {{ border: 0; padding: 0; background: none; text-align: center;
- font-weight: normal; color: inherit; }}
-.cv-table thead th {{ vertical-align: bottom; }}
-.cv-table tr > :nth-child(6) {{ padding-left: 6px; }}
-.cv-table th[scope=rowgroup] {{ text-align: left; font-weight: bold; padding-top: .2em; }}
-.cv-table button {{ width: 100%; min-height: 2.7em; padding: 0; border: 1px solid #888;
- border-radius: 3px; font: inherit; cursor: pointer; }}
-.cv-table button.named {{ border: 2px solid {frame}; font-weight: bold; }}
-.cv-table button[aria-pressed=true] {{ box-shadow: 0 0 0 2px #fff, 0 0 0 4px #000; }}
-.cv-table button:focus-visible {{ outline: 3px solid {frame}; outline-offset: 4px; }}
-.cv-table [aria-live] {{ margin-top: .8em; min-height: 14em; overflow-wrap: anywhere; }}
-.cv-table [aria-live] p {{ margin: .4em 0; }}
-.cv-table caption {{ caption-side: top; text-align: left; color: inherit; padding: 0; }}
-.cv-table [aria-live] th {{ width: 4.5em; text-align: left; }}
-.cv-table [aria-live] td:last-child {{ width: 5.5em; text-align: right; white-space: nowrap; }}
-.cv-table td span {{ display: block; height: .45em; min-width: 1px; margin: 1px 0; }}
-</style>
-<table onclick="
-  const b = event.target.closest('button'); if (!b) return;
-  this.querySelectorAll('button').forEach(x => {{
-    x.setAttribute('aria-pressed', x === b); x.tabIndex = x === b ? 0 : -1; }});
-  this.parentNode.querySelector('[aria-live]').innerHTML = b.dataset.about;"
- onkeydown="
-  const go = {{ArrowLeft: [0, -1], ArrowRight: [0, 1],
-              ArrowUp: [-1, 0], ArrowDown: [1, 0]}}[event.key];
-  const b = event.target.closest('button'); if (!go || !b) return;
-  event.preventDefault();
-  const lines = [...this.tBodies].map(t => [...t.querySelectorAll('button')]);
-  const r = lines.findIndex(line => line.includes(b)), c = b.parentNode.cellIndex;
-  const far = x => Math.abs(x.parentNode.cellIndex - c);
-  const line = lines[r + go[0]];
-  const next = go[0] ? line && line.reduce((x, y) => far(y) < far(x) ? y : x)
-                     : line[line.indexOf(b) + go[1]];
-  if (next) {{ next.focus(); next.click(); }}"
- data-lm-suppress-shortcuts="true">
-<colgroup><col span="11"></colgroup>
-<thead><tr><th colspan="5" scope="colgroup">RP1 minus<br>(drawn point)</th>
-<th colspan="6" scope="colgroup">drawn point minus<br>all data, both by</th></tr>
-<tr>{heads}</tr></thead>
-{body}
-</table>
-<template><em>The cells answer once you run this cell.</em></template>
-<div role="status" aria-live="polite">{first}</div>
-</div>"""

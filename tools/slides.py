@@ -22,34 +22,7 @@ import yaml
 from bs4 import BeautifulSoup
 
 FILE, FIGURES = "slides.html", "figures.zip"
-STYLE = """
-@page { size: 297mm 167mm; margin: 0; }
-html { scroll-snap-type: y mandatory; font: 2.3vw/1.4 sans-serif; color: #222; background: #fff; }
-body { margin: 0; counter-reset: slide; }
-article { height: 100vh; box-sizing: border-box; padding: 3vw 5vw; scroll-snap-align: start;
-  display: flex; flex-direction: column; gap: 1.5vh; position: relative; overflow: hidden;
-  break-after: page; counter-increment: slide; }
-article::after { content: counter(slide); position: absolute; right: 2vw; bottom: 1vw;
-  font-size: 1.2vw; color: #666; }
-h1 { font-size: 3.2vw; line-height: 1.15; margin: 0 0 1vh; color: #0b3c6f; }
-ul { margin: 0; padding-left: 1.2em; } li { margin: .35em 0; }
-pre { margin: 0; padding: .8em 1em; background: #f3f3f3; font-size: 1.7vw; white-space: pre-wrap; }
-figure { margin: 0; flex: 1; min-height: 0; text-align: center; }
-img { width: 100%; height: 100%; object-fit: contain; }
-.theorem { border-left: .5vw solid #b34f00; padding: .2em 1em; font-size: 1.9vw; }
-.theorem p { margin: .4em 0; } .theorem .admonition-title { font-weight: bold; }
-.from { position: absolute; left: 5vw; bottom: 1vw; font-size: 1.2vw; } .from a { color: #555; }
-.eqno { display: none; }
-@media print { html { font-size: 2.3vw; } article { height: 167mm; } }
-"""
-SCRIPT = """
-addEventListener("keydown", e => {
-  const step = {ArrowRight: 1, ArrowDown: 1, " ": 1, ArrowLeft: -1, ArrowUp: -1}[e.key];
-  const all = [...document.querySelectorAll("article")];
-  const here = all.findIndex(s => s.getBoundingClientRect().bottom > innerHeight / 2);
-  if (step) { e.preventDefault(); all[here + step]?.scrollIntoView(); }
-});
-"""
+STYLE, SCRIPT = (Path(__file__).with_suffix(kind).read_text("utf-8") for kind in (".css", ".js"))
 
 
 class Book:

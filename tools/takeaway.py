@@ -29,11 +29,12 @@ BOOK = {  # what chapters use beside the package, and where it lies in the wheel
     "experiments/*.py": "cvbook/experiments",
     "experiments/posteriordb/*": "cvbook/experiments/posteriordb",
     "results/*.json": "cvbook/results",
-    "benchmarks/*.json": "cvbook/benchmarks",
+    "results/benchmarks/*.json": "cvbook/results/benchmarks",
     "benchmarks/race_read.py": "cvbook/benchmarks",
     "tools/plotting.py": "cvbook",
     "tools/sliders.py": "cvbook",
     "tools/periodic.py": "cvbook",
+    "tools/periodic.html": "cvbook",
 }
 ALONE = """# Needed where this chapter lies alone, with the wheel: pip install 'THE-WHEEL[book]'
 import cvbook

@@ -1,13 +1,13 @@
 """The race: seconds and gradients to 1, 0.1 and 0.01 nats below the best ELBO, for every way.
 
     python -m benchmarks.race --quick                    a minute, without other packages
-    python -m benchmarks.race --cores 2                  everything, anew, two models at a time
+    python -m benchmarks.race                            everything, anew, for hours
     python -m benchmarks.race --go-on                    the models that the file does not have yet
     python -m benchmarks.race --model sonar --way "natural, rotated" --out FILE     one row
 
 `rules` says what a way is and how a run is timed and judged, `tuning` how settings are found;
-`models` has the models, `hand`, `ours` and `peers` the ways. A model has a process and a core of
-its own, and double precision. What it found is read by `benchmarks.race_read`, beside its file.
+`models` has the models, `hand`, `ours` and `peers` the ways. A model has a process of its own, one
+core and double precision. What it found is read by `benchmarks.race_read`, beside its file.
 """
 
 import argparse
@@ -19,12 +19,10 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from queue import Queue
 from time import perf_counter
 
 import numpy as np
@@ -42,10 +40,6 @@ SHARE = 1 / 3  # of a model's seconds, for a trial
 TUNED = ("seconds", "gradients")  # the clocks that have settings of their own
 RUNNERS = (*hand.RUNNERS, *peers.RUNNERS, *ours.RUNNERS)
 PACKAGES = ("numpy", "scipy", "autograd", "jax", "numpyro", "pymc", "blackjax")
-ORDER = (  # the longest first, so that two cores end together
-    "exam", "gp_pois_regr", "hospitals", "indomethacin", "sonar", "50,000 rows", "ionosphere",
-    "eight_schools", "nes1972", "australian", "low_dim_gauss_mix", "kidiq", "stacks",
-)  # fmt: skip
 
 
 def names():
@@ -227,90 +221,30 @@ def quick():
 # Processes ---------------------------------------------------------------------------------------
 
 
-def on_core(core):
-    """Everything after this, JAX's threads included, has this core alone."""
+def on_one_core():
+    """Everything after this, JAX's threads included, has one core."""
     if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {core})
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 
 
-def cores():
-    if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
-    return [0]
+def alone(name, stored, more):
+    """A model in a process of its own, so that what it compiles and keeps is gone with it."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "found.json")
+        command = [sys.executable, "-m", "benchmarks.race", "--here", "--model", name, *more]
+        done = subprocess.run([*command, "--out", str(path)], capture_output=True, text=True)
+        if done.returncode:
+            stored.said["failed"][name] = done.stderr[-300:]
+        stored.take(Stored(path))
+    print(f"{name}: {stored.said['took'].get(name, {}).get('all')} s", flush=True)
 
 
-def alone(core, *words):
-    """This module in a process of its own on this core; what it printed."""
-    command = [sys.executable, "-m", "benchmarks.race", "--core", str(core), *words]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    return done.stdout
-
-
-def on_all(mine, models, stored, more):
-    """Every model in a process of its own, one on each of these cores at a time."""
-    free: Queue = Queue()
-    for core in mine:
-        free.put(core)
-    folder = Path(tempfile.mkdtemp())
-
-    def one(name):
-        core, path = free.get(), folder / f"{len(name)}-{name.replace(' ', '_')}.json"
-        try:
-            alone(core, "--model", name, "--out", str(path), *more)
-        except subprocess.CalledProcessError as error:
-            stored.said["failed"][name] = error.stderr[-300:]
-        finally:
-            free.put(core)
-        return name, path
-
-    with ThreadPoolExecutor(len(mine)) as pool:
-        for name, path in pool.map(one, models):
-            stored.take(Stored(path))
-            print(f"{name}: {stored.said['took'].get(name, {}).get('all')} s", flush=True)
-    for what, why in stored.said["failed"].items():
-        print(f"failed: {what}: {why}", flush=True)
-
-
-def probe():
-    """Seconds that some hundred steps take: the same work, whatever the machine does beside."""
-    problem, found = PROBLEMS["sonar"](), {}
-    for name in ("cvlib, c7", "natural, rotated"):
-        (runner,) = (r for r in RUNNERS if r.name == name)
-        if not hand.there(*runner.needs):
-            continue
-        setting = {k: axis.coarse[0] for k, axis in runner.axes.items()} | {"rate": 0.001}
-        run = runner.run(problem, setting, 1, np.inf)
-        for _ in range(5):
-            next(run)
-        began = clock()
-        for _ in range(40 if runner.needs else 20):
-            next(run)
-        found[name] = clock() - began
-    print(json.dumps(found))
-
-
-def beside(mine):
-    """{way: how much longer its steps take while the other cores work}, means of two."""
-    if len(mine) == 1:
-        return {}
-    runs = {"alone": [], "beside": []}
-    for _ in range(2):
-        runs["alone"].append(json.loads(alone(mine[0], "--probe")))
-        with ThreadPoolExecutor(len(mine)) as pool:
-            found = list(pool.map(lambda core: json.loads(alone(core, "--probe")), mine))
-        runs["beside"].append(found[0])
-    mean = {how: {way: np.mean([r[way] for r in rs]) for way in rs[0]} for how, rs in runs.items()}
-    return {way: few(mean["beside"][way] / mean["alone"][way]) for way in mean["alone"]}
-
-
-def machine(mine):
+def machine():
     """What this ran on."""
-    lines = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
-    named = [line.split(":")[1].strip() for line in lines.splitlines() if "model name" in line]
     found = {name: version(name) for name in PACKAGES if hand.there(name)}
     return {
-        "processor": named[0] if named else listed() or platform.processor(),
-        "machine": platform.machine(), "system": platform.system(), "cores": len(mine),
+        "processor": listed() or platform.processor(),
+        "machine": platform.machine(), "system": platform.system(), "cores": 1,
         "versions": found | {"python": platform.python_version()},
     }  # fmt: skip
 
@@ -325,52 +259,48 @@ def listed():
     return ", ".join(v.strip() for k, v in pairs if k.strip() in ("Vendor ID", "Model name"))
 
 
-def everything(mine, models, ways, stored):
-    """The whole race, and what is known about the machine."""
+def everything(models, ways, stored):
+    """The whole race, model by model, and what is known about the machine."""
     began, now = perf_counter(), datetime.now(UTC)
-    runners = [r for r in RUNNERS if hand.there(*r.needs) and r.name in (ways or names())]
-    more = ["--way", *ways] if ways else []
-    stored.said |= {"began": f"{now:%Y-%m-%d %H:%M} UTC", "on": machine(mine)}
-    stored.said["beside"] = {"before": beside(mine)}
-    imports(stored, runners)
-    todo = [name for name in ORDER if name in models and name not in stored.said["took"]]
-    on_all(mine, todo, stored, more)
-    stored.said["beside"]["after"] = beside(mine)
+    stored.said |= {"began": f"{now:%Y-%m-%d %H:%M} UTC", "on": machine(), "beside": {}}
+    imports(stored, entrants(ways))
+    for name in (name for name in models if name not in stored.said["took"]):
+        alone(name, stored, ["--way", *ways] if ways else [])
+    for what, why in stored.said["failed"].items():
+        print(f"failed: {what}: {why}", flush=True)
     stored.said["minutes"] = few((perf_counter() - began) / 60)
     stored.keep()
     print(f"{stored.said['minutes']} minutes")
 
 
+def entrants(ways):
+    """The runners of these names, or all, whose packages are there."""
+    return [r for r in RUNNERS if hand.there(*r.needs) and r.name in (ways or names())]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="a minute, other packages not needed")
-    parser.add_argument("--model", nargs="+", choices=list(PROBLEMS), help="these models")
+    parser.add_argument("--model", nargs="+", choices=list(PROBLEMS), default=list(PROBLEMS))
     parser.add_argument("--way", nargs="+", choices=names(), help="these ways")
-    parser.add_argument("--cores", type=int, default=1, help="models that run side by side")
     parser.add_argument("--go-on", action="store_true", help="keep what the file has")
     parser.add_argument("--out", type=Path, default=RESULTS)
-    parser.add_argument("--core", type=int, help="one model here and now, on this core")
-    parser.add_argument("--probe", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    mine = cores()[: options.cores] if options.core is None else [options.core]
-    on_core(mine[0])
+    on_one_core()
     os.environ["PYTENSOR_FLAGS"] = f"base_compiledir={tempfile.mkdtemp()}"  # PyMC compiles anew
     with threadpool_limits(1):
-        if options.probe:
-            return probe()
         if options.quick:
             return tell(quick())
-        if options.core is None and not options.go_on:
+        if not options.go_on:
             options.out.unlink(missing_ok=True)
         stored = Stored(options.out)
-        if options.core is None:
-            everything(mine, options.model or list(PROBLEMS), options.way, stored)
+        if not options.here:
+            everything(options.model, options.way, stored)
             return tell(stored)
-        mine = options.way or names()
-        runners = [r for r in RUNNERS if hand.there(*r.needs) and r.name in mine]
-        for name in options.model or PROBLEMS:
-            meet(name, runners, stored, bends=not options.way)
+        for name in options.model:
+            meet(name, entrants(options.way), stored, bends=not options.way)
 
 
 if __name__ == "__main__":

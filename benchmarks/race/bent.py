@@ -5,7 +5,8 @@ import statistics
 import numpy as np
 
 import cvlib as cv
-from benchmarks.race.ours import Counted, fitted
+from benchmarks.fit import Counted
+from benchmarks.race.ours import fitted, gradients
 from benchmarks.race.rules import clock, few
 
 MOST, SECONDS, SEEDS = 20, 60.0, (1, 2, 3)
@@ -27,12 +28,12 @@ def row(problem, best):
         began = clock()
         with Counted(problem.model) as count:
             fit = fitted(problem.model, None, bend=True, seed=seed, seconds=SECONDS)
-            spent, gradients = clock() - began, count.of(fit)
+            spent, points = clock() - began, gradients(count, fit)
         bent = not fit.q.gaussian
         value, error = cv.elbo(problem.model, fit.q, fit.w, DRAWS, np.random.default_rng(seed))
-        found.append((value - best, error, spent, gradients, bent))
-    gained, error, seconds, gradients, bent = zip(*found)
+        found.append((value - best, error, spent, points, bent))
+    gained, error, seconds, points, bent = zip(*found)
     middle = statistics.median
     return {"gained": few(middle(gained)), "error": few(middle(error)),
-            "seconds": few(middle(seconds)), "gradients": few(middle(gradients)),
+            "seconds": few(middle(seconds)), "gradients": few(middle(points)),
             "bent": sum(bent)}  # fmt: skip

@@ -7,17 +7,15 @@ them; and three that had this part in an earlier race and that other pages still
 """
 
 import json
-from collections.abc import Callable
 from functools import cached_property, partial
 from importlib import resources
-from typing import NamedTuple
 
-import autograd.numpy as anp
 import numpy as np
 
 import cvlib as cv
 from cvlib.models.density import Density
 from experiments import posteriors
+from experiments.others import Other
 
 PAPER = "sonar", "ionosphere", "australian"
 STORED = "eight_schools", "gp_pois_regr", "kidiq", "low_dim_gauss_mix", "nes1972"
@@ -27,15 +25,6 @@ JUDGES = (0, 3, 4, 5)  # seeds of the race's own judge, and of those that check 
 
 
 # Written once for all ----------------------------------------------------------------------------
-
-
-class Other(NamedTuple):
-    """log_lik(z, batch, xp, pick), a number a row; log_prior(z, xp); data; unknowns."""
-
-    log_lik: Callable
-    log_prior: Callable
-    data: tuple
-    dim: int
 
 
 def hospitals(J=98):
@@ -257,11 +246,6 @@ def _regression(xp, X, y, prior=lambda s: s):
     return lik, lambda z: prior(z[p]), (X, y)
 
 
-def _sblri(xp, X, y):
-    lik, sigma, rows = _regression(xp, X, y, lambda s: s - 0.5 * (xp.exp(s) / 10) ** 2)
-    return lik, lambda z: sigma(z) - 0.5 * ((z[: X.shape[1]] / 10) ** 2).sum(), rows
-
-
 def _kidiq(xp, X, y):
     return _regression(xp, X, y, lambda s: s - xp.log1p((xp.exp(s) / 2.5) ** 2))
 
@@ -301,8 +285,7 @@ def _gp(xp, k):
 
 OWN = {
     "eight_schools": _eight_schools, "gp_pois_regr": _gp, "kidiq": _kidiq,
-    "low_dim_gauss_mix": _mixture, "mesquite": _regression, "nes1972": _regression,
-    "sblri": _sblri,
+    "low_dim_gauss_mix": _mixture, "nes1972": _regression,
 }  # fmt: skip
 
 
@@ -390,10 +373,7 @@ def own(name, seconds):
 def model_of(name):
     if name in STORED:
         return posteriors.load(name).model
-    other = OTHERS[name]()
-    log_lik = lambda z, batch: other.log_lik(z, batch, anp, cv.pick)
-    log_prior = lambda z: other.log_prior(z, anp)
-    return cv.models.Model(log_lik, log_prior, other.data, other.dim, name)
+    return OTHERS[name]().model(name)
 
 
 PROBLEMS = {

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 import cvlib as cv
+from benchmarks.fit import Counted
 from benchmarks.race import hand
 from benchmarks.race.hand import ADAM, KL
 from benchmarks.race.moves import laplace
@@ -122,10 +123,10 @@ def front_door(told=lambda problem: problem.model):
         with Counted(model) as count:
 
             def seen(fit):
-                path.append(Look(count.of(fit), fit.w.copy(), by(fit), clock() - begun))
+                path.append(Look(gradients(count, fit), fit.w.copy(), by(fit), clock() - begun))
 
             fit = fitted(model, problem.q, seed=seed, seconds=seconds, callback=seen)
-            path.append(Look(count.of(fit), fit.w, by(fit), clock() - begun))
+            path.append(Look(gradients(count, fit), fit.w, by(fit), clock() - begun))
         yield from path
 
     return run
@@ -142,29 +143,10 @@ def by(fit):
     return STEPS if fit.steps or "exact ELBO" in " ".join(fit.words) else MODE
 
 
-class Counted:
-    """Gradients of a model, counted where cvlib asks for them."""
-
-    def __init__(self, model):
-        self.model, self.points = model, 0
-
-    def __enter__(self):
-        ask = self.model.totals
-
-        def totals(z, order, *args, **kwargs):
-            self.points += z.size // self.model.dim
-            return ask(z, order, *args, **kwargs)
-
-        self.model.totals = totals
-        return self
-
-    def __exit__(self, *error):
-        del self.model.totals
-
-    def of(self, fit):
-        """So far; steps that stay inside JAX are those that the fit tells."""
-        inside = re.search(r"(\d+) slopes at rotated draws .* inside JAX", " ".join(fit.words))
-        return self.points + (int(inside[1]) * fit.steps if inside else 0)
+def gradients(count, fit):
+    """So far; steps that stay inside JAX are those that the fit tells."""
+    inside = re.search(r"(\d+) slopes at rotated draws .* inside JAX", " ".join(fit.words))
+    return count.points + (int(inside[1]) * fit.steps if inside else 0)
 
 
 def in_jax(problem):

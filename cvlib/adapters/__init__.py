@@ -1,1 +1,21 @@
-"""Doors to what others have: models of JAX, NumPyro and PyMC, and steps inside JAX."""
+"""Doors to what others have: models of JAX, NumPyro and PyMC, ArviZ, Dask."""
+
+from importlib import import_module
+from typing import Any
+
+from ..arguments import install
+
+
+class Package:
+    """A package that only adapters need, imported when something of it is asked for."""
+
+    def __init__(self, name: str, title: str = "", extra: str = "") -> None:
+        first = name.split(".")[0]
+        self._name, self._title, self._extra = name, title or first, extra or first
+
+    def __getattr__(self, attribute: str) -> Any:
+        try:
+            module = import_module(self._name)
+        except ImportError as error:
+            raise ValueError(f"this needs {self._title}: {install(self._extra)}") from error
+        return getattr(module, attribute)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arguments import random, whole
+from ..arguments import generator, whole
 from ..draws import Sampling
 from ..families.base import Family, check_fit
 from ..models.density import Density, Model
@@ -69,7 +69,7 @@ def sgd(
     """
     noisy = Noisy(model, q, h, cvs, **_options(sgd, Noisy, plan))
     if state is None:
-        state = noisy.first(random(rng), w, runs)
+        state = noisy.first(generator(rng), w, runs)
     elif not (rng is None and w is None and runs == ()):
         raise ValueError("the state has its own w, runs and rng: leave them out")
     return _ascend(state, noisy, steps, every, hooks)
@@ -95,7 +95,7 @@ def elbo(
         raise TypeError(f"{model!r} is a family: the model comes first, elbo(model, q, w, M, rng)")
     check_fit(model, q)
     w, M = q.one(w), whole("M", M, 2)
-    z = q.sample(w, M, random(rng))
+    z = q.sample(w, M, generator(rng))
     log = Density(model).value(z) - q.log_q(w, z)
     return float(log.mean()), float(log.std(ddof=1) / np.sqrt(M))
 

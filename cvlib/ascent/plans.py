@@ -145,6 +145,10 @@ class Plan:
         """The state after some steps, where something of it was kept elsewhere."""
         return state
 
+    def renewed(self, state: State) -> State:
+        """The state from which on a new mean is taken, the old one being of places farther off."""
+        return state._replace(mean=np.zeros_like(state.w), count=0)
+
     def gradient(self, state: State) -> Gradient:
         """What a step from here has to go by."""
         with np.errstate(over="ignore", invalid="ignore"):
@@ -286,6 +290,10 @@ class Regressed(Unaided):
 
     def memory(self, w):
         return np.zeros(()), np.array(0.1)  # s, the first ridge
+
+    def renewed(self, state):
+        s, ridge = state.memory
+        return super().renewed(state)._replace(memory=(0 * s, ridge))
 
     def step(self, state: State) -> State:
         q, t, (s, ridge) = self.q, state.t + 1, state.memory

@@ -95,10 +95,6 @@ class Bernoulli(_Discrete):
         first, second = self.halves(eps)
         return np.concatenate([-first, 1 - second], -1)
 
-    def quantile(self, w: Array, u: Array) -> Array:
-        first, second = self.halves(u)
-        return np.concatenate([np.log(first) - np.log1p(-first), second], -1)
-
     def fisher(self, w: Array) -> Array:
         return expit(w) * expit(-w)
 
@@ -192,15 +188,6 @@ class Categorical(_Discrete):
         first = -np.log(rng.standard_exponential(shape))
         return np.concatenate([first, rng.standard_exponential(shape)], -1)
 
-    def mirror(self, w: Array, eps: Array) -> Array:
-        """Each clock's time t becomes the t~ with P(T > t~) = P(T <= t)."""
-        first, second = self.halves(eps)
-        return np.concatenate([-np.log(_turned(np.exp(-first))), _turned(second)], -1)
-
-    def quantile(self, w: Array, u: Array) -> Array:
-        first, second = self.halves(u)
-        return np.concatenate([-np.log(-np.log(first)), -np.log1p(-second)], -1)
-
     def behind(self, w: Array, eps: Array) -> Array:
         """zeta = log p + eps."""
         return self.log_p(w) + eps[..., : self.dim]
@@ -255,8 +242,3 @@ class Categorical(_Discrete):
             later = np.logaddexp(first, log_E - self.log_p(draw.w)[..., None, :])
             zeta = -np.where(won, first, later)
         return zeta, -np.expm1(zeta - of_first(zeta))  # (x_k - x_first) / x_k, 0 for the first
-
-
-def _turned(t: Array) -> Array:
-    """-log(1 - e^-t): its own inverse, and the opposite of a standard exponential t."""
-    return -np.where(t < 0.7, np.log(-np.expm1(-t)), np.log1p(-np.exp(-t)))

@@ -14,7 +14,7 @@ import scipy
 from autograd import elementwise_grad
 
 from ..draws import Draw
-from ..special import betaln, expit, gammaln, hess_times, polygamma, psi
+from ..special import betaln, gammaln, hess_times, polygamma, psi
 from .base import NOT_SAID, Array, ArrayLike, Pair, Unconstrained
 
 
@@ -26,7 +26,7 @@ class _Standardised(Unconstrained, base=True):
     law: its density qbar_w moves with w, a little.
     """
 
-    _sample = tails = at_tails = NOT_SAID  # by each family
+    _sample = NOT_SAID  # by each family
     parts = "log a", "log b"
     quadratics = True
 
@@ -54,16 +54,6 @@ class _Standardised(Unconstrained, base=True):
         """eps = (z - m) / s with z ~ q_w, (..., M, d)."""
         m, s = self.moments(w)
         return (self._sample(rng, w, M) - m[..., None, :]) / s[..., None, :]
-
-    def mirror(self, w: Array, eps: Array) -> Array:
-        """The base sample whose tails are those of eps, exchanged."""
-        m, s = (a[..., None, :] for a in self.moments(w))
-        below, above = self.tails(w, m + s * eps)
-        return (self.at_tails(w, above, below) - m) / s
-
-    def quantile(self, w: Array, u: Array) -> Array:
-        m, s = (a[..., None, :] for a in self.moments(w))
-        return (self.at_tails(w, u, 1 - u) - m) / s
 
     def fisher(self, w: Array) -> Array:
         """-grad_v^2 E_{q_w} log q_v at v = w, (..., D, D)."""
@@ -102,11 +92,6 @@ def _log_gamma(rng: np.random.Generator, shape: Array, M: int) -> Array:
 TINY = -40.0
 
 
-def _log_power(p: Array, q: Array) -> Array:
-    """log p, from p or from q = 1 - p, whichever is smaller."""
-    return np.where(p < 0.5, np.log(np.maximum(p, 1e-300)), np.log1p(-np.minimum(q, 0.5)))
-
-
 class Gamma(_Standardised):
     """z = log x, x ~ Gamma(shape a, rate b), independent; w = [log a, log b], D = 2 d.
 
@@ -122,21 +107,6 @@ class Gamma(_Standardised):
     def _sample(self, rng: np.random.Generator, w: Array, M: int) -> Array:
         a, _ = self.unpack(w)
         return _log_gamma(rng, a, M) - w[..., None, self.dim :]
-
-    def tails(self, w: Array, z: Array) -> Pair:
-        a, t = self.unpack(w)[0][..., None, :], z + w[..., None, self.dim :]  # t = log b x
-        log_power, x, tiny = np.minimum(a * t - gammaln(a + 1), 0), np.exp(t), t < TINY
-        below = np.where(tiny, np.exp(log_power), scipy.special.gammainc(a, x))
-        return below, np.where(tiny, -np.expm1(log_power), scipy.special.gammaincc(a, x))
-
-    def at_tails(self, w: Array, below: Array, above: Array) -> Array:
-        a = self.unpack(w)[0][..., None, :]
-        x = np.where(
-            below < 0.5, scipy.special.gammaincinv(a, below), scipy.special.gammainccinv(a, above)
-        )
-        power = (_log_power(below, above) + gammaln(a + 1)) / a
-        t = np.where(power < TINY, power, np.log(np.maximum(x, 1e-300)))
-        return t - w[..., None, self.dim :]
 
     def moments(self, w: Array) -> Pair:
         """Mean and standard deviation of z: psi(a) - log b, sqrt(psi'(a)), (..., d)."""
@@ -168,6 +138,30 @@ class Gamma(_Standardised):
         mean = psi(a) - w[..., self.dim :]
         return anp.sum(av * (log_bv + mean) - gammaln(av) - bv * a / b, -1)
 
+    def mirror(self, w: Array, eps: Array) -> Array:
+        """The base sample whose tails are those of eps, exchanged."""
+        m, s = (a[..., None, :] for a in self.moments(w))
+        below, above = self.tails(w, m + s * eps)
+        return (self.at_tails(w, above, below) - m) / s
+
+    def tails(self, w: Array, z: Array) -> Pair:
+        """P(Z <= z) and P(Z > z), (..., M, d)."""
+        a, t = self.unpack(w)[0][..., None, :], z + w[..., None, self.dim :]  # t = log b x
+        log_power, x, tiny = np.minimum(a * t - gammaln(a + 1), 0), np.exp(t), t < TINY
+        below = np.where(tiny, np.exp(log_power), scipy.special.gammainc(a, x))
+        return below, np.where(tiny, -np.expm1(log_power), scipy.special.gammaincc(a, x))
+
+    def at_tails(self, w: Array, below: Array, above: Array) -> Array:
+        """The z that has these tails; the smaller of the two says where."""
+        a, low = self.unpack(w)[0][..., None, :], below < 0.5
+        lower, upper = scipy.special.gammaincinv(a, below), scipy.special.gammainccinv(a, above)
+        log_below = np.where(
+            low, np.log(np.maximum(below, 1e-300)), np.log1p(-np.minimum(above, 0.5))
+        )
+        power = (log_below + gammaln(a + 1)) / a
+        t = np.where(power < TINY, power, np.log(np.maximum(np.where(low, lower, upper), 1e-300)))
+        return t - w[..., None, self.dim :]
+
 
 class Beta(_Standardised):
     """z = logit x, x ~ Beta(a, b), independent; w = [log a, log b], D = 2 d.
@@ -183,16 +177,6 @@ class Beta(_Standardised):
         a, b = self.unpack(w)
         return _log_gamma(rng, a, M) - _log_gamma(rng, b, M)
 
-    def tails(self, w: Array, z: Array) -> Pair:
-        a, b = (p[..., None, :] for p in self.unpack(w))
-        low, high = _beta_tails(a, b, np.minimum(z, 0)), _beta_tails(b, a, np.minimum(-z, 0))
-        below, above = np.where(z < 0, low, high[::-1])  # from the end that is nearer
-        return below, above
-
-    def at_tails(self, w: Array, below: Array, above: Array) -> Array:
-        a, b = (p[..., None, :] for p in self.unpack(w))
-        return _log_at_tail(a, b, below, above) - _log_at_tail(b, a, above, below)
-
     def moments(self, w: Array) -> Pair:
         """Mean psi(a) - psi(b) and standard deviation sqrt(psi'(a) + psi'(b)) of z, (..., d)."""
         a, b = self.unpack(w)
@@ -202,19 +186,3 @@ class Beta(_Standardised):
         (a, b), (av, bv) = self.unpack(w), self.unpack(v)
         both = psi(a + b)
         return anp.sum(av * (psi(a) - both) + bv * (psi(b) - both) - betaln(av, bv), -1)
-
-
-def _beta_tails(a: Array, b: Array, z: Array) -> Pair:
-    """P(X <= x) and P(X > x) for X ~ Beta(a, b), x = sigma(z) and z <= 0."""
-    log_power, x, tiny = a * z - np.log(a) - betaln(a, b), expit(z), z < TINY
-    log_power = np.minimum(log_power, 0)
-    below = np.where(tiny, np.exp(log_power), scipy.special.betainc(a, b, x))
-    return below, np.where(tiny, -np.expm1(log_power), scipy.special.betaincc(a, b, x))
-
-
-def _log_at_tail(a: Array, b: Array, below: Array, above: Array) -> Array:
-    """log x with P(X <= x) = below, from the end of the interval that is nearer."""
-    x, y = scipy.special.betaincinv(a, b, below), scipy.special.betaincinv(b, a, above)
-    power = (_log_power(below, above) + np.log(a) + betaln(a, b)) / a
-    near = np.where(x < 0.5, np.log(np.maximum(x, 1e-300)), np.log1p(-np.minimum(y, 0.5)))
-    return np.where(power < TINY, power, near)

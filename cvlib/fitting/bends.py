@@ -18,17 +18,13 @@ from ..families import Gaussian
 from ..models.density import Density, Model
 from ..models.passes import until
 from .bent import Bent
-from .starts import Curvature, climb
+from .climbing import Curvature, climb
+from .settings import DEFAULT, Settings
 
-ALL, MOST = 20, 60  # unknowns up to which all pairs bend, and up to which some do
-SURE = 5.0  # standard errors from zero, of a third moment, that ask for a pair
-FEW, MANY, EACH = (500, 1000), 2000, 2  # fixed draws at first; then, and for each weight, at least
-FIRST, LAST = 1e-3, 1e-4  # nats that a step must promise, on some of them and on all
-STEPS, LEFT, WORK = 100, 40, 5000  # steps at most and at least: more where weights are few
+EACH = 2  # fixed draws for each weight, at least, in the end
+PROMISED, IN_THE_END = 1e-3, 1e-4  # nats that a step must promise, on some of them and on all
+MOST, LEAST, WORK = 100, 40, 5000  # steps of a climb: more where weights are few
 TURNS = 100  # turns of its slope that a climb remembers
-RIDGE = 0.002  # on what bends: a half of it times the squares, in nats
-JUDGES, LEAST = 4000, 0.01  # fresh draws, and nats that a bend must gain, beyond doubt
-CHEAP = 2**23  # numbers that fixed draws may make of the data, where nobody asked for a bend
 TOLD = 0.1  # from which size on a bend is told
 
 
@@ -51,41 +47,46 @@ class Bend(NamedTuple):
         return f"bent, which gained {self.gain:.2f} ± {2 * self.error:.2f} nats: {self.says}"
 
 
-def cheap(model: Model) -> bool:
+def cheap(model: Model, settings: Settings = DEFAULT) -> bool:
     """Does a bend take seconds, and not minutes?"""
-    return MANY * Density(model).size <= CHEAP
+    return settings.bend_draws[-1] * Density(model).size <= settings.cheap
 
 
-def bend(model: Model, w: np.ndarray, late: Callable = lambda: False, seed: int = 0) -> Bend | None:
+def bend(
+    model: Model, w: np.ndarray, late: Callable = lambda: False, seed: int = 0,
+    settings: Settings = DEFAULT,
+) -> Bend | None:  # fmt: skip
     """The better of two bends of the Gaussian q_w, if one is better than it beyond doubt."""
-    e = np.random.default_rng([seed, 2]).standard_normal((JUDGES, model.dim))
+    judges, (*few, many) = settings.looks[-1], settings.bend_draws
+    e = np.random.default_rng([seed, 2]).standard_normal((judges, model.dim))
     straight = _logs(model, Gaussian(model.dim), w, e)
 
     def judged(q, v):
         gain = _logs(model, q, v, e) - straight
         gain = np.where(np.isnan(gain), -np.inf, gain)
-        return Bend(q, v, gain.mean(), gain.std() / np.sqrt(JUDGES), _told(model.names, q, v))
+        return Bend(q, v, gain.mean(), gain.std() / np.sqrt(judges), _told(model.names, q, v))
 
-    climbs = [_Climb(model, Bent(model.dim, *one), w) for one in _orders(model, w, seed)]
+    orders = _orders(model, w, seed, settings)
+    climbs = [_Climb(model, Bent(model.dim, *one), w, settings.ridge) for one in orders]
     found = []
     for one in climbs:
-        for n in FEW:
-            one.on(max(n, one.q.D), FIRST, late, seed)
+        for n in few:
+            one.on(max(n, one.q.D), PROMISED, late, seed)
         found.append(judged(one.q, one.w))
     top = climbs[np.argmax([one.gain for one in found])]
-    top.on(max(MANY, EACH * top.q.D), LAST, late, seed)
+    top.on(max(many, EACH * top.q.D), IN_THE_END, late, seed)
     best = max(*found, judged(top.q, top.w), key=lambda one: one.gain)
-    return best if best.gain > LEAST + 3 * best.error else None
+    return best if best.gain > settings.gain + 3 * best.error else None
 
 
-def _orders(model, w, seed):
+def _orders(model, w, seed, settings):
     """Two orders of the coordinates, one the other turned round, and the pairs that bend.
 
     E[f_jji], the third derivative of f = log p, is not zero where j is wider for larger i (then i
     comes first), and also where the place of i depends on the square of j (then j does).
     """
     straight = Gaussian(model.dim)
-    (mu, L), n = straight.unpack(w), MANY
+    (mu, L), n = straight.unpack(w), settings.bend_draws[-1]
     sd = straight.sd(w)
     e = evened(np.random.default_rng([seed, n, 1]).standard_normal((n // 2, model.dim)))
     slope = Density(model).slope(mu + e @ L.T)[1]
@@ -97,7 +98,7 @@ def _orders(model, w, seed):
     noise = np.sqrt(((R * u).T ** 2 @ u**2 / len(u) - third**2) / len(u))
     np.fill_diagonal(third, 0)
     order = np.argsort((third**2).sum(1) - (third**2).sum(0), kind="stable")
-    sure = (np.abs(third) > SURE * noise) | (model.dim <= ALL)
+    sure = (np.abs(third) > settings.sure * noise) | (model.dim <= settings.pairs)
     later, earlier = np.tril_indices(model.dim, -1)
     for way in (order, order[::-1]):
         asked = (sure | sure.T)[way[later], way[earlier]]
@@ -111,8 +112,8 @@ class _Climb:
     holds on other draws as well.
     """
 
-    def __init__(self, model, q, w):
-        self.density, self.q, self.x = Density(model), q, q.start()
+    def __init__(self, model, q, w, ridge):
+        self.density, self.q, self.x, self.ridge = Density(model), q, q.start(), ridge
         self.mu, self.L = q.unpack(q.of_straight(w))[:2]
         self.known = Curvature(TURNS)
 
@@ -135,12 +136,12 @@ class _Climb:
                 return -np.inf, x
             pull, both = make_vjp(mapped)(x)
             value, slope = self.density.slope(both[:, :-1])
-            height = (value + both[:, -1]).mean() - RIDGE / 2 * (x[g:] ** 2).sum()
+            height = (value + both[:, -1]).mean() - self.ridge / 2 * (x[g:] ** 2).sum()
             back = pull(np.column_stack([slope, np.ones(len(e))]) / len(e))
-            back[g:] -= RIDGE * x[g:]
+            back[g:] -= self.ridge * x[g:]
             return height if np.isfinite(back).all() else -np.inf, back
 
-        steps = int(np.clip(WORK // q.D, LEFT, STEPS))
+        steps = int(np.clip(WORK // q.D, LEAST, MOST))
         with np.errstate(all="ignore"), until(late):
             here, self.known = climb(elbo, self.x, enough, steps, self.known)
         self.x, self.w = here.z, self._weights(here.z)

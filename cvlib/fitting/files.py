@@ -5,6 +5,7 @@ The names in a file are those of its format. They stay when attributes here get 
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,12 @@ from .. import families
 from ..families import Family
 from .bends import Bend
 from .bent import Bent
-from .run import Run, planned
+from .run import Run
+from .settings import Settings
+from .strategies import named
 
 FORMAT = 1
-PLAIN = "kind M trouble words looks settled seconds rivals ended bends seed".split()  # of a run
+PLAIN = "M trouble words looks settled seconds rivals ended bends seed".split()  # of a run
 ARRAYS = "w a diverged mean".split()  # of its state
 PICKLE = b"\x1f\x8b"  # files of 0.13 and before begin so
 
@@ -32,6 +35,7 @@ def write(path: str | Path, run: Run, about: dict, seen: dict[str, np.ndarray]) 
     assert state.rng is not None
     told = {"format": FORMAT, "model": about, "q": _named(run.q), "t": state.t}
     told |= {"count": state.count, "rng": state.rng.bit_generator.state, "bent": None}
+    told |= {"strategy": run.strategy.name, "settings": asdict(run.settings)}
     told |= {name: getattr(run, name) for name in PLAIN}
     arrays = {name: getattr(state, name) for name in ARRAYS} | {"best": run.best}
     arrays |= _numbered("memory", state.memory) | _numbered("moments", state.moments)
@@ -67,18 +71,25 @@ def restored(model: Any, told: dict, arrays: dict[str, np.ndarray], q: Family | 
     """The run of a model that a file tells; a family of the reader's own comes as q."""
     q = _family(told["q"], q)
     plain = {name: told[name] for name in PLAIN} | {"words": tuple(told["words"])}
-    plan, rng = planned(plain["kind"], model, q, plain["M"]), np.random.default_rng()
+    strategy, settings = named(told["strategy"]), _settings(told["settings"])
+    plan, rng = strategy.plan(model, q, plain["M"], settings), np.random.default_rng()
     rng.bit_generator.state = told["rng"]
     state = plan.first(rng, arrays["w"])
     kept: dict[str, Any] = {name: arrays[name] for name in ARRAYS}
     kept |= {"t": told["t"], "count": told["count"], "moments": _like((), arrays, "moments")}
     state = state._replace(memory=_like(state.memory, arrays, "memory"), **kept)
-    run = Run(model=model, q=q, state=state, best=arrays["best"], **plain)
+    run = Run(model, q, strategy, settings, state=state, best=arrays["best"], **plain)
     run.looks = tuple(map(tuple, run.looks))
     if told["bent"] is not None:
         kind, *rest = told["bent"]
         run.bent = Bend(_family(kind, None), arrays["bent"], *rest)
     return run
+
+
+def _settings(told: dict) -> Settings:
+    """Lists of JSON are tuples here."""
+    plain: Any = {k: tuple(x) if isinstance(x, list) else x for k, x in told.items()}
+    return Settings(**plain)
 
 
 def _named(q: Family) -> list:

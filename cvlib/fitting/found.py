@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy
 
-from ..arguments import generator, install, numbers, seeded, whole
+from ..adapters.arviz import to_arviz
+from ..arguments import numbers, whole
 from ..families.base import Family, check_fit
 from ..models.checks import data_arrays
 from ..models.density import Density, Model
@@ -24,8 +25,8 @@ from ..models.parameters import labels
 from ..models.passes import wide
 from ..special import LOG_2PI
 from . import stein
+from .looks import HEAVY, smoothed
 from .stein import Answer
-from .tails import HEAVY, smoothed
 
 NU = 5.0  # degrees of freedom of every second draw
 EDGE = (
@@ -64,27 +65,25 @@ class Found:
         factor = self.q.unpack(self.w)[1]
         return factor @ factor.T if self.q.full else np.diag(factor**2)
 
-    @seeded
-    def sample(self, n: int, seed: np.random.Generator | int = 0) -> np.ndarray:
-        """n draws of z ~ q, (n, d), from a seed or from a generator."""
-        return self.q.sample(self.w, whole("n", n), generator(seed))
+    def sample(self, n: int, seed: int = 0) -> np.ndarray:
+        """n draws of z ~ q, (n, d)."""
+        return self._drawn(n, _rng(seed))
 
-    @seeded
-    def draws(
-        self, n: int, seed: np.random.Generator | int = 0, corrected: bool = False
-    ) -> dict[str, np.ndarray]:
+    def _drawn(self, n, rng):
+        return self.q.sample(self.w, whole("n", n), rng)
+
+    def draws(self, n: int, seed: int = 0, corrected: bool = False) -> dict[str, np.ndarray]:
         """n draws of every parameter in its constraint, {name: (n, *shape)}; z if none is named.
 
         If `corrected`, of the posterior as far as weights know it: n of 4 n draws, those that weigh
         more more often. Too heavy a tail of the weights is warned of, with its k-hat.
         """
-        return dict(self.model.named(self._points(n, seed, corrected)))
+        return dict(self.model.named(self._points(n, _rng(seed), corrected)))
 
-    def _points(self, n, seed, corrected):
+    def _points(self, n, rng, corrected):
         """n draws z of q, or of the posterior by weights."""
         if not corrected:
-            return self.sample(n, seed)
-        rng = generator(seed)
+            return self._drawn(n, rng)
         z, _, log = self._weighed(4 * whole("n", n, 10), rng)
         w, k = smoothed(log)
         if not k <= HEAVY:
@@ -93,21 +92,17 @@ class Found:
         places = (np.arange(n) + rng.uniform()) / n  # evenly: a weight of k / n comes k times
         return rng.permutation(z[np.searchsorted(np.cumsum(w) / w.sum(), places)])
 
-    @seeded
-    def log_lik(self, n: int, seed: np.random.Generator | int = 0) -> np.ndarray:
+    def log_lik(self, n: int, seed: int = 0) -> np.ndarray:
         """The log-likelihood of every data point at n draws, (n, N): what LOO and WAIC need."""
         return self.model.pointwise(self.sample(n, seed))
 
-    @seeded
-    def predict(
-        self, f: Callable, n: int, seed: np.random.Generator | int = 0, data: Any = None
-    ) -> np.ndarray:
+    def predict(self, f: Callable, n: int, seed: int = 0, data: Any = None) -> np.ndarray:
         """New data at n draws, or anything else: f(p, batch, rng), p and batch as in `log_lik`.
 
         The batch has all rows of the model's data, or of `data`, and the result n rows.
         """
-        rng = generator(seed)
-        return self._predicted(f, self.sample(n, rng), rng, data)
+        rng = _rng(seed)
+        return self._predicted(f, self._drawn(n, rng), rng, data)
 
     def _predicted(self, f, z, rng, data=None):
         batch = tuple(map(wide, self.model.data if data is None else data_arrays(data)))
@@ -131,40 +126,9 @@ class Found:
             )
         return found
 
-    @seeded
-    def to_arviz(
-        self, n: int = 1000, seed: int = 0, predict: Callable | None = None, corrected: bool = False
-    ) -> Any:
-        """ArviZ's groups: posterior, log_likelihood, posterior_predictive if `predict`.
+    to_arviz = to_arviz
 
-        Draws are those of q, with log p and log q in sample_stats, `lp` and `log_q`, for
-        `loo_approximate_posterior`; or `corrected` by their weights. Names of axes and their labels
-        come along with a model of PyMC or NumPyro, and its observed and constant data.
-        """
-        try:
-            import arviz
-        except ImportError as error:
-            raise ValueError(f"to_arviz needs ArviZ: {install('arviz')}") from error
-        chain = lambda arrays: {name: np.asarray(x)[None] for name, x in arrays.items()}
-        model, rng = self.model, generator(seed)
-        z = self._points(n, rng, corrected)
-        stats = {"lp": Density(model).value(z)}
-        if not corrected:
-            stats["log_q"] = self.q.log_q(self.w, z)
-        groups = {"posterior": chain(model.named(z)), "sample_stats": chain(stats)}
-        if rows := model.each_row(z):
-            groups["log_likelihood"] = chain(rows)
-        if predict is not None:
-            groups["posterior_predictive"] = chain({"y": self._predicted(predict, z, rng)})
-        more = {"constant_data": model.constants, "observed_data": model.observed}
-        groups |= {name: given for name, given in more.items() if given}
-        known = {name for group in groups.values() for name in group}
-        dims = {k: axes for k, axes in model.dims.items() if k in known}
-        made: Callable = partial(arviz.from_dict, coords=model.coords, dims=dims)
-        return made(**groups) if arviz.__version__.startswith("0.") else made(groups)
-
-    @seeded
-    def expect(self, f: Callable, n: int = 1000, seed: np.random.Generator | int = 0) -> Answer:
+    def expect(self, f: Callable, n: int = 1000, seed: int = 0) -> Answer:
         """E f under the posterior, not under q, with its standard error.
 
         f takes what the model's functions take, at n draws, to (n, ...): f(p) with p.sigma (n,)
@@ -175,10 +139,9 @@ class Found:
         """
         return self._asked(f, n, seed, stein.expect)
 
-    @seeded
     def quantile(
         self, f: Callable, probs: Any = (0.05, 0.5, 0.95), n: int = 1000,
-        seed: np.random.Generator | int = 0,
+        seed: int = 0,
     ) -> Answer:  # fmt: skip
         """Quantiles of f under the posterior, (len(probs), ...), with errors, as `expect` works."""
         return self._asked(f, n, seed, partial(stein.quantile, probs=_levels(probs)))
@@ -190,24 +153,23 @@ class Found:
             )
         order = None if self.q.smooth == "z" else 0
         of_z = lambda z: stein.floats("what f gives", f(self.model.given(z)), stein.STACK)
-        z, score, log = self._weighed(n, seed, of_z if ask is stein.expect else None)
+        z, score, log = self._weighed(n, _rng(seed), of_z if ask is stein.expect else None)
         out = np.isneginf(log).sum()
         weights = np.exp(log - log.max())
         found = ask(stein.drawn(of_z, z, score, weights, block=1), 0 if out else order)
         edge = [EDGE.format(out, len(log))] if out and order is None else []
         return replace(found, warnings=(*self.warnings, *edge, *found.warnings))
 
-    def _weighed(self, n, seed, of_z=None):
+    def _weighed(self, n, rng, of_z=None):
         """Draws, their scores, and the logarithms of their weights; more about where of_z is."""
         if self.q.mapped is not None:
-            return drawn(self, n, seed, of_z)[:3]
-        z, density = self.sample(whole("n", n, 10), seed), Density(self.model)
+            return drawn(self, n, rng, of_z)[:3]
+        z, density = self._drawn(whole("n", n, 10), rng), Density(self.model)
         value, score = density.slope(z) if self.q.smooth == "z" else (density.value(z), 0 * z)
         log = value - self.q.log_q(self.w, z)
         return z, np.where(np.isneginf(log)[:, None], 0.0, score), log
 
-    @seeded
-    def evidence(self, n: int = 1000, seed: np.random.Generator | int = 0) -> Answer:
+    def evidence(self, n: int = 1000, seed: int = 0) -> Answer:
         """log p(x) with its standard error; the ELBO is below it by KL(q || p).
 
         It is the log of the mean weight, regressed on what is known under q: q's share of the law
@@ -217,7 +179,7 @@ class Found:
             raise ValueError(
                 f"the evidence needs a Gaussian q, straight or bent; this is {self.q!r}"
             )
-        at = drawn(self, n, seed)
+        at = drawn(self, n, _rng(seed))
         w, k = smoothed(at.log)  # in units of the largest
         share = at.share[:, None]
         known = lambda order: np.column_stack([share - 1, share * stein.stein(at.e, -at.e, order)])
@@ -285,16 +247,17 @@ class Draws(NamedTuple):
     share: np.ndarray  # (n,) q / law of the draws
 
 
-def drawn(
-    fit: Found, n: int, seed: np.random.Generator | int, of_z: Callable | None = None
-) -> Draws:
+def _rng(seed):
+    return np.random.default_rng(whole("seed", seed, 0))
+
+
+def drawn(fit: Found, n: int, rng: np.random.Generator, of_z: Callable | None = None) -> Draws:
     """n draws for a fit whose q maps normal ones, at which log p and its score are numbers.
 
     Where the posterior has ended log p is minus infinity, and the score counts as zero. If the
     value of of_z, one number a draw, is decided by few of them, n more come from Student's t about
     their mean, and all are weighed by the law of all.
     """
-    rng = generator(seed)
     e = rng.standard_normal((whole("n", n, 10), fit.q.dim))
     e[::2] *= np.sqrt(NU / rng.chisquare(NU, len(e[::2])))[:, None]
     at = _at(fit, e)

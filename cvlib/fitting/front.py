@@ -20,36 +20,15 @@ from ..families import DiagonalGaussian, Family, Gaussian
 from ..families.base import check_fit
 from ..models.density import Density, Model
 from ..models.passes import until
-from . import bends, files, starts
+from . import files, starts
 from .found import Found
-from .run import (
-    BIG,
-    FAIR,
-    KEYBOARD,
-    LATE,
-    LOOKS,
-    VAIN,
-    Clock,
-    Run,
-    big,
-    explained,
-    planned,
-    poor,
-    way,
-    weighed,
-)
+from .looks import Weights, explained, heavy, poor, weighed
+from .run import KEYBOARD, LATE, VAIN, Clock, Run
+from .settings import DEFAULT, Settings
 from .starts import Start
-from .tails import HEAVY, Weights
+from .strategies import chosen
 
 FEW = 50  # draws left, from which nothing is said of single coordinates
-FAR = 6.0  # standard deviations of its prior that a coordinate may lie out
-STEPS = {  # by the kind of a run
-    "exact": "natural steps on the exact ELBO, by quadrature",
-    "compiled": "natural steps, {plan.M} slopes at rotated draws in each, all data, inside JAX",
-    "diagonal": "natural steps, {plan.M} slopes regressed on their draws in each, all data",
-    "adam": "Adam's steps with {plan.M} draws, all data, on {plan.h!r}",
-}
-ROTATED = "natural steps, {plan.M} slopes at rotated draws in each, all data"
 
 
 class Distrust(UserWarning):
@@ -96,7 +75,7 @@ class Fit(Found):
         callback: Callable | None = None,
     ) -> "Fit":  # fmt: skip
         """The fit after more steps: up to step `steps`, or for so many seconds more."""
-        clock = Clock(seconds, steps, self.steps)
+        clock = Clock(seconds, steps, self.run.settings.seconds, self.steps)
         run = replace(self.run, state=deepcopy(self.run.state), bent=None)  # this fit stays
         with bar(desc="fit", unit=" steps", disable=not progress) as shown:
             return Fit.after(run, clock, shown, callback)
@@ -162,17 +141,15 @@ def fit(
     model: Model, q: Family | None = None, *, seconds: float | None = None,
     steps: int | None = None, seed: int = 0, start: Any = None, restarts: int | None = None,
     M: int | None = None, bend: bool | None = None, progress: bool = True,
-    callback: Callable[[Fit], bool] | None = None,
+    callback: Callable[[Fit], bool] | None = None, settings: Settings = DEFAULT,
 ) -> Fit:  # fmt: skip
     """The best q of a model, as a `Fit`: one call, nothing to tune.
 
     Finds the mode of log p(x, z) by its gradient, and begins with the Gaussian about it that has
-    the best ELBO. A full Gaussian q (up to 500 unknowns) moves by batch and match on fixed draws,
-    up to 100 unknowns climbs to the top of their ELBO, and then takes natural steps on rotated
-    draws that keep apart: gradients of all data alone, and no rate. A model of JAX with more steps
-    inside JAX: full up to 2,000 unknowns, on a GPU 10,000. Above that q is diagonal, and its steps
-    are regressed on plain draws. A small generalised linear model has its exact optimum. Other
-    families take Adam's steps.
+    the best ELBO. A full Gaussian q (up to 500 unknowns, of JAX 2,000, on a GPU 10,000) climbs to
+    the top of the ELBO on fixed draws and takes natural steps on rotated ones: gradients of all
+    data alone, and no rate. A diagonal one climbs on ever more fixed draws, or, if it is larger,
+    takes steps that are regressed on plain draws. Other families take Adam's steps.
 
     Looks at the ELBO after 10, 20 ... steps (JAX: 4 ..., Adam: 200 ...), on common draws. Stops
     when doubling the run has gained less than 0.05 nats beyond doubt: a gain of more than that in
@@ -180,56 +157,59 @@ def fit(
     `steps`, or after `seconds` (60 if neither is given), compiling included; or by Ctrl-C.
 
     start: a point (d,), a pair of mean and covariance (d, d) or sd (d,), another `Fit`, "random".
-    restarts: random points from which the mode is looked for as well; the best start is taken. One
-        if it is not given, where no mode was found from z = 0 or a coordinate did not move.
+    restarts: random points from which the mode is looked for as well; the best start is taken. If
+        it is not given, one where no mode was found from z = 0 or a coordinate did not move.
     bend: True lets a full q of up to 60 unknowns bend once it has settled (`families.Bent`), if it
         gains by that beyond doubt; False forbids it. None: where no q is given, that takes seconds
         (few data), and weights keep less than half of the draws or have too heavy a tail.
     M: draws a step; a full q takes whole rotations, with at least as many.
     callback: called with the `Fit` so far at each look; True stops the run.
+    settings: the numbers that it goes by, `cv.Settings`.
     """
-    clock, seed = Clock(seconds, steps), whole("seed", seed, 0)
+    clock, seed = Clock(seconds, steps, settings.seconds), whole("seed", seed, 0)
     wanted = False if bend is None and q is not None else bend
     if q is None and isinstance(model, Model):
-        q = (Gaussian if model.dim <= starts.most(model) else DiagonalGaussian)(model.dim)
+        q = (Gaussian if model.dim <= starts.most(model, settings) else DiagonalGaussian)(model.dim)
     check_fit(model, q)
     assert q is not None
     M = None if M is None else whole("M", M, 1 + q.gaussian + q.full)
     restarts = None if restarts is None else whole("restarts", restarts, 0)
-    _check(q, start, restarts, bend, callback)
+    _check(q, start, restarts, bend, callback, settings)
     given = None if start is None else _given(start, model, q, seed)
     with bar(desc="fit", unit=" steps", disable=not progress) as shown:
         shown.set_postfix_str("looking for the mode")
-        begin, w = _begun(model, q, kind := way(model, q, M), given, restarts, clock, seed)
+        strategy = chosen(model, q, M, settings)
+        begin, w = _begun(model, q, strategy.widths, given, restarts, clock, seed, settings)
         shown.set_postfix_str("")
-        state = planned(kind, model, q, M).first(np.random.default_rng(seed), w)
+        state = strategy.plan(model, q, M, settings).first(np.random.default_rng(seed), w)
         cut = f"the search for the mode was {KEYBOARD}; " if begin.stopped else ""
         words = *clock.too_short(model), f"{cut}began at {begin.says}"
-        run = Run(model, q, kind, M, state, w, begin.trouble, words)
+        run = Run(model, q, strategy, settings, M, state, w, begin.trouble, words)
         run.rivals, run.bends, run.seed = begin.rivals, wanted, seed
         return Fit.after(run, clock, shown, callback, KEYBOARD if begin.stopped else "")
 
 
-def _check(q, start, restarts, bend, callback):
+def _check(q, start, restarts, bend, callback, settings):
+    if not isinstance(settings, Settings):
+        raise TypeError(f"settings={settings!r} is no cv.Settings(tolerance=0.01)")
     if callback is not None and not callable(callback):
         raise TypeError(f"callback={callback!r} is no function of a Fit")
     if not (bend is None or isinstance(bend, bool | np.bool_)):
         raise TypeError(f"bend={bend!r} must be True, False or None")
-    if bend and not (q.full and q.dim <= bends.MOST):
-        most = f"of up to {bends.MOST} unknowns"
+    if bend and not (q.full and q.dim <= settings.bend):
+        most = f"of up to {settings.bend} unknowns"
         raise ValueError(f"bend=True is for a full Gaussian q {most}, not {q!r}")
     if not (q.gaussian or start is restarts is None):
         raise ValueError("start= and restarts= are for a Gaussian q: others begin at their own")
 
 
-def _begun(model, q, kind, given, restarts, clock, seed):
+def _begun(model, q, widths, given, restarts, clock, seed, settings):
     """Where the run begins, and its w there."""
     if not q.gaussian:
         return Start(np.empty(0), None, f"the usual start of {q!r}"), q.start()
     search, choice = (partial(clock.over, share) for share in (1 / 3, 1 / 2))
     with until(choice):
-        full = q.full and kind != "compiled"  # whose first step needs widths alone
-        begin = starts.start(model, full, given, restarts, search, seed)
+        begin = starts.start(model, q.full and not widths, given, restarts, search, seed, settings)
     S = np.diag(begin.S) if q.full and begin.S.ndim == 1 else begin.S
     return begin, q.joined(begin.mu, S)
 
@@ -283,12 +263,11 @@ def judged(run: Run) -> tuple[Weights, tuple[str, ...], tuple[str, ...]]:
     q, w = run.law
     look = lambda: weighed(run.model, q, w, run.state.t + 1) if run.last is None else run.last
     last = safely("the ELBO", look, Weights(np.empty((0, q.dim)), np.empty(0)))
-    done = STEPS.get(run.kind, ROTATED).format(plan=run.plan)
+    done = run.strategy.says.format(plan=run.plan)
     shape = run.settled and len(last.log) > 0
     words = safely("the shape of q", lambda: [*said(run, last)] if shape else [], [])
     found = safely("what to distrust", lambda: [*doubts(run, last)], [])
-    prior = lambda: [*conflicts(run.model, run.q.mean(run.best))] if run.q.gaussian else []
-    far = safely("the prior", prior, [])
+    far = safely("the prior", lambda: _unlikely(run), [])
     return last, (*run.words, done, *words), (*found, *far, *failed)
 
 
@@ -302,15 +281,15 @@ def said(run: Run, last: Weights) -> Iterator[str]:
         )
     yield f"{last.kept}, their relative effective sample size"
     tail = "above 0.7 the tail of the weights is too heavy to believe that share"
-    if last.k_hat > HEAVY and not big(last):
-        tail = f"a tail that does not matter, for no weight is {BIG} times the mean"
+    if last.k_hat > run.settings.heavy and not heavy(last, run.settings):
+        tail = f"a tail that does not matter, for no weight is {run.settings.big} times the mean"
     yield f"k-hat is {last.k_hat:.2f}: {tail}"
 
 
 def doubts(run: Run, last: Weights) -> Iterator[str]:
     """Sentences that begin with what is wrong and end with what to do."""
     diverged = int(run.state.diverged)
-    end = last if diverged < 0 else weighed(run.model, run.q, run.state.w, 0, LOOKS[0])
+    end = last if diverged < 0 else weighed(run.model, run.q, run.state.w, 0, run.settings.looks[0])
     n = max(len(end.log), 1)
     outside = end.outside.sum() / n
     lost = (~end.fine).sum() / n - outside
@@ -340,13 +319,13 @@ def doubts(run: Run, last: Weights) -> Iterator[str]:
     if not run.settled and lost + outside < 0.1 and diverged < 0:
         late = "it ran out of time, and " * (LATE in "".join(run.words[-1:]))
         yield f"{late}the ELBO had not settled: give more seconds or steps, fit.go_on(seconds=60)"
-    if run.settled and len(last.log) > 0 and poor(last):
+    if run.settled and len(last.log) > 0 and poor(last, run.settings):
         yield _misshapen(run, last)
 
 
 def _misshapen(run: Run, last: Weights) -> str:
     """The sentence on a q whose shape or tail is not the posterior's."""
-    if last.effective >= FAIR:
+    if last.effective >= run.settings.fair:
         return (
             f"{last.kept}, but k-hat is {last.k_hat:.2f}: the posterior's tail is heavier than "
             "that of q, and the share too hopeful"
@@ -372,7 +351,12 @@ def worst(q: Family, w: np.ndarray, found: Weights, names: list[str]) -> str:
     return f"above all along {names[k]} (mean {moved[k]:+.1f} sd, sd times {ratio[k]:.1f})"
 
 
-def conflicts(model: Model, z: np.ndarray) -> Iterator[str]:
+def _unlikely(run):
+    mean = run.q.mean(run.best) if run.q.gaussian else None
+    return [] if mean is None else [*conflicts(run.model, mean, run.settings)]
+
+
+def conflicts(model: Model, z: np.ndarray, settings: Settings = DEFAULT) -> Iterator[str]:
     """A sentence where z (d,) lies far out in its prior: data may be in other units.
 
     Where log p(z) can rise by x along a coordinate, z lies sqrt(2 x) sds of a normal prior out. It
@@ -388,7 +372,8 @@ def conflicts(model: Model, z: np.ndarray) -> Iterator[str]:
         height, other = (np.where(np.isfinite(x), x, -np.inf) for x in rises)
         top = int(np.argmax(height[:-1]))
         ends = -np.inf < height[top + 1] <= height[top]  # or it rises for ever
-        if ends and FAR**2 / 2 < height[top] and np.isclose(height[top], other[top], rtol=1e-6):
+        own = np.isclose(height[top], other[top], rtol=1e-6)
+        if ends and own and height[top] > settings.out**2 / 2:
             yield (
                 f"{model.names[k]} lies as far out in its prior as {np.sqrt(2 * height[top]):.0f} "
                 "sds of a normal law: are the data in the units that the prior was written for?"

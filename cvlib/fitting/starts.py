@@ -1,7 +1,4 @@
-"""Where to begin: the mode by the model's gradient, and the best of a few widths about it.
-
-What climbs to the mode, L-BFGS, climbs to the top of the ELBO on fixed draws as well.
-"""
+"""Where to begin: the mode by the model's gradient, and the best of a few widths about it."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -9,123 +6,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..combining import regression
-from ..families.base import Family
 from ..models.density import Density, Model
 from ..models.passes import Late, look_at_clock, until
-from ..points import spheres
 from ..special import hess_times
+from .climbing import SOME, STEPS, Curvature, climb
+from .settings import DEFAULT, Settings
 
-RISE, FLATTER = 1e-4, 0.9  # Wolfe's: shares of the rise that a slope promises, and of the slope
-TRIES = 40  # on one line
-DENSE, FEW = 200, 20  # up to so many unknowns the search remembers all turns of the slope; else few
-STEPS, ENOUGH = 300, 1e-6  # of one search, and nats that a step must promise to be taken
+DENSE = 200  # unknowns up to which the search for the mode remembers all turns of the slope
+ENOUGH = 1e-6  # nats that a step of it must promise to be taken
 AXES = 500  # unknowns up to which the axes of the curvature are looked along
 FAR = 1e8  # beyond it nothing is looked for
-LEAST = 0.1  # distance from a mode at which to look
+NEAR = 0.1  # distance from a mode at which to look, at least
 FALL = 0.01  # of log p, one standard deviation off the mode: less may be flat
 FARTHER = 100.0  # if it is no more at this distance
-MOVES, GAIN = 8, 0.5  # by batch and match on fixed draws, and nats that each must bring
-ENOUGH_FIXED, TURNS = 1e-2, 30  # nats that a step on them must promise; turns remembered
-FULL = 500  # unknowns up to which q has a full covariance
-HANDICAP = 2  # nats for each unknown, of a low place
-EQUAL, DIP = 3.0, 1.0  # nats between modes of about equal height, and of a dip that parts them
-WIDTHS = (1.0, 0.3, 0.1, 0.03, 0.01)  # to try beside a curvature
-
-
-# Climbing ----------------------------------------------------------------------------------------
-
-
-class Point(NamedTuple):
-    """A place, the value there, and the slope."""
-
-    z: np.ndarray  # (d,)
-    value: float
-    slope: np.ndarray  # (d,)
-
-
-class Curvature(NamedTuple):
-    """(-Hessian)^-1 as steps and the turns of the slope along them tell it, the last `most`."""
-
-    most: int
-    seen: tuple = ()  # (step, turn, step.turn) of each
-
-    def see(self, old: Point, new: Point) -> "Curvature":
-        """With one more, unless the slope turned the wrong way."""
-        step, turn = new.z - old.z, old.slope - new.slope
-        more = ((step, turn, step @ turn),) if step @ turn > 0 else ()
-        return self._replace(seen=(*self.seen, *more)[-self.most :])
-
-    def times(self, x: np.ndarray) -> np.ndarray:
-        """(-Hessian)^-1 x for x (..., d): the two loops of L-BFGS."""
-        shares = []
-        for step, turn, both in reversed(self.seen):
-            shares.append((x @ step)[..., None] / both)
-            x = x - shares[-1] * turn
-        if self.seen:
-            _, turn, both = self.seen[-1]
-            x = x * (both / (turn @ turn))
-        for (step, turn, both), share in zip(self.seen, reversed(shares)):
-            x = x + (share - (x @ turn)[..., None] / both) * step
-        return x
-
-
-SOME = Curvature(FEW)
-
-
-def climb(
-    f: Callable, z: np.ndarray, enough: float, steps: int = STEPS, known: Curvature = SOME
-) -> tuple[Point, Curvature]:
-    """The highest point that L-BFGS finds from z (d,), and the curvature that it saw on the way.
-
-    f(z) gives value and slope; where they are no numbers nothing is looked for. It begins with the
-    curvature that is known, of nearly the same f, say. Ends when a step promises to gain less than
-    `enough`, after `steps`, or when it is late (`passes.until`). The line search doubles and halves
-    until Wolfe's weak conditions hold, which serves functions with kinks as well (Lewis and Overton
-    2013).
-    """
-    here, curvature = Point(z, -np.inf, np.zeros_like(z)), known
-    with suppress(Late):
-        first = f(z)
-        if [*map(np.shape, first if isinstance(first, tuple) else ())] != [(), np.shape(z)]:
-            raise TypeError(
-                f"climb: f(z) must give a number and its slope, as long as z; got {first}"
-            )
-        here = Point(z, *first)
-        for _ in range(steps if np.isfinite(here.value) else 0):
-            look_at_clock()
-            way = curvature.times(here.slope)
-            if not curvature.seen:
-                way = way / max(np.linalg.norm(way), 1.0)
-            if not here.slope @ way / 2 > enough:
-                break
-            new = _along(f, here, way)
-            if new.value > here.value:
-                here, curvature = new, curvature.see(here, new)
-            elif curvature.seen:
-                curvature = Curvature(known.most)  # it misled
-            else:
-                break
-    return here, curvature
-
-
-def _along(f, here, way):
-    """The point on the line that Wolfe's conditions ask for, or the best one seen."""
-    promised, best = here.slope @ way, here
-    near, far, length = 0.0, np.inf, 1.0
-    for _ in range(TRIES):
-        z = here.z + length * way
-        new = Point(z, *f(z))
-        if new.value > best.value:
-            best = new
-        if not new.value >= here.value + RISE * length * promised:
-            far = length
-        elif new.slope @ way > FLATTER * promised:
-            near = length
-        else:
-            return new
-        length = 2 * near if far == np.inf else (near + far) / 2
-    return best
 
 
 # The mode -----------------------------------------------------------------------------------------
@@ -195,7 +88,7 @@ def climbed(density: Density, z: np.ndarray, goal: float = np.inf) -> Mode:
         return value, slope
 
     with until(lambda: gone or best >= goal):
-        most = Curvature(STEPS if len(z) <= DENSE else FEW)
+        most = Curvature(STEPS if len(z) <= DENSE else SOME)
         top, curvature = climb(log_p, z, ENOUGH, known=most)
     return Mode(top.z, top.value, curvature.times(np.eye(len(z))), z)
 
@@ -207,60 +100,7 @@ def _axes(C):
     else:
         l, axes = np.linalg.eigh((C + C.T) / 2)
     order = np.argsort(-l)
-    return axes.T[order] * np.maximum(np.sqrt(np.maximum(l, 0)), LEAST)[order, None]  # kinks: 0
-
-
-# Fixed draws --------------------------------------------------------------------------------------
-
-
-def top(model: Model, q: Family, w: np.ndarray, search: bool = True, seed: int = 0) -> np.ndarray:
-    """w (D,) of the highest ELBO on one fixed rotation that is found from w, for a full q.
-
-    There every cubic has its exact mean, and the ELBO is a smooth function of w without noise
-    (fixed draws: Giordano, Ingram and Broderick 2024). A search, which begins where some moves by
-    batch and match have come to, learns how its slope turns, and follows a valley that bends, where
-    natural steps creep. The top belongs to these draws: natural steps have to follow. With very
-    many unknowns a search is dear, and the moves alone are made.
-    """
-    if not q.full:
-        raise ValueError(f"fixed draws are for a full Gaussian q, not {q!r}")
-    density = Density(model)
-    e, weight = spheres(np.random.default_rng([seed, q.dim]), q.dim)
-    w = _matched(density, q, w, e, weight)
-    if not search:
-        return w
-    mu, factor = q.unpack(w)
-
-    def elbo(v):
-        """At v, a w in the coordinates of the q where the search began."""
-        m, C = q.unpack(v)
-        if not np.diag(C).min() > 0:
-            return -np.inf, v
-        value, slope = density.slope(mu + q.times(factor, m + q.times(C, e)))
-        G = weight[:, None] * q.times_t(factor, slope)
-        slope = q.joined(G.sum(0), G.T @ e) + q.entropy_grad(v)
-        height = weight @ value + np.log(np.diag(C)).sum()
-        return height if np.isfinite(slope).all() else -np.inf, slope
-
-    v = climb(elbo, q.start(), ENOUGH_FIXED, known=Curvature(TURNS))[0].z
-    m, C = q.unpack(v)
-    return q.joined(mu + q.times(factor, m[None])[0], q.compose(factor, C))
-
-
-def _matched(density, q, w, e, weight):
-    """w after moves by batch and match on these draws, as long as each of them gains."""
-    best, found = -np.inf, w
-    with suppress(Late, np.linalg.LinAlgError):
-        for t in range(1, MOVES + 1):
-            mu, L = q.unpack(w)
-            value, slope = density.slope(mu + e @ L.T)
-            height = weight @ value + np.log(np.abs(np.diag(L))).sum()
-            if not (height > best + GAIN and np.isfinite(slope).all()):
-                break
-            best, found = height, w
-            move = regression.match(e, slope @ L, e.size / t)
-            w = q.joined(mu + L @ move.shift, L @ move.K)
-    return found
+    return axes.T[order] * np.maximum(np.sqrt(np.maximum(l, 0)), NEAR)[order, None]  # kinks: 0
 
 
 # A start ------------------------------------------------------------------------------------------
@@ -278,14 +118,14 @@ class Start(NamedTuple):
     rivals: str = ""  # what is said of other modes, about as high
 
 
-def most(model: Model) -> int:
+def most(model: Model, settings: Settings = DEFAULT) -> int:
     """Unknowns up to which q has a full covariance: more where the steps are JAX's own."""
-    return FULL if model.traced is None else max(FULL, model.traced.full)
+    return max(settings.full, 0 if model.traced is None else model.traced.full)
 
 
 def start(
     model: Model, full: bool = True, given: Start | None = None, restarts: int | None = None,
-    late: Callable = lambda: False, seed: int = 0,
+    late: Callable = lambda: False, seed: int = 0, settings: Settings = DEFAULT,
 ) -> Start:  # fmt: skip
     """A Gaussian to begin with: the one of several about the mode that has the best ELBO.
 
@@ -295,7 +135,8 @@ def start(
     """
     rng = np.random.default_rng([seed, 1])
     few, first = Density.of_some(model, rng), given or Start(np.zeros(model.dim), None, "z = 0")
-    near = _about(first.mu, full, first.says) if first.S is None else [first]
+    widths = settings.widths
+    near = _about(first.mu, full, first.says, widths) if first.S is None else [first]
     try:
         with until(late):
             modes = [searched(few, first.mu)]
@@ -307,10 +148,10 @@ def start(
         fine = [mode for mode in modes if not mode.trouble]
         low = max((mode.value for mode in fine), default=-np.inf) - model.dim
         if first.S is None and few.value(first.mu[None])[0] < low:
-            near = [start._replace(handicap=HANDICAP * model.dim) for start in near]
-        high = (_about_mode(few, mode, full, late) for mode in fine if mode.value >= low)
+            near = [start._replace(handicap=settings.low * model.dim) for start in near]
+        high = (_about_mode(few, mode, full, late, widths) for mode in fine if mode.value >= low)
         found = sum(high, near)
-        trouble, rivals = "" if fine else modes[0].trouble, _rivals(few, fine)
+        trouble, rivals = "" if fine else modes[0].trouble, _rivals(few, fine, settings)
         return _best(few, found, rng)._replace(trouble=trouble, rivals=rivals)
     except Late:
         if first.S is not None:
@@ -322,14 +163,14 @@ def start(
         return near[0]._replace(stopped=True)
 
 
-def _rivals(density, modes):
+def _rivals(density, modes, settings):
     """A sentence on modes about as high as the highest, if log p dips on the way between them."""
     found: list[Mode] = []
     for mode in sorted(modes, key=lambda mode: -mode.value):
-        if found and mode.value < found[0].value - EQUAL:
+        if found and mode.value < found[0].value - settings.equal:
             break
         between = density.value(np.array([(mode.z + other.z) / 2 for other in [mode, *found]]))[1:]
-        if not (between >= mode.value - DIP).any():
+        if not (between >= mode.value - settings.dip).any():
             found.append(mode)
     if len(found) < 2:
         return ""
@@ -348,13 +189,13 @@ def laplace(model: Model, full: bool = True) -> Start:
     return Start(mode.z, S, "the mode and its curvature", mode.trouble)
 
 
-def _about_mode(density, mode, full, late):
+def _about_mode(density, mode, full, late, widths):
     """Gaussians about the mode, the one with a known curvature first.
 
     A diagonal q is offered a point on the way as well, d nats below: no lower than draws of the
     posterior, and often in a wider place (compare Pathfinder, Zhang et al. 2022).
     """
-    about = _about(mode.z, full, "the mode")
+    about = _about(mode.z, full, "the mode", widths)
     if full:
         return [Start(mode.z, _factor(mode.inverse), "the mode and BFGS's curvature"), *about]
     with until(late):
@@ -372,10 +213,10 @@ def _widths(density, z, width=0.01, pairs=16):
     return 1 / np.sqrt(np.maximum(np.nan_to_num(seen, nan=1e-4), 1e-4))
 
 
-def _about(z, full, says):
+def _about(z, full, says, widths):
     """The same width in all directions."""
     I = np.eye(len(z)) if full else np.ones(len(z))
-    return [Start(z, width * I, f"{says}, with a width of {width:g}") for width in WIDTHS]
+    return [Start(z, width * I, f"{says}, with a width of {width:g}") for width in widths]
 
 
 def _factor(C):

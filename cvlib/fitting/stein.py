@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..arguments import unmasked, whole
-from .tails import HEAVY, WIDE, k_hat, smoothed
+from .looks import HEAVY, WIDE, k_hat, smoothed
 
 LEVERAGE = 0.95  # no draw may decide more of its own fitted value
 FOLDS = 10  # parts of the draws, each left out once to choose the order

@@ -5,22 +5,18 @@ from .glm import (
     GLM,
     LOGISTIC,
     POISSON,
-    PROBIT,
-    Groups,
+    DataMoments,
     Likelihood,
     counts,
     gaussian_likelihood,
     linear_regression,
     logistic_regression,
-    negative_binomial_likelihood,
     poisson_regression,
     signs,
-    student_t_likelihood,
 )
 
 __all__ = [
-    "GLM", "GaussianPrior", "Groups", "LOGISTIC", "Likelihood", "Model", "POISSON",
-    "PROBIT", "counts", "gaussian_likelihood",
-    "linear_regression", "logistic_regression", "negative_binomial_likelihood",
-    "poisson_regression", "signs", "student_t_likelihood",
+    "GLM", "DataMoments", "GaussianPrior", "LOGISTIC", "Likelihood", "Model", "POISSON",
+    "counts", "gaussian_likelihood", "linear_regression", "logistic_regression",
+    "poisson_regression", "signs",
 ]  # fmt: skip

@@ -7,6 +7,7 @@ from inspect import getclosurevars
 from itertools import pairwise
 from typing import Any
 
+import autograd.numpy as anp
 import numpy as np
 from autograd import elementwise_grad
 from numpy.typing import ArrayLike
@@ -14,7 +15,8 @@ from numpy.typing import ArrayLike
 from ..arguments import unmasked
 from . import passes
 
-ETA = np.array([-1.3187, -0.2741, 0.5923, 1.6459])  # no round numbers: a kink may lie there
+# Four eta, each for three labels, (12,); no round numbers: a kink may lie there
+ETA = np.tile([-1.3187, -0.2741, 0.5923, 1.6459], 3)
 LEVELS = np.array([[-0.1537], [0.0371], [0.1213]])  # of every coordinate of z, in any order
 NARROW, WIDTHS = 0.3, (1.0, 10.0)  # standard deviations of eta
 CURE = (
@@ -30,7 +32,7 @@ HOW = (
 # Numbers and data ---------------------------------------------------------------------------------
 
 
-def numbers(what: str, value: ArrayLike) -> np.ndarray:
+def real_numbers(what: str, value: ArrayLike) -> np.ndarray:
     """`value` as an array of floats; a mapped array of other numbers stays in its file."""
     array = _array(what, value)
     if array.dtype.kind not in "biuf":
@@ -40,7 +42,7 @@ def numbers(what: str, value: ArrayLike) -> np.ndarray:
 
 def number_or_vector(what: str, value: ArrayLike, d: int | None = None) -> float | np.ndarray:
     """`value` as a float or an array (d,) of our own."""
-    array = numbers(what, value).copy()
+    array = real_numbers(what, value).copy()
     if array.ndim > 1 or (array.ndim and d not in (None, len(array))):
         length = "(d,)" if d is None else f"({d},)"
         raise ValueError(f"{what} must be a number or {length}; got {array.shape}")
@@ -134,35 +136,38 @@ def _array(what, value):
 # Functions of z -----------------------------------------------------------------------------------
 
 
-def rows(what: str, f: Callable, d: int, n: int, shapes: list[tuple[tuple, tuple]]) -> None:
-    """f(z, j) for z (..., d) and row numbers j < n: each entry is of its own z and row alone.
+def rows(
+    what: str, f: Callable, points: np.ndarray, n: int, shapes: list[tuple[tuple, tuple]],
+    letter: str = "z", data: str = "rows of data",
+) -> None:  # fmt: skip
+    """f(z, j) for z of the points (K, ...) and row numbers j < n: of its own z and row alone.
 
     `shapes` has pairs of leading axes, those of z and of j.
     """
-    z, rng = _points(d), np.random.default_rng(0)
-    pick = lambda count, shape: rng.permutation(np.resize(range(count), np.prod(shape))).reshape(
-        shape
-    )
-    alone = None
+    K, rng, alone = len(points), np.random.default_rng(0), None
+    some = lambda count, shape: rng.permutation(np.resize(range(count), shape).ravel())
     with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):
         for lead, data_lead in shapes:
-            k, j = pick(3, lead), pick(n, data_lead)
-            given = f"z of shape {z[k].shape}" + f" and rows of data of shape {j.shape}" * (n > 1)
-            shape = np.broadcast_shapes(lead, data_lead)
-            got = _value(what, lambda: f(z[k], j), given, shape)
-            _finite(what, got, np.broadcast_to(z[k], (*shape, d)))
-            if not np.array_equal(got, np.asarray(f(z[k], j)), equal_nan=True):
-                raise ValueError(f"{what} is random: called twice with the same z it differs")
-            if alone is None:  # (3, n)
-                one = lambda a, i: _value(what, lambda: f(a, i), f"z of shape {a.shape}", ())
-                alone = np.array([[one(a, i) for i in range(n)] for a in z])
+            k, j = some(K, lead).reshape(lead), some(n, data_lead).reshape(data_lead)
+            z, shape = points[k], np.broadcast_shapes(lead, data_lead)
+            given = f"{letter} of shape {z.shape}" + f" and {data} of shape {j.shape}" * (n > 1)
+            got = _value(what, lambda: f(z, j), given, shape)
+            if not np.array_equal(got, np.asarray(f(z, j)), equal_nan=True):
+                raise ValueError(
+                    f"{what} is random: called twice with the same {letter} it differs"
+                )
+            if alone is None:  # (K, n)
+                one = lambda z, i: _value(what, lambda: f(z, i), f"{letter} of shape {z.shape}", ())
+                alone = np.array([[one(z, i) for i in range(n)] for z in points])
+                _finite(what, alone, np.stack([points] * n, 1), letter)
             if not np.allclose(got, alone[k, j]):
                 raise ValueError(
-                    f"{what} mixes its rows: row k may depend on z[k] and data k alone"
+                    f"{what} mixes its rows: row k may depend on {letter}[k] and data k alone"
                 )
-        in_z = lambda z: f(z, np.arange(3) % n)
-        _slope(what, in_z, z)
-        _far(what, in_z, z)
+        in_z = lambda z: f(anp.reshape(z, points.shape), np.arange(K) % n)
+        flat = points.reshape(K, -1)
+        _slope(what, in_z, flat)
+        _far(what, in_z, flat, letter)
 
 
 def captured(error: ValueError, f: Callable, n: int) -> str:
@@ -183,7 +188,7 @@ def captured(error: ValueError, f: Callable, n: int) -> str:
     )
 
 
-def _points(d):
+def points_near_zero(d: int) -> np.ndarray:
     """Three points near the origin, (3, d)."""
     rng = np.random.default_rng(1)
     return rng.permuted(np.repeat(LEVELS, d, 1), axis=0) * rng.uniform(0.9, 1.1, (3, d))
@@ -207,7 +212,7 @@ def _value(what, f, given, shape):
     return got
 
 
-def _finite(what, got, points, letter="z"):
+def _finite(what, got, points, letter):
     """`got` (...) at the points (..., d)."""
     bad = ~np.isfinite(got)
     if bad.any():
@@ -220,7 +225,7 @@ def _finite(what, got, points, letter="z"):
         )
 
 
-def _far(what, f, z, letter="z"):
+def _far(what, f, z, letter):
     """f, (K, d) -> (K,), is not infinite ten times as far out, where a common draw lies."""
     try:
         with np.errstate(over="raise"):
@@ -267,11 +272,11 @@ def means(says: str, said: ArrayLike, found: ArrayLike, cure: str, error: ArrayL
 
 def compiled(value_and_slope: Callable, value: Callable | None, d: int) -> None:
     """Functions of points (B, d) that a model brings compiled: shapes, rows, and the slope."""
-    z = _points(d)
+    z = points_near_zero(d)
     what, f = "value_and_slope", lambda z: np.asarray(value_and_slope(z)[0])
     with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):
         got = _value(what, lambda: f(z), f"z of shape {z.shape}", (3,))
-        _finite(what, got, z)
+        _finite(what, got, z, "z")
         slope = np.asarray(value_and_slope(z)[1])
         if slope.shape != z.shape:
             raise ValueError(f"{what} gave a slope of shape {slope.shape} for z of {z.shape}")
@@ -285,26 +290,10 @@ def compiled(value_and_slope: Callable, value: Callable | None, d: int) -> None:
 # Likelihoods --------------------------------------------------------------------------------------
 
 
-def phi(what: str, phi: Callable, labels: np.ndarray) -> None:
-    """The phi of a likelihood at a few eta and labels: entry by entry, finite, differentiable."""
-    eta, y = (a.ravel() for a in np.meshgrid(ETA, labels))  # (12,)
-    with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):
-        got = _value(what, lambda: phi(eta, y), f"eta and y of shape {eta.shape}", eta.shape)
-        _finite(what, got, eta[:, None], "eta")
-        each = lambda: [phi(e, label) for e, label in zip(eta, y)]
-        if not np.allclose(got, _value(what, each, "numbers", eta.shape)):
-            raise ValueError(
-                f"{what} mixes its entries: entry k may depend on eta[k] and y[k] alone"
-            )
-        in_eta = lambda z: phi(z[:, 0], y)
-        _slope(what, in_eta, eta[:, None])
-        _far(what, in_eta, eta[:, None], "eta")
-
-
 @np.errstate(all="ignore")
 def promises(it: Any, rule: Callable, labels: np.ndarray) -> None:
     """What a likelihood says beside phi, at the same eta and labels; `rule` is its quadrature."""
-    eta, y = (a.ravel() for a in np.meshgrid(ETA, labels))  # (12,)
+    eta, y = ETA, np.repeat(labels, 4)  # (12,)
     of, other, cure = f"of the {it.name} likelihood", np.roll(eta, 1), "mend it, or leave it out"
     if not it.strip > 0:
         raise ValueError(f"strip={it.strip} {of}: it must be positive")

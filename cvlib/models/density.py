@@ -97,7 +97,6 @@ class Model:
         self.log_lik, self.log_prior = self._of_z(log_lik, log_prior)
         self.data = checks.data_arrays(data)
         self.N = len(self.data[0])
-        self._files = passes.files(self.data)
         self._check_functions()
 
     def _of_z(self, log_lik, log_prior):
@@ -133,8 +132,7 @@ class Model:
 
     def take(self, index: np.ndarray) -> tuple[np.ndarray, ...]:
         """The rows with these numbers, of all arrays in `data`; no others are read from a file."""
-        pairs = zip(self.data, self._files)
-        rows = tuple(passes.wide(file.take(index) if file else a[index]) for a, file in pairs)
+        rows = tuple(passes.wide(a[index]) for a in self.data)
         for a in rows:
             a.setflags(write=False)  # functions of the reader's see them more than once
         return rows
@@ -146,7 +144,7 @@ class Model:
     def pointwise(self, z: np.ndarray) -> np.ndarray:
         """The log-likelihood of every data point, (..., d) -> (..., N)."""
         parts = passes.slices(self.data, z[..., 0].size * self.made)
-        rows = (tuple(passes.wide(a[part]) for a in self.data) for part in parts)
+        rows = (tuple(passes.wide(passes.fresh(a[part])) for a in self.data) for part in parts)
         each = (self.log_lik(z[..., None, :], some) for some in rows)
         return np.concatenate(list(each), -1)
 
@@ -163,7 +161,7 @@ class Model:
         total = crc32(repr([(a.shape, a.dtype.str) for a in self.data]).encode())
         for a in self.data:
             for rows in passes.slices(self.data):
-                total = crc32(np.ascontiguousarray(a[rows]).data, total)
+                total = crc32(np.ascontiguousarray(passes.fresh(a[rows])).data, total)
         return total
 
     @cached_property
@@ -208,12 +206,13 @@ class Model:
         n = 2 if self.N == 3 else min(self.N, 4)  # three z's meet n rows: 3 would hide a mix-up
         some = np.linspace(0, self.N - 1, n).round().astype(int)
         rows = lambda z, j: self.log_lik(z, self.take(some[j]))
+        points = checks.points_near_zero(self.dim)
         # One draw a row, all data, all data in several runs, an axis of directions beside M.
         shapes = [((3,), (3,)), ((3, 1), (n,)), ((2, 3, 1), (n,)), ((2, 3, 4), (2, 3, 1))]
         try:
-            checks.rows("log_lik", rows, self.dim, n, shapes)
+            checks.rows("log_lik", rows, points, n, shapes)
             shapes = [((3,), (1,)), ((2, 3, 4), (1,))]
-            checks.rows("log_prior", lambda z, j: self.log_prior(z), self.dim, 1, shapes)
+            checks.rows("log_prior", lambda z, j: self.log_prior(z), points, 1, shapes)
         except ValueError as error:
             holds = f". Here z holds {self.parameters!r}" * self.declared
             says = f"{error}{checks.captured(error, self.log_lik, self.N)}{holds}"

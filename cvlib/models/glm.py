@@ -16,7 +16,7 @@ from autograd import elementwise_grad
 from numpy.typing import ArrayLike
 
 from ..arguments import number
-from ..special import LOG_2PI, gammaln, log_ndtr
+from ..special import LOG_2PI, gammaln
 from . import checks, passes
 from .density import GaussianPrior, Model, seen
 
@@ -107,7 +107,8 @@ class Likelihood:
             if complaint:
                 raise ValueError(f"labels of a {self.name} likelihood {complaint}")
         labels = np.array([y.min(), y[len(y) // 2], y.max()], float)
-        checks.phi(f"phi of the {self.name} likelihood", self.phi, labels)
+        phi, name = lambda eta, j: self.phi(eta, labels[j]), f"phi of the {self.name} likelihood"
+        checks.rows(name, phi, checks.ETA, 3, [((12,), (12,))], "eta", "labels")
         if not self.held:
             checks.promises(self, rule, labels)
 
@@ -191,42 +192,12 @@ def gaussian_likelihood(noise_sd: float) -> Likelihood:
     return _held("linear", phi, fast=fast, expected=expected, kappa=1 / sd**2, quadratic=True)
 
 
-def _student_phi(eta, y, df, scale):
-    half = (df + 1) / 2
-    size = gammaln(half) - gammaln(df / 2) - 0.5 * np.log(df * np.pi) - np.log(scale)
-    return size - half * anp.log1p(((y - eta) / scale) ** 2 / df)
-
-
-def student_t_likelihood(df: float, scale: float = 1.0) -> Likelihood:
-    """phi(eta, y) = log t(y | df, eta, scale): a linear regression that forgives far points."""
-    df, scale = number("df", df, 0, above=True), number("scale", scale, 0, above=True)
-    phi = partial(_student_phi, df=df, scale=scale)
-    return _held("Student-t", phi, strip=scale * np.sqrt(df))  # poles of phi'
-
-
-def _negative_binomial_phi(eta, y, r):
-    ways = gammaln(y + r) - gammaln(r) - gammaln(y + 1)
-    return ways + y * (eta - np.log(r)) - (y + r) * anp.logaddexp(0.0, eta - np.log(r))
-
-
-def negative_binomial_likelihood(shape: float) -> Likelihood:
-    """Counts of mean exp(eta) that scatter more than Poisson's: variance mean + mean^2 / shape."""
-    phi = partial(_negative_binomial_phi, r=number("shape", shape, 0, above=True))
-    return _held("negative binomial", phi, counts, strip=np.pi)
-
-
-def _probit_phi(eta, y):
-    return log_ndtr(y * eta)
-
-
 # kappa of the logistic likelihood: of use with classes=False, one mean of x for both classes.
 LOGISTIC = _held(
     "logistic", _logistic_phi, signs, _logistic_fast, bound=_logistic_bound, kappa=0.5,
     strip=np.pi, classes=True,
 )  # fmt: skip
 POISSON = _held("poisson", _poisson_phi, counts, _poisson_fast, _poisson_expected, kappa=1.0)
-# The normal distribution function has no zero with an imaginary part below 2.8.
-PROBIT = _held("probit", _probit_phi, signs, strip=2.8)
 
 
 # Models -------------------------------------------------------------------------------------------
@@ -244,13 +215,12 @@ class GLM(Model):
     ) -> None:  # fmt: skip
         if not isinstance(likelihood, Likelihood):
             raise ValueError(
-                f"likelihood={likelihood!r}: give models.LOGISTIC, PROBIT, POISSON, one of "
-                "models.student_t_likelihood(df) and negative_binomial_likelihood(shape), or your "
-                "own, models.Likelihood(name, phi)"
+                f"likelihood={likelihood!r}: give models.LOGISTIC, models.POISSON, "
+                "models.gaussian_likelihood(sd), or your own, models.Likelihood(name, phi)"
             )
         given = (X, y) if offset is None else (X, y, offset)
         checks.same_labels(given)
-        X, y, *rest = map(checks.numbers, ("X", "y", "offset"), given)
+        X, y, *rest = map(checks.real_numbers, ("X", "y", "offset"), given)
         if X.ndim != 2 or y.shape != X.shape[:1]:
             raise ValueError(f"X must be (N, d) and y (N,); got {X.shape} and {y.shape}")
         if rest and rest[0].shape != y.shape:
@@ -281,8 +251,8 @@ class GLM(Model):
         return passes.at_points(_totals, self.data, z, self.likelihood, order, made=made)
 
     @cached_property
-    def groups(self) -> "Groups":
-        """Moments of the data, one group per class (or one in all), for expansions in x."""
+    def data_moments(self) -> "DataMoments":
+        """Moments of x and y within each class, or over all data, for expansions in x."""
         classes = None
         if self.likelihood.classes:
             found = passes.each(lambda rows: np.unique(rows[0]), (self.y,))
@@ -290,16 +260,17 @@ class GLM(Model):
         data, phi = (self.X, self.y), self.likelihood.phi
         n, x, y = passes.total(_means, data, classes, width=self.dim)
         x, y = x / n[:, None], y / n
-        xx, xy, own = passes.total(_spreads, data, classes, x, y, phi, width=self.dim)
-        return Groups(classes, n, x, y, xx / n[:, None, None], xy / n[:, None], own / n)
+        width = self.dim * len(n)
+        xx, xy, own = passes.total(_spreads, data, classes, x, y, phi, width=width)
+        return DataMoments(classes, n, x, y, xx / n[:, None, None], xy / n[:, None], own / n)
 
 
 @dataclass(frozen=True)
-class Groups:
-    """First and second moments of (x, y) within K groups of data points."""
+class DataMoments:
+    """First and second moments of (x, y) within K classes of data points."""
 
-    classes: np.ndarray | None  # (K,) the label of each group; None: one group of all data
-    n: np.ndarray  # (K,) group sizes
+    classes: np.ndarray | None  # (K,) the label of each class; None: one class of all data
+    n: np.ndarray  # (K,) how many are in it
     x: np.ndarray  # (K, d) means
     y: np.ndarray  # (K,)
     xx: np.ndarray  # (K, d, d) covariances of x (divided by n, not n - 1)
@@ -307,40 +278,38 @@ class Groups:
     constant: np.ndarray  # (K,) mean phi(0, y_i) - phi(0, mean y): what phi has of y alone
 
     def of_labels(self, y: np.ndarray) -> np.ndarray:
-        """Which group data points with these labels are in."""
-        return _group(y, self.classes)
+        """Which class data points with these labels are in."""
+        return _class(y, self.classes)
 
     @cached_property
     def xx_beside(self) -> np.ndarray:
-        """The covariances side by side, (d, K d): one product then does for all groups."""
+        """The covariances side by side, (d, K d): one product then does for all classes."""
         return np.concatenate(self.xx, -1)
 
 
-def _group(y, classes):
+def _class(y, classes):
     return np.zeros(np.shape(y), int) if classes is None else np.searchsorted(classes, y)
 
 
-def _grouped(rows, classes):
-    """X, y and group of some data points, and which of them are in each group, (K, n)."""
+def _in_classes(rows, classes):
+    """X, y and class of some data points, and 1 where one is in a class, (K, n)."""
     X, y = (a.astype(float, copy=False) for a in rows)
-    group, K = _group(y, classes), 1 if classes is None else len(classes)
-    return X, y, group, [group == k for k in range(K)]
+    k = _class(y, classes)
+    return X, y, k, np.eye(1 if classes is None else len(classes))[:, k]
 
 
 def _means(rows, classes):
-    """Sizes of the groups, and sums of x and y in them."""
-    X, y, group, each = _grouped(rows, classes)
-    n = np.bincount(group, minlength=len(each))
-    return n, np.stack([X[k].sum(0) for k in each]), np.array([y[k].sum() for k in each])
+    """Sizes of the classes, and sums of x and y in them."""
+    X, y, _, own = _in_classes(rows, classes)
+    return own.sum(-1), own @ X, own @ y
 
 
 def _spreads(rows, classes, x, mean_y, phi):
     """Sums of dx dx^T, dx dy and phi(0, y) - phi(0, ybar), with dx = x - xbar, dy = y - ybar."""
-    X, y, group, each = _grouped(rows, classes)
-    dx, dy, zero = X - x[group], y - mean_y[group], np.zeros_like(y)
-    xx, xy = (np.stack([dx[k].T @ by[k] for k in each]) for by in (dx, dy))
-    own = phi(zero, y) - phi(zero, mean_y[group])
-    return xx, xy, np.bincount(group, own, minlength=len(each))
+    X, y, k, own = _in_classes(rows, classes)
+    dx, dy, zero = X - x[k], y - mean_y[k], np.zeros_like(y)
+    by_class = (own[..., None] * dx).mT  # (K, d, n)
+    return by_class @ dx, by_class @ dy, own @ (phi(zero, y) - phi(zero, mean_y[k]))
 
 
 def logistic_regression(X: ArrayLike, y: ArrayLike, prior_sd: ArrayLike = 1.0, **more: Any) -> GLM:

@@ -1,8 +1,10 @@
 """Passes over all data, part by part in bounded memory, here or on the workers of a Dask cluster.
 
-Rows of an `np.memmap` are read from their file as they are needed, by a worker of the cluster too:
-a pass leaves none of them in memory. Parts are added up in their order, so that the numbers do not
-depend on who computed which. Between parts a pass looks at the clock, if it was given one.
+Each part of an `np.memmap` has a map of its own, which is closed after it, on a worker of the
+cluster too: a pass over a file of any length holds CHUNK numbers of it and what it makes of them.
+Rows at random are read through the array itself: their pages stay in the system's cache, which has
+them back when it needs room. Parts are added up in their order, so that the numbers do not depend
+on who computed which. Between parts a pass looks at the clock, if it was given one.
 """
 
 import os
@@ -11,23 +13,18 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial, reduce
-from io import FileIO
-from itertools import islice
-from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import autograd.numpy as anp
 import numpy as np
 
-from ..arguments import bar, install
+from ..arguments import bar
 
 CHUNK = 2**20  # numbers that one part of a pass may make of its rows
-AHEAD = 2  # parts that wait for each thread of a cluster, beside the one that it works on
-PATIENCE = "20s"  # for a Dask scheduler to answer
-SMALL = 2**26  # bytes of a mapped array that may as well come into memory as it is drawn from
+SMALL = 2**26  # bytes of an array of which a model may as well have a copy
 QUIET = 3  # seconds before a pass shows how far it is
 TALL = 4  # rows of a part for each unknown, at least: every part makes a slope of all unknowns
-_cluster: ContextVar[Any] = ContextVar("cluster", default=None)
+mapper: ContextVar[Callable] = ContextVar("mapper", default=map)  # or that of adapters/dask.py
 _late: ContextVar[Callable[[], bool]] = ContextVar("late", default=lambda: False)
 ahead: ContextVar[float] = ContextVar("ahead", default=0.0)  # seconds that a clock is to add
 Arrays = tuple[np.ndarray, ...]  # N rows each
@@ -66,34 +63,6 @@ def look_at_clock(seconds: float = 0.0) -> None:
         raise Late("out of time")
 
 
-@contextmanager
-def on(scheduler: str) -> Iterator[None]:
-    """Inside `with passes.on(scheduler="tcp://host:8786"):` all passes go to that Dask cluster.
-
-    Its workers must have this package, and see the files of mapped arrays under the same names.
-    """
-    with connect(scheduler) as client:
-        token = _cluster.set(client)
-        try:
-            yield
-        finally:
-            _cluster.reset(token)
-
-
-def connect(scheduler: str, patience: str | None = None) -> Any:
-    """A Dask client of the scheduler at this address, or a ValueError."""
-    if not isinstance(scheduler, str):  # for None Dask would start processes of its own
-        raise ValueError(f"scheduler={scheduler!r}: give an address such as tcp://host:8786")
-    try:
-        from distributed import Client
-    except ImportError as error:
-        raise ValueError(f"a scheduler needs Dask: {install('cluster')}") from error
-    try:
-        return Client(scheduler, timeout=patience or PATIENCE)
-    except (OSError, ValueError) as error:
-        raise ValueError(f"no Dask scheduler answers at {scheduler}: {error}") from error
-
-
 def total(part: Callable, data: Arrays, *args: Any, width: int = 1) -> tuple:
     """The sum of `each`, whose parts are tuples of arrays: entry by entry, in their order."""
     add = lambda found, new: tuple(a + b for a, b in zip(found, new))
@@ -111,7 +80,7 @@ def at_points(part: Callable, data: Arrays, z: np.ndarray, *args: Any, made: int
     points = CHUNK // (made * parts[0].stop) or 1
     if points >= len(flat):
         if len(parts) == 1:  # as in most steps: no more ado
-            return _part(part, (z, *args), [_sent(a[parts[0]]) for a in data])
+            return _part(part, (z, *args), [_again(a[parts[0]]) for a in data])
         return total(part, data, z, *args, width=width)
     found = total(in_blocks, data, flat, part, points, *args, width=width)
     return tuple(x.reshape((*z.shape[:-1], *x.shape[1:])) for x in found)
@@ -132,10 +101,9 @@ def each(part: Callable, data: Arrays, *args: Any, width: int = 1) -> Iterable:
     `width` is how many numbers it makes of one data point.
     """
     parts = slices(data, width)
-    pieces = (tuple(_sent(a[rows]) for a in data) for rows in parts)
-    here = _cluster.get() is None or len(parts) == 1
-    done = (_part(part, args, rows) for rows in pieces) if here else _there(part, pieces, args)
-    return _shown(done, len(parts))
+    pieces = (tuple(_again(a[rows]) for a in data) for rows in parts)
+    found = (map if len(parts) == 1 else mapper.get())(partial(_part, part, args), pieces)
+    return _shown(found, len(parts))
 
 
 def slices(data: Arrays, width: int = 1) -> list[slice]:
@@ -144,19 +112,9 @@ def slices(data: Arrays, width: int = 1) -> list[slice]:
     return [slice(first, min(first + size, N)) for first in range(0, N, size)]
 
 
-def _there(part, pieces, args):
-    """Each `_part`, on the cluster. One whose worker is lost goes to another one."""
-    client, work = _cluster.get(), partial(_part, part, args)
-    most = (1 + AHEAD) * max(1, sum(client.nthreads().values()))
-    while some := [*islice(pieces, most)]:  # not all at once: they may be larger than memory
-        for future in client.map(work, some, pure=False):
-            look_at_clock()
-            yield future.result()
-
-
 def _part(part, args, rows):
     look_at_clock()
-    return part(tuple(wide(a.read() if isinstance(a, Mapped) else a) for a in rows), *args)
+    return part(tuple(wide(_here(a)) for a in rows), *args)
 
 
 def _shown(results, count):
@@ -170,48 +128,9 @@ def _shown(results, count):
 # Mapped arrays ------------------------------------------------------------------------------------
 
 
-class Mapped(NamedTuple):
-    """An array that lies in a file."""
-
-    file: str
-    dtype: np.dtype
-    shape: tuple
-    offset: int
-
-    def read(self) -> np.ndarray:
-        """All of it."""
-        with self.opened() as file:
-            flat = np.fromfile(file, self.dtype, prod(self.shape), offset=self.offset)
-        return flat.reshape(self.shape)
-
-    def take(self, index: np.ndarray) -> np.ndarray:
-        """Its rows with these numbers, read one by one. Through the map, pages would pile up."""
-        size, rows = self.dtype.itemsize * prod(self.shape[1:]), []
-        with self.opened() as file:
-            for i in index.ravel().tolist():
-                file.seek(self.offset + size * i)
-                rows.append(file.read(size))
-        return np.frombuffer(b"".join(rows), self.dtype).reshape(index.shape + self.shape[1:])
-
-    def opened(self) -> FileIO:
-        try:
-            return open(self.file, "rb", buffering=0)
-        except FileNotFoundError:
-            raise FileNotFoundError(
-                f"{self.file}, which holds the data, is not there: all workers of a cluster must "
-                "see it under this name, and it must stay until the last step"
-            ) from None
-
-
 def is_mapped(a: np.ndarray) -> bool:
     """Does this array lie in a file, so that it should not be copied?"""
     return isinstance(_root(a), np.memmap)
-
-
-def files(data: Arrays) -> "tuple[Mapped | None, ...]":
-    """For each array, where its file is, if it is so large that it should stay there; else None."""
-    large = (_sent(a) if a.nbytes > SMALL else None for a in data)
-    return tuple(a if isinstance(a, Mapped) else None for a in large)
 
 
 def wide(a: np.ndarray) -> np.ndarray:
@@ -219,14 +138,13 @@ def wide(a: np.ndarray) -> np.ndarray:
     return a.astype(np.int64) if a.dtype.kind in "iu" and a.dtype.itemsize < 8 else a
 
 
-def _root(a):
-    while isinstance(a.base, np.ndarray):
-        a = a.base
-    return a
+def fresh(a: np.ndarray) -> np.ndarray:
+    """The array; one that lies in a file, in one piece, in a map of its own."""
+    return _here(_again(a))
 
 
-def _sent(a):
-    """A mapped array in one piece as `Mapped`, any other as it is."""
+def _again(a):
+    """What maps a mapped array in one piece anew; any other as it is."""
     root = _root(a)
     # in mode "c", copy on write, it does not hold what its file holds
     shared = isinstance(root, np.memmap) and root.filename is not None and root.mode != "c"
@@ -234,4 +152,14 @@ def _sent(a):
         return a
     address = lambda a: a.__array_interface__["data"][0]
     offset = root.offset + address(a) - address(root)
-    return Mapped(os.path.abspath(root.filename), a.dtype, a.shape, offset)
+    return partial(np.memmap, os.path.abspath(root.filename), a.dtype, "r", offset, a.shape)
+
+
+def _here(a):
+    return np.asarray(a()) if callable(a) else a
+
+
+def _root(a):
+    while isinstance(a.base, np.ndarray):
+        a = a.base
+    return a

@@ -313,7 +313,7 @@ class TaylorX(Expansion):
     word, third = "taylor_x", 1.0  # the share of the third derivative in the slope
 
     def value(self, draw: Draw, where: str) -> np.ndarray:
-        G, z, likelihood = self.model.groups, draw.at(where), self.model.likelihood
+        G, z, likelihood = self.model.data_moments, draw.at(where), self.model.likelihood
         phi, kappa = likelihood.phi, likelihood.kappa or 0.0  # y does not vary within a class
         d1, d2, _ = at_means(self.model, draw, where)
         m = z @ G.x.T  # (..., M, K)
@@ -327,7 +327,7 @@ class TaylorX(Expansion):
         return r.total(near + more)
 
     def grad(self, draw: Draw, where: str) -> np.ndarray:
-        G, z, kappa = self.model.groups, draw.at(where), self.model.likelihood.kappa or 0.0
+        G, z, kappa = self.model.data_moments, draw.at(where), self.model.likelihood.kappa or 0.0
         d1, d2, d3 = at_means(self.model, draw, where)
         half = 0.5 * self.third
         if self.sees_all(draw):
@@ -342,21 +342,21 @@ class TaylorX(Expansion):
 
     def _spread(self, draw, where):
         """S z for the covariance S of each group, (..., M, K, d)."""
-        z, G = draw.at(where), self.model.groups
+        z, G = draw.at(where), self.model.data_moments
         return (z @ G.xx_beside).reshape(*z.shape[:-1], *G.x.shape)
 
 
 @kept
 def at_means(model: GLM, draw: Draw, where: str) -> Sequence[np.ndarray]:
     """phi', phi'', phi''' at xbar.z for each group of the data, each (..., M, K)."""
-    G = model.groups
+    G = model.data_moments
     return model.likelihood.derivatives(draw.at(where) @ G.x.T, G.y, 3)
 
 
 @kept
 def _group_drawn(model, draw):
     """The cases drawn, the place of their group in an (..., M, K) array, y - ybar and xbar."""
-    G, r = model.groups, look_up(model, draw, False)
+    G, r = model.data_moments, look_up(model, draw, False)
     k = G.of_labels(r.y)  # (..., M or 1, B)
     samples = np.arange(draw.eps[..., 0].size).reshape(*draw.eps.shape[:-1], 1)  # (..., M, 1)
     return r, samples * len(G.n) + k, r.y - G.y[k], G.x[k]

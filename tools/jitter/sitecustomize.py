@@ -15,7 +15,7 @@ from importlib.machinery import PathFinder
 
 SIZE = 1e-13
 SEED = int(os.environ.get("CVLIB_JITTER", "1"))
-MODELS = {"cvlib.models": ("Model", "GLM"), "cvlib.adapters.compiled": ("Compiled",)}
+MODELS = {"cvlib.models": ("Model", "GLM"), "cvlib.adapters.jax": ("Compiled",)}
 
 
 def shaken(x):

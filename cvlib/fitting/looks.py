@@ -1,10 +1,20 @@
-"""Importance weights: what they keep, their tail, k-hat, and the largest smoothed. NumPy alone."""
+"""Looks at a q: its ELBO, its importance weights and their tail, what another q would gain."""
 
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
 
+from ..ascent.plans import scored
+from ..combining import regression
+from ..draws import Draw
+from ..families.base import Family
+from ..models.density import Density, Model
+from ..models.passes import Late, until
+from .settings import DEFAULT, Settings
+
 HEAVY, WIDE = 0.7, 0.5  # k-hat from which an answer, and from which its error, is not believed
+FEW, BLOCK = 2, 256  # draws that any look has; at most so many at a time of a compiled model
 
 
 class Weights(NamedTuple):
@@ -107,3 +117,84 @@ def pareto(x: np.ndarray) -> tuple[float, float]:
     weight = np.exp(log_lik - log_lik.max())
     mean = (b * weight).sum() / weight.sum()
     return float(mean), float(np.log1p(-mean * x).mean())
+
+
+# Looks --------------------------------------------------------------------------------------------
+
+
+def sizes(model: Model, settings: Settings = DEFAULT) -> list[int]:
+    """Draws for a look at the ELBO, few or many: fewer where data are many."""
+    return [_draws(model, n // 4, n) for n in settings.looks]
+
+
+def weighed(model: Model, q: Family, w: np.ndarray, seed: int, n: int | None = None) -> Weights:
+    """n draws of q_w, as many of them as there is time for; up to 4,000 if n is not given.
+
+    The same seed gives the same base sample.
+    """
+    n = n or _draws(model, 64, DEFAULT.looks[-1])
+    eps = q.noise(np.random.default_rng([seed, n]), w, n)
+    draw = Draw(model, q, w, eps, None)
+    log_p = _in_time(Density(model), draw.z)
+    some = slice(len(log_p))
+    return Weights(draw.z[some], log_p - draw.of("log_q1")[some])
+
+
+def heavy(found: Weights, settings: Settings = DEFAULT) -> bool:
+    """Have the weights too heavy a tail, and is one of them so large that this matters?"""
+    large = found.share.max() * len(found.log) > settings.big
+    return bool(found.k_hat > settings.heavy and large)
+
+
+def poor(found: Weights, settings: Settings = DEFAULT) -> bool:
+    """Do weights leave too few draws, or have too heavy a tail?"""
+    return not found.effective >= settings.fair or heavy(found, settings)
+
+
+def _draws(model, least, most):
+    return int(np.clip(2**25 // Density(model).size, least, most))
+
+
+def _in_time(density, z):
+    """log p at the first of the points z (n, d), as many as there is time for."""
+    found, most = [], len(z) if density.model.rows else BLOCK
+    block = int(np.clip(2**25 // density.size, FEW, most))
+    with suppress(Late):
+        for first in range(0, len(z), block):
+            found.append(density.value(z[first : first + block]))
+    if not found:
+        with until(None):
+            found = [density.value(z[:FEW])]
+    return np.concatenate(found)
+
+
+def at_most(gain: np.ndarray, look: int, settings: Settings = DEFAULT) -> float:
+    """What the mean of gain (n,) is at most, wrong with `settings.chance` in all.
+
+    A look has 1 / 2^look of that, and each of the sizes that it may try an equal share of it.
+    """
+    from statistics import NormalDist  # seldom needed, and slow to load
+
+    sds = -NormalDist().inv_cdf(settings.chance / 2**look / len(settings.looks))
+    return gain.mean() + sds * gain.std(ddof=1) / np.sqrt(len(gain))
+
+
+def explained(model: Model, q: Family, w: np.ndarray, seed: int) -> tuple[float, float]:
+    """How much of the slope of log p a quadratic explains, and what a better Gaussian would remove.
+
+    The second is `regression.gauge`'s removable / d: the best ELBO lies about removable / 2 higher.
+    Neither is a number where there is no time for it.
+    """
+    least = q.dim + 20 if q.full else 20
+    M = int(np.clip(2**23 // Density(model).size, least, max(least, 200)))
+    try:
+        draw, _, G = scored(model, q, w, np.random.default_rng([seed, M, 1]), M)
+    except Late:
+        return np.nan, np.nan
+    fine = np.isfinite(G).all(-1)
+    if fine.sum() < M / 2:
+        return np.nan, np.nan
+    e, G = draw.eps[fine], G[fine]
+    seen = regression.gauge(e, G, diagonal=not q.full)
+    share = np.clip(1 - seen.residual / (G**2).sum(-1).mean(), 0, 1)  # without bias it may lie out
+    return float(share), float(seen.removable / q.dim)
