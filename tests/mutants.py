@@ -218,12 +218,6 @@ diagonal slopes of a mirrored draw | diagonal.each | _coordinates(e, G) |
   _coordinates(e[..., ::-1], G) | test_a_diagonal_q_regresses_each_coordinate_on_its_own_draw
 baseline invents what q does not feel | baseline | 1e-7 * root.max(-1, keepdims=True) | -1 |
   test_the_baseline_of_a_softmax
-match forgets the old q | match | np.eye(d) + lam * _covariance(e) | lam * _covariance(e) |
-  test_match_rests_at_a_gaussian_posterior_and_finds_it_at_once
-match with the means at full weight | match | k * gbar | lam * gbar |
-  test_match_solves_its_equation_in_any_coordinates
-match with unbiased covariances | _covariance | x.shape[-2] | max(x.shape[-2] - 1, 1) |
-  test_match_solves_its_equation_in_any_coordinates
 # ensemble: test_ensemble test_definitions
 AQ knows partners | ensemble._fitted | group=draw.group | | test_rows_of_all_quadratics_are_refits
 AQ: no ridge is the usual ridge | ensemble._fitted |
