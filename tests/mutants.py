@@ -40,7 +40,7 @@ own model: a square Hessian for a diagonal q | Own.one_hessian |
 all of a Hessian's columns | COLUMNS | 64 | 10**6 | test_diagonal_family_builds_no_square_matrix
 Hessian times L^T, all data | Gaussian.gram | L[..., None, :, :] | L.mT[..., None, :, :] |
   test_exact_means[linear-Gaussian-False]
-Hessian's diagonal of the first block alone | Family.bend | np.diagonal(times(unit), first, -2, -1)
+Hessian's diagonal of the first block alone | Family.hess_L | np.diagonal(times(unit), first, -2, -1)
   | np.diagonal(times(unit), 0, -2, -1) | test_blocks_of_columns
 closed form with sd for variance | GLMData.integrate | cases.variance(draw) |
   cases.variance(draw) ** 0.5 | test_exact_means[poisson-Gaussian-False]
@@ -212,7 +212,7 @@ gauge with each draw's own square | gauge | np.vecdot(total, total) - own_c |
   np.vecdot(total, total) | test_the_gauge_is_unbiased
 shrinkage upside down | shrinkage | seen.residual / signal | signal / seen.residual |
   test_the_ridge_of_a_gauge_is_noise_over_signal
-diagonal rows not turned back | diagonal.each | Quadratic(c.mT, A.mT) | Quadratic(c.mT, A) |
+diagonal rows not turned back | diagonal.each | Fitted(c.mT, A.mT) | Fitted(c.mT, A) |
   test_a_diagonal_q_regresses_each_coordinate_on_its_own_draw
 diagonal slopes of a mirrored draw | diagonal.each | _coordinates(e, G) |
   _coordinates(e[..., ::-1], G) | test_a_diagonal_q_regresses_each_coordinate_on_its_own_draw

@@ -32,7 +32,7 @@ ASKED = (Found, cv.Fit, cv.models.Model, cv.models.GLM, cv.models.Compiled, cv.f
          Report, Choice, Snapshot)  # fmt: skip
 NOT_CALLED = {  # a class that the package makes, or that a reader derives from
     "Answer", "Choice", "Distrust", "Fit", "Fit.after", "Found", "Report", "Snapshot",
-    "combine.Moments", "families.Family", "families.Family.bend", "families.FamilyPrior",
+    "combine.Moments", "families.Family", "families.Family.hess_L", "families.FamilyPrior",
     "families.Unconstrained", "models.DataMoments", "optimize.Diverged", "optimize.Path",
     "passes.Late", "rules.Ascent", "rules.Weighting",
 }  # fmt: skip

@@ -276,7 +276,7 @@ VALUES = [  # with a ValueError
     *[(f"'taylor_x_slope.data.' does not say its {what}: a word that needs it",
        lambda by_hand=by_hand: Method("own", "", by_hand=by_hand)(cv.taylor_x_slope(data))(draw()))
       for what, by_hand in [("value", lambda draw, f: f.level(draw, "z1")),
-                            ("bend", lambda draw, f: f.price(draw, "z1"))]],
+                            ("hess_L", lambda draw, f: f.price(draw, "z1"))]],
     (r"half's pull.mean for Gaussian\(2\) is .*it must be the mean of the rows",
      lambda: Method("half", "", Route("z1", pull=Halved()))(data).mean(fresh(M=6))),
     ("belongs to none", lambda: cv.surrogate(cv.one, lambda z: z)),

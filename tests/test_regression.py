@@ -52,7 +52,7 @@ def sym(A):
 
 
 def assert_unbiased(got, prob, e, G, p):
-    """The mean of a `Quadratic` over all outcomes is (E[G], sym E[G e^T]) over the nodes."""
+    """The mean of a `Fitted` over all outcomes is (E[G], sym E[G e^T]) over the nodes."""
     c = np.tensordot(prob, got.c, 1)
     A = np.tensordot(prob, got.A, 1)
     assert_allclose(c, p @ G, atol=1e-11)
@@ -80,7 +80,7 @@ def test_the_other_draws_are_unbiased_for_any_ridge(cv):
             e = np.concatenate([nodes[which] @ T for T in group], -2)
             slopes = np.concatenate([g[which] for g in G], -2)
             mean, rows = (f(e, slopes, ridge, group=k) for f in (rg.regress, rg.rows))
-            for got in mean, rg.Quadratic(rows.c.mean(-2), rows.A.mean(-3)):
+            for got in mean, rg.Fitted(rows.c.mean(-2), rows.A.mean(-3)):
                 assert_unbiased(got, prob, everywhere, np.concatenate(G), np.tile(p, k) / k)
 
 
@@ -171,7 +171,7 @@ def test_a_diagonal_q_regresses_each_coordinate_on_its_own_draw(cv):
         e, G = rng.normal(size=(2, B, d))
         rows = rg.diagonal(rg.rows)(e, G, 0.6, group)
         mean = rg.diagonal(rg.regress)(e, G, 0.6, group=group)
-        assert type(mean) is rg.Quadratic
+        assert type(mean) is rg.Fitted
         for i in range(d):
             one = np.s_[:, i : i + 1]
             c, A = by_hand(e[one], G[one], 0.6, group)

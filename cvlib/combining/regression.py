@@ -28,7 +28,7 @@ from typing import NamedTuple
 import numpy as np
 
 
-class Quadratic(NamedTuple):
+class Fitted(NamedTuple):
     """Estimates of E[G], c (..., d), and of E[G e^T] = L^T E[grad^2 f] L, A (..., d, d) symmetric.
 
     A diagonal q has A (..., d), the diagonal. Rows, one a draw, have an axis B behind the runs.
@@ -54,15 +54,15 @@ class Gauge(NamedTuple):
 # The regression ------------------------------------------------------------------------------
 
 
-def regress(e: np.ndarray, G: np.ndarray, ridge: float | np.ndarray, group: int = 1) -> Quadratic:
+def regress(e: np.ndarray, G: np.ndarray, ridge: float | np.ndarray, group: int = 1) -> Fitted:
     """The mean of `rows`: exactly unbiased for every ridge chosen beforehand."""
     X, K_X, beta, Q = _fit(e, G, ridge, group)
     # the mean over m of beta_- + x_m Q_m^T, where each group's part of beta_- stands `group` times
     beta += (X.mT @ Q - group * (K_X.mT @ Q)) / e.shape[-2]
-    return Quadratic(beta[..., 0, :], sym(beta[..., 1:, :]))
+    return Fitted(beta[..., 0, :], sym(beta[..., 1:, :]))
 
 
-def rows(e: np.ndarray, G: np.ndarray, ridge: float | np.ndarray, group: int = 1) -> Quadratic:
+def rows(e: np.ndarray, G: np.ndarray, ridge: float | np.ndarray, group: int = 1) -> Fitted:
     """Row m is draw m with the quadratic fitted without its group: c (..., B, d), A (..., B, d, d).
 
     c_m = G_m - A_- e_m and A_m = sym((G_m - c_- - A_- e_m) e_m^T + A_-), where c_- and A_- know
@@ -70,7 +70,7 @@ def rows(e: np.ndarray, G: np.ndarray, ridge: float | np.ndarray, group: int = 1
     """
     X, K_X, beta, Q = _fit(e, G, ridge, group)
     each = _without(K_X, beta, Q, group) + X[..., :, None] * Q[..., None, :]
-    return Quadratic(each[..., 0, :], sym(each[..., 1:, :]))
+    return Fitted(each[..., 0, :], sym(each[..., 1:, :]))
 
 
 def _fit(e, G, ridge, group):
@@ -200,7 +200,7 @@ def diagonal(f: Callable) -> Callable:
     def each(e, G, ridge, group=1):
         got = f(*_coordinates(e, G), np.asarray(ridge)[..., None], group)
         c, A = got.c[..., 0], got.A[..., 0, 0]
-        return Quadratic(c, A) if c.ndim < e.ndim else Quadratic(c.mT, A.mT)
+        return Fitted(c, A) if c.ndim < e.ndim else Fitted(c.mT, A.mT)
 
     return each
 

@@ -139,11 +139,11 @@ class TaylorZ(Expansion):
             return slope
         return slope + self.along(draw, where, draw.at(where) - draw.at(self.centre))
 
-    def bend(self, draw: Draw, where: str) -> np.ndarray:
+    def hess_L(self, draw: Draw, where: str) -> np.ndarray:
         """It is the same everywhere."""
         if self.order == 1:
-            return self.q.bend(lambda V: np.zeros((1, *V.shape[-2:])), draw.factor)
-        return self.near(draw).bend(draw, self.centre)
+            return self.q.hess_L(lambda V: np.zeros((1, *V.shape[-2:])), draw.factor)
+        return self.near(draw).hess_L(draw, self.centre)
 
     def along(self, draw: Draw, where: str, v: np.ndarray) -> np.ndarray:
         return np.zeros_like(v) if self.order == 1 else self.near(draw).along(draw, self.centre, v)
@@ -175,9 +175,9 @@ class Stored(Expansion):
         slope = self.sums(draw)[1][..., None, :]
         return slope + self.along(draw, where, draw.at(where) - draw.at("snapshot"))
 
-    def bend(self, draw: Draw, where: str) -> np.ndarray:
+    def hess_L(self, draw: Draw, where: str) -> np.ndarray:
         times = lambda V: self.along(draw, where, V)[..., None, :, :]
-        return self.q.bend(times, draw.factor)
+        return self.q.hess_L(times, draw.factor)
 
     def along(self, draw: Draw, where: str, v: np.ndarray) -> np.ndarray:
         return np.zeros_like(v) if self.order == 1 else v @ self.sums(draw)[2]

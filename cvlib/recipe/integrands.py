@@ -58,7 +58,7 @@ class Atom:
 
     value: Any = None  # (draw, where) -> f, (..., M)
     grad: Any = None  # (draw, where) -> grad_z f, (..., M, d)
-    bend: Any = None  # (draw, where) -> what w has of (grad^2 f) L, (..., M, D - d)
+    hess_L: Any = None  # (draw, where) -> what w has of (grad^2 f) L, (..., M, D - d)
     along: Any = None  # (draw, where, v) -> (grad^2 f) v at one point, (..., M, d), for taylor_z
     # (draw, extra) -> f of points (..., M, [k,] d), for autograd; `extra` axes between M and d
     function: Any = None
@@ -98,7 +98,7 @@ class Atom:
 
     def price(self, draw: Draw, where: str) -> np.ndarray:
         """[grad f, grad^2 f L] at the points: the mean of this is grad_w E_q f (Bonnet, Price)."""
-        return draw.q.chain(draw, self.slope(draw, where), self._said("bend")(draw, where))
+        return draw.q.chain(draw, self.slope(draw, where), self._said("hess_L")(draw, where))
 
     def closed(self, draw: Draw) -> np.ndarray:
         """grad_w E_q f, (..., M or 1, D). For an f quadratic in z it is read off at mu."""
@@ -135,9 +135,9 @@ class Quadratic(Atom):
         super().__init__(name, model, q)
         self.key = (*self.key, object())
 
-    def bend(self, draw: Draw, where: str) -> np.ndarray:
+    def hess_L(self, draw: Draw, where: str) -> np.ndarray:
         times = lambda V: self.along(draw, where, V)[..., None, :, :]
-        return self.q.bend(times, draw.factor)
+        return self.q.hess_L(times, draw.factor)
 
 
 class Linear:
