@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .arguments import generator, unmasked, whole
-from .points import directions, rotations, sobol
+from .points import rotations, sobol
 
 NOT_YET = object()
 F = TypeVar("F", bound=Callable[..., Any])
@@ -168,7 +168,11 @@ class Sampling:
         if self.noise == "rotated":
             if not q.full:
                 raise ValueError(f'noise="rotated" is for a full Gaussian q, not {q!r}')
-            return 1 if M is None else 2 * directions(whole("M", M), q.dim) + 1
+            size = 2 * q.dim + 1
+            if M is not None and whole("M", M) % size:
+                needs = f"a multiple of 2 d + 1 = {size} samples"
+                raise ValueError(f'noise="rotated" needs {needs}, not M={M}')
+            return size
         needs = "mirror" if self.noise == "pairs" else "quantile"
         if getattr(q, needs) is None:
             raise ValueError(

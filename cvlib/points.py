@@ -32,26 +32,23 @@ def rotations(
 ) -> tuple[np.ndarray, np.ndarray]:
     """M base samples of N(0, I) with weights, (*runs, M, d) and (*runs, M), in rotations.
 
-    A rotation (Genz and Monahan 1998, degree 3) is 0 and +-rho q_k, k = 1..n, with q_k orthonormal
+    A rotation (Genz and Monahan 1998, degree 3) is 0 and +-rho q_k, k = 1..d, with q_k orthonormal
     in a random direction and rho^2 of the law chi^2 with d + 2 degrees of freedom. Let F be any
     function. The density of chi_{d + 2} times d / rho^2 is that of chi_d, so d / rho^2 F(+-rho q_k)
     has the mean of F(e), e ~ N(0, I), and d / rho^2 has mean one:
 
         mean_k d / rho^2 (F(rho q_k) + F(-rho q_k)) / 2 + (1 - d / rho^2) F(0)
 
-    is unbiased, and with n = d directions exact for every polynomial F of degree 3. As a mean over
-    the 2 n + 1 samples it gives +-rho q_k the weight (2 n + 1) d / (2 n rho^2), the centre
-    (2 n + 1) (1 - d / rho^2): their mean is one. M < 2 d + 1 is one rotation with n < d directions,
-    unbiased and exact for no quadratic; far from the optimum the ridge of all_quadratics, on plain
-    draws, then leaves less noise of the curvature.
+    is unbiased, and exact for every polynomial F of degree 3. As a mean over the 2 d + 1 samples it
+    gives +-rho q_k the weight (2 d + 1) / (2 rho^2), the centre (2 d + 1) (1 - d / rho^2).
     """
-    n = directions(M, d)
-    K, size = M // (2 * n + 1), 2 * n + 1
-    Q = np.linalg.qr(rng.standard_normal((*runs, K, d, n)))[0]  # no signs: both are taken
+    size = 2 * d + 1
+    K = M // size
+    Q = np.linalg.qr(rng.standard_normal((*runs, K, d, d)))[0]  # no signs: both are taken
     square = rng.chisquare(d + 2, (*runs, 1, K))
-    arms = np.moveaxis(Q, -1, -3) * np.sqrt(square)[..., None]  # (*runs, n, K, d)
+    arms = np.moveaxis(Q, -1, -3) * np.sqrt(square)[..., None]  # (*runs, d, K, d)
     e = np.concatenate([arms, -arms, np.zeros((*runs, 1, K, d))], -3)
-    outer = np.broadcast_to(size * d / (2 * n * square), (*runs, 2 * n, K))
+    outer = np.broadcast_to(size / (2 * square), (*runs, 2 * d, K))
     weight = np.concatenate([outer, size * (1 - d / square)], -2)
     return e.reshape(*runs, M, d), weight.reshape(*runs, M)
 
@@ -114,16 +111,6 @@ def frame(p: int, k: int) -> np.ndarray:
     C = (chirps if a else np.eye(p)) * np.exp(0.25j * np.pi * turned)
     C = np.concatenate([C, 1j * C])
     return np.concatenate([C.real, C.imag], 1)
-
-
-def directions(M: int, d: int) -> int:
-    """Of each rotation of M samples; an error if they are not whole rotations."""
-    if M < 3 or (M % (2 * d + 1) if M > 2 * d else M % 2 == 0):
-        raise ValueError(
-            f'noise="rotated" needs a multiple of 2 d + 1 = {2 * d + 1} samples, or fewer for some '
-            f"of the directions, an odd number from 3 on; not M={M}"
-        )
-    return min(d, M // 2)
 
 
 @lru_cache(maxsize=16)

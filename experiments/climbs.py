@@ -250,8 +250,37 @@ def natural(mu, L, c, A, rho):
 def matched(t, mu, L, M, lam, rng):
     """A move of batch and match."""
     e = plain(rng, len(mu), M, t.d)
-    move = regression.match(e, t.slope(mu, L, e), lam)
-    return mu + (L @ move.shift[..., None])[..., 0], L @ move.K
+    shift, K = match(e, t.slope(mu, L, e), lam)
+    return mu + (L @ shift[..., None])[..., 0], L @ K
+
+
+def match(e, G, lam):
+    """One step of batch and match (Cai et al. 2024): mu <- mu + L shift, L <- L K, as (shift, K).
+
+    It matches the scores of q to those of p at the draws, with a pull of weight 1 / lam to the
+    present q. With k = lam / (1 + lam),
+
+        U = lam Cov G + k gbar gbar^T,   V = I + lam Cov e + k ebar ebar^T,
+
+    the new covariance solves S U S + S = V, and the shift is k (S gbar + ebar).
+    """
+    k, d = lam / (1 + lam), e.shape[-1]
+    ebar, gbar = (x.mean(-2)[..., None] for x in (e, G))  # (..., d, 1)
+    U = lam * _covariance(G) + k * gbar @ gbar.mT
+    V = np.eye(d) + lam * _covariance(e) + k * ebar @ ebar.mT
+    # V = R R^T, R^T U R = Y diag(l) Y^T, S = R Y diag(s) Y^T R^T: l s^2 + s = 1 for each l
+    R = np.linalg.cholesky(V)
+    l, Y = np.linalg.eigh(R.mT @ U @ R)
+    s = 2 / (1 + np.sqrt(1 + 4 * np.maximum(l, 0)))
+    T = R @ Y * np.sqrt(s)[..., None, :]  # S = T T^T, positive definite whatever the draws
+    K = np.linalg.qr(T.mT, mode="r").mT
+    K = K * np.sign(np.diagonal(K, axis1=-2, axis2=-1))[..., None, :]
+    return (k * (T @ (T.mT @ gbar) + ebar))[..., 0], K
+
+
+def _covariance(x):
+    x = x - x.mean(-2, keepdims=True)
+    return x.mT @ x / x.shape[-2]
 
 
 def begun(t, start, runs, rng):

@@ -40,7 +40,7 @@ own model: a square Hessian for a diagonal q | Own.one_hessian |
 all of a Hessian's columns | COLUMNS | 64 | 10**6 | test_diagonal_family_builds_no_square_matrix
 Hessian times L^T, all data | Gaussian.gram | L[..., None, :, :] | L.mT[..., None, :, :] |
   test_exact_means[linear-Gaussian-False]
-Hessian's diagonal of the first block alone | Family.bend | np.diagonal(times(unit), first, -2, -1)
+Hessian's diagonal of the first block alone | Family.hess_L | np.diagonal(times(unit), first, -2, -1)
   | np.diagonal(times(unit), 0, -2, -1) | test_blocks_of_columns
 closed form with sd for variance | GLMData.integrate | cases.variance(draw) |
   cases.variance(draw) ** 0.5 | test_exact_means[poisson-Gaussian-False]
@@ -50,7 +50,7 @@ Taylor in z: value loses 1/2 | TaylorZ.value | 0.5 * np.vecdot(both, away) | np.
   test_single_draws[curved-Gaussian-False]
 Taylor in z: value from the slope at mu alone | TaylorZ.value | self.slope(draw, where) |
   self.f.slope(draw, self.centre) | test_own_model_at_mu_on_all_data
-Taylor in z: slope at z, own model | TaylorZ.grad | self.at_centre(draw).slope(draw, self.centre) |
+Taylor in z: slope at z, own model | TaylorZ.grad | self.near(draw).slope(draw, self.centre) |
   self.f.slope(draw, where) | test_own_prior_at_mu
 bias up to 1e-3 passes | integrands.ROUNDING | 32 | 1e13 | test_judged
 bound: xi without the variance | Bound.coefficients | m**2 + v | m**2 |
@@ -151,7 +151,7 @@ a rate that never falls | falling.__call__ | min | max | test_rate
 the optimum after one step | exact.optimum | np.abs(g).max() < SETTLED | np.abs(g).max() < 1e9 |
   test_the_best_q_is_found_in_few_steps
 # snapshots: test_passes
-snapshot: about mu for the older weights | TaylorZ.grad | draw.at(self.centre) | draw.at('mu') |
+snapshot: about mu for the older weights | Stored.grad | draw.at('snapshot') | draw.at('mu') |
   test_lines[poisson-DiagonalGaussian-one each]
 snapshot: own model's drawn data expanded afresh | _expand | kind(atom, at, order) |
   kind(atom, at if atom.of_eta else "mu", order) | test_lines[curved-DiagonalGaussian-one each]
@@ -174,7 +174,7 @@ what the first line wants | wanted | Wants(*map(max, zip(*each))) | each[0] | te
 no expectation of the value | Parabola.height | self.model.likelihood.mean(m, v, y) |
   self.model.likelihood.phi(m, y) | test_lines[offset-Gaussian-one each]
 value loses 1/2 | TaylorEta.psi | 0.5 * d2 * away | d2 * away | test_lines[offset-Gaussian-one each]
-the bound's sums for the mean's | TaylorZ.stored | draw.snapshot.parabolas.get(self.word) |
+the bound's sums for the mean's | Stored.sums | draw.snapshot.parabolas.get(self.word) |
   draw.snapshot.parabolas['bound' if self.word == 'parabola' else self.word] |
   test_renewed_in_the_loop
 values of the middle node | Likelihood.mean | self.phi(eta, y) @ weights | self.phi(m, y[..., 0]) |
@@ -212,18 +212,12 @@ gauge with each draw's own square | gauge | np.vecdot(total, total) - own_c |
   np.vecdot(total, total) | test_the_gauge_is_unbiased
 shrinkage upside down | shrinkage | seen.residual / signal | signal / seen.residual |
   test_the_ridge_of_a_gauge_is_noise_over_signal
-diagonal rows not turned back | diagonal.each | Quadratic(c.mT, A.mT) | Quadratic(c.mT, A) |
+diagonal rows not turned back | diagonal.each | Fitted(c.mT, A.mT) | Fitted(c.mT, A) |
   test_a_diagonal_q_regresses_each_coordinate_on_its_own_draw
 diagonal slopes of a mirrored draw | diagonal.each | _coordinates(e, G) |
   _coordinates(e[..., ::-1], G) | test_a_diagonal_q_regresses_each_coordinate_on_its_own_draw
 baseline invents what q does not feel | baseline | 1e-7 * root.max(-1, keepdims=True) | -1 |
   test_the_baseline_of_a_softmax
-match forgets the old q | match | np.eye(d) + lam * _covariance(e) | lam * _covariance(e) |
-  test_match_rests_at_a_gaussian_posterior_and_finds_it_at_once
-match with the means at full weight | match | k * gbar | lam * gbar |
-  test_match_solves_its_equation_in_any_coordinates
-match with unbiased covariances | _covariance | x.shape[-2] | max(x.shape[-2] - 1, 1) |
-  test_match_solves_its_equation_in_any_coordinates
 # ensemble: test_ensemble test_definitions
 AQ knows partners | ensemble._fitted | group=draw.group | | test_rows_of_all_quadratics_are_refits
 AQ: no ridge is the usual ridge | ensemble._fitted |

@@ -392,19 +392,18 @@ def test_the_elbo(cv):
     X = rng(0).standard_normal((30, 2))
     model, q = cv.models.logistic_regression(X, np.sign(X[:, 0] + 0.5)), cv.families.Gaussian(2)
     w = q.start() + 0.1 * rng(1).standard_normal(q.D)
-    found = cv.elbo(model, q, w, 4000, rng(0))
-    assert abs(found.value - cv.exact.elbo(model, q, w)) < 4.5 * found.error < 1
-    assert str(found) == f"{found.value:.5g} ± {found.error:.1g}"
-    again = [cv.elbo(model, q, w, 40, rng(s)).value for s in range(100)]
-    assert 0.75 < np.std(again, ddof=1) / (found.error * np.sqrt(100)) < 1.35
+    value, error = cv.elbo(model, q, w, 4000, rng(0))
+    assert abs(value - cv.exact.elbo(model, q, w)) < 4.5 * error < 1
+    again = [cv.elbo(model, q, w, 40, rng(s))[0] for s in range(100)]
+    assert 0.75 < np.std(again, ddof=1) / (error * np.sqrt(100)) < 1.35
     log_lik = lambda z, b: b[0] * (z[..., 0] - 2 * z[..., 1])
     prior, data = lambda z: -z[..., 0] * z[..., 1], np.array([0.5, 1.0, -0.2])
     model, q, w = cv.models.Model(log_lik, prior, data, 2), cv.families.Bernoulli(2), [0.4, -0.7]
     z, p = np.array([(a, b) for a in (0, 1) for b in (0, 1)]), special.expit(w)
     weight = np.prod(np.where(z == 1, p, 1 - p), -1)
     exact = weight @ (1.3 * (z[:, 0] - 2 * z[:, 1]) - z[:, 0] * z[:, 1] - np.log(weight))
-    found = cv.elbo(model, q, w, 3000, rng(0))
-    assert abs(found.value - exact) < 4.5 * found.error < 0.3
+    value, error = cv.elbo(model, q, w, 3000, rng(0))
+    assert abs(value - exact) < 4.5 * error < 0.3
 
 
 # What only the package itself is asked -------------------------------------------------------

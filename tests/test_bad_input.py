@@ -248,6 +248,7 @@ VALUES = [  # with a ValueError
     ("shows no data points", lambda: Found(FREE, q, W).log_lik(3)),
     # words and integrands
     (r"LB is not possible for Shifted\(2\): try SF", lambda: cv.LB(cv.one)(shifted())),
+    (r"Gaussian\(2\): it needs the Fisher matrix .* LOO does not", lambda: cv.LB(data)),
     (r"RP2 is not possible for Shifted\(2\): try SF", lambda: cv.RP2(cv.one)(shifted())),
     ("AQ.data. is not possible for Gamma", lambda: cv.AQ(of_gamma)),
     ("needs a Gaussian family", lambda: bound(of_gamma)),
@@ -280,7 +281,7 @@ VALUES = [  # with a ValueError
     *[(f"'taylor_x_slope.data.' does not say its {what}: a word that needs it",
        lambda by_hand=by_hand: Method("own", "", by_hand=by_hand)(cv.taylor_x_slope(data))(draw()))
       for what, by_hand in [("value", lambda draw, f: f.level(draw, "z1")),
-                            ("bend", lambda draw, f: f.price(draw, "z1"))]],
+                            ("hess_L", lambda draw, f: f.price(draw, "z1"))]],
     (r"half's pull.mean for Gaussian\(2\) is .*it must be the mean of the rows",
      lambda: Method("half", "", Route("z1", pull=Halved()))(data).mean(fresh(M=6))),
     ("belongs to none", lambda: cv.surrogate(cv.one, lambda z: z)),

@@ -210,18 +210,6 @@ def test_a_search_that_is_late_has_its_highest_point():
     assert top.value > some.value > -far @ far and len(calls) == 3
 
 
-@pytest.mark.parametrize("steps", (60, 0), ids=("natural steps", "L-BFGS"))
-def test_exact_ends_inside_a_gradient(work, steps, monkeypatch):
-    monkeypatch.setattr(cv.exact, "STEPS", steps)
-    model, q = glm(work), cv.families.Gaussian(3)
-    climb = lambda late: cv.exact.optimum(model, q, q.start())
-    best = climb(None)
-    found = cut_off(work, climb, 3, 20)  # a part asks for phi a few times, at more nodes each
-    heights = [cv.exact.elbo(model, q, w) for w in (q.start(), *found, best)]
-    assert heights[:-1] == sorted(heights[:-1]) and heights[-2] <= heights[-1] + 1e-9
-    assert heights[-2] > heights[0]
-
-
 def test_a_hessian_of_many_points_goes_through_blocks(monkeypatch):
     """autograd differentiates log p of own and compiled models, some points at a time."""
     still = SimpleNamespace(done=lambda x: x)

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 from autograd import elementwise_grad, grad, jacobian
 from numpy.testing import assert_allclose
-from test_regression import matched
+from scipy import linalg
 
 import cvlib as cv
 from experiments import climbs
 
+I = np.eye(3)
 WAYS = [
     "batch and match", "landing", "landing, pairs", "least squares", "fixed even", "fresh even",
     "Price, pairs", "all quadratics", "all quadratics, pairs", "rotated", "rotated twice",
@@ -123,6 +124,33 @@ def test_a_step_on_the_exact_gradient_is_the_package_s(t):
         rule = cv.rules.natural(reach=1e9)
         path = cv.optimize.noise_free(t.model, t.q, w=w, lr=rho, steps=1, rule=rule)
         assert_allclose(t.q.pack(*(x[0] for x in found)), path.w, rtol=1e-7)
+
+
+def matched(mu, Sigma, z, g, lam):
+    """The closed form of Cai et al. 2024 in z, with a matrix root: the next mean and covariance."""
+    k, one, zbar, gbar = lam / (1 + lam), np.eye(len(mu)), z.mean(0), g.mean(0)
+    U = lam * np.atleast_2d(np.cov(g.T, bias=True)) + k * np.outer(gbar, gbar)
+    V = Sigma + lam * np.atleast_2d(np.cov(z.T, bias=True)) + k * np.outer(mu - zbar, mu - zbar)
+    new = 2 * V @ np.linalg.inv(one + np.real(linalg.sqrtm(one + 4 * U @ V)))
+    assert_allclose(new @ U @ new + new, V, atol=1e-6)  # its equation
+    return mu / (1 + lam) + k * (new @ gbar + zbar), new
+
+
+def test_batch_and_match_rests_at_a_gaussian_posterior_finds_it_and_stays_definite():
+    rng = RNG(16)
+    e, mu, L = rng.normal(size=(7, 3)), rng.normal(size=3), np.tril(rng.normal(size=(3, 3))) + 2 * I
+    for lam in 0.1, 10.0:
+        shift, K = climbs.match(e, -e, lam)  # there L^T score = -e
+        assert_allclose([*shift, *K.ravel()], [0, 0, 0, *I.ravel()], atol=1e-12)
+    T, m = rng.normal(size=(3, 3)), rng.normal(size=3)
+    P = T @ T.T + I  # posterior N(m, P^-1)
+    shift, K = climbs.match(e, -(mu + e @ L.T - m) @ P @ L, 1e10)
+    assert_allclose(mu + L @ shift, m, atol=1e-5)
+    assert_allclose(L @ K @ K.T @ L.T, np.linalg.inv(P), atol=1e-5)
+    for size in 1e-8, 1.0, 1e8:  # scores of any size, one draw
+        shift, K = climbs.match(rng.normal(size=(4, 1, 6)), size * rng.normal(size=(4, 1, 6)), 50.0)
+        assert np.isfinite(K).all() and np.isfinite(shift).all()
+        assert (np.diagonal(K, axis1=-2, axis2=-1) > 0).all() and (K == np.tril(K)).all()
 
 
 def test_a_climb_is_its_steps(t):

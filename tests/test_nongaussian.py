@@ -353,17 +353,15 @@ def test_extreme_logits_are_finite(cv):
 def training_cases(cv):
     """(model, q, w, base line h, how a variate is made of a function)."""
 
-    def case(model, q, w, base, first, second, scale=1, **how):
+    def case(model, q, w, base, first, second, scale=1):
         data = cv.terms(model, q)[0]
-        f = lambda s: cv.surrogate(data, s, **how)
+        f = lambda s: cv.surrogate(data, s)
         return model, q, np.array(w), base(data), lambda s: scale * (first(f(s)) - second(f(s)))
 
     SF, RP1, GR = cv.SF, cv.RP1, cv.GR
     for scale in 1, -2:  # the other way, twice
         yield case(*modelled(cv, cv.families.Bernoulli(3)), [0.5, -1.0, 0.3], SF, GR, RP1, scale)
-    for coupled in True, False:
-        one = modelled(cv, cv.families.Categorical(1, 3))
-        yield case(*one, [0.5, -1.0, 0.2], SF, GR, RP1, coupled=coupled)
+    yield case(*modelled(cv, cv.families.Categorical(1, 3)), [0.5, -1.0, 0.2], SF, GR, RP1)
     X = np.random.default_rng(0).standard_normal((4, 2))
     model = cv.models.logistic_regression(X, np.array([1.0, -1.0, 1.0, 1.0]))
     for family in ("Gaussian", "DiagonalGaussian"):
@@ -421,9 +419,6 @@ def test_functions_of_one_name_stay_apart(cv):
         assert_allclose(pair(cv.surrogate(data, times(k)))(draw), k * first)
     line = cv.SF(cv.surrogate(data, times(1))) - cv.RP1(cv.surrogate(data, times(5)))
     assert not line.is_control_variate
-    s = times(1)
-    coupled, fresh = (cv.GR(cv.surrogate(data, s, coupled=c)) for c in (True, False))
-    assert not np.allclose(coupled(draw), fresh(draw))
     coupled, fresh = (cv.GR(cv.relax(data, 0.5, coupled=c)) for c in (True, False))
     assert not np.allclose(coupled(draw), fresh(draw)) and len((coupled - fresh).parts) == 2
     warm = [cv.RP1(cv.relax(data, tau))(draw) for tau in (0.5, 0.5 + 1e-8)]

@@ -52,7 +52,7 @@ def sym(A):
 
 
 def assert_unbiased(got, prob, e, G, p):
-    """The mean of a `Quadratic` over all outcomes is (E[G], sym E[G e^T]) over the nodes."""
+    """The mean of a `Fitted` over all outcomes is (E[G], sym E[G e^T]) over the nodes."""
     c = np.tensordot(prob, got.c, 1)
     A = np.tensordot(prob, got.A, 1)
     assert_allclose(c, p @ G, atol=1e-11)
@@ -80,7 +80,7 @@ def test_the_other_draws_are_unbiased_for_any_ridge(cv):
             e = np.concatenate([nodes[which] @ T for T in group], -2)
             slopes = np.concatenate([g[which] for g in G], -2)
             mean, rows = (f(e, slopes, ridge, group=k) for f in (rg.regress, rg.rows))
-            for got in mean, rg.Quadratic(rows.c.mean(-2), rows.A.mean(-3)):
+            for got in mean, rg.Fitted(rows.c.mean(-2), rows.A.mean(-3)):
                 assert_unbiased(got, prob, everywhere, np.concatenate(G), np.tile(p, k) / k)
 
 
@@ -155,7 +155,7 @@ def test_runs_are_fits_of_their_own(cv):
     for B, d in (6, 3), (4, 5):
         e, G = rng.normal(size=(2, 2, 3, B, d))
         ridge = rng.uniform(0.5, 2, (2, 3))
-        for f in rg.regress, rg.rows, rg.diagonal(rg.regress), rg.diagonal(rg.rows), rg.match:
+        for f in rg.regress, rg.rows, rg.diagonal(rg.regress), rg.diagonal(rg.rows):
             got, alone = f(e, G, ridge), f(e[1, 2], G[1, 2], ridge[1, 2])
             for a, b in zip(got, alone):
                 assert_allclose(a[1, 2], b, atol=1e-12)
@@ -171,7 +171,7 @@ def test_a_diagonal_q_regresses_each_coordinate_on_its_own_draw(cv):
         e, G = rng.normal(size=(2, B, d))
         rows = rg.diagonal(rg.rows)(e, G, 0.6, group)
         mean = rg.diagonal(rg.regress)(e, G, 0.6, group=group)
-        assert type(mean) is rg.Quadratic
+        assert type(mean) is rg.Fitted
         for i in range(d):
             one = np.s_[:, i : i + 1]
             c, A = by_hand(e[one], G[one], 0.6, group)
@@ -283,60 +283,6 @@ def test_the_baseline_by_refits(cv):
     assert_allclose(rg.baseline(S, f, diagonal, ridge), right, atol=1e-11)
     linear = rg.baseline(S, 2 + S @ [1.0, -1, 3], F, 1e-9)  # coefficients: the natural gradient
     assert_allclose(linear, np.tile(F @ [1.0, -1, 3], (6, 1)), atol=1e-5)
-
-
-def problem(rng, B=7, d=3):
-    """A q that is not N(0, I), draws of it and scores that belong to nothing."""
-    L, mu = np.tril(rng.normal(size=(d, d))) + 2 * np.eye(d), rng.normal(size=d)
-    e, g = rng.normal(size=(2, B, d))
-    return mu, L, e, 1.5 * g + 0.3
-
-
-def matched(mu, Sigma, z, g, lam):
-    """The closed form of Cai et al. 2024 in z, with a matrix root: the next mean and covariance."""
-    k, one, zbar, gbar = lam / (1 + lam), np.eye(len(mu)), z.mean(0), g.mean(0)
-    U = lam * np.atleast_2d(np.cov(g.T, bias=True)) + k * np.outer(gbar, gbar)
-    V = Sigma + lam * np.atleast_2d(np.cov(z.T, bias=True)) + k * np.outer(mu - zbar, mu - zbar)
-    new = 2 * V @ np.linalg.inv(one + np.real(linalg.sqrtm(one + 4 * U @ V)))
-    assert_allclose(new @ U @ new + new, V, atol=1e-6)  # its equation
-    return mu / (1 + lam) + k * (new @ gbar + zbar), new
-
-
-def test_match_solves_its_equation_in_any_coordinates(cv):
-    rg, rng = module(cv), np.random.default_rng(14)
-    for lam, B in (0.5, 7), (20.0, 7), (3.0, 2):
-        mu, L, e, g = problem(rng, B)
-        right, Sigma = matched(mu, L @ L.T, mu + e @ L.T, g, lam)
-        move = rg.match(e, g @ L, lam)
-        new = L @ move.K
-        assert_allclose(move.K, np.tril(move.K))
-        assert (np.diag(move.K) > 0).all()
-        assert_allclose(new @ new.T, Sigma, atol=1e-8)
-        assert_allclose(mu + L @ move.shift, right, atol=1e-8)
-
-
-def test_match_rests_at_a_gaussian_posterior_and_finds_it_at_once(cv):
-    rg, rng = module(cv), np.random.default_rng(16)
-    mu, L, e, _ = problem(rng)
-    for lam in 0.1, 10.0:
-        move = rg.match(e, -e, lam)  # there L^T score = -e
-        assert_allclose(move.shift, 0, atol=1e-12)
-        assert_allclose(move.K, np.eye(3), atol=1e-12)
-    T = rng.normal(size=(3, 3))
-    P, m = T @ T.T + np.eye(3), rng.normal(size=3)  # posterior N(m, P^-1)
-    move = rg.match(e, -(mu + e @ L.T - m) @ P @ L, 1e10)
-    assert_allclose(mu + L @ move.shift, m, atol=1e-5)
-    new = L @ move.K
-    assert_allclose(new @ new.T, np.linalg.inv(P), atol=1e-5)
-
-
-def test_match_stays_positive_definite(cv):
-    """With scores of any size and one draw."""
-    rg, rng = module(cv), np.random.default_rng(18)
-    for size in 1e-8, 1.0, 1e8:
-        move = rg.match(rng.normal(size=(4, 1, 6)), size * rng.normal(size=(4, 1, 6)), 50.0)
-        assert np.isfinite(move.K).all() and np.isfinite(move.shift).all()
-        assert (np.diagonal(move.K, axis1=-2, axis2=-1) > 0).all()
 
 
 def normal(*shape):

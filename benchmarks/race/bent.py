@@ -30,8 +30,8 @@ def row(problem, best):
             fit = fitted(problem.model, None, bend=True, seed=seed, seconds=SECONDS)
             spent, points = clock() - began, gradients(count, fit)
         bent = not fit.q.gaussian
-        seen = cv.elbo(problem.model, fit.q, fit.w, DRAWS, np.random.default_rng(seed))
-        found.append((seen.value - best, seen.error, spent, points, bent))
+        value, error = cv.elbo(problem.model, fit.q, fit.w, DRAWS, np.random.default_rng(seed))
+        found.append((value - best, error, spent, points, bent))
     gained, error, seconds, points, bent = zip(*found)
     middle = statistics.median
     return {"gained": few(middle(gained)), "error": few(middle(error)),

@@ -7,7 +7,6 @@ N one-dimensional integrals, whatever the dimension of z; the likelihood does th
 import numpy as np
 import scipy
 
-from ..deadline import Late
 from ..families.base import Family, check_fit
 from ..models import Model, passes
 from ..models.glm import TOLERANCE
@@ -48,19 +47,15 @@ def term_gradients(model: Model, q: Family, w: np.ndarray) -> dict[str, np.ndarr
 def optimum(model: Model, q: Family, w: np.ndarray | None = None) -> np.ndarray:
     """The w of the best ELBO in the family: natural steps on the exact gradient (chapter 15).
 
-    Where they do not settle, L-BFGS on the exact ELBO and gradient takes over. Once it is late
-    (`deadline.until`), the search ends where it is. It begins at w, or at q.start(), narrowed where
-    columns are wide.
+    Where they do not settle, L-BFGS on the exact ELBO and gradient takes over. It begins at w, or
+    at q.start(), narrowed where columns are wide.
     """
     start = _narrow(model, q) if w is None else q.check(w)
     w, rule = start, natural()
     memory = rule.start(q, w)
     with np.errstate(all="ignore"):  # a step that overflows is one that did not settle
         for t in range(STEPS):
-            try:
-                g = gradient(model, q, w) / model.N
-            except Late:
-                return w
+            g = gradient(model, q, w) / model.N
             if t == 0 and not np.isfinite(g).all():
                 raise ValueError(
                     "the ELBO is not finite at w, or not its gradient: q is too wide there for "
@@ -84,20 +79,11 @@ def _narrow(model, q):
 
 
 def _by_lbfgs(model, q, w):
-    last = w
-
-    def after(w):
-        nonlocal last
-        last = w.copy()
-
-    try:
-        found = scipy.optimize.minimize(
-            lambda w: -elbo(model, q, w) / model.N, w, method="L-BFGS-B", callback=after,
-            jac=lambda w: -gradient(model, q, w) / model.N,
-            options={"maxiter": 5000, "maxfun": 10000, "ftol": 1e-15, "gtol": 1e-9},
-        )  # fmt: skip
-    except Late:
-        return last
+    found = scipy.optimize.minimize(
+        lambda w: -elbo(model, q, w) / model.N, w, method="L-BFGS-B",
+        jac=lambda w: -gradient(model, q, w) / model.N,
+        options={"maxiter": 5000, "maxfun": 10000, "ftol": 1e-15, "gtol": 1e-9},
+    )  # fmt: skip
     if np.abs(found.jac).max() > 1e-5:
         raise RuntimeError(
             f"the optimum was not reached: {found.message}. Start nearer to it with w=, or scale "

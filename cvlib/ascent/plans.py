@@ -13,7 +13,7 @@ import numpy as np
 
 from ..arguments import number, numbers, whole
 from ..combining import combine, regression
-from ..combining.regression import Gauge, Quadratic
+from ..combining.regression import Fitted, Gauge
 from ..draws import Draw, Sampling, Snapshot, draw, snapshot
 from ..families.base import Family, check_fit
 from ..models.density import Density, Model
@@ -313,7 +313,7 @@ class Regressed(Unaided):
         return state._replace(t=t, w=w, memory=memory, diverged=np.array(diverged))
 
 
-def at_rest(seen: Gauge, found: Quadratic, s: np.ndarray) -> np.ndarray:
+def at_rest(seen: Gauge, found: Fitted, s: np.ndarray) -> np.ndarray:
     """Is rho = 1 / s no smaller than the best gain, signal / (signal + noise)?
 
     The gauge is the signal, the squared length of the gradient; that of its estimate, `found`, is

@@ -28,7 +28,7 @@ from typing import NamedTuple
 import numpy as np
 
 
-class Quadratic(NamedTuple):
+class Fitted(NamedTuple):
     """Estimates of E[G], c (..., d), and of E[G e^T] = L^T E[grad^2 f] L, A (..., d, d) symmetric.
 
     A diagonal q has A (..., d), the diagonal. Rows, one a draw, have an axis B behind the runs.
@@ -54,15 +54,15 @@ class Gauge(NamedTuple):
 # The regression ------------------------------------------------------------------------------
 
 
-def regress(e: np.ndarray, G: np.ndarray, ridge: float | np.ndarray, group: int = 1) -> Quadratic:
+def regress(e: np.ndarray, G: np.ndarray, ridge: float | np.ndarray, group: int = 1) -> Fitted:
     """The mean of `rows`: exactly unbiased for every ridge chosen beforehand."""
     X, K_X, beta, Q = _fit(e, G, ridge, group)
     # the mean over m of beta_- + x_m Q_m^T, where each group's part of beta_- stands `group` times
     beta += (X.mT @ Q - group * (K_X.mT @ Q)) / e.shape[-2]
-    return Quadratic(beta[..., 0, :], sym(beta[..., 1:, :]))
+    return Fitted(beta[..., 0, :], sym(beta[..., 1:, :]))
 
 
-def rows(e: np.ndarray, G: np.ndarray, ridge: float | np.ndarray, group: int = 1) -> Quadratic:
+def rows(e: np.ndarray, G: np.ndarray, ridge: float | np.ndarray, group: int = 1) -> Fitted:
     """Row m is draw m with the quadratic fitted without its group: c (..., B, d), A (..., B, d, d).
 
     c_m = G_m - A_- e_m and A_m = sym((G_m - c_- - A_- e_m) e_m^T + A_-), where c_- and A_- know
@@ -70,7 +70,7 @@ def rows(e: np.ndarray, G: np.ndarray, ridge: float | np.ndarray, group: int = 1
     """
     X, K_X, beta, Q = _fit(e, G, ridge, group)
     each = _without(K_X, beta, Q, group) + X[..., :, None] * Q[..., None, :]
-    return Quadratic(each[..., 0, :], sym(each[..., 1:, :]))
+    return Fitted(each[..., 0, :], sym(each[..., 1:, :]))
 
 
 def _fit(e, G, ridge, group):
@@ -157,19 +157,14 @@ def gauge(e: np.ndarray, G: np.ndarray, group: int = 1, diagonal: bool = False) 
         return Gauge(*(part.sum(-1) for part in gauge(*_coordinates(e, G), group)))
     u, B = G + e, e.shape[-2]
     total, S = u.sum(-2), sym(e.mT @ u)
-    if group == 1:
-        uu, ee, eu = np.vecdot(u, u), np.vecdot(e, e), np.vecdot(e, u)
-        every = own_c = uu.sum(-1)
-        own_A = (ee * uu + eu**2).sum(-1) / 2
-    else:
-        e_g, u_g = _grouped(e, group), _grouped(u, group)
-        uu, ee, eu = u_g @ u_g.mT, e_g @ e_g.mT, e_g @ u_g.mT
-        every, own_c = (u * u).sum((-2, -1)), uu.sum((-3, -2, -1))
-        own_A = (ee * uu + eu * eu.mT).sum((-3, -2, -1)) / 2
+    e_g, u_g = _grouped(e, group), _grouped(u, group)
+    uu, ee, eu = u_g @ u_g.mT, e_g @ e_g.mT, e_g @ u_g.mT  # (..., B / group, group, group)
+    own_c = uu.sum((-3, -2, -1))
+    own_A = (ee * uu + eu * eu.mT).sum((-3, -2, -1)) / 2
     pairs = B * (B - group)
     slope = (np.vecdot(total, total) - own_c) / pairs
     curvature = ((S * S).sum((-2, -1)) - own_A) / pairs
-    return Gauge(slope, curvature, every / B - slope - curvature)
+    return Gauge(slope, curvature, (u * u).sum((-2, -1)) / B - slope - curvature)
 
 
 def shrinkage(seen: Gauge, d: int) -> np.ndarray:
@@ -205,7 +200,7 @@ def diagonal(f: Callable) -> Callable:
     def each(e, G, ridge, group=1):
         got = f(*_coordinates(e, G), np.asarray(ridge)[..., None], group)
         c, A = got.c[..., 0], got.A[..., 0, 0]
-        return Quadratic(c, A) if c.ndim < e.ndim else Quadratic(c.mT, A.mT)
+        return Fitted(c, A) if c.ndim < e.ndim else Fitted(c.mT, A.mT)
 
     return each
 
@@ -237,46 +232,3 @@ def baseline(
     each = _without(K_X, beta, Q, group)[..., 1:, 0] + Q * e  # (..., M, D)
     each = np.where(felt, each * root, 0)
     return each if V is None else each @ V.mT
-
-
-# Batch and match -----------------------------------------------------------------------------
-
-
-class Move(NamedTuple):
-    """The next q in coordinates of this one: mu <- mu + L shift, L <- L K, K lower triangular."""
-
-    shift: np.ndarray
-    K: np.ndarray
-
-
-def match(e: np.ndarray, G: np.ndarray, lam: float | np.ndarray) -> Move:
-    """One step of batch and match (Cai et al. 2024) from G_m = L^T grad log p(x, z_m).
-
-    It matches the scores of q to those of p at the draws, with a pull of weight 1 / lam to the
-    present q, here N(0, I). With the means and covariances of draws and slopes, weight
-    k = lam / (1 + lam),
-
-        U = lam Cov G + k gbar gbar^T,   V = I + lam Cov e + k ebar ebar^T,
-
-    the new covariance solves S U S + S = V, and the shift is k (S gbar + ebar). Another q's
-    coordinates change U to L^-T U L^-1, V to L V L^T and S to L S L^T: the same equation. For
-    lam -> infinity S is the geometric mean of Cov e and (Cov G)^-1.
-    """
-    lam, d = np.asarray(lam, float)[..., None, None], e.shape[-1]
-    k = lam / (1 + lam)
-    ebar, gbar = (x.mean(-2)[..., None] for x in (e, G))  # (..., d, 1)
-    U = lam * _covariance(G) + k * gbar @ gbar.mT
-    V = np.eye(d) + lam * _covariance(e) + k * ebar @ ebar.mT
-    # V = R R^T, R^T U R = Y diag(l) Y^T, S = R Y diag(s) Y^T R^T: l s^2 + s = 1 for each l
-    R = np.linalg.cholesky(V)
-    l, Y = np.linalg.eigh(R.mT @ U @ R)
-    s = 2 / (1 + np.sqrt(1 + 4 * np.maximum(l, 0)))
-    T = R @ Y * np.sqrt(s)[..., None, :]  # S = T T^T, positive definite whatever the draws
-    K = np.swapaxes(np.linalg.qr(T.mT, mode="r"), -1, -2)
-    K = K * np.sign(np.diagonal(K, axis1=-2, axis2=-1))[..., None, :]
-    return Move((k * (T @ (T.mT @ gbar) + ebar))[..., 0], K)
-
-
-def _covariance(x):
-    x = x - x.mean(-2, keepdims=True)
-    return x.mT @ x / x.shape[-2]

@@ -279,14 +279,14 @@ class Family:
         dm, ds = (elementwise_grad(moment)(draw.w, k).reshape(shape) for k in (0, 1))
         return dm, ds
 
-    def chain(self, draw: Draw, slope: Array, bend: Array, out: Array | None = None) -> Array:
-        """grad_w E_q f for quadratic f: slope (..., M, d) = f' at the mean, bend = sd f''."""
+    def chain(self, draw: Draw, slope: Array, hess_L: Array, out: Array | None = None) -> Array:
+        """grad_w E_q f for quadratic f: slope (..., M, d) = f' at the mean, hess_L = sd f''."""
         dm, ds = draw.of("moments_grad")  # (..., k, d)
         dm, ds = dm[..., None, :, :], ds[..., None, :, :]
-        each = slope[..., None, :] * dm + bend[..., None, :] * ds  # (..., M, k, d)
+        each = slope[..., None, :] * dm + hess_L[..., None, :] * ds  # (..., M, k, d)
         return each.reshape(*each.shape[:-2], -1)
 
-    def bend(self, times: Callable, sd: Array) -> Array:
+    def hess_L(self, times: Callable, sd: Array) -> Array:
         """What w has of H L for a diagonal L: diag(H) sd, (..., M, d), without a d x d matrix.
 
         `times` takes rows V (k, d) to H V, (..., M, k, d).

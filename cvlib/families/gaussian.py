@@ -101,14 +101,14 @@ class _GaussianFamily(OfNormal, base=True):
         """`pack` without its checks."""
         return np.concatenate([mu, self.lower(factor)], -1)
 
-    def chain(self, draw: Draw, slope: Array, bend: Array, out: Array | None = None) -> Array:
+    def chain(self, draw: Draw, slope: Array, hess_L: Array, out: Array | None = None) -> Array:
         """grad_w E_q f = [E grad f, E[grad^2 f] L] (Bonnet, Price), (..., M or 1, D)."""
-        if slope.shape[:-1] != bend.shape[:-1]:
-            lead = np.broadcast_shapes(slope.shape[:-1], bend.shape[:-1])
+        if slope.shape[:-1] != hess_L.shape[:-1]:
+            lead = np.broadcast_shapes(slope.shape[:-1], hess_L.shape[:-1])
             slope = np.broadcast_to(slope, (*lead, slope.shape[-1]))
-            bend = np.broadcast_to(bend, (*lead, bend.shape[-1]))
+            hess_L = np.broadcast_to(hess_L, (*lead, hess_L.shape[-1]))
         fits = out is not None and out.shape[:-1] == slope.shape[:-1]
-        return np.concatenate([slope, bend], -1, out=out if fits else None)
+        return np.concatenate([slope, hess_L], -1, out=out if fits else None)
 
     def z1(self, draw: Draw) -> Array:
         """The first transform, mu + L eps, (..., M, d)."""
@@ -199,7 +199,7 @@ class Gaussian(_GaussianFamily):
         few = X.shape[-2] < self.dim  # then no d x d x d product
         return self.lower(left @ (X @ L) if few else (left @ X) @ L)
 
-    def bend(self, times: Callable, L: Array) -> Array:
+    def hess_L(self, times: Callable, L: Array) -> Array:
         """lower(H L), given `times`, which takes rows V (..., k, d) to H V (..., M, k, d)."""
         HL = times(L.mT)  # row k is H times column k of L
         return self.lower(HL.mT)

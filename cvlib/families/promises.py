@@ -65,7 +65,7 @@ def _stretch(q, w, e):
     return np.linalg.slogdet((q.transform(w, e + step) - q.transform(w, e - step)) / 2e-5)[1]
 
 
-def _gradients(q, few, v, u, bend):
+def _gradients(q, few, v, u, hess_L):
     """(name, gradient (3 or 1, D), the function of w (3, D) whose gradient it should be)."""
     yield "score", few.score, lambda w: q.log_density(w, few.z)
     for at, pull in ("z1", "pull1"), ("z2", "pull2"):
@@ -80,8 +80,8 @@ def _gradients(q, few, v, u, bend):
         v = np.broadcast_to(v, (3, q.D))
         yield "cross_grad", q.cross_grad(few.w, v[0]), lambda w: q.cross(w, v)
     if q.quadratics and not q.full:
-        mean = lambda w: (u[0] * q.mean(w) + bend[0] * q.sd(w)).sum(-1)
-        yield "chain", q.chain(few, u[:1], bend[:1]), mean
+        mean = lambda w: (u[0] * q.mean(w) + hess_L[0] * q.sd(w)).sum(-1)
+        yield "chain", q.chain(few, u[:1], hess_L[:1]), mean
 
 
 def _moments(q, w, z):

@@ -14,7 +14,7 @@ import numpy as np
 from ..draws import Draw, kept
 from ..models.glm import GLM
 from .atoms import OfEta, Own, look_up
-from .integrands import Atom, Illegal, Integrand, OnData, Quadratic, Wants, integrand
+from .integrands import Atom, Illegal, Integrand, OnData, Wants, integrand
 
 
 def taylor_z(f: Integrand, at: str = "mu", order: int = 2) -> Integrand:
@@ -51,8 +51,9 @@ def _parts(f, who, at):
 
 def _expand(kind, atom, at, order=2):
     """An expansion of this kind. All data about older weights: what the snapshot has of it."""
-    stored = at == "snapshot" and atom.of_eta and atom.all_data
-    return TaylorZ(atom, at, order, kind) if stored else kind(atom, at, order)
+    if at == "snapshot" and atom.all_data:
+        return Stored(atom, kind, order)
+    return kind(atom, at, order)
 
 
 def bound(f: Integrand, at: str = "mu") -> Integrand:
@@ -102,15 +103,12 @@ class Expansion(OnData):
     closed_form = quadratic = True
     f: Any  # the atom that it stands for
 
-    def __init__(
-        self, f: Atom, at: str = "mu", order: int = 2, kind: "type[Expansion] | None" = None
-    ) -> None:
-        kind = kind or type(self)
-        self.f, self.centre, self.order, self.word = f, at, order, kind.word
+    def __init__(self, f: Atom, at: str = "mu", order: int = 2) -> None:
+        self.f, self.centre, self.order = f, at, order
         how = f", at={at!r}" * (at != "mu") + f", order={order}" * (order != 2)
         name, target = (f"{self.word}({of}{how})" for of in (f.bare, f.target))
         super().__init__(name, f.model, f.q, target)
-        self.wants = (kind.needs or Wants(order)) if at == "snapshot" else f.wants
+        self.wants = (self.needs or Wants(order)) if at == "snapshot" else f.wants
         if f.all_data:
             self._over_all_data()
 
@@ -124,57 +122,65 @@ class TaylorZ(Expansion):
 
     word = "taylor_z"
 
-    def at_centre(self, draw: Draw) -> Any:
-        """f, or over all data at older weights the parabola that the snapshot has: no pass."""
-        stored = self.centre == "snapshot" and self.f.on_data and self.sees_all(draw)
-        return self.stored(draw) if stored else self.f
-
-    @kept
-    def stored(self, draw: Draw) -> "Stored":
-        draw.at("snapshot")  # is there one?
-        sums = draw.snapshot.parabolas.get(self.word)
-        if sums is None or (sums[2] is None and self.order == 2):
-            raise ValueError(_lacking(self))
-        return Stored(self.model, self.q, sums)
+    def near(self, draw: Draw) -> Atom:
+        """f; where all data are seen at older weights, what the snapshot has of it: no pass."""
+        if self.centre == "snapshot" and self.f.on_data and self.sees_all(draw):
+            return Stored(self.f.over_all_data(), TaylorZ, self.order)
+        return self.f
 
     def value(self, draw: Draw, where: str) -> np.ndarray:
-        f, away = self.at_centre(draw), draw.at(where) - draw.at(self.centre)
+        f, away = self.near(draw), draw.at(where) - draw.at(self.centre)
         both = f.slope(draw, self.centre) + self.slope(draw, where)
         return f.value(draw, self.centre) + 0.5 * np.vecdot(both, away)  # mean of two slopes
 
     def grad(self, draw: Draw, where: str) -> np.ndarray:
-        slope = self.at_centre(draw).slope(draw, self.centre)
+        slope = self.near(draw).slope(draw, self.centre)
         if where == self.centre:
             return slope
         return slope + self.along(draw, where, draw.at(where) - draw.at(self.centre))
 
-    def bend(self, draw: Draw, where: str) -> np.ndarray:
+    def hess_L(self, draw: Draw, where: str) -> np.ndarray:
         """It is the same everywhere."""
         if self.order == 1:
-            return self.q.bend(lambda V: np.zeros((1, *V.shape[-2:])), draw.factor)
-        return self.at_centre(draw).bend(draw, self.centre)
+            return self.q.hess_L(lambda V: np.zeros((1, *V.shape[-2:])), draw.factor)
+        return self.near(draw).hess_L(draw, self.centre)
 
     def along(self, draw: Draw, where: str, v: np.ndarray) -> np.ndarray:
-        if self.order == 1:
-            return np.zeros_like(v)
-        return self.at_centre(draw).along(draw, self.centre, v)
+        return np.zeros_like(v) if self.order == 1 else self.near(draw).along(draw, self.centre, v)
 
 
-class Stored(Quadratic):
-    """What a snapshot has of an f at its own mu: value (...), slope (..., d) and Hessian."""
+class Stored(Expansion):
+    """Of all data, about older weights: the snapshot has the sums, and no pass is needed."""
 
-    def __init__(self, model: Any, q: Any, sums: Sequence) -> None:
-        super().__init__("sums", model, q)
-        self.height, self.b, self.H = sums
+    def __init__(self, f: Atom, kind: type[Expansion], order: int) -> None:
+        self.word, self.needs = kind.word, kind.needs
+        super().__init__(f, "snapshot", order)
+
+    @kept
+    def sums(self, draw: Draw) -> Sequence[np.ndarray]:
+        """Value (...), slope (..., d) and Hessian (..., d, d) there."""
+        draw.at("snapshot")  # is there one?
+        sums = draw.snapshot.parabolas.get(self.word)
+        if sums is None or (sums[2] is None and self.order == 2):
+            raise ValueError(_lacking(self))
+        return sums
 
     def value(self, draw: Draw, where: str) -> np.ndarray:
-        return np.asarray(self.height)[..., None]
+        height, slope, _ = self.sums(draw)
+        both = slope[..., None, :] + self.slope(draw, where)
+        away = draw.at(where) - draw.at("snapshot")
+        return np.asarray(height)[..., None] + 0.5 * np.vecdot(both, away)
 
     def grad(self, draw: Draw, where: str) -> np.ndarray:
-        return self.b[..., None, :]
+        slope = self.sums(draw)[1][..., None, :]
+        return slope + self.along(draw, where, draw.at(where) - draw.at("snapshot"))
+
+    def hess_L(self, draw: Draw, where: str) -> np.ndarray:
+        times = lambda V: self.along(draw, where, V)[..., None, :, :]
+        return self.q.hess_L(times, draw.factor)
 
     def along(self, draw: Draw, where: str, v: np.ndarray) -> np.ndarray:
-        return v @ self.H
+        return np.zeros_like(v) if self.order == 1 else v @ self.sums(draw)[2]
 
 
 class TaylorEta(Expansion, OfEta):
@@ -383,7 +389,7 @@ def relax(f: Integrand, tau: float = 0.5, coupled: bool = True) -> Integrand:
     return f.map(lambda atom: Relaxed(atom, tau, coupled))
 
 
-def surrogate(f: Integrand, function: Callable, coupled: bool = True) -> Integrand:
+def surrogate(f: Integrand, function: Callable) -> Integrand:
     """Any function (..., d) -> (...) that autograd can differentiate, standing in for the term f.
 
     Of zeta for a discrete q, of z for a continuous one. RELAX (Grathwohl et al. 2018) is
@@ -391,7 +397,7 @@ def surrogate(f: Integrand, function: Callable, coupled: bool = True) -> Integra
     """
     if all(atom.q is None for atom in integrand(f, "surrogate").parts):
         raise Illegal(f"surrogate needs a term of a model, and {f!r} belongs to none")
-    return Integrand({Surrogate(f, function, coupled): 1})
+    return Integrand({Surrogate(f, function): 1})
 
 
 class Relaxed(Own):
@@ -402,7 +408,7 @@ class Relaxed(Own):
         name, target = f"relax({f.name}{how})", f"relax({f.target}{how})"
         super().__init__(name, f.model, f.q, target)
         self.f, self.tau, self.coupled = f, tau, coupled
-        self.space = _space(f.q, coupled)
+        self.space = f.q.smooth if coupled else f"{f.q.smooth}, fresh"
 
     def over_all_data(self) -> Atom:
         return Relaxed(self.f.over_all_data(), self.tau, self.coupled)
@@ -415,19 +421,13 @@ class Relaxed(Own):
 class Surrogate(Own):
     """s(zeta), or s(z): it sees no data."""
 
-    def __init__(self, f: Integrand, function: Callable, coupled: bool) -> None:
+    def __init__(self, f: Integrand, function: Callable) -> None:
         like = next(atom for atom in f.parts if atom.q is not None)
-        how = getattr(function, "__name__", "function") + ", coupled=False" * (not coupled)
-        name = f"surrogate({f!r}, {how})"
+        name = f"surrogate({f!r}, {getattr(function, '__name__', 'function')})"
         # Two functions may share a name. In the key the function stays alive: its id is its own.
         super().__init__(name, like.model, like.q, f"{name} at {id(function):#x}")
         self.key = (*self.key, function)
-        self.s, self.space = function, _space(like.q, coupled)
+        self.s, self.space = function, like.q.smooth
 
     def function(self, draw: Draw, extra: int) -> Callable:
         return self.s
-
-
-def _space(q, coupled):
-    """Where a function that w can move lives: z itself, or the zeta behind a discrete z."""
-    return q.smooth if coupled or q.smooth == "z" else f"{q.smooth}, fresh"

@@ -43,7 +43,7 @@ class One(Atom):
     def grad(self, draw: Draw, where: str) -> np.ndarray:
         return np.zeros_like(draw.at(where))
 
-    def bend(self, draw: Draw, where: str) -> np.ndarray:
+    def hess_L(self, draw: Draw, where: str) -> np.ndarray:
         return np.zeros((1, draw.q.D - draw.q.dim))
 
     def closed(self, draw: Draw) -> np.ndarray:
@@ -69,7 +69,7 @@ class NormalPrior(Atom):
     def grad(self, draw: Draw, where: str) -> np.ndarray:
         return -self.precision * (draw.at(where) - self.mean)
 
-    def bend(self, draw: Draw, where: str) -> np.ndarray:
+    def hess_L(self, draw: Draw, where: str) -> np.ndarray:
         return -self.by_row * draw.w[..., None, self.q.dim :]
 
 
@@ -87,7 +87,7 @@ class Variational(Atom):
         q, away = self.q, draw.at(where) - draw.at("mu")
         return -q.solve_t(draw.factor, q.solve(draw.factor, away))
 
-    def bend(self, draw: Draw, where: str) -> np.ndarray:
+    def hess_L(self, draw: Draw, where: str) -> np.ndarray:
         return -self.q.entropy_grad(draw.w)[..., None, self.q.dim :]
 
     def closed(self, draw: Draw) -> np.ndarray:
@@ -101,7 +101,7 @@ class Cases:
     """The data that an f of eta = x.z + offset sees: B points a sample, or the same B for all.
 
     x is (..., M or 1, B, d), y and offset (..., M or 1, B). A function of eta has the slope c x and
-    the curvature c x x^T: `back` and `bend` make these from its derivatives c (..., M, B), summed
+    the curvature c x x^T: `back` and `hess_L` make these from its derivatives c (..., M, B), summed
     over the points of a sample and scaled to stand for all N.
     """
 
@@ -132,7 +132,7 @@ class Cases:
             return c * x[..., 0, :]
         return c @ x[..., 0, :, :] if self.shared else np.vecmat(c, x)
 
-    def bend(self, draw: Draw, c: np.ndarray) -> np.ndarray:
+    def hess_L(self, draw: Draw, c: np.ndarray) -> np.ndarray:
         """What w has of the sum of c x x^T L, (..., M, D - d)."""
         c = self.scaled(c)
         return c * self.outer(draw) if self.single else draw.q.gram(c, self.x, draw.factor)
@@ -248,17 +248,17 @@ class Own(Atom):
         return elementwise_grad(self.function(draw, 0))(self.points(draw, where))
 
     @kept
-    def bend(self, draw: Draw, where: str) -> np.ndarray:
+    def hess_L(self, draw: Draw, where: str) -> np.ndarray:
         H = self.one_hessian(draw, where)
         if H is not None:
-            return self.q.bend(lambda V: V[..., None, :, :] @ H, draw.factor)
+            return self.q.hess_L(lambda V: V[..., None, :, :] @ H, draw.factor)
         z = self.points(draw, where)[..., None, :]  # (..., M, 1, d)
 
         def times(V):
             """H V for rows V (..., k, d) that all samples share, as (..., M, k, d)."""
             return hess_times(self.function(draw, 1), *np.broadcast_arrays(z, V[..., None, :, :]))
 
-        return self.q.bend(times, draw.factor)
+        return self.q.hess_L(times, draw.factor)
 
     def along(self, draw: Draw, where: str, v: np.ndarray) -> np.ndarray:
         """grad^2 f at one point, "mu" or "snapshot", times v (..., M, d)."""

@@ -16,7 +16,7 @@ from .estimators import SF, Method, Route
 
 
 @dataclass(frozen=True)
-class Regressed:
+class AllQuadratics:
     """RP1's pull with every quadratic of q's shape as a control variate.
 
     The slopes are regressed on the draws, with a ridge on the curvature; by default a tenth of the
@@ -61,7 +61,7 @@ def all_quadratics(ridge: float | None = None) -> Method:
     for a diagonal q. Write AQ(data + prior - variational): the ridge then shrinks towards sticking
     the landing.
     """
-    route = Route("z1", pull=Regressed(ridge))
+    route = Route("z1", pull=AllQuadratics(ridge))
     return Method(name, doc, route, needs="gaussian")
 
 

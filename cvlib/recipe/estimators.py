@@ -278,7 +278,7 @@ def _summed_over_data(draw, pairs, out=None):
     """[sum psi' x, sum psi'' x x^T L] for (word, atom) pairs on the same data, (..., M, D)."""
     cases = next(iter(pairs.parts))[1].cases(draw)
     d1, d2 = (pairs.total(lambda pair: pair[0].slopes(draw, pair[1])[k]) for k in (0, 1))
-    return draw.q.chain(draw, cases.back(d1), cases.bend(draw, d2), out)
+    return draw.q.chain(draw, cases.back(d1), cases.hess_L(draw, d2), out)
 
 
 def _no_closed_form(atom):
@@ -294,7 +294,7 @@ def _no_closed_form(atom):
 
 
 def _no_curvature(atom):
-    if atom.bend is None and not atom.of_eta:
+    if atom.hess_L is None and not atom.of_eta:
         return f"PR needs the curvature of f in z; '{atom.name}' does not say it: try RP1"
 
 

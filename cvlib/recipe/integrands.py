@@ -58,7 +58,7 @@ class Atom:
 
     value: Any = None  # (draw, where) -> f, (..., M)
     grad: Any = None  # (draw, where) -> grad_z f, (..., M, d)
-    bend: Any = None  # (draw, where) -> what w has of (grad^2 f) L, (..., M, D - d)
+    hess_L: Any = None  # (draw, where) -> what w has of (grad^2 f) L, (..., M, D - d)
     along: Any = None  # (draw, where, v) -> (grad^2 f) v at one point, (..., M, d), for taylor_z
     # (draw, extra) -> f of points (..., M, [k,] d), for autograd; `extra` axes between M and d
     function: Any = None
@@ -98,7 +98,7 @@ class Atom:
 
     def price(self, draw: Draw, where: str) -> np.ndarray:
         """[grad f, grad^2 f L] at the points: the mean of this is grad_w E_q f (Bonnet, Price)."""
-        return draw.q.chain(draw, self.slope(draw, where), self._said("bend")(draw, where))
+        return draw.q.chain(draw, self.slope(draw, where), self._said("hess_L")(draw, where))
 
     def closed(self, draw: Draw) -> np.ndarray:
         """grad_w E_q f, (..., M or 1, D). For an f quadratic in z it is read off at mu."""
@@ -135,9 +135,9 @@ class Quadratic(Atom):
         super().__init__(name, model, q)
         self.key = (*self.key, object())
 
-    def bend(self, draw: Draw, where: str) -> np.ndarray:
+    def hess_L(self, draw: Draw, where: str) -> np.ndarray:
         times = lambda V: self.along(draw, where, V)[..., None, :, :]
-        return self.q.bend(times, draw.factor)
+        return self.q.hess_L(times, draw.factor)
 
 
 class Linear:
@@ -149,22 +149,19 @@ class Linear:
     def __init__(self, parts: Mapping[Any, float]) -> None:
         self.parts = {part: coef for part, coef in parts.items() if coef != 0}
 
-    def __add__(self, other: Self) -> Self:
-        self._check_kind(other, f"cannot add {other!r} to {self!r}")
+    def __add__(self, other: Self, sign: int = 1, verb: str = "add") -> Self:
+        kind = type(self)
+        if not isinstance(other, kind):
+            only = f"only another {kind.__name__.lower()} goes with it"
+            raise TypeError(f"cannot {verb} {other!r} in {self!r}: {only}")
         parts = dict(self.parts)
         for part, coef in other.parts.items():
-            before = parts.get(part, 0)
-            cancels = abs(before + coef) <= ROUNDING * abs(coef)
-            parts[part] = 0 if cancels else before + coef
-        return type(self)(parts)
+            total = parts.get(part, 0) + sign * coef
+            parts[part] = 0 if abs(total) <= ROUNDING * abs(coef) else total
+        return kind(parts)
 
     def __sub__(self, other: Self) -> Self:
-        self._check_kind(other, f"cannot subtract {other!r} from {self!r}")
-        return self + (-1) * other
-
-    def _check_kind(self, other, complaint):
-        if not isinstance(other, type(self)):
-            raise TypeError(f"{complaint}: only another {type(self).__name__.lower()}")
+        return self.__add__(other, -1, "subtract")
 
     def __mul__(self, scalar: float) -> Self:
         if not isinstance(scalar, Real):
@@ -184,20 +181,15 @@ class Linear:
     def __repr__(self):
         text = ""
         for part, coef in self.parts.items():
-            sign = "-" if coef < 0 else "+"
             size = "" if abs(coef) == 1 else f"{abs(coef):g}*"
-            text += f" {sign} {size}{self.part_name(part)}"
-        if not text:
-            return "0"
-        return text[3:] if text.startswith(" + ") else "-" + text[3:]
+            text += f" {'-' if coef < 0 else '+'} {size}{self.part_name(part)}"
+        return "-" + text[3:] if text.startswith(" - ") else text[3:] or "0"
 
     def total(self, of: Callable[[Any], Any]) -> Any:
         """The sum of coef * of(part) for arrays of(part), without products by 1."""
         total: Any = None
         for part, coef in self.parts.items():
-            new = of(part)
-            if coef != 1 and coef != -1:
-                new = abs(coef) * new
+            new = of(part) if abs(coef) == 1 else abs(coef) * of(part)
             if total is None:
                 total = new if coef > 0 else -new
             else:
