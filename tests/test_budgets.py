@@ -131,7 +131,7 @@ def test_a_first_step_that_compiles_is_no_measure(work, monkeypatch):
 
 def test_a_clock_looks_ahead(work):
     """To when something will be done that cannot be cut off; the time that passed stays."""
-    clock = run.Clock(10.0, None, 60.0)
+    clock = run.Clock(10.0, None, cv.Settings())
     work.now = 6.0
     for share, seconds, late in ((1.0, 3.9, False), (1.0, 4.1, True), (0.5, 0.0, True)):
         with deadline.until(lambda share=share: clock.over(share)):

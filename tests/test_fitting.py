@@ -547,7 +547,7 @@ def test_a_diagonal_q_forgets(cv):
         run = cv.fit(gaussian_case(cv)[0], q, steps=20, progress=False, settings=few).run
         _, *rest = run.state.memory
         run.state = run.state._replace(memory=(np.asarray(16.0), *rest))
-        run._block(runs.Clock(None, 21, 60.0), mock.Mock())
+        run._block(runs.Clock(None, 21, few), mock.Mock())
         assert run.state.t == 21 and least <= run.state.memory[0] <= least + 1
 
 

@@ -76,7 +76,7 @@ class Fit(Found):
         callback: Callable | None = None,
     ) -> "Fit":  # fmt: skip
         """The fit after more steps: up to step `steps`, or for so many seconds more."""
-        clock = Clock(seconds, steps, self.run.settings.seconds, self.steps)
+        clock = Clock(seconds, steps, self.run.settings, self.steps)
         run = replace(self.run, state=deepcopy(self.run.state), bent=None)  # this fit stays
         with bar(desc="fit", unit=" steps", disable=not progress) as shown:
             return Fit.after(run, clock, shown, callback)
@@ -167,7 +167,7 @@ def fit(
     callback: called with the `Fit` so far at each look; True stops the run.
     settings: the numbers that it goes by, `cv.Settings`.
     """
-    clock, seed = Clock(seconds, steps, settings.seconds), whole("seed", seed, 0)
+    clock, seed = Clock(seconds, steps, settings), whole("seed", seed, 0)
     wanted = False if bend is None and q is not None else bend
     if q is None and isinstance(model, Model):
         q = (Gaussian if model.dim <= starts.most(model, settings) else DiagonalGaussian)(model.dim)
@@ -191,8 +191,6 @@ def fit(
 
 
 def _check(q, start, restarts, bend, callback, settings):
-    if not isinstance(settings, Settings):
-        raise TypeError(f"settings={settings!r} is no cv.Settings(tolerance=0.01)")
     if callback is not None and not callable(callback):
         raise TypeError(f"callback={callback!r} is no function of a Fit")
     if not (bend is None or isinstance(bend, bool | np.bool_)):

@@ -27,10 +27,14 @@ VAIN = "tried to bend, and nothing was gained beyond doubt"
 class Clock:
     """When to stop: at a step, or at a time that leaves room for a step and the last looks."""
 
-    def __init__(self, seconds: float | None, steps: int | None, usual: float, taken: int = 0):
+    def __init__(
+        self, seconds: float | None, steps: int | None, settings: Settings, taken: int = 0
+    ):
+        if not isinstance(settings, Settings):
+            raise TypeError(f"settings={settings!r} is no cv.Settings(tolerance=0.01)")
         self.began, self.look = time.perf_counter(), None
         self.step: float | None = None  # seconds of the last one
-        self.seconds = np.inf if steps is not None else usual
+        self.seconds = np.inf if steps is not None else settings.seconds
         if seconds is not None:
             self.seconds = number("seconds", seconds, 0, above=True)
         self.steps = np.inf if steps is None else whole("steps", steps)
