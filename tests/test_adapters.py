@@ -194,8 +194,9 @@ def by_numpy(one, w, e, positive):
     return rule.step(rule.start(one.q, w), w, line(draw).mean(-2), 1.0, one.q, 1)[0]
 
 
-@pytest.mark.parametrize("width, positive", [(0.5, False), (3.0, True)])
-def test_a_step_inside_jax_is_the_package_s_on_the_same_draws(width, positive, monkeypatch):
+@pytest.mark.parametrize("width, positive, share", [(0.5, False, 2**21), (3.0, True, 2**24)])
+def test_a_step_inside_jax_is_the_package_s_on_the_same_draws(width, positive, share, monkeypatch):
+    """In blocks of four points, of which the last but one and the last fill up, and of one."""
     one, rng = logistic(), np.random.default_rng(5)
     w = one.q.pack(rng.standard_normal(6) / 3, width * np.eye(6) + 0.1 * np.tri(6, k=-1))
     if positive:  # where log p is not concave the curvature may be of either sign
@@ -212,7 +213,7 @@ def test_a_step_inside_jax_is_the_package_s_on_the_same_draws(width, positive, m
     e, left = np.split(np.concatenate(turned), [6])  # two blocks; zeros fill up
     assert left.shape == (4, 6) and not left.any()
     assert_allclose(e @ e.T, (e[0] ** 2).sum() * np.eye(6), atol=1e-12)
-    monkeypatch.setattr(inside, "SHARE", 2**24)  # a block a point
+    monkeypatch.setattr(inside, "SHARE", share)
     found = plan.landed(plan.step(plan.first(np.random.default_rng(7), w=w)))
     assert_allclose(found.w, by_numpy(one, w, e, positive), rtol=1e-9, atol=1e-9)
     low = found._replace(memory=found.memory._replace(elbo=found.memory.elbo + 1e9))
