@@ -87,13 +87,6 @@ def agrees(cv, other):
     return apart[0]
 
 
-def refused(make, rows, kind=ValueError):
-    """Each row: the arguments, and words of what is said."""
-    for *args, words in rows:
-        with pytest.raises(kind, match=words):
-            make(*args)
-
-
 @pytest.mark.parametrize("name", NEEDS)
 def test_density_slope_names_and_fit_are_those_of_the_model_for_autograd(name):
     assert len(snippets()) == 3
@@ -202,8 +195,9 @@ def by_numpy(one, w, e, positive):
     return rule.step(rule.start(one.q, w), w, line(draw).mean(-2), 1.0, one.q, 1)[0]
 
 
-@pytest.mark.parametrize("width, positive", [(0.5, False), (3.0, True)])
-def test_a_step_inside_jax_is_the_package_s_on_the_same_draws(width, positive, monkeypatch):
+@pytest.mark.parametrize("width, positive, share", [(0.5, False, 2**21), (3.0, True, 2**24)])
+def test_a_step_inside_jax_is_the_package_s_on_the_same_draws(width, positive, share, monkeypatch):
+    """In blocks of four points, of which the last but one and the last fill up, and of one."""
     one, rng = logistic(), np.random.default_rng(5)
     w = one.q.pack(rng.standard_normal(6) / 3, width * np.eye(6) + 0.1 * np.tri(6, k=-1))
     if positive:  # where log p is not concave the curvature may be of either sign
@@ -220,7 +214,7 @@ def test_a_step_inside_jax_is_the_package_s_on_the_same_draws(width, positive, m
     e, left = np.split(np.concatenate(turned), [6])  # two blocks; zeros fill up
     assert left.shape == (4, 6) and not left.any()
     assert_allclose(e @ e.T, (e[0] ** 2).sum() * np.eye(6), atol=1e-12)
-    monkeypatch.setattr(inside, "SHARE", 2**24)  # a block a point
+    monkeypatch.setattr(inside, "SHARE", share)
     found = plan.landed(plan.step(plan.first(np.random.default_rng(7), w=w)))
     assert_allclose(found.w, by_numpy(one, w, e, positive), rtol=1e-9, atol=1e-9)
     low = found._replace(memory=found.memory._replace(elbo=found.memory.elbo + 1e9))
@@ -298,23 +292,31 @@ def test_a_numpyro_model_is_traced_and_not_compiled_by_operation():
     assert found.dim == 3 and found.named(np.zeros((1, 3)))["L"].shape == (1, 3, 3)
 
 
-def test_constraints_and_deterministic_quantities_come_along():
-    numpyro = need("numpyro")
+def test_constraints_deterministic_quantities_and_plates_come_along():
+    numpyro, _ = need("numpyro"), need("arviz")
     dist = numpyro.distributions
 
     def shares(counts):
         theta = numpyro.sample("theta", dist.Dirichlet(np.ones(3)))
         numpyro.deterministic("first/second", theta[0] / theta[1])
         numpyro.sample("n", dist.Multinomial(total_count=60, probs=theta), obs=counts)
+        with numpyro.plate("school", 3, dim=-2):
+            with numpyro.plate("year", 2, dim=-1):
+                numpyro.sample("both", dist.Normal(0, 1).expand([4]).to_event(1))
+            numpyro.sample("one", dist.Normal(0, 1))
 
     other = cvlib.models.from_numpyro(shares, np.array([10, 20, 30]))
     fit = cvlib.fit(other, progress=False)
     draws = fit.draws(4000, 0)
-    assert other.dim == 2 and set(draws) == {"theta", "first/second"}
+    assert other.dim == 2 + 24 + 3 and set(draws) == {"theta", "first/second", "both", "one"}
     assert_allclose(draws["theta"].sum(-1), 1)
     right = np.array([11, 21, 31]) / 63  # the mean of Dirichlet(11, 21, 31)
     assert np.abs(draws["theta"].mean(0) - right).max() < 0.01
     assert_allclose(draws["first/second"], draws["theta"][:, 0] / draws["theta"][:, 1])
+    found, lead = fit.to_arviz(7).posterior, ("chain", "draw")
+    assert found["first/second"].dims == lead and found["both"].shape == (1, 7, 3, 2, 4)
+    assert found["both"].dims[:-1] == (*lead, "school", "year")  # ArviZ names the rest
+    assert found["one"].dims[:-1] == (*lead, "school")
 
 
 def test_arviz_has_all_groups():
@@ -350,9 +352,9 @@ def test_rows_of_a_model_from_elsewhere(name):
     assert_allclose(stats_["log_q"].values[0], fit.q.log_q(fit.w, z))
     assert_allclose(stats_["lp"].values[0], other.log_joint(z))
     whole = fit.to_arviz(1000, 1)
-    found = [az.loo(whole), az.loo(fit.to_arviz(1000, 1, corrected=True))]
+    known = whole.sample_stats
+    found = [az.loo(x) for x in (whole, fit.to_arviz(1000, 1, corrected=True))]
     if hasattr(az, "loo_approximate_posterior"):
-        known = whole.sample_stats
         found += [az.loo_approximate_posterior(whole, known["lp"], known["log_q"])]
     assert np.ptp([*map(elpd, found)]) < 0.5
     plot = getattr(az, "plot_posterior", None) or az.plot_dist  # ArviZ before 1, and from it on
@@ -409,39 +411,6 @@ def test_the_posterior_predictive_of_pymc_is_near_the_data():
     assert np.sqrt((away**2).mean()) < 0.6  # 0.3 times the root of two; the prior's is above 5
 
 
-def test_the_posterior_predictive_of_numpyro_is_near_the_data():
-    """Its `Predictive` takes draws as they are, corrected ones too."""
-    numpyro, jax = need("numpyro"), need("jax")
-    line = Regression(numpyro)
-    fit = cvlib.fit(cvlib.models.from_numpyro(line, X, y), progress=False)
-    for corrected in (False, True):
-        draws = fit.draws(200, 1, corrected)
-        predict = numpyro.infer.Predictive(line, posterior_samples=draws)
-        found = predict(jax.random.key(0), X, None)["y"]
-        away = np.sqrt(((np.asarray(found) - y) ** 2).mean())
-        assert away < 2 * np.sqrt((draws["sigma"] ** 2).mean()), away  # the prior's is far above
-
-
-def test_plates_of_numpyro_name_axes():
-    numpyro = need("numpyro")
-    need("arviz")
-    dist = numpyro.distributions
-
-    def nested(data):
-        numpyro.sample("m", dist.Normal(0, 1))
-        with numpyro.plate("school", 3, dim=-2):
-            with numpyro.plate("year", 2, dim=-1):
-                numpyro.sample("both", dist.Normal(0, 1).expand([4]).to_event(1))
-            numpyro.sample("one", dist.Normal(0, 1))
-
-    fit = cvlib.fit(cvlib.models.from_numpyro(nested, None), progress=False)
-    found = fit.to_arviz(7).posterior
-    lead = ("chain", "draw")
-    assert found["m"].dims == lead and found["both"].shape == (1, 7, 3, 2, 4)
-    assert found["both"].dims[:-1] == (*lead, "school", "year")  # ArviZ names the rest
-    assert found["one"].dims[:-1] == (*lead, "school")
-
-
 class Regression:
     def __init__(self, numpyro):
         self.numpyro, self.dist = numpyro, numpyro.distributions
@@ -463,34 +432,36 @@ class Regression:
         self.numpyro.sample("y", self.dist.Normal(k, 1.0), obs=y)
 
 
-def test_numpyro_models_without_a_name():
+def test_numpyro_models_without_a_name_and_tables_that_a_model_takes_apart():
     numpyro = need("numpyro")
-    described, handlers = Regression(numpyro), numpyro.handlers
-    reparam = handlers.reparam(described, config={})
+    pandas = pytest.importorskip("pandas", reason="PyMC and ArviZ bring pandas")
+    described = Regression(numpyro)
+    reparam = numpyro.handlers.reparam(described, config={})
+    apart = lambda frame: described(frame[[0, 1, 2]].to_numpy(), y)
     assert not hasattr(described, "__name__") and not hasattr(reparam, "__name__")
-    for program, *args in [
-        (described, X, y), (partial(described, X), y), (partial(described, y=y), X), (reparam, X, y)
-    ]:  # fmt: skip
+    parts, table = [(partial(described, X), y), (partial(described, y=y), X)], pandas.DataFrame(X)
+    for program, *args in (described, X, y), *parts, (reparam, X, y), (apart, table):
         agrees(cvlib, cvlib.models.from_numpyro(program, *args))
 
 
-def test_numpyro_models_that_cannot_be_are_told_what_would_be_right():
-    numpyro = need("numpyro")
+def numpyro_refuses():
+    numpyro, pandas = need("numpyro"), need("pandas")
     described, dist = Regression(numpyro), numpyro.distributions
     gap, holed = y.copy(), X.copy()
     gap[3] = holed[5, 1] = np.nan
-    cases = (described, X, gap), (described, holed, y), (lambda: described(X, gap),)
-    rows = [(*case, "there is NaN in its data: drop or fill") for case in cases] + [
+    nan, table = "there is NaN in its data: drop or fill", r"no tables: give table.to_numpy\(\)"
+    flat = dist.ImproperUniform(dist.constraints.real, (), ())
+    return [
+        (described, X, gap, nan),
+        (described, holed, y, nan),
+        (lambda: described(X, gap), nan),
+        (described, pandas.DataFrame(X), y, table),
+        (described, X, pandas.Series(y), table),
         (described, X, r"give all that it takes, as arrays: .*missing 1 required"),
         (described, X.tolist(), y, r"does not compute with lists: give arrays, np.array\(y\)"),
         (described, X, np.array(["yes"] * 40), "text in its data, .*'yes.*: give numbers"),
         (described, X, ["yes"] * 40, "text in its data, 'yes': give numbers"),
-        (
-            described.discrete,
-            dist.ImproperUniform(dist.constraints.real, (), ()),
-            y,
-            r"ImproperUniform say: give dist.Normal\(0, 100\)",
-        ),
+        (described.discrete, flat, y, r"ImproperUniform say: give dist.Normal\(0, 100\)"),
         (described.observed, y, "observed has no unknown: all that it samples is observed"),
         (described.param, y, r'a in param is a numpyro.param, .*numpyro.sample\("a"'),
         (described.discrete, dist.Bernoulli(0.3), y, "k is discrete: only real unknowns"),
@@ -498,26 +469,12 @@ def test_numpyro_models_that_cannot_be_are_told_what_would_be_right():
         (None, r"model=None is no function: write from_numpyro\(model, X, y\)"),
         ("model", "model='model' is no function"),
     ]
-    with warnings.catch_warnings(action="ignore"):
-        refused(cvlib.models.from_numpyro, rows)
 
 
-def test_tables_into_numpyro():
-    """A model that takes its columns apart has them; else the cure is named."""
-    numpyro = need("numpyro")
-    pandas = pytest.importorskip("pandas", reason="PyMC and ArviZ bring pandas")
-    described, frame = Regression(numpyro), pandas.DataFrame(X)
-    words = r"JAX knows no tables: give table.to_numpy\(\)"
-    rows = [(described, frame, y, words), (described, X, pandas.Series(y), words)]
-    refused(cvlib.models.from_numpyro, rows)
-    apart = lambda frame: described(frame[[0, 1, 2]].to_numpy(), y)
-    agrees(cvlib, cvlib.models.from_numpyro(apart, frame))
-
-
-def test_jax_functions_that_cannot_be_are_told_what_would_be_right():
+def jax_refuses():
     jnp = need("jax.numpy")
     square = lambda z: -jnp.sum(z**2)
-    rows = [
+    return [
         (3, 2, r"log_joint=3 is no function: write from_jax\("),
         (square, 0, "parameters=0: it must be at least one"),
         (square, 2.5, "parameters=2.5 must be a whole number"),
@@ -531,10 +488,9 @@ def test_jax_functions_that_cannot_be_are_told_what_would_be_right():
         (lambda z: jnp.log(z[0]), 2, "it must be a number for every real z. Put exp"),
         (lambda z: square(z) * np.nan, 2, "it must be a number for every real z"),
     ]
-    refused(cvlib.models.from_jax, rows, (TypeError, ValueError))
 
 
-def test_what_is_no_pymc_model_is_told_what_would_be_right():
+def pymc_refuses():
     pm = need("pymc")
     with pm.Model() as empty:
         pm.Normal("y", 0, 1, observed=1.0)
@@ -542,16 +498,27 @@ def test_what_is_no_pymc_model_is_told_what_would_be_right():
         pm.Normal("y", pm.Bernoulli("b", 0.5), 1, observed=1.0)
     no_model = "is no PyMC model: give that of `with pm.Model"
     rows = [(wrong, no_model) for wrong in (None, {"beta": 3}, pm.Model)]
-    rows += [(empty, "PyMC model has no unknown: all that it samples is"), (coin, "b is discrete")]
-    refused(cvlib.models.from_pymc, rows)
+    return [
+        *rows,
+        (empty, "PyMC model has no unknown: all that it samples"),
+        (coin, "b is discrete"),
+    ]
+
+
+@pytest.mark.parametrize("refuses", [numpyro_refuses, jax_refuses, pymc_refuses])
+def test_what_cannot_be_is_told_what_would_be_right(refuses):
+    door = getattr(cvlib.models, "from_" + refuses.__name__.split("_")[0])
+    for *args, words in refuses():
+        with warnings.catch_warnings(action="ignore"):
+            with pytest.raises((TypeError, ValueError), match=words):
+                door(*args)
 
 
 def test_what_is_missing_is_said(monkeypatch):
     monkeypatch.setattr("cvlib.adapters.import_module", Mock(side_effect=ImportError))
-    missing = r"needs (\w+): pip install '\.\[\1\]' in the project"
-    refused(cvlib.models.from_jax, [(lambda z: 0.0, 2, missing)])
-    refused(cvlib.models.from_numpyro, [(lambda: None, missing)])
-    refused(cvlib.models.from_pymc, [(None, missing)])
+    for door, *args in ("jax", len, 2), ("numpyro", len), ("pymc", None):
+        with pytest.raises(ValueError, match=rf"needs {door}: pip install '\.\[{door}\]' in the p"):
+            getattr(cvlib.models, f"from_{door}")(*args)
 
 
 @pytest.mark.parametrize("bug", MUTANTS["adapters"], ids=lambda bug: bug[0])

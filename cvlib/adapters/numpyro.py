@@ -18,12 +18,12 @@ def from_numpyro(model: Callable, *args: Any, **kwargs: Any) -> Compiled:
     if not callable(model):
         raise ValueError(f"model={model!r} is no function: write from_numpyro(model, X, y)")
     name = getattr(model, "__name__", "NumPyro model")  # a partial has none
-    given = [*args, *kwargs.values()]
-    fresh, sites = lambda: handlers.seed(model, 0), {}  # a handler remembers what it has drawn
+    given, seed, trace = [*args, *kwargs.values()], handlers.seed, handlers.trace
+    fresh, sites = lambda: seed(model, 0), {}  # a handler remembers what it has drawn
 
     def seen():
         """What is observed. Traced, not run: JAX would compile every operation by itself."""
-        sites.update(handlers.trace(fresh()).get_trace(*args, **kwargs))
+        sites.update(trace(fresh()).get_trace(*args, **kwargs))
         return {k: x["value"] for k, x in sites.items() if x.get("is_observed")}
 
     back = lambda p: util.unconstrain_fn(fresh(), args, kwargs, p)
