@@ -13,20 +13,6 @@ from scipy import special, stats
 from cvlib import special as ours
 
 
-def test_the_layout_of_w(cv):
-    for family in oracles.FAMILIES:
-        q, w = getattr(cv.families, family)(3), oracles.weights(family, 3)
-        mu, L = oracles.unpack(family, 3, w)
-        got_mu, factor = q.unpack(w)
-        assert_allclose(got_mu, mu)
-        assert_allclose(factor if family == "Gaussian" else factor[..., None] * np.eye(3), L)
-        assert_allclose(q.pack(got_mu, factor), w)
-        assert q.D == w.shape[-1] == (9 if family == "Gaussian" else 6)
-        for got, right in zip(oracles.unpack(family, 3, q.start((2,))), (np.zeros(3), np.eye(3))):
-            assert_allclose(got, [right, right])
-        assert repr(q) == f"{family}(3)"
-
-
 def families_of(cv):
     """One of each, of the package or of a copy of it."""
     f = cv.families

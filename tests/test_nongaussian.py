@@ -320,21 +320,6 @@ def z_scores(G):
     return np.abs(G.mean(0)) / (G.std(0) / np.sqrt(len(G)) + 1e-300)
 
 
-def test_categorical_means(cv):
-    """A pair of classes is a coin: zeta_1 - zeta_0 is logistic, so the exact gradient is its own.
-
-    12 scores: a false alarm once in 1e7 suites. Three classes: test_surrogates_have_mean_zero.
-    """
-    q = cv.families.Categorical(1, 2)
-    lik = lambda z, batch: 1.5 * (z[..., 1] - T) ** 2 + 2 * (1 + z[..., 1]) + 0 * batch[0]
-    model = cv.models.Model(lik, q.prior([0.0, 0.0]), np.array([1.0]), 2)
-    draw = cv.draw(model, q, np.array([0.0, 0.3]), M=50_000, rng=np.random.default_rng(4))
-    exact = exact_relaxed(0.3) * np.array([-1, 1])
-    for method, coupled in product((cv.SF, cv.RP1, cv.GR), (True, False)):
-        f = cv.relax(cv.terms(model, q)[0], TAU, coupled=coupled)
-        assert z_scores(method(f)(draw) - exact).max() < 6
-
-
 def test_extreme_logits_are_finite(cv):
     for q in (cv.families.Bernoulli(3), cv.families.Categorical(1, 3)):
         model, _ = modelled(cv, q)
