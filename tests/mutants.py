@@ -426,7 +426,7 @@ slopes not in the coordinates of q | scored | q.times_t(draw.factor, slope) | sl
   test_a_gaussian_posterior
 # kinds: test_kinds
 draws without constraints | Found.draws | self.model | self.model.parameters.__class__({k: c.inner
-  for k, c in self.model.parameters.each.items()}) | test_draws_are_q_s_by_name_and_shape[full]
+  for k, c in self.model.parameters.each.items()}) | test_answers_are_the_posterior_s[early]
 the old look shown after one step more | Run.go |
   self.settled, self.last, before = False, None, self.seconds |
   self.settled, before = False, self.seconds |

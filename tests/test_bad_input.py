@@ -480,8 +480,10 @@ def test_a_gradient_that_overflows_names_estimator_and_term(culprit, subsample):
 
 
 @pytest.mark.parametrize("name", oracles.PROBLEMS)
-@pytest.mark.parametrize("scale", [1e-3, 1.0, 10.0])
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 10.0, 1e3])
 def test_ordinary_use_raises_no_warning(name, scale):
+    if scale > 10 and name != "logistic":
+        return  # rates of exp(1000)
     p = oracles.problem(name, 3, 4)
     model, q = oracles.build(cv, p), cv.families.Gaussian(3)
     data, prior, variational = cv.terms(model, q)

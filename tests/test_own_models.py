@@ -173,20 +173,6 @@ def test_derivatives_of_a_polynomial_do_not_warn(cv):
     assert_allclose([d1, d2, d3], [[2.0, -2.0], [-2.0, -2.0], [0.0, 0.0]])
 
 
-def test_a_likelihood_without_derivatives_of_its_own(cv):
-    """A reader's likelihood: phi alone, autograd does the rest. The samples of the fast one."""
-    p = oracles.problem("logistic")
-    phi, q, samples = lambda t, y: -anp.logaddexp(0.0, -y * t), cv.families.Gaussian(2), []
-    slow = cv.models.Likelihood("softplus", phi, lambda y: None, classes=True)
-    eps, index = np.random.default_rng(0).standard_normal((3, 2)), np.array([0, 3, 4])
-    for model in oracles.build(cv, p), cv.models.GLM(p.X, p.y, slow, oracles.PRIOR_SD):
-        data = cv.terms(model, q)[0]
-        draw = cv.draw(model, q, oracles.weights("Gaussian", 2)[0], eps=eps, index=index)
-        lines = [cv.RP1(data), cv.CF(cv.taylor_z(data)), cv.RP2(cv.taylor_x(data)), cv.SF(data)]
-        samples.append(cv.evaluate(lines, draw))
-    assert_allclose(*samples, rtol=1e-10, atol=1e-12)
-
-
 def test_what_a_likelihood_promises_is_tried(cv):
     """Each field against a phi that it is not of, and a strip against one that has poles or kinks.
 
@@ -227,17 +213,6 @@ def test_what_a_likelihood_promises_is_tried(cv):
         phi = lambda t, y: -(df + 1) / 2 * anp.log1p(((y - t) / scale) ** 2 / df)
         of = m.Likelihood("Student-t", phi, strip=scale * np.sqrt(df))
         assert not refused(of, counts), (df, scale)
-
-
-def test_extreme_logits_raise_no_warning(cv):
-    model = cv.models.logistic_regression(np.array([[500.0], [-500.0]]), [1, 1])
-    q = cv.families.Gaussian(1)
-    zoo = cv.zoo.paper(model, q)
-    data, prior, _ = cv.terms(model, q)
-    draw = cv.draw(model, q, q.start(), M=20, rng=np.random.default_rng(0))
-    with np.errstate(all="raise", under="ignore"):
-        lines = [zoo.h, *zoo.S7, cv.SF(data), cv.CF(cv.bound(data))]
-        assert np.isfinite(cv.evaluate(lines, draw)).all()
 
 
 # Exact references -------------------------------------------------------------------------------
