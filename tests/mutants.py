@@ -84,7 +84,7 @@ covariances over n - 1 | GLM.data_moments | n[:, None, None] | np.maximum(n - 1,
 second moments for covariances | _spreads | X - x[k] | X |
   test_exact_means[logistic-Gaussian-True]
 # models: test_own_models
-prior's mean forgotten | GaussianPrior.__call__ | z - self.mean | z | test_prior
+prior's mean forgotten | GaussianPrior.__call__ | z - self.mean | z | test_offset_and_prior
 offset forgotten in the rows | glm._rows | eta + offset[0] | eta | test_offset_and_prior
 offset forgotten in the data | GLM.__init__ | (X, y) if offset is None else (X, y, offset) |
   (X, y) | test_offset_and_prior
@@ -118,8 +118,6 @@ a simplex of one share | Constraint.__call__ | 1 + self.fewer | 1 | test_declara
 a Gaussian prior wrapped | Model._of_z | return rows, log_prior | whole = lambda p:
   log_prior(anp.concatenate([p['beta'], p['t']], -1))\nreturn rows, partial(_named_prior, whole,
   self.parameters) | test_names_are_taken_in_any_way
-draws without constraints | Found.draws | self.model | self.model.parameters.__class__({k: c.inner
-  for k, c in self.model.parameters.each.items()}) | test_draws_come_in_their_constraints
 # optimize: test_loop
 momentum without 1 - beta | momentum.step | (1 - self.beta) * g | g |
   test_momentum_takes_the_steps_of_autograds_sgd
@@ -425,6 +423,8 @@ rounding taken for a loss | Run.compare | -tolerance / 50 | 1e-12 | test_a_look
 slopes not in the coordinates of q | scored | q.times_t(draw.factor, slope) | slope |
   test_a_gaussian_posterior
 # kinds: test_kinds
+draws without constraints | Found.draws | self.model | self.model.parameters.__class__({k: c.inner
+  for k, c in self.model.parameters.each.items()}) | test_answers_are_the_posterior_s[early]
 the old look shown after one step more | Run.go |
   self.settled, self.last, before = False, None, self.seconds |
   self.settled, before = False, self.seconds |

@@ -155,12 +155,8 @@ def outcome(case: Case, values: dict) -> Any:
     made = {key: x() if isinstance(x, Fresh) else x for key, x in values.items()}
     whose = made.pop("self", None)
     f = PUBLIC[case.name] if whose is None else getattr(whose, case.name.split(".")[-1])
-    given, takes = [], signature(f).parameters.values()
-    if any(p.kind is p.VAR_POSITIONAL for p in takes):  # what comes before *args goes by place
-        for p in (p for p in takes if p.name in made and p.kind is not p.KEYWORD_ONLY):
-            given += made.pop(p.name) if p.kind is p.VAR_POSITIONAL else [made.pop(p.name)]
     try:
-        return seen(case.look(f(*given, **made)))
+        return seen(case.look(f(**made)))
     except (ValueError, TypeError) as error:
         return f"refused: {error}"
 

@@ -169,7 +169,6 @@ VALUES = [  # with a ValueError
     ("the prior has 3 sd's but 2 means", lambda: GaussianPrior(np.ones(3), np.ones(2))),
     ("log_prior.*has 3 coordinates, z has 2", lambda: model(log_prior=GaussianPrior(np.ones(3)))),
     (r"log_lik=None is no function.*\(\.\.\., d\)", lambda: model(log_lik=None)),
-    ("log_prior=None is no function: .*GaussianPrior", lambda: model(log_prior=None)),
     (r"data=None: give an array.*np.zeros\(1\)", lambda: model(data=None)),
     ("array 1 of the data holds objects, such as None", lambda: model(data=(X, None))),
     *[("holds dates or times, such as .*: give numbers, .*'D'. for days",
@@ -197,7 +196,6 @@ VALUES = [  # with a ValueError
     # draws
     (r"rng=np.random.default_rng\(seed\)", lambda: fresh(rng=None)),
     (r"rng=7: give a generator.*default_rng\(7\)", lambda: fresh(rng=7), lambda: choose(rng=7)),
-    ("needs M", lambda: fresh(M=None)),
     ("index or rng.*subsample=False", lambda: draw(index=None)),
     ("leave index out", lambda: draw(subsample=False)),
     ("M=3, but eps has 2 samples", lambda: draw(M=3)),
@@ -232,7 +230,6 @@ VALUES = [  # with a ValueError
       for w in (None, "a", np.ones((2, 5)))],
     (r"relax is for a discrete q; Gaussian\(2\) is continuous: use RP1 or GR", lambda: relax(data)),
     (r"mu must be \(..., 2\).*got \(1,\)", lambda: q.pack([1.0], np.eye(2))),
-    (r"L \(..., 2, 2\)", lambda: q.pack([1.0, 2.0], np.ones(2))),
     ("lower triangular.*cholesky", lambda: q.pack([0.0, 0.0], np.array([[2.0, 1.0], [1.0, 2.0]]))),
     (r"mu, sigma must be \(..., 2\); got \(2,\), \(2, 2\)", lambda: D.pack([1.0, 2.0], np.eye(2))),
     ("positive", lambda: G.pack(-1.0, 1.0)),
@@ -253,7 +250,6 @@ VALUES = [  # with a ValueError
     ("AQ.data. is not possible for Gamma", lambda: cv.AQ(of_gamma)),
     ("needs a Gaussian family", lambda: bound(of_gamma)),
     ("RP1.data. is not possible for Gamma.2.: .* GR", lambda: RP1(of_gamma)),
-    ("RP1.data. is not possible for Bernoulli", lambda: RP1(of_coins)),
     ("two values of a Bernoulli variable", lambda: cv.DisARM(data)),
     ("no sample is independent .* there is one", lambda: cv.LOO(of_coins)(coins(1))),
     ("all samples of the draw lean", lambda: cv.LOO(of_coins)(coins(2, noise="pairs")),
@@ -262,7 +258,6 @@ VALUES = [  # with a ValueError
     (r"out must be \(1, 2, 5\).*got \(2, 2\)",
      lambda: cv.evaluate([RP1(cv.one)], draw(), out=np.empty((2, 2)))),
     (r"'data' of <logistic.*try CF\(taylor_z\(data\)\)", lambda: CF(data)),
-    (r"own model.*try taylor_z\(data\)", lambda: taylor_x(own_data)),
     (r"'taylor_z\(data\)'", lambda: taylor_x(taylor_z(data))),
     (r"labels are classes or enter linearly.*<cauchy",
      lambda: taylor_x(cv.terms(cv.models.GLM(X, Y, cauchy), q)[0])),
@@ -276,8 +271,7 @@ VALUES = [  # with a ValueError
     ("depend on each other", lambda: CF(taylor_z(cv.terms(COINS, PAIR)[0]))),
     ("temperature", lambda: relax(of_coins, 0.0)),
     ("SF or RP1 or GR", lambda: RP2(relax(of_coins))),
-    ("is none", lambda: relax(taylor_z(of_coins))),
-    ("expands terms of a model", lambda: taylor_z(relax(of_coins))),
+    ("'one' is none", lambda: relax(cv.one)),
     *[(f"'taylor_x_slope.data.' does not say its {what}: a word that needs it",
        lambda by_hand=by_hand: Method("own", "", by_hand=by_hand)(cv.taylor_x_slope(data))(draw()))
       for what, by_hand in [("value", lambda draw, f: f.level(draw, "z1")),
@@ -302,7 +296,6 @@ VALUES = [  # with a ValueError
     ("is not one of the data", lambda: draw(snapshot=cv.snapshot(glm(2 * X, Y), np.zeros(2)))),
     # weights of variates
     (r"got h \(6, 4\) and C \(3, 5, 4\)", lambda: moments(h, C[:, 1:])),
-    (r"C \(\.\.\., L, M, D\)", lambda: moments(h, C[0])),
     ("at least one sample", lambda: moments(h[:0], C[:, :0])),
     *[(f"variate {i} {said}", lambda i=i, bad=bad: moments(h, with_(C, bad, i, 0, 0)))
       for i, bad, said in [(1, np.nan, "has a NaN"), (2, np.inf, "has a NaN"),
@@ -351,7 +344,6 @@ VALUES = [  # with a ValueError
     ("rng=None: give a generator", lambda: sgd(rng=None)),
     (r"w starts \(5,\) runs: leave runs out", lambda: sgd(w=q.start((5,)), runs=(3,))),
     ("momentum and rule= are two rules", lambda: sgd(momentum=0.5, rule=rules.adam())),
-    ("v0 and weights= are two rules", lambda: sgd(v0=1.0, weights=rules.bayes())),
     ("average=0: it must be", lambda: sgd(average=0)),
     ("a hook after step 1 returned a state of step 8",
      lambda: sgd(hooks={1: lambda state, plan: (state._replace(t=8), plan)})),
@@ -430,7 +422,6 @@ TYPES = [  # with a TypeError
     ("lr='0.1' is no number: write for example lr=0.1", lambda: sgd(lr="0.1")),
     (r"lr\(1\)=None is no number", lambda: sgd(lr=lambda t: None)),
     (r"cvs=CF.* must be a list: write \[c7\]", lambda: sgd(ZOO.c7)),
-    (r"cvs=None must be a list: .*\[\] for none", lambda: sgd(None)),
     ("no estimator such as RP1.*take its .line", lambda: sgd(catalogue.legal(LOGISTIC, q)[:1])),
     ("no ascent rule such as rules.adam", lambda: sgd(rule="adam")),
     ("no weight rule such as rules.bayes", lambda: sgd(weights=rules.momentum())),
@@ -442,10 +433,8 @@ TYPES = [  # with a TypeError
     (r"sampling=5: write cv.Sampling\(", lambda: sgd(sampling=5), lambda: choose(sampling=5)),
     ("noise_free has no argument 'M': a plan takes lr", lambda: free(M=4)),
     # choosing
-    ("{} is no table of bases", lambda: choose(among={})),
     ("write among=.*mine.*h, .*c7", lambda: choose(among=[ZOO.h])),
     ("'h': .* is no pair of h and", lambda: choose(among={"h": ZOO.h})),
-    ("{} are no lines by name", lambda: report({})),
     ('write {"h": h, "c7": c7}', lambda: report(ZOO.h)),
     ("costs=3: write {.RP1", lambda: report(costs=3)),
     ("there is no argument 'bach' here", lambda: choose(bach=5)),
@@ -479,8 +468,10 @@ def test_a_gradient_that_overflows_names_estimator_and_term(culprit, subsample):
 
 
 @pytest.mark.parametrize("name", oracles.PROBLEMS)
-@pytest.mark.parametrize("scale", [1e-3, 1.0, 10.0])
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 10.0, 1e3])
 def test_ordinary_use_raises_no_warning(name, scale):
+    if scale > 10 and name != "logistic":
+        return  # rates of exp(1000)
     p = oracles.problem(name, 3, 4)
     model, q = oracles.build(cv, p), cv.families.Gaussian(3)
     data, prior, variational = cv.terms(model, q)

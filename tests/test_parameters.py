@@ -135,21 +135,6 @@ def test_names_are_taken_in_any_way(cv):
     assert model.log_prior is prior, "the closed form of a Gaussian prior is lost"
 
 
-# What comes out of a fit --------------------------------------------------------------------------
-
-
-def test_draws_come_in_their_constraints(cv):
-    """draws are named(sample), of a seed; a plain model has z."""
-    fit = fitted(cv)
-    z, draws = fit.sample(50, 3), fit.draws(50, 3)
-    assert_allclose(draws["beta"], z[:, :3], rtol=0)
-    assert_allclose(draws["sigma"], np.exp(z[:, 3]), rtol=1e-15)
-    assert type(draws) is dict and (fit.draws(50, 4)["sigma"] != draws["sigma"]).all()
-    plain = cv.models.logistic_regression(X, np.sign(Y))
-    (name, z), = plain.named(np.ones((2, 3))).items()  # fmt: skip
-    assert name == "z" and z.shape == (2, 3) and plain.names == ["z[0]", "z[1]", "z[2]"]
-
-
 # Models that bring their own value and slope ------------------------------------------------------
 
 
