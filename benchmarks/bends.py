@@ -19,6 +19,7 @@ import numpy as np
 import cvlib as cv
 from benchmarks import stored
 from benchmarks.race.models import density, model_of
+from benchmarks.rivals import svi
 from cvlib.fitting import bends
 from cvlib.fitting.looks import Weights
 from cvlib.models.density import Density
@@ -368,9 +369,6 @@ def rivals(name, seconds):
         "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"  # one core, as ours
     )
     import jax
-    import numpyro
-    from numpyro import distributions as dist
-    from numpyro.infer import autoguide
 
     jax.config.update("jax_enable_x64", True)
     model, log_p = MODELS[name](), in_jax(name, jax.numpy)
@@ -378,38 +376,29 @@ def rivals(name, seconds):
     apart = Density(model).value(z) - np.array([log_p(one) for one in z])
     assert np.ptp(apart) < 1e-6, "not the same density"
 
-    def program():
-        real = dist.ImproperUniform(dist.constraints.real_vector, (), (model.dim,))
-        numpyro.factor("log p", log_p(numpyro.sample("z", real)))
-
     found = {"seconds": round(seconds, 1)}
     for kind in GUIDES:
-        guide = getattr(autoguide, kind)(program)
-        runs = [(rate, climbed(model, program, guide, rate, seconds)) for rate in RATES]
+        guide = kind.removeprefix("Auto")
+        runs = [(rate, climbed(model, log_p, guide, rate, seconds)) for rate in RATES]
         rate, best = max(runs, key=lambda one: np.nan_to_num(np.mean(one[1], 0), nan=-1e9)[0])
         found[kind] = {"rate": rate, "runs": best}
     return found
 
 
-def climbed(model, program, guide, rate, seconds, block=50):
+def climbed(model, log_p, guide, rate, seconds):
     """[elbo, error, share, k-hat, steps] on fresh draws, for each of two seeds."""
     import jax
-    from numpyro.infer import SVI, Trace_ELBO
-    from numpyro.optim import Adam
 
-    svi = SVI(program, guide, Adam(rate), Trace_ELBO(num_particles=10, vectorize_particles=True))
-    many = jax.jit(
-        lambda state: jax.lax.scan(lambda s, _: svi.update(s), state, None, length=block)[0]
-    )
+    run = svi(log_p, model.dim, guide, 10, rate, block=50, vectorize_particles=True)
     rows = []
     for seed in range(2):
-        state, steps = svi.init(jax.random.PRNGKey(seed)), 0
-        jax.block_until_ready(many(state).optim_state)  # compiled
+        state, steps = run.begin(seed), 0
+        jax.block_until_ready(run.steps(state).optim_state)  # compiled
         begun = time.process_time()
         while time.process_time() - begun < seconds:
-            state, steps = many(state), steps + block
+            state, steps = run.steps(state), steps + 50
             jax.block_until_ready(state.optim_state)
-        q = guide.get_posterior(svi.get_params(state))
+        q = run.guide.get_posterior(run.parameters(state))
         z, between = q.sample_with_intermediates(jax.random.PRNGKey(seed + 9), (DRAWS,))
         log_q = q.log_prob(z, between) if between else q.log_prob(z)
         weights = Weights(np.array(z), Density(model).value(np.array(z)) - np.array(log_q))

@@ -1,7 +1,7 @@
 """Seconds a step with each variate of chapter 7's periodic table, in units of the plain step.
 
-All take turns in one process, as in `cvlib.choose`; one thread, whose own time counts. Run it on a
-quiet machine: python -m benchmarks.cells --save
+All take turns in one process; one thread, whose own time counts. It needs the book's tools. Run it
+on a quiet machine: PYTHONPATH=tools python -m benchmarks.cells --save
 """
 
 from time import thread_time
@@ -10,31 +10,22 @@ import periodic
 
 import cvlib as cv
 from benchmarks import stored
-from cvlib.choosing import timed
-from cvlib.pilots import Set
+from benchmarks.scale import stepping
+from benchmarks.steps import best_times
 from experiments import catalogue
-
-M = 10
-
-
-def costs(seconds):
-    """{line, as it prints: plain steps} on the sonar data; `seconds` of timing for each."""
-    model = cv.models.logistic_regression(*cv.datasets.load("sonar"))
-    q = cv.families.Gaussian(model.dim)
-    found = periodic.rows(catalogue.legal(model, q))
-    lines = {repr(c.line): c.line for _, _, cells in found for c in cells.values()}
-    table = {"h": (cv.zoo.paper(model, q).h, lines)}
-    sets = [Set("h"), *(Set("h", (name,)) for name in lines)]
-    w = cv.optimize.noise_free(model, q, lr=0.2, steps=50).w
-    plan = cv.optimize.Noisy(model, q, table["h"][0], lr=1e-3, M=M, renew=50)
-    times = timed(sets, table, plan, w, seconds=seconds * len(sets), clock=thread_time)
-    return {name: float(f"{times[f'h with {name}'] / times['h']:.3g}") for name in lines}
 
 
 def measure(seconds):
-    steps = costs(seconds)
-    for name, times in steps.items():
-        print(f"{times:6.1f}  {name}")
+    """{line, as it prints: plain steps} on the sonar data; `seconds` of timing for each."""
+    model = cv.models.logistic_regression(*cv.datasets.load("sonar"))
+    q = cv.families.Gaussian(model.dim)
+    h, w = cv.zoo.paper(model, q).h, cv.optimize.noise_free(model, q, lr=0.2, steps=50).w
+    found = periodic.rows(catalogue.legal(model, q))
+    lines = {repr(c.line): c.line for _, _, cells in found for c in cells.values()}
+    ways = {name: stepping(model, q, h, (line,), w, None) for name, line in lines.items()}
+    times = best_times({"h": stepping(model, q, h, (), w, None)} | ways, seconds, clock=thread_time)
+    steps = {name: stored.few(times[name] / times["h"]) for name in lines}
+    stored.told({"steps": each, "line": name} for name, each in steps.items())
     return {"steps": steps}
 
 

@@ -30,7 +30,7 @@ import numpy as np
 from jax import lax
 from jax.scipy.linalg import solve_triangular
 
-from benchmarks import stored
+from benchmarks import rivals, stored
 
 RESULTS = stored.path("gpu")
 PAGE = Path(__file__).resolve().parents[1] / "book" / "24-in-your-framework.md"
@@ -197,35 +197,6 @@ def begin(q):
     return q, jax.tree.map(jnp.zeros_like, q), jax.tree.map(jnp.zeros_like, q), jnp.array(0.0)
 
 
-def guide(name, d, M, rate, last):
-    """A start, BLOCK steps of SVI with one of NumPyro's guides, M draws a step, and its q."""
-    import numpyro
-    from numpyro.distributions import Normal
-    from numpyro.infer import SVI, Trace_ELBO, autoguide
-
-    def model(X, y):
-        z = numpyro.sample("z", Normal(0, 1).expand([d]).to_event(1))
-        numpyro.factor("rows", jax.nn.log_sigmoid(y * (X @ z)).sum())
-
-    rank = {"rank": RANK} if name.startswith("Low") else {}
-    q = getattr(autoguide, f"Auto{name}")(model, **rank)
-    cosine = lambda t: rate * (1 + jnp.cos(jnp.pi * jnp.minimum(t / last, 1))) / 2
-    svi = SVI(model, q, numpyro.optim.Adam(cosine if last else rate), Trace_ELBO(num_particles=M))
-
-    @partial(jax.jit, donate_argnums=0)
-    def block(state, data):
-        return lax.fori_loop(0, BLOCK, lambda _, s: svi.update(s, *data)[0], state)
-
-    def law(state):
-        found = {k.removeprefix("auto_"): v for k, v in svi.get_params(state).items()}
-        if "scale_tril" in found:
-            return found["loc"], found["scale_tril"]
-        W = found["scale"][:, None] * found["cov_factor"]
-        return found["loc"], jnp.linalg.cholesky(W @ W.T + jnp.diag(found["scale"] ** 2))
-
-    return lambda data: svi.init(jax.random.PRNGKey(0), *data), block, law
-
-
 # The race -----------------------------------------------------------------------------------------
 
 
@@ -263,23 +234,20 @@ def tuned(row, go, seconds, keep):
 
 
 def walked(row, go, k, keep):
-    """Up and down from RATES[k] until the best has a worse one on either side: it, and its step."""
-    ends, steps = {}, {}
+    """From RATES[k] to the best of all, a row for each: its place, and the time of its step."""
+    steps = {}
 
-    def at(k):
-        if k not in ends and 0 <= k < len(RATES):
-            try:
-                found = go(RATES[k])
-            except jax.errors.JaxRuntimeError as error:  # out of memory: a row that says so
-                found = {"failed": str(error)[:60], "path": [[0.0, None]], "step": np.inf}
-            keep(row | {"rate": RATES[k]} | found)
-            last = found["path"][-1][1]
-            ends[k], steps[k] = np.inf if last is None else last, found["step"]
-        return ends.get(k, np.inf)
+    def height(rate):
+        try:
+            found = go(rate)
+        except jax.errors.JaxRuntimeError as error:  # out of memory: a row that says so
+            found = {"failed": str(error)[:60], "path": [[0.0, None]], "step": np.inf}
+        keep(row | {"rate": rate} | found)
+        last, steps[rate] = found["path"][-1][1], found["step"]
+        return -np.inf if last is None else -last
 
-    while (least := min((k, k - 1, k + 1), key=at)) != k and np.isfinite(at(least)):
-        k = least
-    return (k, steps[k]) if np.isfinite(at(k)) else (None, None)
+    k = rivals.walked(height, RATES, k)
+    return (k, steps[RATES[k]]) if np.isfinite(steps[RATES[k]]) else (None, None)
 
 
 def race(d, parts, seconds, keep):
@@ -351,9 +319,10 @@ def guides(name, d, M, data, short, seconds, row, keep):
     """One of NumPyro's guides, from its own start."""
 
     def go(rate, last):
-        first, block, law = guide(name, d, M, rate, last)
-        one = lambda s, t: block(s, data)
-        return run(one, first(data), lambda s: short(law(s)), seconds)[0]
+        rank = RANK if name.startswith("Low") else None
+        way = rivals.svi(lambda z, *data: log_p(z, data), d, name, M, rate, last, BLOCK, rank)
+        one = lambda s, t: way.steps(s, *data)
+        return run(one, way.begin(0, *data), lambda s: short(way.law(s)), seconds)[0]
 
     tuned(row | {"way": f"NumPyro, Auto{name}", "draws": M}, go, seconds, keep)
 

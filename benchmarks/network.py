@@ -19,7 +19,6 @@ import json
 import os
 import time
 import warnings
-from functools import cache
 from types import SimpleNamespace
 
 import autograd.numpy as anp
@@ -28,6 +27,7 @@ from threadpoolctl import threadpool_limits
 
 import cvlib as cv
 from benchmarks import stored
+from benchmarks.rivals import svi, walked
 from cvlib.fitting import run
 
 RESULTS = stored.path("network")
@@ -100,46 +100,15 @@ def fitted(model, seed, q=None, start=None):
     return fit.q.unpack(fit.w)
 
 
-def numpyro(log_joint, guide, particles, rate, last, seed):
-    """Mean and factor of one of NumPyro's guides, at its own start, and the steps it took.
-
-    The rate falls to zero at step `last`; it stays as it is if that is None.
-    """
-    import jax
-    import jax.numpy as jnp
-    import numpyro
-    from numpyro.distributions import ImproperUniform, constraints
-    from numpyro.infer import SVI, Trace_ELBO, autoguide
-
-    def model():
-        z = numpyro.sample("z", ImproperUniform(constraints.real, (), (DIM,)))
-        numpyro.factor("log p", log_joint(z))
-
-    begun, loss = time.process_time(), Trace_ELBO(num_particles=particles)
-    guide = getattr(autoguide, f"Auto{guide}")(model)
-    cosine = lambda t: rate * (1 + jnp.cos(jnp.pi * jnp.minimum(t / last, 1))) / 2
-    svi = SVI(model, guide, numpyro.optim.Adam(rate if last is None else cosine), loss)
-    state, taken = svi.init(jax.random.PRNGKey(seed)), 0
-    steps = lambda state: jax.lax.fori_loop(0, BLOCK, lambda _, s: svi.update(s)[0], state)
-    steps = jax.jit(steps)
+def guided(log_joint, guide, particles, rate, last, seed):
+    """Mean and factor of one of NumPyro's guides, at its own start, and the steps it took."""
+    begun = time.process_time()
+    run = svi(log_joint, DIM, guide, particles, rate, last, BLOCK)
+    state, taken = run.begin(seed), 0
     while time.process_time() - begun < SECONDS:
-        state, taken = jax.block_until_ready(steps(state)), taken + BLOCK
-    found = {name.removeprefix("z_"): np.asarray(x) for name, x in svi.get_params(state).items()}
-    factor = found.get("auto_scale_tril", found.get("auto_scale"))
-    if "auto_cov_factor" in found:
-        W = factor[:, None] * found["auto_cov_factor"]
-        cov = W @ W.T + np.diag(factor**2)
-        factor = np.linalg.cholesky(cov) if np.isfinite(cov).all() else cov  # it diverged
-    return found["auto_loc"], factor, taken
-
-
-def walked(height):
-    """Up and down from BEGIN until the best rate has a worse one on either side: its place."""
-    at = cache(lambda k: height(RATES[k]) if 0 <= k < len(RATES) else -np.inf)
-    k = BEGIN
-    while (best := max((k, k - 1, k + 1), key=at)) != k:
-        k = best
-    return k
+        state, taken = run.steps(state), taken + BLOCK
+        np.asarray(run.law(state)[0])  # waits for it
+    return *map(np.asarray, run.law(state)), taken
 
 
 def tuned(climb):
@@ -148,19 +117,19 @@ def tuned(climb):
     steps: dict = {}
 
     def constant(rate):
-        elbo, steps[rate] = climb(rate, None, 0)
+        elbo, steps[rate] = climb(rate, 0, 0)
         found[rate, False] = [elbo]
         return elbo
 
-    last = int(0.95 * steps[RATES[walked(constant)]])
+    last = int(0.95 * steps[RATES[walked(constant, RATES, BEGIN)]])
 
     def falling(rate):
         found[rate, True] = [climb(rate, last, 0)[0]]
         return found[rate, True][0]
 
-    walked(falling)
+    walked(falling, RATES, BEGIN)
     rate, falls = max(found, key=lambda key: found[key][0])
-    found[rate, falls] += [climb(rate, last if falls else None, seed)[0] for seed in SEEDS[1:]]
+    found[rate, falls] += [climb(rate, last if falls else 0, seed)[0] for seed in SEEDS[1:]]
     return found
 
 
@@ -210,7 +179,7 @@ def main():
         for guide, draws in () if options.fits else GUIDES:
 
             def climb(rate, last, seed, guide=guide, draws=draws):
-                *q, taken = numpyro(log_joint, guide, draws, rate, last, seed)
+                *q, taken = guided(log_joint, guide, draws, rate, last, seed)
                 return elbo(*q), taken
 
             for (rate, falls), elbos in tuned(climb).items():

@@ -78,7 +78,7 @@ def test_a_rival_s_rates_go_on_until_the_best_lies_inside(best):
     """A single peak, a little higher with a falling rate; above 0.5 the run diverges."""
 
     def climb(rate, last, seed):
-        assert last in (None, 950)
+        assert last in (0, 950)
         peak = bool(last) + seed - float(np.log(rate / best) ** 2)
         return (-1e6 if rate > 0.5 else peak), 1000
 

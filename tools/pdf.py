@@ -40,20 +40,9 @@ STYLE = STYLE.replace("SIDE", f"{SIDE}mm").replace("GAP", f"{GAP}mm")
 SIGNS = (  # of the path, hidden in the other edition
     ":is(h1 + .short-path, .short-path.ends) { display: block !important; }"
 )
-SHRINK = """() => {
-  const [tables, formulas] = ['table', 'mjx-container[display]'].map(
-    kind => [...document.querySelectorAll(kind)].map(e => {
-      const room = (e.closest('div.math') || e.parentElement).clientWidth;
-      return [e, room / e.scrollWidth];
-    }).filter(([, share]) => share < 1));  // look at all before any is changed: it is faster
-  for (const [table, share] of tables) table.style.zoom = share - 0.005;
-  for (const [formula, share] of formulas)
-    formula.style.fontSize = `${Math.floor(95 * share)}%`;
-}"""
-TOO_WIDE = """() => [...document.querySelectorAll('article *')]
-  .filter(e => !e.closest('svg, mjx-assistive-mml')
-    && e.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
-  .map(e => `<${e.tagName.toLowerCase()}> ` + e.textContent.trim().slice(0, 60))"""
+SHRINK, TOO_WIDE = (
+    sitecheck.script(name, Path(__file__).with_suffix(".js")) for name in ("SHRINK", "TOO_WIDE")
+)
 
 
 def page_of(file):

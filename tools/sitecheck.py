@@ -22,13 +22,13 @@ FLAGS = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync --disable-dev-shm-usage"
 ).split()
+SCRIPTS = Path(__file__).with_suffix(".js")
 
-SCRIPTS = Path(__file__).with_suffix(".js").read_text("utf-8")
 
-
-def script(name):
-    """A function of sitecheck.js, to be evaluated in a page."""
-    return re.search(rf"^const {name} = (.*?);$(?=\n\n|\n\Z)", SCRIPTS, re.M | re.S)[1]
+def script(name, path=SCRIPTS):
+    """A function of a file of scripts, to be evaluated in a page."""
+    text = path.read_text("utf-8")
+    return re.search(rf"^const {name} = (.*?);$(?=\n\n|\n\Z)", text, re.M | re.S)[1]
 
 
 UNFOLD, MATHS, OVERFLOW, CLIPPED, PARTED, SLIDERS, IMAGES, CODE, LINKS = map(

@@ -6,6 +6,7 @@ import io
 import re
 from collections.abc import Iterable, Sequence
 from numbers import Integral
+from pathlib import Path
 
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
@@ -103,6 +104,11 @@ class Table(Html):
 
 
 _NUMBERS = tuple("+-−.0123456789")
+# All pictures are in the page and one is visible. The handler finds them from the slider itself,
+# so that several sliders in one page need no names. In Jupyter Lab the arrow keys are the slider's
+# (data-lm-...). Lab disables it in a notebook not yet trusted and drops the tag <template>, so that
+# the words inside show just then.
+_SLIDER = Path(__file__).with_suffix(".html").read_text("utf-8").rstrip("\n")
 
 
 def table(
@@ -129,24 +135,3 @@ def _png(figure, dpi, colors):
     plt.close(figure)
     Image.open(raw).convert("RGB").quantize(colors).save(small, format="png", optimize=True)
     return base64.b64encode(small.getvalue()).decode()
-
-
-# All pictures are in the page and one is visible. The handler finds them from the slider itself,
-# so that several sliders in one page need no names. In Jupyter Lab the arrow keys are the slider's
-# (data-lm-...). Lab disables it in a notebook not yet trusted and drops the tag <template>, so that
-# the words inside show just then.
-_SLIDER = """<div class="cv-slider" data-values="{values}" style="max-width:46rem">
-<label style="display:flex;gap:.75em;align-items:center;flex-wrap:wrap">
-<span>{label}</span>
-<input type="range" min="0" max="{last}" value="{start}" style="flex:1;min-width:8em"
- data-lm-suppress-shortcuts="true" aria-valuetext="{value}" oninput="
-  const box = this.closest('.cv-slider'), k = +this.value;
-  const value = box.dataset.values.split('|')[k];
-  box.querySelectorAll('img').forEach((img, i) => img.style.display = i === k ? 'block' : 'none');
-  box.querySelector('output').textContent = value;
-  this.setAttribute('aria-valuetext', value);">
-<output style="min-width:3.5em;font-variant-numeric:tabular-nums">{value}</output>
-</label>
-<template><em>The slider moves once you run this cell.</em></template>
-{images}
-</div>"""

@@ -33,6 +33,7 @@ BOOK = {  # what chapters use beside the package, and where it lies in the wheel
     "benchmarks/race_read.py": "cvbook/benchmarks",
     "tools/plotting.py": "cvbook",
     "tools/sliders.py": "cvbook",
+    "tools/sliders.html": "cvbook",
     "tools/periodic.py": "cvbook",
     "tools/periodic.html": "cvbook",
 }
