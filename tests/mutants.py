@@ -41,7 +41,8 @@ all of a Hessian's columns | COLUMNS | 64 | 10**6 | test_diagonal_family_builds_
 Hessian times L^T, all data | Gaussian.gram | L[..., None, :, :] | L.mT[..., None, :, :] |
   test_exact_means[linear-Gaussian-False]
 Hessian's diagonal of the first block alone | Family.hess_L |
-  np.diagonal(times(unit), first, -2, -1) | np.diagonal(times(unit), 0, -2, -1) | test_blocks_of_columns
+  np.diagonal(times(unit), first, -2, -1) | np.diagonal(times(unit), 0, -2, -1) |
+  test_blocks_of_columns
 closed form with sd for variance | GLMData.integrate | cases.variance(draw) |
   cases.variance(draw) ** 0.5 | test_exact_means[poisson-Gaussian-False]
 over_all_data changes nothing | OnData.sees_all | self.all_data or draw.index is None |
