@@ -67,13 +67,13 @@ class Jax(Framework):
 
     def call(self, f, args):
         """As a whole, which is compiled sooner than one operation after the other."""
-        if f.__name__ in self.compiled_already:
+        if f.__name__ in self.as_it_is:
             return f(*args)
         arrays = [k for k, a in enumerate(args) if isinstance(a, self.jax.Array)]
         put = lambda *x: f(*(x[arrays.index(k)] if k in arrays else a for k, a in enumerate(args)))
         return self.run(put)(*(args[k] for k in arrays))
 
-    compiled_already = "fit", "fit_step"
+    as_it_is = "fit", "fit_step", "rotated"  # compiled already, or with another function each time
     run = lambda self, f: self.jax.jit(f)
     compiled = lambda self, f: self.jax.jit(f, static_argnums=0)
     array = lambda self, x: self.jax.numpy.asarray(x)
@@ -89,7 +89,7 @@ class SmallJax(Jax):
     Functions are traced and neither compiled nor run: shapes and types alone are asked for.
     """
 
-    compiled_already = ()
+    as_it_is = ()
     array = lambda self, x: self.jax.numpy.asarray(x, "float32")
     run = lambda self, f: partial(self.jax.eval_shape, f)
 
