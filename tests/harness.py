@@ -241,7 +241,7 @@ def matches(tree, old, new):
 
 def planted(place, old, new):
     """The module where a bug lies, and its syntax tree with the bug."""
-    found, meant = [], lambda name: f".{name}".endswith(f".{place}")
+    found, meant = [], lambda name: name.endswith(f".{place}")
     for module in {module for name, module in index() if meant(name)}:
         tree, inside = tree_of(module)
         for node in (node for name, node in inside if meant(name)):

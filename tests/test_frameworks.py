@@ -9,10 +9,12 @@ import sys
 import warnings
 from contextlib import contextmanager, nullcontext
 from functools import partial
+from unittest import mock
 
 import notebooks  # tools/notebooks.py
 import numpy as np
 import pytest
+from harness import WRONG
 from numpy.testing import assert_allclose
 
 import cvlib as cv
@@ -53,17 +55,29 @@ class Framework:
     """What the checks need of one: arrays, calls, a model in it, and a gradient."""
 
     numpy = staticmethod(np.asarray)
-    call = lambda self, f, args: f(*args)
 
 
 class Jax(Framework):
     def __init__(self):
         self.jax = pytest.importorskip("jax")
+        with mock.patch.dict("os.environ", XLA_FLAGS="--xla_backend_optimization_level=0"):
+            self.jax.devices()  # XLA begins: what runs once is compiled in a hurry
         self.sigmoid, self.exp = self.jax.nn.log_sigmoid, self.jax.numpy.exp
         self.key = self.jax.random.key
 
+    def call(self, f, args):
+        """As a whole, which is compiled sooner than one operation after the other."""
+        if f.__name__ in self.as_it_is:
+            return f(*args)
+        arrays = [k for k, a in enumerate(args) if isinstance(a, self.jax.Array)]
+        put = lambda *x: f(*(x[arrays.index(k)] if k in arrays else a for k, a in enumerate(args)))
+        return self.run(put)(*(args[k] for k in arrays))
+
+    as_it_is = "fit", "fit_step", "rotated"  # compiled already, or with another function each time
+    run = lambda self, f: self.jax.jit(f)
+    compiled = lambda self, f: self.jax.jit(f, static_argnums=0)
     array = lambda self, x: self.jax.numpy.asarray(x)
-    grad = lambda self, f, x: self.jax.grad(f)(self.array(x))
+    grad = lambda self, f, x: self.jax.jit(self.jax.grad(f))(self.array(x))
     whole = lambda self: self.jax.enable_x64(True)
     normals = lambda self, seed: np.asarray(self.jax.random.normal(self.key(seed), (3, 3)))
     rest = lambda self, joint, data, seed: (data, self.key(seed), joint, None)
@@ -75,12 +89,9 @@ class SmallJax(Jax):
     Functions are traced and neither compiled nor run: shapes and types alone are asked for.
     """
 
+    as_it_is = ()
     array = lambda self, x: self.jax.numpy.asarray(x, "float32")
-
-    def call(self, f, args):
-        arrays = [k for k, a in enumerate(args) if isinstance(a, self.jax.Array)]
-        put = lambda *x: f(*(x[arrays.index(k)] if k in arrays else a for k, a in enumerate(args)))
-        return self.jax.eval_shape(put, *(args[k] for k in arrays))
+    run = lambda self, f: partial(self.jax.eval_shape, f)
 
     def numpy(self, x):
         if x.weak_type and not x.shape:
@@ -94,6 +105,8 @@ class Torch(Framework):
         self.torch = pytest.importorskip("torch")
         self.sigmoid, self.exp = self.torch.nn.functional.logsigmoid, self.torch.exp
 
+    call = lambda self, f, args: f(*args)
+    compiled = lambda self, f: f
     key = lambda self, seed: self.torch.Generator().manual_seed(seed)
     array = lambda self, x: self.torch.tensor(np.asarray(x))
     whole = lambda self: nullcontext()  # float64 comes with the arrays
@@ -275,32 +288,32 @@ def check_fit_step(r):
 
 
 def check_fit(r):
-    """At the exact optimum, slopes in blocks or at once; what goes wrong is said."""
-    frame = r.frame
+    """At the exact optimum, slopes in blocks or at once; what goes wrong is said.
+
+    First with steps that are made up, which need no compiling.
+    """
+    frame, step = r.frame, r.names["fit_step"]
     joint, data = partial(logistic, frame), tuple(map(frame.array, (X, y)))
-    fit = lambda data, steps, block=None: r.fit(
-        joint, data, np.zeros(3), np.eye(3), frame.key(1), steps, block
-    )
-    for block in None, 3:
-        with warnings.catch_warnings(action="error"):
-            w = Q.pack(*fit(data, 40, block))
-        assert short(MODEL, w) < 1e-3
-    with warnings.catch_warnings(record=True, action="always") as said:
-        fit(data, 1)
-    assert [str(one.message).split(":")[0] for one in said] == ["not arrived"]
-    holed = data[0], frame.array(np.where(np.arange(12) == 5, np.nan, y))
-    assert refused(lambda: fit(holed, 3), "no slope: NaN in data")
-    given, seen = [], (frame.array(np.full(3, 2.0)), frame.array(np.full((3, 3), 4.0)))
+    start = np.zeros(3), np.eye(3), frame.key(1)
+    fit = lambda steps, block=None, data=data: r.fit(joint, data, *start, steps, block)
+    given, sizes = [], [(2.0, 4.0)] * 3 + [(np.nan, 0.0)]
 
     def grown(mu, L, s, last, *rest):
-        given.append((float(s), last is seen))
-        return mu, L, s + 1, seen
+        given.append((float(s), float(last[0][0])))
+        c, A = sizes[len(given) - 1]
+        return mu, L, s + 1, (frame.array(np.full(3, c)), frame.array(np.full((3, 3), A)))
 
     r.names["fit_step"] = grown
-    with warnings.catch_warnings(record=True, action="always") as said:
-        fit(data, 3)
-    assert given == [(1, False), (2, True), (3, True)]
-    assert "worth 10 nats" in str(said[0].message)  # (3 2^2 / 2 + 9 4^2 / 4) / 4 is 10.5
+    with pytest.warns(UserWarning, match="not arrived: .* worth 10 nats"):
+        fit(3)  # (3 2^2 / 2 + 9 4^2 / 4) / 4 is 10.5
+    assert given == [(1, 0), (2, 2), (3, 2)]
+    assert refused(lambda: fit(1), "no slope: NaN in data")
+    r.names["fit_step"] = step
+    for block in None, 3:
+        with warnings.catch_warnings(action="error"):
+            assert short(MODEL, Q.pack(*fit(40, block))) < 1e-3
+    holed = data[0], frame.array(np.where(np.arange(12) == 5, np.nan, y))
+    assert refused(lambda: fit(3, data=holed), "no slope: NaN in data")
 
 
 def short(model, w):
@@ -331,7 +344,7 @@ def check_snapshot(r):
     old, index, frame = MU + 0.3, np.array([3, 0, 7, 7]), r.frame
     f = lambda z, row: frame.sigmoid(row[1] * (row[0] @ z))
     all_data, batch = ((frame.array(X[i]), frame.array(y[i])) for i in (slice(None), index))
-    kept = r.names["look"](f, all_data, frame.array(old))
+    kept = frame.compiled(r.names["look"])(f, all_data, frame.array(old))
     got = r.snapshot(f, batch, 12, old, kept, MU, L, EPS)
     snap = cv.snapshot(MODEL, old)
     draw = cv.draw(MODEL, Q, DRAW.w, eps=EPS, index=index, batch=4, snapshot=snap)
@@ -404,24 +417,35 @@ BUGS = [
     ("weigh", "(1 - gamma) * (n + M)", "(n + M)"),
     ("weigh", "D * v0", "v0"),
 ]
+
+# (check, code of the page, with a bug, framework): what is not held fixed
+BUGS += [
+    ("leave_one_out", "lax.stop_gradient(f - others)", "(f - others)", "jax"),
+    ("leave_one_out", "(f - others).detach()", "(f - others)", "torch"),
+    ("shrunk", "lax.stop_gradient(advantage)", "advantage", "jax"),
+    ("shrunk", "advantage.detach()", "advantage", "torch"),
+    ("disarm", "lax.stop_gradient(slope)", "slope", "jax"),
+    ("disarm", "slope.detach()", "slope", "torch"),
+]
 FRAMES = {"jax": Jax, "torch": Torch}
 SMALL = {"jax": SmallJax, "torch": SmallTorch}
 
-# (framework, check, code of the page, with a bug): a type or a device that is not the arguments'
+# the same of a type or a device that is not the arguments'
 OWN = [
-    ("jax", "quadratics", "jnp.ones_like(e[:, :1])", "jnp.ones((M, 1))"),
-    ("jax", "quadratics", "* d, e.dtype", "* d"),
-    ("jax", "weigh", ", dtype=h.dtype", ""),
-    ("torch", "quadratics", "torch.ones_like(e[:, :1])", "torch.ones(M, 1, dtype=e.dtype)"),
-    ("torch", "quadratics", "torch.ones_like(e[:, :1])", "torch.ones(M, 1, device=e.device)"),
-    ("torch", "quadratics", "e.new_tensor(", "torch.tensor("),
-    ("jax", "natural_step", ", dtype=mu.dtype", ""),
-    ("jax", "fit_step", "(d, d), mu.dtype", "(d, d)"),
-    ("torch", "natural_step", ", dtype=mu.dtype, device", ", device"),
-    ("torch", "natural_step", ", device=mu.device)\n    B", ")\n    B"),
-    ("torch", "weigh", ", dtype=h.dtype", ""),
-    ("torch", "weigh", ", device=h.device", ""),
+    ("quadratics", "jnp.ones_like(e[:, :1])", "jnp.ones((M, 1))", "jax"),
+    ("quadratics", "* d, e.dtype", "* d", "jax"),
+    ("weigh", ", dtype=h.dtype", "", "jax"),
+    ("quadratics", "torch.ones_like(e[:, :1])", "torch.ones(M, 1, dtype=e.dtype)", "torch"),
+    ("quadratics", "torch.ones_like(e[:, :1])", "torch.ones(M, 1, device=e.device)", "torch"),
+    ("quadratics", "e.new_tensor(", "torch.tensor(", "torch"),
+    ("natural_step", ", dtype=mu.dtype", "", "jax"),
+    ("fit_step", "(d, d), mu.dtype", "(d, d)", "jax"),
+    ("natural_step", ", dtype=mu.dtype, device", ", device", "torch"),
+    ("natural_step", ", device=mu.device)\n    B", ")\n    B", "torch"),
+    ("weigh", ", dtype=h.dtype", "", "torch"),
+    ("weigh", ", device=h.device", "", "torch"),
 ]
+said = lambda bug: " ".join([*bug[3:], bug[0], bug[2] or "none"])[:40]
 
 
 @pytest.fixture(scope="module", params=FRAMES)
@@ -444,33 +468,19 @@ def test_every_function_stands_alone_is_checked_and_has_two_bugs(framework):
     assert all([name for name, *_ in BUGS].count(check) >= 2 for check in CHECKS)
 
 
-@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: f"{bug[0]}: {bug[2] or 'none'}"[:40])
+@pytest.mark.parametrize("bug", BUGS, ids=said)
 def test_a_bug_is_seen(framework, bug):
     text, frame = framework
-    name, old, new = bug
+    name, old, new, *only = bug
+    if only and not isinstance(frame, FRAMES[only[0]]):
+        pytest.skip("it is a bug of the other framework")
     assert old in text
-    with pytest.raises(AssertionError):
+    with pytest.raises(WRONG):
         CHECKS[name](Recipes(text.replace(old, new), frame))
 
 
-STOPPED = [
-    ("leave_one_out", "(f - others)"), ("shrunk", "advantage"), ("disarm", "slope"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("name, fixed", STOPPED)
-def test_what_is_not_held_fixed_is_seen(framework, name, fixed):
-    """A gradient through the rewards."""
-    text, frame = framework
-    inside = fixed.strip("()")
-    held = f"stop_gradient({inside})" if isinstance(frame, Jax) else f"{fixed}.detach()"
-    assert held in text
-    with pytest.raises(AssertionError):
-        CHECKS[name](Recipes(text.replace(f"lax.{held}", fixed).replace(held, fixed), frame))
-
-
 # name, shapes of the arguments, words of the sentence
-WRONG = [
+REFUSED = [
     ("leave_one_out", [(4, 1), (4, 1)], "are not (..., M), M > 1"),
     ("leave_one_out", [(4,), (4, 4)], "are not (..., M), M > 1"),
     ("shrunk", [(3, 3), (3, 3), (3,)], "are not (..., G), (..., G) and () or (..., 1)"),
@@ -482,7 +492,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize("name, shapes, words", WRONG)
+@pytest.mark.parametrize("name, shapes, words", REFUSED)
 def test_wrong_shapes_are_refused(framework, name, shapes, words):
     given = [None if shape is None else np.ones(shape) for shape in shapes]
     assert refused(lambda: getattr(Recipes(*framework), name)(*given), words)
@@ -509,8 +519,11 @@ FITS = {
 }
 
 
-@pytest.mark.parametrize("type", ["float64", "float32"])
-@pytest.mark.parametrize("case", FITS)
+# where rounding errors are largest: many rows, bad scales
+ROUNDED = [(case, "float32") for case in ("logistic", "columns of bad scales")]
+
+
+@pytest.mark.parametrize("case, type", [*((case, "float64") for case in FITS), *ROUNDED])
 def test_fit_arrives_from_a_standard_normal(framework, case, type):
     """Within a hundredth of a nat of the exact optimum, for three simulated sets, and silently."""
     text, frame = framework
@@ -563,9 +576,9 @@ def test_type_and_device_are_those_of_the_arguments(framework, name, monkeypatch
     follows(framework, name, monkeypatch)
 
 
-@pytest.mark.parametrize("bug", OWN, ids=lambda bug: f"{bug[0]} {bug[1]}: {bug[3]}"[:40])
+@pytest.mark.parametrize("bug", OWN, ids=said)
 def test_another_type_or_device_is_seen(bug, monkeypatch):
-    framework, name, *change = bug
-    assert change[0] in source(framework)
+    name, old, new, framework = bug
+    assert old in source(framework)
     with pytest.raises((AssertionError, RuntimeError), match="float64|device|cpu"):
-        follows(framework, name, monkeypatch, change)
+        follows(framework, name, monkeypatch, (old, new))
