@@ -8,6 +8,7 @@ import cvlib as cv
 from cvlib.models.density import Density
 
 from . import posteriors
+from .store import digits
 from .truths import truth
 
 RIDGE = 0.01
@@ -116,8 +117,4 @@ def summary(got):
 
 
 def _digits(x):
-    """As plain numbers with four significant digits, None for what is no number."""
-    x = np.asarray(x, float)
-    if x.ndim:
-        return [_digits(v) for v in x]
-    return float(f"{x:.4g}") if np.isfinite(x) else None
+    return digits(x, 4)

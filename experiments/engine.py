@@ -1,23 +1,16 @@
 """Run cells: on the cores of this machine, or on a Dask cluster; keep each result as it comes."""
 
-import os
 import sys
-import threading
-import time
-from functools import cache
 from pathlib import Path
 
 from joblib import Parallel, delayed, parallel_config
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 from tqdm import tqdm
 
-from cvlib.adapters.dask import connect
-
 from . import store
 from .cells import compute
 
 PATIENCE = "20s"  # for a Dask scheduler to answer
-WATCH = 0.5  # seconds between a worker's looks at its parent
 BAR = "{desc} {percentage:3.0f}% |{bar}| {elapsed} gone, {remaining} left{postfix}"
 
 
@@ -60,7 +53,7 @@ def _on_this_machine(todo, jobs):
     try:
         with parallel_config(backend="loky", inner_max_num_threads=1, idle_worker_timeout=10):
             pool = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
-            yield from pool(delayed(_in_worker)(compute, cell, os.getpid()) for cell in todo)
+            yield from pool(delayed(compute)(cell) for cell in todo)
     except TerminatedWorkerError as error:
         raise store.Refused(
             "a worker process was killed, perhaps for want of memory. Finished cells are kept: run "
@@ -68,27 +61,12 @@ def _on_this_machine(todo, jobs):
         ) from error
 
 
-def _in_worker(task, cell, parent):
-    """task(cell), in a process that ends with its parent."""
-    if os.getpid() != parent:  # with one job there is no other process
-        _end_with(parent)
-    return task(cell)
-
-
-@cache
-def _end_with(parent):
-    """End this process soon after `parent`, even if that is killed and cannot say so."""
-
-    def watch():
-        while os.getppid() == parent:  # an orphan has another parent
-            time.sleep(WATCH)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
 def _on_cluster(todo, scheduler):
+    from cvlib.adapters.dask import connect  # here: chapters that read results need the core alone
+
     try:
+        from cvlib.adapters.dask import connect  # chapters read results without it
+
         client = connect(scheduler, PATIENCE)
     except ValueError as error:
         raise store.Refused(str(error)) from error

@@ -12,6 +12,7 @@ from . import climbs, posteriors
 from .cells import cell
 from .covered import HARD, HELD_OUT
 from .judged import PROBLEMS
+from .store import digits
 
 LR = {"ionosphere": 0.4, "australian": 0.4, "sonar": 0.2}  # Table 1's learning rates
 LINES = ("none", "S4", "S5", "S6", "S7", "c5", "c7")  # Table 1's columns
@@ -207,11 +208,6 @@ def ladder(size):
     return [*sum(cells.values(), []), *paths.values(), *best.values()], gather
 
 
-PLANS = {
-    plan.__name__: plan
-    for plan in (table1, slopes, draws, figure1, figure3, figure4, figure5, ladder)
-}
-
 # Cells ---------------------------------------------------------------------------------------
 
 
@@ -285,8 +281,8 @@ def _closed(rows, limits):
         gap = limit[row["data"]] - zero
         left = (limit[row["data"]] - median) / gap
         both = np.hypot(error, left * zero_error) if left != 1 else 0.0  # 0 by definition
-        row["median"], row["error"] = _few([median], 7) + _few([error], 3)
-        row["closed"] = _few([1 - left], 6) + _few([both / gap], 3)
+        row["median"], row["error"] = digits([median], 7) + digits([error], 3)
+        row["closed"] = digits([1 - left], 6) + digits([both / gap], 3)
     return rows
 
 
@@ -315,7 +311,7 @@ def _steps(cells, results):
 def _quantiles(elbo):
     """Order statistics over runs at each step; a diverged run counts as worse than all others."""
     ranked = np.sort(_none_last(elbo), axis=0)  # (runs, T)
-    pick = lambda p: _few(ranked[round(p * (len(ranked) - 1))], 6)
+    pick = lambda p: digits(ranked[round(p * (len(ranked) - 1))], 6)
     return {"median": pick(0.5), "low": pick(0.1), "high": pick(0.9)}
 
 
@@ -324,7 +320,7 @@ def _best_rates(rows):
     found = []
     for data, cvs in dict.fromkeys((row["data"], row["cvs"]) for row in rows):
         same = [row["median"] for row in rows if (row["data"], row["cvs"]) == (data, cvs)]
-        median = _few(_none_last(same).max(0), 6)
+        median = digits(_none_last(same).max(0), 6)
         found.append({"data": data, "cvs": cvs, "lr": "best", "median": median})
     return found
 
@@ -332,9 +328,9 @@ def _best_rates(rows):
 def _mean_and_error(trace):
     """Mean over replicas and its standard error at each step; no error where there is but one."""
     trace = np.array(trace, float)  # (replicas, T)
-    row = {"mean": _few(trace.mean(0), 4)}
+    row = {"mean": digits(trace.mean(0), 4)}
     if len(trace) > 1:
-        row["error"] = _few(trace.std(0, ddof=1) / np.sqrt(len(trace)), 3)
+        row["error"] = digits(trace.std(0, ddof=1) / np.sqrt(len(trace)), 3)
     return row
 
 
@@ -342,11 +338,6 @@ def _none_last(rows):
     """Rows as an array in which None, for a diverged run, is worse than every number."""
     x = np.array(rows, float)
     return np.where(np.isnan(x), -np.inf, x)
-
-
-def _few(x, digits):
-    """Plain numbers with few significant digits; None for those that are not finite."""
-    return [float(f"{v:.{digits}g}") if np.isfinite(v) else None for v in x]
 
 
 # Natural steps -------------------------------------------------------------------------------
@@ -410,16 +401,13 @@ def _reached(result, optimum):
     first = lambda near: [
         result["steps"][int(np.argmax(g < near))] if (g < near).any() else None for g in gap
     ]
-    row = {"gap": _few(gap[:, -1], 4), "to_1": first(1.0), "to_0.1": first(0.1)}
+    row = {"gap": digits(gap[:, -1], 4), "to_1": first(1.0), "to_0.1": first(0.1)}
     return row | {"diverged": [t for t in result["diverged"] if t >= 0], "cut": sum(result["cut"])}
-
-
-PLANS["natural"] = natural
 
 
 # Both noises ---------------------------------------------------------------------------------
 
-RENEW = (1, 5, 20, 50, 200, "worn")  # steps from one snapshot to the next
+RENEW = (1, 5, 20, 50, 200)  # steps from one snapshot to the next
 JOINT = [
     (base, cvs, renew)
     for base, cvs in [("RP1", "taylor"), ("PR", "taylor"), ("PR", "bound"), ("QD", "taylor")]
@@ -427,7 +415,7 @@ JOINT = [
 ]
 ONCE = ("RP1", "svrg"), ("PR", "svrg"), ("PR", "data"), ("PR", "fixed"), ("QD", "bound")
 JOINT += [(*line, 50) for line in ONCE]
-JOINT += [("QD", "means", K) for K in RENEW[:-1]]
+JOINT += [("QD", "means", K) for K in RENEW]
 JOINT += [
     (base, cvs, 50) for base, cvs in [("PR", "means"), ("PR", "gradient"), ("QD", "gradient")]
 ]
@@ -494,9 +482,6 @@ def _curves(cells, paths, results):
     return rows
 
 
-PLANS["joint"] = joint
-
-
 # All quadratics ------------------------------------------------------------------------------
 
 
@@ -534,11 +519,8 @@ def _spread(result):
     error = gap.std(0, ddof=min(1, len(gap) - 1)) / np.sqrt(len(gap))
     spread = {"mean": gap.mean(0), "error": error, "worst": gap.max(0)}
     return {"each": result["each"], "fall": result["fall"]} | {
-        key: _few(x, 3) for key, x in spread.items()
+        key: digits(x, 3) for key, x in spread.items()
     }
-
-
-PLANS["quadratics"] = quadratics
 
 
 # After the fit -------------------------------------------------------------------------------
@@ -561,9 +543,6 @@ def answers(size):
         return {"rows": rows, "about": about}
 
     return [*cells.values()], gather
-
-
-PLANS["answers"] = answers
 
 
 def covered(size):
@@ -591,9 +570,6 @@ def covered(size):
     return cells, gather
 
 
-PLANS["covered"] = covered
-
-
 # Choosing ------------------------------------------------------------------------------------
 
 
@@ -618,9 +594,6 @@ def choosing(size):
         return {"rows": rows}
 
     return [*sets.values()], gather
-
-
-PLANS["choosing"] = choosing
 
 
 # A deep model --------------------------------------------------------------------------------
@@ -702,10 +675,14 @@ def _along(result):
     for valid, test in zip(result["valid"], result["test"]):  # (runs,), (runs, T)
         mean = np.mean(np.array(test, float), 0)
         yield {
-            "test": _few(mean, 6),
+            "test": digits(mean, 6),
             "ends": [run[-1] for run in test],
             "valid": valid,
         }
 
 
-PLANS["vae"] = vae
+ALL = (
+    table1, slopes, draws, figure1, figure3, figure4, figure5, ladder, natural, joint, quadratics,
+    answers, covered, choosing, vae,
+)  # fmt: skip
+PLANS = {plan.__name__: plan for plan in ALL}

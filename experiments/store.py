@@ -7,6 +7,8 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
+import numpy as np
+
 SCHEMA = 1  # raise it when the meaning of a stored number changes
 
 
@@ -37,6 +39,13 @@ def dumps(content):
 
 def _compact(value):
     return json.dumps(value, separators=(", ", ": "), allow_nan=False)
+
+
+def digits(x, count):
+    """Numbers as plain ones with few significant digits; None for what is not finite."""
+    if np.ndim(x):
+        return [digits(value, count) for value in np.asarray(x, float).tolist()]
+    return float(f"{x:.{count}g}") if np.isfinite(x) else None
 
 
 def checksum(content):

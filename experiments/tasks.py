@@ -20,6 +20,7 @@ from cvlib.recipe.integrands import Integrand, OnData, Wants
 from . import climbs, judged
 from .answers import answers as answers  # a task as well
 from .covered import covered as covered
+from .store import digits
 
 RECORDS = 20  # intervals between recorded steps
 
@@ -71,14 +72,12 @@ def slopes(rng, *, data, cvs, lr, v0, gamma, M, steps, first, runs):
 
 def _climb(
     rng, model, q, h, cvs, lr, v0, gamma, M, steps, runs, renew=None, weights=None, batch=None,
-    hooks=None,
 ):  # fmt: skip
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optimize.Diverged)  # counted below
         path = optimize.sgd(
             model, q, h, cvs, lr=lr, steps=steps, M=M, rng=rng, runs=(runs,), renew=renew,
             every=max(1, steps // RECORDS), weights=weights or rules.bayes(v0, gamma), batch=batch,
-            hooks=hooks,
         )  # fmt: skip
     elbo = np.array([exact.elbo(model, q, w) for w in path.path])  # (T, runs)
     lost = (path.diverged >= 0) & (path.steps[:, None] >= path.diverged)
@@ -130,7 +129,7 @@ def variance(rng, *, data, lr, v0, gamma, M, steps, replicas, samples):
             found["best"].append([least(S.mean(0)) / M])
         G = gradients(model, q, z, np.broadcast_to(w, (replicas, q.D)), M, rng)
         moments = combine.update(moments, G[:, 0], G[:, 1:], gamma)
-    result = {name: _digits(np.array(v).T, 5) for name, v in found.items()}
+    result = {name: digits(np.array(v).T, 5) for name, v in found.items()}
     return {"steps": kept, "trace": result}
 
 
@@ -155,13 +154,13 @@ def norms(rng, *, data, lr, step, lag, M, replicas, samples, low, high, count):
     mean2, pooled = (g**2).sum(), S.mean(0)
     norm2 = mean2 + quadratic(S, a) / M  # (V, replicas)
     return {
-        "v0": _digits(v0, 5),
-        "mean": _digits(norm2.mean(-1), 5),
-        "error": _digits(norm2.std(-1, ddof=1) / np.sqrt(replicas), 3),
-        "median": _digits(mean2 + np.median(quadratic(pooled, a), -1) / M, 5),
-        "none": _digits(mean2 + pooled[0, 0] / M, 5),
-        "best": _digits(mean2 + least(pooled) / M, 5),
-        "exact": _digits(mean2, 5),
+        "v0": digits(v0, 5),
+        "mean": digits(norm2.mean(-1), 5),
+        "error": digits(norm2.std(-1, ddof=1) / np.sqrt(replicas), 3),
+        "median": digits(mean2 + np.median(quadratic(pooled, a), -1) / M, 5),
+        "none": digits(mean2 + pooled[0, 0] / M, 5),
+        "best": digits(mean2 + least(pooled) / M, 5),
+        "exact": digits(mean2, 5),
     }
 
 
@@ -203,43 +202,16 @@ SURE = rules.fixed(-1)  # the weight of a perfect variate
 
 
 def joint(rng, *, data, base, cvs, renew, lr, v0, gamma, M, steps, first, runs, batch=None):
-    """As `sgd`, for a line of `both`; a snapshot every `renew` steps, or when it is "worn".
+    """As `sgd`, for a line of `both`; a snapshot every `renew` steps.
 
     With cvs="none" no variate, and `batch` data points for all M samples.
     """
     model, q, _ = problem(data)
     h, c = both(data, base, cvs)
-    hooks = {1: worn()} if renew == "worn" else None
-    renew = steps + 1 if hooks else renew or None  # beside the hook, after 1, 2, 4, 8 ... steps
+    renew = renew or None
     weights = SURE if cvs in ("fixed", "means", "gradient") else None
     cvs = [] if c is None else [c]
-    return _climb(
-        rng, model, q, h, cvs, lr, v0, gamma, M, steps, runs, renew, weights, batch, hooks
-    )
-
-
-def worn(factor=1.5, fresh=5):
-    """A hook that renews a snapshot when the variates leave more of the noise than at its side.
-
-    More than `factor` times the mean over the first `fresh` steps, by a moving mean of about as
-    many; a hundredth of all noise more or less does not count.
-    """
-    left = []  # moving means since the last renewal
-    scatter = lambda g: np.sum((g - g.mean(-2, keepdims=True)) ** 2)
-
-    def look(state, plan):
-        h, C, t = state.G[..., 0, :, :], state.G[..., 1:, :, :], state.t
-        now = scatter(combine.combine(h, C, state.a)) / max(scatter(h), 1e-300)
-        before = left[-1] if left else 0.0
-        left.append(before + (now - before) / min(len(left) + 1, fresh))
-        if t & (t - 1) == 0:  # the loop renews it
-            left.clear()
-        elif len(left) > fresh and left[-1] > factor * left[fresh - 1] + 0.01:
-            left.clear()
-            state = plan.refreshed(state._replace(snapshot=None))
-        return state, plan
-
-    return look
+    return _climb(rng, model, q, h, cvs, lr, v0, gamma, M, steps, runs, renew, weights, batch)
 
 
 def both(data, base, cvs):
@@ -330,43 +302,16 @@ def _parts(total, size):
 
 def _round(x, decimals):
     """As plain numbers with few decimals; NaN becomes None."""
-    return _plain(np.round(np.asarray(x, float), decimals).tolist())
+    return digits(np.round(np.asarray(x, float), decimals), 17)
 
 
-def _digits(x, digits):
-    """As plain numbers with few significant digits."""
-    return _plain(np.vectorize(lambda v: float(f"{v:.{digits}g}"))(np.asarray(x, float)).tolist())
-
-
-def _plain(x):
-    if isinstance(x, list):
-        return [_plain(v) for v in x]
-    return x if np.isfinite(x) else None
-
-
-def cost(task, *, data="toy", runs=1, steps=1, cvs="S7", replicas=0, samples=0, M=10, **_):
-    """Seconds of one core, roughly."""
+def cost(task, *, data="toy", runs=1, replicas=1, steps=1, cvs="S7", **_):
+    """Seconds of one core, roughly: long cells come first."""
     scale = {"toy": 0.1, "australian": 0.3, "sonar": 2.4}.get(data, 1.1) / 1000
-    share = {"none": 0.1, "c5": 0.2, "c7": 0.25, "S4": 0.6, "S5": 0.8, "S6": 0.9}.get(cvs, 1.0)
-    if task in ("rung", "joint"):
-        task, share = "sgd", 0.1 if cvs == "none" else 0.25
-    if task == "quadratics":
-        return 20_000 * scale
-    if task in ("answers", "covered"):
-        return runs / 4
-    if task == "vae":
-        return runs * steps / 100
-    if task in ("vae_noise", "held_out"):
-        return 20.0
-    if task == "natural":
-        return 0.5 + scale * (1.0 if cvs == "S7" else 0.25) * runs * steps
-    if task in ("sgd", "slopes"):
-        return 0.1 + scale * share * runs * steps * M / 10
-    if task == "variance":
-        return scale * (steps * replicas + 5 * samples)
-    if task == "norms":
-        return scale * (replicas * M + samples) / 10
-    return 1000 * scale
+    share = {"none": 0.1, "S4": 0.6, "S5": 0.8, "S6": 0.9, "S7": 1.0}.get(cvs, 0.25)
+    slow = {"answers": runs / 4, "covered": runs / 4, "vae": runs * steps / 100}
+    slow |= {"quadratics": 20_000 * scale, "vae_noise": 20.0, "held_out": 20.0}
+    return slow.get(task, 0.1 + scale * share * max(runs, replicas) * steps)
 
 
 # Natural steps -------------------------------------------------------------------------------
@@ -433,13 +378,13 @@ def quadratics(rng, *, data, way, start, runs):
     """Nats missing at `climbs.MARKS` of a way at its best setting, (runs, marks)."""
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # a lost run is not finite
         found = climbs.race(rng, data, way, start, runs)
-    return found | {"gap": _digits(found["gap"], 4)}
+    return found | {"gap": digits(found["gap"], 4)}
 
 
 def noises(rng, *, data, repeats):
     """Noise of slope and curvature at three places, and its error, for each estimate."""
     return [
-        {"way": way, "place": place, "noise": _digits(noise, 3), "error": _digits(error, 2)}
+        {"way": way, "place": place, "noise": digits(noise, 3), "error": digits(error, 2)}
         for way, place, noise, error in climbs.noise(rng, data, repeats)
     ]
 
@@ -450,7 +395,7 @@ def noises(rng, *, data, repeats):
 def held_out(rng, *, problem, steps, batches):
     """E|g|^2 of every set that can be chosen, batch by batch; draws are paired, without `rng`."""
     found = judged.held_out(problem, steps, batches)
-    return {label: _digits(squares, 5) for label, squares in found.items()}
+    return {label: digits(squares, 5) for label, squares in found.items()}
 
 
 # A deep model --------------------------------------------------------------------------------
@@ -476,7 +421,7 @@ def vae_noise(rng, *, latent, groups, path, rate, steps, repeats, runs):
         groups={int(K): ways.split("+") for K, ways in (g.split(":") for g in groups.split(","))},
         steps=[int(t) for t in steps.split("+")],
     )  # fmt: skip
-    return [{"way": way, "K": K, "noise": _digits(noise, 4)} for (way, K), noise in found.items()]
+    return [{"way": way, "K": K, "noise": digits(noise, 4)} for (way, K), noise in found.items()]
 
 
 def _numbers(text):

@@ -46,10 +46,17 @@ class Verdict(NamedTuple):
     error: str = ""
 
 
+@cache
+def modules():
+    """{dotted name: file} of all that is copied."""
+    files = [(file.relative_to(root.parent), file) for root in ROOTS for file in root.rglob("*.py")]
+    dotted = lambda path: ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+    return {dotted(path): file for path, file in files}
+
+
 def renamed(name):
     """The name of a module in the copies."""
-    root, *rest = name.split(".")
-    return ".".join([root + COPY * (root in [folder.name for folder in ROOTS]), *rest])
+    return re.sub(rf"^({'|'.join(root.name for root in ROOTS)})\b", rf"\1{COPY}", name)
 
 
 def from_copies(tree):
@@ -87,20 +94,20 @@ class Finder:
         self.module, self.tree = module, tree
 
     def find_spec(self, name, path=None, target=None):
-        file = {renamed(module): file for module, file in modules(ROOTS).items()}.get(name)
+        original = name.replace(COPY, "", 1)
+        file = modules().get(original) if COPY in name else None
         if not file:
             return None
         inside = [str(file.parent)] if file.stem == "__init__" else None
         loader = Loader(name, str(file))
-        loader.tree = self.tree if name == self.module else None
+        loader.tree = self.tree if original == self.module else None
         return spec_from_file_location(name, file, loader=loader, submodule_search_locations=inside)
 
 
 @contextmanager
 def copy(place="", old="", new=""):
     """All roots under other names, with `old` made `new` in one place."""
-    module, tree = planted(ROOTS, place, old, new) if place else ("", None)
-    finder = Finder(renamed(module), tree)
+    finder = Finder(*planted(place, old, new) if place else ("", None))
     sys.meta_path.insert(0, finder)
     try:
         yield lambda: importlib.import_module(renamed(PACKAGE.name))
@@ -138,7 +145,7 @@ def _at_its_values(name, test):
 
 def part(cv, name):
     """A module by the end of its name, such as "choosing" or "experiments.plans", beside `cv`."""
-    found = [module for module in modules(ROOTS) if f".{module}".endswith(f".{name}")]
+    found = [module for module in modules() if f".{module}".endswith(f".{name}")]
     assert len(found) == 1, f"{name} may be any of {found}"
     return importlib.import_module(found[0] if cv is cvlib else renamed(found[0]))
 
@@ -179,45 +186,29 @@ def loaded(bug=("no bug", "", "", "", "")):
 # code moves to another file or is laid out anew.
 
 
-@cache
-def modules(roots):
-    """{dotted name: file} of the code in some folders."""
-    files = [(file.relative_to(root.parent), file) for root in roots for file in root.rglob("*.py")]
-    dotted = lambda path: ".".join(path.with_suffix("").parts).removesuffix(".__init__")
-    return {dotted(path): file for path, file in files}
-
-
-def definitions(node, prefix=""):
+def places(node, name):
     """(name, node) of the functions, classes and assignments in a tree, also inside each other."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, (ast.FunctionDef, ast.ClassDef)):
-            yield prefix + child.name, child
-            yield from definitions(child, f"{prefix}{child.name}.")
+            yield f"{name}.{child.name}", child
+            yield from places(child, f"{name}.{child.name}")
         elif isinstance(child, (ast.Assign, ast.AnnAssign)):
-            targets = child.targets if isinstance(child, ast.Assign) else [child.target]
-            names = [n for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)]
-            yield from ((prefix + n.id, child) for n in names if isinstance(n.ctx, ast.Store))
+            names = [n for n in ast.walk(child) if isinstance(n, ast.Name)]
+            yield from ((f"{name}.{n.id}", child) for n in names if isinstance(n.ctx, ast.Store))
         elif isinstance(child, ast.stmt):
-            yield from definitions(child, prefix)
+            yield from places(child, name)
 
 
-def places(module, tree):
-    """(name, node) of a module's places: it all, and its definitions with and without its name."""
-    short = module.split(".")[-1]
-    yield f"{short}.*", tree
-    for name, node in definitions(tree):
-        yield name, node
-        yield f"{short}.{name}", node
+def tree_of(module):
+    """The syntax tree of a module, and (name, node) of its places: it all comes first."""
+    tree = ast.parse(modules()[module].read_bytes())
+    return tree, [(f"{module}.*", tree), *places(tree, module)]
 
 
 @cache
-def index(roots):
-    """{name of a place: {module that has one: file}}"""
-    found = {}
-    for module, file in modules(roots).items():
-        for name, _ in places(module, ast.parse(file.read_bytes())):
-            found.setdefault(name, {})[module] = file
-    return found
+def index():
+    """(name, module) of all places."""
+    return [(name, module) for module in modules() for name, _ in tree_of(module)[1]]
 
 
 def readings(old, new):
@@ -248,12 +239,12 @@ def matches(tree, old, new):
                 yield node, field, None, news
 
 
-def planted(roots, place, old, new):
+def planted(place, old, new):
     """The module where a bug lies, and its syntax tree with the bug."""
-    found = []
-    for module, file in index(roots).get(place, {}).items():
-        tree = ast.parse(file.read_bytes())
-        for node in (node for name, node in places(module, tree) if name == place):
+    found, meant = [], lambda name: f".{name}".endswith(f".{place}")
+    for module in {module for name, module in index() if meant(name)}:
+        tree, inside = tree_of(module)
+        for node in (node for name, node in inside if meant(name)):
             found += [(module, tree, *match) for match in matches(node, old, new)]
     assert len(found) == 1, f"no longer applies: {old!r} stands {len(found)} times in {place!r}"
     ((module, tree, node, field, where, news),) = found

@@ -40,8 +40,9 @@ own model: a square Hessian for a diagonal q | Own.one_hessian |
 all of a Hessian's columns | COLUMNS | 64 | 10**6 | test_diagonal_family_builds_no_square_matrix
 Hessian times L^T, all data | Gaussian.gram | L[..., None, :, :] | L.mT[..., None, :, :] |
   test_exact_means[linear-Gaussian-False]
-Hessian's diagonal of the first block alone | Family.hess_L | np.diagonal(times(unit), first, -2, -1)
-  | np.diagonal(times(unit), 0, -2, -1) | test_blocks_of_columns
+Hessian's diagonal of the first block alone | Family.hess_L |
+  np.diagonal(times(unit), first, -2, -1) | np.diagonal(times(unit), 0, -2, -1) |
+  test_blocks_of_columns
 closed form with sd for variance | GLMData.integrate | cases.variance(draw) |
   cases.variance(draw) ** 0.5 | test_exact_means[poisson-Gaussian-False]
 over_all_data changes nothing | OnData.sees_all | self.all_data or draw.index is None |
@@ -279,7 +280,7 @@ gamma: plain sampling, which underflows | _log_gamma | np.log(rng.standard_gamma
 gamma: the mean of e^z left out of the prior | Gamma.cross_grad | a * polygamma(1, a) * av - bv |
   a * polygamma(1, a) * av - 1 | test_means_by_quadrature
 Bernoulli: z for 1 - z | Bernoulli.transform | self.behind(w, eps) > 0 | self.behind(w, eps) < 0 |
-  test_conditional_draw_of_a_bit
+  test_discrete_by_enumeration
 Bernoulli: closed form in p, not in the logit | Bernoulli.cross_grad | expit(w) * expit(-w) |
   expit(w) | test_discrete_by_enumeration
 Bernoulli: variance's derivative loses a half | Bernoulli.moments_grad |
@@ -308,7 +309,7 @@ a prior of the other kind | check_fit | lives != q.smooth | False |
   test_a_prior_and_a_q_of_two_kinds_are_refused
 # relaxations: test_nongaussian
 REBAR: coupling swapped between z = 0 and z = 1 | Bernoulli.zeta_given_z | sign * noise |
-  -sign * noise | test_conditional_draw_of_a_bit
+  -sign * noise | test_relaxed_means_by_quadrature
 REBAR: derivative through the conditional draw forgotten | _Discrete.pull_coupled |
   self.given(draw, True)[1] | 0 * self.given(draw, True)[1] | test_relaxed_means_by_quadrature
 REBAR: score of zeta for the score of z | _of_zeta | score="score" | score="zeta_score" |

@@ -23,6 +23,7 @@ from scipy import stats
 import cvlib
 from cvlib.adapters import jax as inside
 from cvlib.draws import Draw
+from cvlib.fitting import run
 from cvlib.fitting.strategies import chosen
 from experiments import posteriors
 
@@ -228,12 +229,11 @@ def test_a_step_inside_jax_is_the_package_s_on_the_same_draws(width, positive, m
 
 
 def test_a_fit_inside_jax_settles_is_kept_and_stops_from_the_keyboard(monkeypatch, tmp_path):
-    monkeypatch.setattr(run, "CLIMB", 5)
-    one = logistic()
-    fit = cvlib.fit(one.compiled, progress=False)
+    one, many = logistic(), cvlib.Settings(fixed=5)  # six unknowns count as many
+    fit = cvlib.fit(one.compiled, progress=False, settings=many)
     best = cvlib.exact.elbo(one.own, one.q, cvlib.exact.optimum(one.own, one.q))
     assert fit.run.strategy.name == "compiled" and fit.settled and "inside JAX" in fit.report
-    assert chosen(one.compiled, one.q, 20, cvlib.Settings()).name == "rotated"  # the draws that were asked for
+    assert chosen(one.compiled, one.q, 20, many).name == "rotated"  # the draws that were asked for
     assert inside.InJax(one.compiled, cvlib.families.Gaussian(7)).M == 15
     assert best - cvlib.exact.elbo(one.own, one.q, fit.w) < 0.05
     fit.save(tmp_path / "fit")
@@ -248,7 +248,7 @@ def test_a_fit_inside_jax_settles_is_kept_and_stops_from_the_keyboard(monkeypatc
         return sums(*args)
 
     monkeypatch.setattr(inside.InJax, "sums", pressed)
-    short = cvlib.fit(one.compiled, progress=False, restarts=0)
+    short = cvlib.fit(one.compiled, progress=False, restarts=0, settings=many)
     assert short.steps == 2 and "stopped from the keyboard after step 2" in short.report
     assert not np.array_equal(short.run.state.w, short.w)  # steps that no look has judged
 

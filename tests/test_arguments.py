@@ -32,9 +32,9 @@ ASKED = (Found, cv.Fit, cv.models.Model, cv.models.GLM, cv.models.Compiled, cv.f
          Report, Choice, Snapshot)  # fmt: skip
 NOT_CALLED = {  # a class that the package makes, or that a reader derives from
     "Answer", "Choice", "Distrust", "Fit", "Fit.after", "Found", "Report", "Snapshot",
-    "combine.Moments", "families.Family", "families.Family.hess_L", "families.FamilyPrior",
-    "families.Unconstrained", "models.DataMoments", "optimize.Diverged", "optimize.Path",
-    "passes.Late", "rules.Ascent", "rules.Weighting",
+    "Settings", "combine.Moments", "families.Family", "families.Family.hess_L",
+    "families.FamilyPrior", "models.DataMoments", "optimize.Diverged", "optimize.Path",
+    "rules.Ascent", "rules.Weighting",
 }  # fmt: skip
 ELSEWHERE = {  # they need packages that are not here: make adapters
     "Found.to_arviz", "models.from_jax", "models.from_numpyro", "models.from_pymc",
@@ -48,7 +48,6 @@ UNSEEN = {  # by any result; each has a test below
     "report.seconds": "likewise",
     "report.renew": "what a step costs: likewise",
     "Fit.load.q": "a family of which a file has the name alone: test_fit.py",
-    "passes.look_at_clock.seconds": "which something takes that cannot end: test_budgets.py",
     **{f"models.{kind}.totals.{name}": "of a generalised linear model alone"
        for kind in ("Model", "Compiled") for name in ("factor", "mean")},
 }  # fmt: skip
@@ -275,7 +274,8 @@ CASES = [
     Case("fit", {"model": ONE, "steps": 3, "progress": False}, THERE),
     Case("fit", {"model": NAMED, "steps": 20, "seed": 0, "progress": False},
          {"steps": 15, "seed": 1, "start": "random", "M": 100,
-          "callback": lambda fit: True, "seconds": 1e-9, "q": DIAGONAL, "model": ONE}),
+          "callback": lambda fit: True, "seconds": 1e-9, "q": DIAGONAL, "model": ONE,
+          "settings": cv.Settings(fixed=0)}),
     Case("fit", {"model": PEAKS, "seconds": 1e-9, "start": "random", "seed": 0, "progress": False},
          {"seed": 1, "start": (np.zeros(2), np.ones(2))}),  # no step: the start is all there is
     Case("fit", {"model": PEAKS, "steps": 1, "seed": 0, "progress": False}, {"restarts": 6}),

@@ -56,6 +56,7 @@ class Table:
 
 LOGISTIC, COUNTS = glm(X, Y), cv.models.poisson_regression(X, [0, 1, 2])
 OWN = oracles.build(cv, oracles.problem("curved"))
+FREE = cv.models.Compiled(lambda z: (-(z**2).sum(-1), -2 * z), 2)
 COINS = model(dot, COIN.prior(np.zeros(2)))
 data, prior, variational = cv.terms(LOGISTIC, q)
 own_data, *_ = cv.terms(OWN, q)
@@ -241,6 +242,10 @@ VALUES = [  # with a ValueError
     ("each of the 3 coordinates once", lambda: Bent(3, (0, 1, 1))),
     *[("0 <= i < j < 3", lambda pairs=pairs: Bent(3, pairs=pairs))
       for pairs in ([(0, 1)], [(1, 1)], [(3, 0)], [(1, 0), (1, 0)])],
+    *[("together they have no ELBO", partial(cv.terms, continuous, COIN)) for continuous in (
+        FREE, model(dim=None, parameters={"z": 2}, log_lik=lambda p, b: dot(p.z, b)))],
+    ("no batches", lambda: RP1(cv.terms(FREE, q)[0])(cv.draw(FREE, q, W, 2, rng, batch=3))),
+    ("shows no data points", lambda: Found(FREE, q, W).log_lik(3)),
     # words and integrands
     (r"LB is not possible for Shifted\(2\): try SF", lambda: cv.LB(cv.one)(shifted())),
     (r"Gaussian\(2\): it needs the Fisher matrix .* LOO does not", lambda: cv.LB(data)),

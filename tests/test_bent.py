@@ -5,16 +5,17 @@ from unittest import mock
 
 import autograd.numpy as anp
 import numpy as np
+import oracles
 import pytest
 from autograd import jacobian
 from numpy.testing import assert_allclose
 from scipy import stats
 
 import cvlib as cv
+from cvlib.deadline import Late
 from cvlib.fitting import bends, run, starts
 from cvlib.fitting.bent import Bent
 from cvlib.models.density import Density
-from cvlib.models.passes import Late
 from experiments import load
 
 RNG = np.random.default_rng
@@ -50,13 +51,13 @@ def test_the_formula_written_out():
 
 def test_without_bends_it_is_the_gaussian_and_a_density_in_any_case():
     q, w = bent(2, (1, 0), size=0.2)
-    x = np.linspace(-12, 12, 1201)
+    x = np.linspace(-12, 12, 401)
     grid = np.stack(np.meshgrid(x, x, indexing="ij"), -1).reshape(-1, 2)
     assert_allclose(np.exp(q.log_q(w, grid)).sum() * (x[1] - x[0]) ** 2, 1, atol=1e-6)
     L = np.array([[1.2, 0], [-0.4, 0.7]])
     v = q.of_straight(q.straight.pack([0.5, -0.1], L))
     law = stats.multivariate_normal([0.5, -0.1], L @ L.T)  # whatever the order
-    assert_allclose(q.log_q(v, grid[::500]), law.logpdf(grid[::500]), atol=1e-8)
+    assert_allclose(q.log_q(v, grid[::50]), law.logpdf(grid[::50]), atol=1e-8)
     assert_allclose(q.mean(v), [0.5, -0.1], atol=0.03)
     assert_allclose(q.sd(v), np.sqrt(np.diag(L @ L.T)), rtol=0.03)
 
@@ -66,9 +67,7 @@ def test_words_on_it_are_unbiased():
     q, w = bent(2, (1, 0), size=0.2)
     model = of_prior(cv.models.GaussianPrior(), 2)
     prior = cv.terms(model, q)[1]
-    x, p = np.polynomial.hermite_e.hermegauss(40)
-    e = np.stack(np.meshgrid(x, x, indexing="ij"), -1).reshape(-1, 2)
-    p = np.outer(p, p).ravel() / p.sum() ** 2
+    e, p = oracles.hermite(2, 40)
     mean = lambda w: p @ model.log_prior(q.transform(w, e))
     right = [(mean(w + 1e-5 * one) - mean(w - 1e-5 * one)) / 2e-5 for one in np.eye(q.D)]
     draw = cv.draw(model, q, w, eps=e, index=0 * p.astype(int))
@@ -95,15 +94,25 @@ SHAPES = {  # the log of the integral of each, and what is said
 }
 
 
+def quick(shape, **given):
+    """A fit of one of them, or of another law of one unknown."""
+    log_p, d, *_ = SHAPES.get(shape, (shape, 1))
+    with warnings.catch_warnings(action="ignore", category=cv.Distrust):
+        return cv.fit(of_prior(log_p, d), progress=False, **given)
+
+
+@pytest.fixture(scope="module")
+def straight():
+    return {shape: quick(shape, bend=False) for shape in SHAPES}
+
+
 @pytest.mark.parametrize("shape", SHAPES)
-def test_shapes_that_no_gaussian_has(shape):
+def test_shapes_that_no_gaussian_has(shape, straight):
     """The ELBO on fresh draws reaches the log of the integral, which no q passes."""
-    log_p, d, right, says = SHAPES[shape]
-    model = of_prior(log_p, d)
-    fit = cv.fit(model, bend=False, progress=False)
-    found = bends.bend(model, fit.w)
+    (_, _, right, says), fit = SHAPES[shape], straight[shape]
+    found = bends.bend(fit.model, fit.w)
     z = found.q.sample(found.w, 20_000, RNG(9))
-    log = Density(model).value(z) - found.q.log_q(found.w, z)
+    log = Density(fit.model).value(z) - found.q.log_q(found.w, z)
     error = log.std() / np.sqrt(len(log))
     assert right - 0.1 < log.mean() < right + 4 * error
     assert log.mean() - fit.elbo > 4 * np.hypot(error, fit.error)
@@ -111,12 +120,11 @@ def test_shapes_that_no_gaussian_has(shape):
     assert says in found.says
 
 
-def test_what_is_not_better_is_not_taken():
-    straight = of_prior(cv.models.GaussianPrior([1.0, 2.0]), 2)
-    assert bends.bend(straight, cv.fit(straight, progress=False).w) is None
-    model = of_prior(banana, 2)
-    w = cv.fit(model, bend=False, progress=False).w
-    assert bends.bend(model, w, late=lambda: True) is None
+def test_what_is_not_better_is_not_taken(straight):
+    model = of_prior(cv.models.GaussianPrior([1.0, 2.0]), 2)
+    assert bends.bend(model, cv.fit(model, progress=False).w) is None
+    fit = straight["banana"]
+    assert bends.bend(fit.model, fit.w, late=lambda: True) is None
 
 
 def test_few_pairs_bend_where_unknowns_are_many():
@@ -128,7 +136,8 @@ def test_few_pairs_bend_where_unknowns_are_many():
         return -z[..., 0] - 0.5 * anp.sum(scaled, -1) - 0.5 * alone
 
     model = of_prior(log_p, 5)
-    w = cv.fit(model, bend=False, progress=False).w
+    with pytest.warns(cv.Distrust, match=r"No variate will help: let q bend \(bend=True\), write"):
+        w = cv.fit(model, bend=False, progress=False).w
     found = bends.bend(model, w, settings=cv.Settings(pairs=3))
     named = {frozenset((found.q.order[j], found.q.order[i])) for j, i in found.q.pairs}
     assert named == {frozenset((0, 1)), frozenset((0, 2))}
@@ -137,51 +146,37 @@ def test_few_pairs_bend_where_unknowns_are_many():
 # In `fit` -----------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def both():
-    model = of_prior(funnel, 3)
-    with pytest.warns(cv.Distrust, match=r"No variate will help: let q bend \(bend=True\), write"):
-        straight = cv.fit(model, bend=False, progress=False)
-    return straight, cv.fit(model, progress=False)
-
-
-def test_fit_bends_if_the_shape_is_wrong(both):
-    straight, bent = both
+def test_fit_bends_if_the_shape_is_wrong(straight):
+    straight, bent = straight["funnel"], quick("funnel")
     assert straight.q == cv.families.Gaussian(3) and isinstance(bent.q, Bent)
     assert bent.steps == straight.steps and bent.seconds > straight.seconds
     assert straight.effective < 0.2 and bent.effective > 0.8 and bent.warnings == ()
     assert "bent, which gained" in bent.report and "is wider where z[2] is larger" in bent.report
 
 
-def quick(log_p, d=1, **given):
-    with warnings.catch_warnings(action="ignore", category=cv.Distrust):
-        return cv.fit(of_prior(log_p, d), progress=False, **given)
-
-
-def test_when_fit_bends(monkeypatch):
+def test_when_fit_bends(monkeypatch, straight):
     """A law with lighter tails than a normal one, and one with a heavier; many data: if asked."""
     bends_so = lambda *given, **more: isinstance(quick(*given, **more).q, Bent)
     fair = lambda z: -(z[..., 0] ** 4)
     assert not bends_so(fair) and bends_so(fair, bend=True)
-    straight, bent = quick(skewed, bend=False), quick(skewed)
+    straight, bent, q = straight["skewed"], quick("skewed"), straight["skewed"].q
     assert 0.99 > straight.effective > 0.5 and straight.k_hat > 0.7 and bent.effective > 0.99
-    assert isinstance(bent.q, Bent) and not bends_so(skewed, steps=10)
-    assert run.UNBENT in quick(skewed, steps=10, bend=True).words
-    assert run.UNBENT not in quick(skewed, steps=10).words + quick(skewed, bend=True).words
-    q = straight.q  # as it was given, if nothing is said
-    assert quick(skewed, q=q).q == q and bends_so(skewed, q=q, bend=True)
+    short, asked = quick("skewed", steps=10), quick("skewed", steps=10, bend=True)
+    assert isinstance(bent.q, Bent) and not isinstance(short.q, Bent)
+    assert run.UNBENT in asked.words and run.UNBENT not in short.words + bent.words
+    assert quick("skewed", q=q).q == q and bends_so("skewed", q=q, bend=True)  # as it was given
     much = {"settings": cv.Settings(cheap=0)}
-    assert not bends_so(skewed, **much) and bends_so(skewed, bend=True, **much)
+    assert not bends_so("skewed", **much) and bends_so("skewed", bend=True, **much)
     begin = starts.start
     lost = lambda *given: begin(*given)._replace(trouble="no mode was found")
     monkeypatch.setattr(starts, "start", lost)
-    assert not bends_so(skewed) and bends_so(skewed, bend=True)
+    assert not bends_so("skewed") and bends_so("skewed", bend=True)
 
 
 def test_a_bend_has_the_seed_of_its_fit():
     """When it goes on, too."""
     with mock.patch.object(bends, "bend", wraps=bends.bend) as bend:
-        fit = quick(skewed, seed=3)
+        fit = quick("skewed", seed=3)
         fit.go_on(steps=2 * fit.steps, progress=False)
     assert [call.args[3] for call in bend.call_args_list] == [3, 3]
 
@@ -189,12 +184,12 @@ def test_a_bend_has_the_seed_of_its_fit():
 def test_warnings_that_a_bend_leaves(monkeypatch):
     """A judge whom no share pleases; a banana for which no bend is good enough, or has time."""
     strict, vain = cv.Settings(fair=1.1), cv.Settings(gain=np.inf)
-    assert "the shape of q, though it bends, above" in quick(skewed, settings=strict).warnings[-1]
-    fit = quick(banana, 2, settings=vain)
+    assert "the shape of q, though it bends, above" in quick("skewed", settings=strict).warnings[-1]
+    fit = quick("banana", settings=vain)
     assert run.VAIN in fit.report and "shape of q, nor of one that bends, " in fit.warnings[-1]
     assert "let q bend" not in fit.warnings[-1]
     monkeypatch.setattr(bends, "bend", mock.Mock(side_effect=Late))
-    assert "out of time before it was bent" in quick(banana, 2).report
+    assert "out of time before it was bent" in quick("banana").report
 
 
 def test_a_bend_is_never_worse_and_takes_seconds():

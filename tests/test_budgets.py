@@ -14,6 +14,7 @@ from autograd import elementwise_grad
 from numpy.testing import assert_allclose
 
 import cvlib as cv
+from cvlib.deadline import Late, deadline
 from cvlib.fitting import climbing, looks, run, starts
 from cvlib.models import density, passes
 from cvlib.models.density import Density
@@ -130,14 +131,14 @@ def test_a_first_step_that_compiles_is_no_measure(work, monkeypatch):
 
 def test_a_clock_looks_ahead(work):
     """To when something will be done that cannot be cut off; the time that passed stays."""
-    clock = run.Clock(10.0, None, 60.0)
+    clock = run.Clock(10.0, None, cv.Settings())
     work.now = 6.0
     for share, seconds, late in ((1.0, 3.9, False), (1.0, 4.1, True), (0.5, 0.0, True)):
-        with passes.until(lambda share=share: clock.over(share)):
-            assert passes.late_in(seconds) == late
-            with pytest.raises(passes.Late) if late else nullcontext():
-                passes.look_at_clock(seconds)
-    assert clock.passed == 6.0 and not passes.late_in(1e9)
+        with deadline.until(lambda share=share: clock.over(share)):
+            assert deadline.passed(seconds) == late
+            with pytest.raises(Late) if late else nullcontext():
+                deadline.check(seconds)
+    assert clock.passed == 6.0 and not deadline.passed(1e9)
     for slow, said in ((9.9, False), (10.1, True)):
         says = clock.too_short(SimpleNamespace(traced=SimpleNamespace(slowest=slow)))
         assert bool(says) == said == ("takes 10 s to compile" in " ".join(says))
@@ -173,7 +174,7 @@ def cut_off(work, climb, parts=1, many=10):
     for share in (0.0, 0.1, 0.5, 0.9):
         work.now, work.most, end = 0.0, 0.0, share * takes
         late = lambda end=end: work.now > end
-        with passes.until(late):
+        with deadline.until(late):
             found = climb(late)
         assert end <= work.now <= end + parts * work.most and work.most < takes / many, share
         yield found
@@ -195,12 +196,12 @@ def test_a_search_that_is_late_has_its_highest_point():
 
     def slow(z):
         calls.append(1)
-        passes.look_at_clock()
+        deadline.check()
         return -float(z @ z), -2 * z
 
     def climbed(late):
         calls.clear()
-        with passes.until(late):
+        with deadline.until(late):
             return climbing.climb(slow, far, 1e-9)[0]
 
     top, first, some = map(climbed, (None, lambda: True, lambda: len(calls) > 2))
@@ -336,15 +337,15 @@ def test_a_pass_that_is_late_ends_between_its_parts(monkeypatch):
     monkeypatch.setattr(passes, "CHUNK", 10)
     seen = []
     part = lambda rows: seen.append(len(rows[0])) or (rows[0].sum(),)
-    with pytest.raises(passes.Late), passes.until(lambda: len(seen) == 3):
+    with pytest.raises(Late), deadline.until(lambda: len(seen) == 3):
         passes.total(part, (np.arange(95),))
     assert seen == [10, 10, 10]
     seen.clear()
-    with passes.until(lambda: True), passes.until(None):
+    with deadline.until(lambda: True), deadline.until(None):
         assert passes.total(part, (np.arange(95),)) == (95 * 94 // 2,)
-    with pytest.raises(passes.Late), passes.until(lambda: True), passes.until(lambda: False):
+    with pytest.raises(Late), deadline.until(lambda: True), deadline.until(lambda: False):
         passes.total(part, (np.arange(95),))
-    passes.look_at_clock()  # outside there is none
+    deadline.check()  # outside there is none
 
 
 def test_a_look_has_three_sizes_whatever_the_data():

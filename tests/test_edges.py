@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from harness import part
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy import stats
+from scipy.signal import lfilter
 
 RNG = np.random.default_rng
 X = RNG(0).standard_normal((6, 2))
@@ -148,19 +148,6 @@ def test_one_run_of_many_is_that_run_alone(cv):
                     assert_allclose(x, y, rtol=1e-9, err_msg=kind)
 
 
-def test_some_rows_are_a_model_of_their_own(cv):
-    """Three rows of six, twice the likelihood; the model that they come from stays as it was."""
-    Density, rows, z = part(cv, "models.density").Density, np.array([1, 4, 5]), X[:4]
-    for model in (own(cv), cv.models.logistic_regression(X, Y)):
-        some = Density(model, rows)
-        prior = stats.norm.logpdf(z).sum(-1)
-        assert_allclose(some.value(z), 2 * model.pointwise(z)[:, rows].sum(-1) + prior)
-        each = [Density(model, rows[k : k + 1]).slope(z)[1] + z for k in range(3)]  # six times one
-        assert_allclose(some.slope(z)[1], np.mean(each, 0) - z)
-        assert (some.model.N, some.scale, some.size) == (3, 2.0, 3 * 2) and model.N == 6
-        assert_allclose(Density(model).value(z), model.pointwise(z).sum(-1) + prior)
-
-
 # Defaults where another argument is given --------------------------------------------------------
 
 
@@ -196,7 +183,6 @@ def test_one_budget_lifts_the_default_of_the_other(cv, entry):
 
 
 def test_costs_that_are_given_are_not_measured(cv):
-    """Nor is a bend tried for a q that was given, or a search made beside a start."""
     model, q = cv.models.logistic_regression(X, Y), cv.families.Gaussian(2)
     h = cv.candidates(model, q)["RP1"][0]
     c = cv.SF(cv.one)
@@ -206,10 +192,6 @@ def test_costs_that_are_given_are_not_measured(cv):
         rows = cv.report({"h": h, "c": c}, model, q, q.start(), **how).rows
         cv.choose(model, q, q.start(), among={"h": (h, {"c": c})}, **how)
     assert [row.cost for row in rows] == [1.0, 1.5]
-    bends = lambda **how: cv.fit(own(cv), steps=1, progress=False, **how).run.bends
-    with warnings.catch_warnings(action="ignore"):
-        assert bends() is None and bends(q=q) is False and bends(bend=False) is False
-        assert bends(bend=True, q=q) is True
 
 
 # Edges: half of a pair, zero vectors, one row ----------------------------------------------------
@@ -218,11 +200,14 @@ def test_costs_that_are_given_are_not_measured(cv):
 @pytest.mark.parametrize("what", ("value", "slope"))
 @pytest.mark.parametrize("where", (0, 1, -2))
 def test_half_of_a_pair_without_a_number(cv, what, where):
-    """Both halves are taken as if q were right along them: c = 0 and A = 0 there."""
+    """Both halves are taken as if q were right along them: c = 0 and A = 0 there.
+
+    Sum G e^T is not symmetric, and what is found of the curvature is.
+    """
     e, weight = part(cv, "points").spheres(RNG(0), 2, 2)
     L, half = np.array([[1.5, 0], [0.4, 0.8]]), len(e) // 2
     seen = part(cv, "ascent.rotated")._seen
-    value, slope = -0.7 * (e**2).sum(-1), -1.4 * e @ np.linalg.inv(L)
+    value, slope = -0.7 * (e**2).sum(-1), (e @ [[0, 1], [0, 0]] - 1.4 * e) @ np.linalg.inv(L)
     broken = {"value": value.copy(), "slope": slope.copy()}
     broken[what][where] = np.nan
     place = np.arange(len(e))[where]
@@ -234,7 +219,7 @@ def test_half_of_a_pair_without_a_number(cv, what, where):
     assert_allclose(c, weight @ (slope @ L), atol=1e-12)
     right = (weight[:, None] * (slope @ L)).T @ e
     assert_allclose(A, (right + right.T) / 2 + np.eye(2), atol=1e-12)
-    assert 0 < np.abs(A + 0.4 * np.eye(2)).max() < 0.4  # one pair of eight
+    assert np.abs(right - right.T).max() > 0.1
     most = slope.copy()
     most[1:-1] = np.nan  # all but a half of one pair, and the centre
     assert np.isnan(seen(L, e, weight, value, most)[1]).all()  # of most pairs nothing is made up
@@ -344,17 +329,6 @@ def test_a_single_row(cv):
 # Single helpers -----------------------------------------------------------------------------------
 
 
-def test_the_curvature_of_a_step_is_symmetric(cv):
-    """Of one rotation of a quartic sum G e^T is not: both halves tell of the same curvature."""
-    seen, points = part(cv, "ascent.rotated")._seen, part(cv, "points")
-    e, weight = points.spheres(RNG(0), 3)
-    slope = -4 * e**3 + e @ np.triu(np.ones((3, 3)), 1)
-    A = (weight[:, None] * slope).T @ e
-    assert np.abs(A - A.T).max() > 0.1
-    found = seen(np.eye(3), e, weight, -(e**4).sum(1), slope)[2]
-    assert_allclose(found, (A + A.T) / 2 + np.eye(3), atol=1e-12)
-
-
 def test_modes_are_as_high_as_the_highest(cv):
     """Steps of two nats down: the third is four below, and no longer about as high."""
     starts = part(cv, "starts")
@@ -364,18 +338,6 @@ def test_modes_are_as_high_as_the_highest(cv):
     modes = [starts.Mode(c[None], h, np.eye(1), c[None]) for c, h in zip(centre, heights)]
     said = starts._rivals(SimpleNamespace(value=value), modes, cv.Settings())
     assert said.startswith("2 modes of about equal height were found, 0.00 to -2.00 nats")
-
-
-@pytest.mark.parametrize("kind", ["i1", "u1", "i2", "u2", "i4", "u4", "i8"])
-def test_whole_numbers_do_not_wrap(cv, kind):
-    """Squares and sums of the largest of its kind are those of Python's own numbers."""
-    most = min(int(np.iinfo(kind).max), 10**9)
-    held = part(cv, "passes").wide(np.full(2, most, kind))
-    assert int((held * held).sum()) == 2 * most**2
-    model = cv.models.Model(
-        lambda z, b: z[..., 0] * (b[0] * b[0]), lambda z: 0 * z[..., 0], np.full(2, most, kind), 1
-    )
-    assert_allclose(model.log_joint(np.ones((1, 1))), 2.0 * most**2)
 
 
 def test_autocorrelation_times(cv):
@@ -399,9 +361,7 @@ def test_autocorrelation_times(cv):
         x -= x.mean(0)
         assert_allclose(correlation(x, chains), [slow(col, chains) for col in x.T])
     for rho in (-0.5, 0.0, 0.9):
-        noise, x = RNG(1).standard_normal(100_000), np.zeros(100_000)
-        for t in range(1, len(x)):
-            x[t] = rho * x[t - 1] + noise[t]
+        x = lfilter([1], [1, -rho], RNG(1).standard_normal(100_000))
         assert_allclose(correlation(x[:, None], 1), (1 + rho) / (1 - rho), rtol=0.15)
         turned = x.reshape(10, -1)[::-1].reshape(-1, 1)  # the order of chains does not matter
         assert_allclose(correlation(turned, 10), correlation(x[:, None], 10))

@@ -35,26 +35,6 @@ def test_the_name_says_all_and_gives_the_seed():
     assert record["result"] == tasks.sgd(np.random.default_rng(c.seed), **dict(c.settings))
 
 
-def worn():
-    """Renewed beyond 1.5 times what was left of the noise in the first five steps, and .01."""
-    seen = []  # of each step since the last renewal, what h + C a leaves of h's scatter
-
-    def look(state, plan):
-        h, c, a = state.G[..., 0, :, :], state.G[..., 1, :, :], state.a[..., None]
-        of_h, rest = (np.var(g, axis=-2).sum() for g in (h, h + c * a))
-        seen.append(rest / of_h)
-        first = now = np.mean(seen[:5])
-        for x in seen[5:]:
-            now = 0.8 * now + 0.2 * x
-        if state.t in (1, 2, 4, 8, 16, 32) or (len(seen) > 5 and now > 1.5 * first + 0.01):
-            seen.clear()
-            mu, _ = plan.q.moments(state.w)
-            state = state._replace(snapshot=cv.snapshot(plan.model, mu))
-        return state, plan
-
-    return look
-
-
 def cells_as_loops(model, q):
     """(task, its settings, h, variates, how the public loop is told the same)."""
     zoo, rules = cv.zoo.paper(model, q), cv.rules
@@ -76,7 +56,6 @@ def cells_as_loops(model, q):
     bayes = {"weights": rules.bayes(1e-3, 0.1)}
     for base, cvs, renew, variates, how in (
         ("RP1", "taylor", 3, minus(cv.RP1, T), bayes),
-        ("PR", "taylor", "worn", minus(cv.PR, T), bayes | {"hooks": {1: worn()}}),
         ("PR", "bound", 1, minus(cv.PR, B), bayes), ("PR", "data", 4, minus(cv.CF, T), bayes),
         ("PR", "fixed", 4, minus(cv.PR, T), sure), ("RP1", "svrg", 2, minus(cv.RP1, T1), bayes),
         ("QD", "bound", 2, minus(cv.CF, B), bayes), ("QD", "means", 3, minus(cv.CF, P), sure),
@@ -84,8 +63,8 @@ def cells_as_loops(model, q):
     ):  # fmt: skip
         draws = {"M": 3} if variates else {"M": 1, "batch": 4}  # a batch for one sample
         settings = cell | draws | {"base": base, "cvs": cvs, "renew": renew}
-        renewed = {"renew": 1000 if renew == "worn" else renew or None}
-        yield "joint", settings, getattr(cv, base)(f) + rest, variates, told | draws | renewed | how
+        how = told | draws | {"renew": renew or None} | how
+        yield "joint", settings, getattr(cv, base)(f) + rest, variates, how
     old, pairs = sure | {"renew": 5}, {"noise": "pairs"}
     landing = lambda word: word(f) + word(prior) - word(variational)
     for base, cvs, whole, after, h, variates, how in (
@@ -118,31 +97,6 @@ def test_a_cell_is_the_public_loop():
         assert found["steps"] == [*steps] and found["diverged"] == [-1] * 2
         assert_allclose(found["elbo"], elbo, atol=6e-4, err_msg=f"{task}, {told}")
         assert task != "natural" or found["cut"] == path.state.memory[0].tolist()
-
-
-def test_a_worn_snapshot_is_renewed():
-    """When a rule written otherwise says so; more often where the weights run away."""
-    model, q, _ = tasks.problem("toy")
-    h, c = tasks.both("toy", "PR", "taylor")
-    far = q.pack(np.full(q.dim, 8.0), 0.1 * np.eye(q.dim))  # and narrow: a step is many widths
-    renewed = []
-    for lr, w in (0.3, far), (1e-9, None):
-        how = dict(lr=lr, w=w, steps=60, M=4, renew=1000, every=1, runs=(2,) if w is None else ())
-        paths = []
-        for rule in worn(), tasks.worn():
-            changed = []
-
-            def look(state, plan):
-                found = rule(state, plan)
-                changed.append(found[0].snapshot is not state.snapshot)
-                return found
-
-            rng = np.random.default_rng(0)
-            go = cv.optimize.sgd(model, q, h, [c], rng=rng, hooks={1: look}, **how)
-            paths.append(go.path)
-        assert np.allclose(*paths, rtol=1e-9)
-        renewed.append(sum(changed))
-    assert renewed[0] > renewed[1]
 
 
 def test_svrg_is_the_gradient_at_the_older_weights():

@@ -215,22 +215,6 @@ def test_kill_9_and_go_on(tmp_path, undisturbed):
     assert left == undisturbed
 
 
-def test_workers_end_with_their_parent(tmp_path):
-    psutil = pytest.importorskip("psutil")
-    out = tmp_path / "out"
-    process = start(out, "--jobs", "2", command=COMMAND[:4])  # all 500 steps: minutes of work
-    workers = lambda: psutil.Process(process.pid).children(recursive=True)
-    begun = lambda: sum(c.cpu_times().user > 1.2 for c in workers())  # an import takes 0.7
-    wait_until(lambda: begun() >= 2, process, out)
-    orphans = workers()
-    process.kill()
-    process.wait(timeout=PATIENCE)
-    _, alive = psutil.wait_procs(orphans, timeout=8)  # idle workers would stay for forty
-    for left in alive:
-        left.kill()
-    assert not alive
-
-
 @pytest.fixture
 def cluster(tmp_path):
     """A scheduler and two workers, begun as the package says; (address, worker processes)."""

@@ -181,7 +181,7 @@ def test_the_search(cv):
     wall = lambda z: (np.log(z[0]) - z[0], 1 / z - 1) if z[0] > 0 else (-np.inf, z)
     assert abs(climb(wall, np.array([0.01]), 1e-12)[0].z[0] - 1) < 1e-4
     calls = []
-    with cv.passes.until(lambda: calls.append(1) or len(calls) > 4):
+    with part(cv, "deadline").deadline.until(lambda: calls.append(1) or len(calls) > 4):
         assert climb(rosen, np.zeros(4), 1e-12)
     assert len(calls) == 5
     beyond = lambda z: wall(z) if z[0] > 0 else (-np.inf, 0 * z + 1)
@@ -547,7 +547,7 @@ def test_a_diagonal_q_forgets(cv):
         run = cv.fit(gaussian_case(cv)[0], q, steps=20, progress=False, settings=few).run
         _, *rest = run.state.memory
         run.state = run.state._replace(memory=(np.asarray(16.0), *rest))
-        run._block(runs.Clock(None, 21, 60.0), mock.Mock())
+        run._block(runs.Clock(None, 21, few), mock.Mock())
         assert run.state.t == 21 and least <= run.state.memory[0] <= least + 1
 
 

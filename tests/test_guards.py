@@ -112,28 +112,36 @@ def test_a_whole_pair_has_no_problem_and_its_text_is_left_as_it_is(copy, capsys)
     assert "missing" in notebooks.problem(md)
 
 
-@pytest.mark.parametrize(
-    "files, old, new, kept",
-    [
-        (["md"], "42)", "43)", False), (["md"], "# A tiny", "# One tiny", True),
-        (["md"], "ipython3\n40", "ipython3\n:tags: [x]\n40", True),
-        (["ipynb"], "A tiny chapter", "A teeny chapter", True),
-        (["md", "ipynb"], "40 + 2", "40 + 3", False),  # Lab writes both, and keeps the old output
-    ],
-    ids=["code", "words", "tag", "notebook", "saved by Lab without a run"],
-)  # fmt: skip
-def test_an_edit_is_out_of_step_and_the_same_code_keeps_its_outputs(copy, files, old, new, kept):
-    md, twin = copy / "book/08-tiny.md", copy / "book/08-tiny.ipynb"
-    for suffix in files:
-        edit(md.with_suffix(f".{suffix}"), old, new)
-    before = twin.read_bytes()
+def out_of_step(md, suffix, old, new):
+    """The bytes of the notebook, after an edit of one of the pair."""
+    edit(md.with_suffix(suffix), old, new)
     assert "out of step" in notebooks.problem(md)
-    assert notebooks.reworded(md) == kept
-    assert (notebooks.problem(md) is None) == kept and (twin.read_bytes() != before) == kept
-    if kept:
-        reworded = twin.read_bytes()
-        notebooks.execute(md)
-        assert twin.read_bytes() == reworded
+    return md.with_suffix(".ipynb").read_bytes()
+
+
+def test_an_edit_that_leaves_the_code_keeps_its_outputs(copy):
+    """Words, a notebook's own words, a tag: what is written is what an execution would write."""
+    md, twin = copy / "book/08-tiny.md", copy / "book/08-tiny.ipynb"
+    for suffix, old, new in (
+        (".md", "# A tiny", "# One tiny"), (".ipynb", "One tiny", "One teeny"),
+        (".md", "ipython3\n40", "ipython3\n:tags: [x]\n40"),
+    ):  # fmt: skip
+        before = out_of_step(md, suffix, old, new)
+        assert notebooks.reworded(md) and notebooks.problem(md) is None
+        assert twin.read_bytes() != before
+    reworded = twin.read_bytes()
+    notebooks.execute(md)
+    assert twin.read_bytes() == reworded
+
+
+def test_an_edit_of_the_code_waits_for_an_execution(copy):
+    """That of the text, or of both by Lab, which keeps the old output."""
+    md, twin = copy / "book/08-tiny.md", copy / "book/08-tiny.ipynb"
+    edit(twin, "40 + 2", "40 + 3")
+    for old, new in (("40 + 2", "40 + 3"), ("42)", "43)")):
+        before = out_of_step(md, ".md", old, new)
+        assert not notebooks.reworded(md) and "out of step" in notebooks.problem(md)
+        assert twin.read_bytes() == before
 
 
 ERROR = {"output_type": "error", "ename": "NameError", "evalue": "no x", "traceback": []}
@@ -165,8 +173,7 @@ def test_what_lab_adds_to_a_notebook_is_no_problem_and_not_in_the_text(copy):
         }  # fmt: skip
     nbformat.write(nb, path)
     assert notebooks.problem(md) is None
-    config = load_jupytext_config(str(md))
-    assert jupytext.writes(nb, "md:myst", config=config) == CHAPTER
+    assert jupytext.writes(nb, "md:myst", config=load_jupytext_config(str(md))) == CHAPTER
 
 
 FIGURE = """```{code-cell} ipython3
@@ -377,11 +384,3 @@ def test_lab_as_root_says_what_to_do(monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     with pytest.raises(SystemExit, match="make lab ARGS=--allow-root"):
         lab.main(["--no-browser"])
-
-
-def test_without_lab_this_file_is_there_and_skips_what_needs_it(monkeypatch):
-    monkeypatch.setitem(sys.modules, "jupyterlab.labapp", None)
-    monkeypatch.delitem(sys.modules, "lab", raising=False)
-    tests = runpy.run_path(__file__)
-    with pytest.raises(pytest.skip.Exception, match="no Jupyter Lab"):
-        tests["test_lab_as_root_says_what_to_do"](monkeypatch)

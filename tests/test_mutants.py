@@ -2,17 +2,16 @@
 
 `pytest -s tests/test_mutants.py` prints the table: place, bug, check that saw it. Checks are many,
 and some are dear, so a bug names the one to ask first; if that one does not see it the others are
-asked, and a warning says which did. `python tests/test_mutants.py` suggests one for each new bug.
+asked, and a warning says which did: so a check is found for a new bug.
 """
 
 from importlib import import_module
 from pathlib import Path
-from time import process_time
 from warnings import warn
 
 import mutate  # tools/mutate.py
 import pytest
-from harness import Verdict, checks_in, judge, loaded
+from harness import Verdict, checks_in, judge
 from mutants import FILES, MUTANTS
 
 del FILES["adapters"]  # that file looks itself, where JAX is installed
@@ -29,21 +28,6 @@ def test_the_bug_is_caught(area, bug):
     assert verdict.outcome == "caught", verdict
     if verdict.check != known:
         warn(f"{area}: {name!r} is seen by {verdict.check!r}, not by {known!r}", stacklevel=1)
-
-
-def suggest():
-    """Say for each bug that names no check of its area which is the cheapest that sees it."""
-    for area, checks in AREAS.items():
-        bugs = [bug for of, bug in BUGS if of == area and bug[4] not in checks]
-        cost = {}
-        with loaded() as cv:
-            for name, check in checks.items() if bugs else ():
-                start = process_time()
-                check(cv)
-                cost[name] = process_time() - start
-        cheap = {name: checks[name] for name in sorted(cost, key=cost.get)}
-        for bug in bugs:
-            print(f"{area}: {bug[0]}: {judge(bug, cheap)}")
 
 
 def test_every_bug_names_a_check_of_its_files_and_none_stands_twice():
@@ -82,7 +66,3 @@ def test_only_a_failed_assertion_is_a_catch():
     assert judge(bug, {"one": lambda cv: None}) == Verdict("survived")
     broken = judge(("a bug", "combine.*", ONCE, "import no_such_module", ""), {"one": fails})
     assert broken.outcome == "crashed" and broken.check == "import"
-
-
-if __name__ == "__main__":
-    suggest()

@@ -7,7 +7,6 @@ one sample at a time, to scipy's densities and to quadrature.
 import autograd.numpy as anp
 import numpy as np
 import pytest
-from autograd import grad
 from harness import part
 from numpy.testing import assert_allclose
 from scipy import stats
@@ -73,27 +72,6 @@ def draws(cv, q, seed=0, M=3):
     if q.gaussian:
         w[1, q.diag[0]] *= -1  # a factor of the same covariance
     return cv.draw(own_model(cv, q.dim), q, w, M=M, rng=rng, subsample=False)
-
-
-def test_base_is_autograd_sample_by_sample(cv):
-    """score and pull1 of the base against one reverse pass for every run and sample.
-
-    Coordinates of the bent family lean on each other.
-    """
-    for q in (student_of(cv)(2, nu=3.0), cv.families.Bent(3)):
-        draw = draws(cv, q, M=4)
-        u = np.random.default_rng(1).standard_normal(draw.z.shape)
-        score, back = draw.score, q.pull1(draw, u)
-        assert score.shape == back.shape == (2, 4, q.D)
-        assert np.array_equal(q.pull1(draw, u, np.full(back.shape, 7.0)), back)  # into an array
-        for r, m in np.ndindex(2, 4):
-            w, eps, z = draw.w[r], draw.eps[r, m], draw.z[r, m]
-            assert_allclose(z, q.transform(w, eps), rtol=1e-12)
-            assert_allclose(score[r, m], grad(lambda w: q.log_density(w, z))(w), rtol=1e-9)
-            path = grad(lambda w: anp.sum(u[r, m] * q.transform(w, eps)))(w)
-            assert_allclose(back[r, m], path, rtol=1e-9, atol=1e-12)
-        data = cv.terms(draw.model, q)[0]
-        assert_allclose(cv.GR(data)(draw), cv.RP1(data)(draw), rtol=0)  # the base does not move
 
 
 def test_closed_forms_by_moments(cv):

@@ -2,9 +2,8 @@
 
 import ast
 import re
-from functools import partial
+from functools import cache, partial
 
-import jupytext
 import nbformat
 import notebooks  # tools/notebooks.py
 import pdf  # tools/pdf.py
@@ -14,7 +13,6 @@ import typeset  # tools/typeset.py
 import yaml
 from bs4 import BeautifulSoup
 from jupyter_client.kernelspec import get_kernel_spec
-from jupytext.config import load_jupytext_config
 from pybtex.database import parse_file
 
 import cvlib
@@ -24,9 +22,11 @@ CHAPTERS = notebooks.chapters()
 NUMBERED = [md for md in CHAPTERS if re.match(r"\d+-", md.name)]
 INTRO = BOOK / "intro.md"
 read = lambda md: md.read_text("utf-8")
+cells_of = cache(lambda md: notebooks.read_text(md).cells)
 each = partial(pytest.mark.parametrize, "md", ids=lambda md: md.stem)
 
 
+@cache
 def outputs(md):
     """(cell, output) of all that the notebook of a chapter stores."""
     cells = nbformat.read(md.with_suffix(".ipynb"), as_version=4).cells
@@ -41,10 +41,8 @@ def test_the_notebook_is_the_executed_twin_of_the_text(md):
 @each(CHAPTERS)
 def test_a_save_in_jupyter_lab_leaves_the_text_as_it_is(md):
     """What Lab does on a save: the text through jupytext and back, with the kernel's own name."""
-    config = load_jupytext_config(str(md))
-    nb = jupytext.read(md, config=config)
-    assert nb.metadata.kernelspec.display_name == get_kernel_spec("python3").display_name
-    assert jupytext.writes(nb, "md:myst", config=config) == read(md), "make notebooks"
+    assert notebooks.KERNEL["display_name"] == get_kernel_spec("python3").display_name
+    assert notebooks.saved(md) == read(md), "make notebooks"
 
 
 @each(CHAPTERS)
@@ -131,7 +129,7 @@ def test_sliders_are_small_and_every_picture_has_words(md):
             assert len(alts) == len(values) == page.count("<img")
             assert all(len(alt) > 20 for alt in alts) and len(set(alts)) == len(alts)
             assert 'type="range"' in page and "aria-valuetext" in page
-    for cell in notebooks.read_text(md).cells:
+    for cell in cells_of(md):
         if "plt.show()" in cell.source:
             alt = cell.metadata.get("mystnb", {}).get("image", {}).get("alt", "")
             assert len(alt) > 40, notebooks.first_line(cell)
@@ -141,7 +139,7 @@ def test_sliders_are_small_and_every_picture_has_words(md):
 def test_tables_are_tables_and_stored_results_are_read_by_one_helper(md):
     """No three printed lines have three columns each, but those of a `cv.report`."""
     columns = lambda line: len(re.split(r" {2,}", line.strip())) > 2
-    for cell in notebooks.read_text(md).cells:
+    for cell in cells_of(md):
         assert cell.cell_type != "code" or not re.search(r"json\.load|read_text", cell.source)
     for _, output in outputs(md):
         lines = output.get("text", "").splitlines()

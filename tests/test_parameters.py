@@ -170,40 +170,6 @@ def hessian(z):
 compiled = lambda cv, f=value_and_slope, **about: cv.models.Compiled(f, 4, **about)
 
 
-def test_a_compiled_model_is_fitted_alike(cv):
-    """The same draws see the same numbers: the same fit, to rounding."""
-    own = fitted(cv)
-    for about in ({}, {"value": by_hand, "hessian": hessian}):
-        model = compiled(cv, **about)
-        fit = fitted(cv, model)
-        assert_allclose(fit.mean, own.mean, atol=1e-3)
-        assert_allclose(fit.sd, own.sd, rtol=2e-2)
-        assert abs(fit.elbo - own.elbo) < 4 * np.hypot(fit.error, own.error)
-    for continuous in (model, line(cv)):
-        with pytest.raises(ValueError, match="together they have no ELBO"):
-            cv.fit(continuous, cv.families.Bernoulli(4), progress=False)
-    with pytest.raises(ValueError, match="no batches"):
-        data, *_ = cv.terms(model, fit.q)
-        cv.RP1(data)(cv.draw(model, fit.q, fit.w, 2, np.random.default_rng(0), batch=3))
-    with pytest.raises(ValueError, match="shows no data points"):
-        fit.log_lik(3)
-
-
-def test_lines_of_a_compiled_model(cv):
-    """RP1 and Price's gradient of it are those of the model for autograd, on the same draw."""
-    q = cv.families.Gaussian(4)
-    w = q.joined(np.array([0.5, -0.2, 0.1, -0.3]), 0.2 * np.eye(4))
-    eps = np.random.default_rng(0).standard_normal((5, 4))
-    rows = []
-    for model in (line(cv), compiled(cv), compiled(cv, hessian=hessian)):
-        data, prior, _ = cv.terms(model, q)
-        draw = cv.draw(model, q, w, eps=eps, subsample=False)
-        rows.append([word(data + prior)(draw) for word in (cv.RP1, cv.PR)])
-    for other in rows[1:]:
-        assert_allclose(other[0], rows[0][0], rtol=1e-9, atol=1e-9)
-        assert_allclose(other[1], rows[0][1], rtol=1e-4, atol=1e-4)
-
-
 def test_a_compiled_model_has_names(cv):
     """By a declaration, or by a function of points and a list of names."""
     z = np.random.default_rng(0).standard_normal((2, 3, 4))

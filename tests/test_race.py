@@ -11,6 +11,7 @@ from numpy.testing import assert_allclose
 
 import cvlib as cv
 from benchmarks import pays
+from benchmarks.fit import Counted
 from benchmarks.race import __main__ as race
 from benchmarks.race import bent, hand, moves, ours, rules, tuning, yardstick
 from benchmarks.race.models import PROBLEMS, Problem, even_draws
@@ -19,7 +20,7 @@ from benchmarks.race_read import LOOK, RESULTS, TARGETS, Race
 from cvlib.models.density import Density
 
 WAYS = {r.name: r for r in race.RUNNERS}
-first = lambda runner: {name: axis.coarse[0] for name, axis in runner.axes.items()}
+first_of = lambda runner: {name: axis.coarse[0] for name, axis in runner.axes.items()}
 
 
 @cache
@@ -300,30 +301,33 @@ def test_ways_reach_the_posterior(line, runner):
     for package in runner.needs:
         pytest.importorskip(package)
     if runner.enters(line):
-        setting = first(runner) | ({"start": "usual"} if "start" in runner.axes else {})
+        setting = first_of(runner) | ({"start": "usual"} if "start" in runner.axes else {})
         setting |= {"rate": 0.01} if runner.axes is hand.ADAM else {}
         run = rules.referee(runner, line, setting, 1, line.evidence, 5.0, targets=(0.05,))
         assert run.end == "there", run
 
 
-@pytest.mark.parametrize("name", ["cv.fit", "cvlib, plain"])
-def test_gradients_are_counted(line, name, monkeypatch):
-    """As many as points whose slope or value was asked for."""
-    points = []
+def test_gradients_are_counted(line, monkeypatch):
+    """As many as points whose slope was asked for; a run of the race also counts the values."""
+    points, plain = {"slope": 0, "value": 0}, WAYS["cvlib, plain"]
 
-    def counted(ask):
+    def counted(name, ask):
         def asked(self, z, *args):
-            points.append(z.size // line.model.dim)
+            points[name] += z.size // line.model.dim
             return ask(self, z, *args)
 
         return asked
 
-    for ask in "slope", "value":
-        monkeypatch.setattr(Density, ask, counted(getattr(Density, ask)))
-    run = WAYS[name].run(line, first(WAYS[name]) | {"start": "usual"}, 0, 5.0)
-    *_, last = (look for _, look in zip(range(4), run))
-    run.close()
-    assert last.gradients == (sum(points) if name == "cv.fit" else 20 * ours.M)
+    for name in points:
+        monkeypatch.setattr(Density, name, counted(name, getattr(Density, name)))
+    with Counted(line.model) as count:
+        cv.fit(line.model, seconds=5.0, progress=False)
+    assert points["slope"] > 100 and points["value"] > 0
+    assert (count.gradients, count.points) == (points["slope"], sum(points.values()))
+    before, looks = sum(points.values()), [*WAYS["cv.fit"].run(line, {}, 0, 5.0)]
+    assert looks[-1].gradients == sum(points.values()) - before
+    _, _, first, last = zip(range(4), plain.run(line, first_of(plain) | {"start": "usual"}, 0, 5.0))
+    assert last[1].gradients - first[1].gradients == 10 * ours.M
 
 
 def test_every_way_to_spend_the_time_is_a_run():

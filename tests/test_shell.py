@@ -14,6 +14,7 @@ import pytest
 from autograd.extend import defvjp, primitive
 
 import cvlib as cv
+from cvlib.deadline import deadline
 from cvlib.fitting import starts, strategies
 from cvlib.fitting.found import Found
 from cvlib.fitting.strategies import chosen, named
@@ -321,7 +322,7 @@ def test_a_fit_hands_its_clock_to_every_search(monkeypatch):
         def noted(*args, **more):
             for passed, late in over.items():
                 with mock.patch.object(time, "perf_counter", lambda: now() + passed):
-                    late |= {name} if passes._late.get()() else set()
+                    late |= {name} if deadline.passed() else set()
             return f(*args, **more)
 
         monkeypatch.setattr(where, name, noted)

@@ -6,6 +6,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+from ..deadline import deadline
 from ..models import passes
 from . import Package
 
@@ -44,5 +45,5 @@ def _map(client: Any, part: Callable, pieces: Iterable) -> Iterator:
     most, left = (1 + AHEAD) * max(1, sum(client.nthreads().values())), iter(pieces)
     while some := [*islice(left, most)]:  # not all at once: they may be larger than memory
         for future in client.map(part, some, pure=False):
-            passes.look_at_clock()
+            deadline.check()
             yield future.result()

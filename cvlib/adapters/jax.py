@@ -14,6 +14,7 @@ from ..arguments import whole
 from ..ascent import rules
 from ..ascent.plans import State
 from ..ascent.rotated import LOST, Last, Rotated, believed
+from ..deadline import deadline
 from ..models import checks, passes
 from ..models.density import Model
 from ..models.parameters import Elsewhere, Parameters, labels
@@ -249,7 +250,7 @@ class Batched:
         """At points z (B, d), in blocks: JAX compiles anew for every number of points it meets."""
         found, size = [], self._in_time(self.sizes[len(z) == 1])
         for first in range(0, len(z), size):
-            passes.look_at_clock()
+            deadline.check()
             rows = np.minimum(np.arange(first, first + size), len(z) - 1)  # the last one fills up
             begun, left = time.perf_counter(), len(z) - first
             with double():
@@ -262,9 +263,9 @@ class Batched:
 
     def _in_time(self, size):
         """So many points, or others that it is ready for, if there is no time to compile."""
-        if size in self.ready or not passes.late_in(self.traced.slowest):
+        if size in self.ready or not deadline.passed(self.traced.slowest):
             return size
-        passes.look_at_clock(0.0 if self.ready else self.traced.slowest)
+        deadline.check(0.0 if self.ready else self.traced.slowest)
         return max(self.ready)
 
 
@@ -335,7 +336,7 @@ class InJax(Rotated):
         """
         traced, d = self.model.traced, self.q.dim
         if "sums" not in traced.kept:
-            passes.look_at_clock(traced.slowest)
+            deadline.check(traced.slowest)
             given = (0.0, mu, L), 1.0, mu, L, traced.data
             add = jax.jit(partial(_sums, traced.f))
             traced.kept["sums"] = add, made(add, given, d)
@@ -344,7 +345,7 @@ class InJax(Rotated):
         size = -(-(d + 1) // blocks)  # points e at a time; those that fill up are the centre
         turned, found = _jitted(_turned, "d", "size")(key, d, size)
         for e in turned:
-            passes.look_at_clock()
+            deadline.check()
             share = 1 / (size * len(turned) - d)
             found = jax.block_until_ready(add(e, (found, share, mu, L, traced.data)))
         return found

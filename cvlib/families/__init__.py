@@ -3,12 +3,12 @@
 `base` says what a family must provide, and gives it the rest by autograd.
 """
 
-from .base import Family, FamilyPrior, Unconstrained
+from .base import Family, FamilyPrior
 from .discrete import Bernoulli, Categorical
 from .gaussian import DiagonalGaussian, Gaussian
 from .standardised import Beta, Gamma
 
 __all__ = [
     "Bernoulli", "Beta", "Categorical", "DiagonalGaussian", "Family", "FamilyPrior",
-    "Gamma", "Gaussian", "Unconstrained",
+    "Gamma", "Gaussian",
 ]  # fmt: skip

@@ -23,7 +23,7 @@ from . import promises
 Array = np.ndarray
 Pair = tuple[Array, Array]
 NOT_SAID: Any = None
-LARGEST = 300.0  # e^300 is still far from the largest number, its square too
+LARGEST = 300.0  # of logarithms and logits: e^300 and its square are far from overflow
 COLUMNS = 64  # of a Hessian, that a family with a diagonal factor looks at together
 
 
@@ -302,12 +302,6 @@ def _plain(value: Any) -> Any:
     """Arrays and lists as tuples of numbers, which can be compared and written to a file."""
     value = value.tolist() if hasattr(value, "tolist") else value
     return tuple(map(_plain, value)) if isinstance(value, list | tuple) else value
-
-
-class Unconstrained(Family, base=True):
-    """w holds logarithms or logits, so that every w is legal; coordinates do not mix."""
-
-    far = largest = LARGEST
 
 
 class FamilyPrior:

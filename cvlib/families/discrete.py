@@ -9,10 +9,10 @@ import scipy
 from ..arguments import whole
 from ..draws import Draw, kept
 from ..special import expit, logsumexp
-from .base import NOT_SAID, Array, Pair, Unconstrained
+from .base import LARGEST, NOT_SAID, Array, Family, Pair
 
 
-class _Discrete(Unconstrained, base=True):
+class _Discrete(Family, base=True):
     """z cannot be moved by w: GR is SF for a plain integrand.
 
     Behind z stands a continuous variable zeta = logits + eps with z = step(zeta), and integrands
@@ -24,6 +24,7 @@ class _Discrete(Unconstrained, base=True):
 
     behind = zeta_given_z = NOT_SAID  # by each family
     parts = ("logits",)
+    far = largest = LARGEST
     smooth = "zeta"
     pull1 = NOT_SAID  # w moves zeta, and no z
 

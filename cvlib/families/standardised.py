@@ -15,10 +15,10 @@ from autograd import elementwise_grad
 
 from ..draws import Draw
 from ..special import betaln, gammaln, hess_times, polygamma, psi
-from .base import NOT_SAID, Array, ArrayLike, Pair, Unconstrained
+from .base import LARGEST, NOT_SAID, Array, ArrayLike, Family, Pair
 
 
-class _Standardised(Unconstrained, base=True):
+class _Standardised(Family, base=True):
     """Two positive parameters a coordinate, w = [log first, log second], D = 2 d.
 
     Generalised reparameterisation (Ruiz et al. 2016): z = m(w) + s(w) eps, with m and s the mean
@@ -28,6 +28,7 @@ class _Standardised(Unconstrained, base=True):
 
     _sample = NOT_SAID  # by each family
     parts = "log a", "log b"
+    far = largest = LARGEST
     quadratics = True
 
     def pack(self, a: ArrayLike, b: ArrayLike) -> Array:  # type: ignore[override]

@@ -13,10 +13,10 @@ import autograd.numpy as anp
 import numpy as np
 from autograd import make_vjp
 
+from ..deadline import deadline
 from ..draws import Draw
 from ..families import Gaussian
 from ..models.density import Density, Model
-from ..models.passes import until
 from .bent import Bent
 from .climbing import Curvature, climb
 from .settings import DEFAULT, Settings
@@ -142,7 +142,7 @@ class _Climb:
             return height if np.isfinite(back).all() else -np.inf, back
 
         steps = int(np.clip(WORK // q.D, LEAST, MOST))
-        with np.errstate(all="ignore"), until(late):
+        with np.errstate(all="ignore"), deadline.until(late):
             here, self.known = climb(elbo, self.x, enough, steps, self.known)
         self.x, self.w = here.z, self._weights(here.z)
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from ..arguments import whole
 from ..ascent.plans import State, Unaided
+from ..deadline import Late, deadline
 from ..models.density import Density, Model
-from ..models.passes import Late, look_at_clock
 from ..points import spheres
 
 RISE, FLATTER = 1e-4, 0.9  # Wolfe's: shares of the rise that a slope promises, and of the slope
@@ -61,9 +61,8 @@ def climb(
 
     f(z) gives value and slope; where they are no numbers nothing is looked for. It begins with the
     curvature that is known, of nearly the same f, say. Ends when a step promises to gain less than
-    `enough`, after `steps`, or when it is late (`passes.until`). The line search doubles and halves
-    until Wolfe's weak conditions hold, which serves functions with kinks as well (Lewis and Overton
-    2013).
+    `enough`, after `steps`, or when it is late. The line search doubles and halves until Wolfe's
+    weak conditions hold, which serves functions with kinks as well (Lewis and Overton 2013).
     """
     known = known or Curvature(SOME)
     here, curvature = Point(z, -np.inf, np.zeros_like(z)), known
@@ -75,7 +74,7 @@ def climb(
             )
         here = Point(z, *first)
         for _ in range(steps if np.isfinite(here.value) else 0):
-            look_at_clock()
+            deadline.check()
             way = curvature.times(here.slope)
             if not curvature.seen:
                 way = way / max(np.linalg.norm(way), 1.0)

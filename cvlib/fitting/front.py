@@ -16,10 +16,10 @@ import numpy as np
 from autograd import elementwise_grad
 
 from ..arguments import bar, numbers, unmasked, whole
+from ..deadline import deadline
 from ..families import DiagonalGaussian, Family, Gaussian
 from ..families.base import check_fit
 from ..models.density import Density, Model
-from ..models.passes import until
 from . import files, starts
 from .found import Found
 from .looks import Weights, explained, heavy, poor, weighed
@@ -63,7 +63,8 @@ class Fit(Found):
                 raise KeyboardInterrupt  # pressed while it was judged: the run has to know
             return tell(so_far)
 
-        with until(partial(clock.over, 1.15, 1.0)):  # the last look has more time than the run
+        late = partial(clock.over, 1.15, 1.0)  # the last look has more time than the run
+        with deadline.until(late):
             run.go(clock, bar, callback and partial(told, callback), why).bend(clock)
             found = cls(run)
         for sentence in found.warnings:
@@ -75,7 +76,7 @@ class Fit(Found):
         callback: Callable | None = None,
     ) -> "Fit":  # fmt: skip
         """The fit after more steps: up to step `steps`, or for so many seconds more."""
-        clock = Clock(seconds, steps, self.run.settings.seconds, self.steps)
+        clock = Clock(seconds, steps, self.run.settings, self.steps)
         run = replace(self.run, state=deepcopy(self.run.state), bent=None)  # this fit stays
         with bar(desc="fit", unit=" steps", disable=not progress) as shown:
             return Fit.after(run, clock, shown, callback)
@@ -166,7 +167,7 @@ def fit(
     callback: called with the `Fit` so far at each look; True stops the run.
     settings: the numbers that it goes by, `cv.Settings`.
     """
-    clock, seed = Clock(seconds, steps, settings.seconds), whole("seed", seed, 0)
+    clock, seed = Clock(seconds, steps, settings), whole("seed", seed, 0)
     wanted = False if bend is None and q is not None else bend
     if q is None and isinstance(model, Model):
         q = (Gaussian if model.dim <= starts.most(model, settings) else DiagonalGaussian)(model.dim)
@@ -190,8 +191,6 @@ def fit(
 
 
 def _check(q, start, restarts, bend, callback, settings):
-    if not isinstance(settings, Settings):
-        raise TypeError(f"settings={settings!r} is no cv.Settings(tolerance=0.01)")
     if callback is not None and not callable(callback):
         raise TypeError(f"callback={callback!r} is no function of a Fit")
     if not (bend is None or isinstance(bend, bool | np.bool_)):
@@ -208,7 +207,7 @@ def _begun(model, q, widths, given, restarts, clock, seed, settings):
     if not q.gaussian:
         return Start(np.empty(0), None, f"the usual start of {q!r}"), q.start()
     search, choice = (partial(clock.over, share) for share in (1 / 3, 1 / 2))
-    with until(choice):
+    with deadline.until(choice):
         begin = starts.start(model, q.full and not widths, given, restarts, search, seed, settings)
     S = np.diag(begin.S) if q.full and begin.S.ndim == 1 else begin.S
     return begin, q.joined(begin.mu, S)

@@ -7,10 +7,10 @@ import numpy as np
 
 from ..ascent.plans import scored
 from ..combining import regression
+from ..deadline import Late, deadline
 from ..draws import Draw
 from ..families.base import Family
 from ..models.density import Density, Model
-from ..models.passes import Late, until
 from .settings import DEFAULT, Settings
 
 HEAVY, WIDE = 0.7, 0.5  # k-hat from which an answer, and from which its error, is not believed
@@ -163,7 +163,7 @@ def _in_time(density, z):
         for first in range(0, len(z), block):
             found.append(density.value(z[first : first + block]))
     if not found:
-        with until(None):
+        with deadline.until(None):
             found = [density.value(z[:FEW])]
     return np.concatenate(found)
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from ..arguments import number, whole
 from ..ascent.plans import Plan, State
+from ..deadline import Late, deadline
 from ..families.base import Family
 from ..models.density import Model
-from ..models.passes import Late, ahead, until
 from . import bends
 from .looks import FEW, Weights, at_most, explained, poor, sizes, weighed
 from .settings import Settings
@@ -27,10 +27,14 @@ VAIN = "tried to bend, and nothing was gained beyond doubt"
 class Clock:
     """When to stop: at a step, or at a time that leaves room for a step and the last looks."""
 
-    def __init__(self, seconds: float | None, steps: int | None, usual: float, taken: int = 0):
+    def __init__(
+        self, seconds: float | None, steps: int | None, settings: Settings, taken: int = 0
+    ):
+        if not isinstance(settings, Settings):
+            raise TypeError(f"settings={settings!r} is no cv.Settings(tolerance=0.01)")
         self.began, self.look = time.perf_counter(), None
         self.step: float | None = None  # seconds of the last one
-        self.seconds = np.inf if steps is not None else usual
+        self.seconds = np.inf if steps is not None else settings.seconds
         if seconds is not None:
             self.seconds = number("seconds", seconds, 0, above=True)
         self.steps = np.inf if steps is None else whole("steps", steps)
@@ -39,7 +43,7 @@ class Clock:
 
     @property
     def passed(self) -> float:
-        return time.perf_counter() - self.began + ahead.get()
+        return time.perf_counter() - self.began + deadline.ahead
 
     def too_short(self, model: Model) -> list[str]:
         """A sentence, where JAX compiles for longer than there is time."""
@@ -106,7 +110,7 @@ class Run:
             return
         begun, late, why = clock.passed, lambda: clock.over(0.8), ""  # the rest is for the judge
         try:
-            with until(clock.over), np.errstate(all="ignore"):
+            with deadline.until(clock.over), np.errstate(all="ignore"):
                 seen = weighed(self.model, self.q, self.best, self.state.t + 1)
                 wrong = poor(seen, self.settings) and bends.cheap(self.model, self.settings)
                 if self.bends or wrong:
@@ -150,14 +154,14 @@ class Run:
         if self.state.t == 0 or self.state.t == end // 2 >= first:
             self.state = self.plan.renewed(self.state)
         try:
-            with suppress(Late), until(lambda: clock.out(0)):
+            with suppress(Late), deadline.until(lambda: clock.out(0)):
                 self._steps(min(end, clock.steps), clock, bar)
         finally:
             self.state = self.plan.landed(self.state)
         if self.state.diverged >= 0:
             return f"diverged at step {int(self.state.diverged)}: it ended there,"
         why = LATE
-        with suppress(Late), until(clock.over):
+        with suppress(Late), deadline.until(clock.over):
             why, clock.look = _timed(lambda: self.strategy.look(self))
         if why or self.state.t >= clock.steps or clock.out():
             return why or ("out of steps" if self.state.t >= clock.steps else LATE)
@@ -167,7 +171,7 @@ class Run:
         """Steps up to this one, if there is time and none diverges."""
         while self.state.t < end and not clock.out() and self.state.diverged < 0:
             if self.state.t == 0 and not self.looks:
-                with until(clock.out):
+                with deadline.until(clock.out):
                     self.state = self.state._replace(w=self.strategy.begin(self))
             clock.stepped(_timed(self._step)[1])
             bar.update()

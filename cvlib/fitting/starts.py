@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..deadline import Late, deadline
 from ..models.density import Density, Model
-from ..models.passes import Late, look_at_clock, until
 from ..special import hess_times
 from .climbing import SOME, STEPS, Curvature, climb
 from .settings import DEFAULT, Settings
@@ -44,7 +44,7 @@ def searched(density: Density, z: np.ndarray) -> Mode:
     mode = climbed(density, z)
     fallen = lambda steps: mode.value - np.nan_to_num(density.value(mode.z + steps), nan=-np.inf)
     with suppress(Late):
-        look_at_clock()
+        deadline.check()
         if not np.isfinite(mode.value):
             says = "log p(x, z) or its slope is no number where the search began"
             return mode._replace(trouble=says)
@@ -87,7 +87,7 @@ def climbed(density: Density, z: np.ndarray, goal: float = np.inf) -> Mode:
             best, gone = value, far > FAR / 100  # it rises for ever, or nearly so
         return value, slope
 
-    with until(lambda: gone or best >= goal):
+    with deadline.until(lambda: gone or best >= goal):
         most = Curvature(STEPS if len(z) <= DENSE else SOME)
         top, curvature = climb(log_p, z, ENOUGH, known=most)
     return Mode(top.z, top.value, curvature.times(np.eye(len(z))), z)
@@ -138,7 +138,7 @@ def start(
     widths = settings.widths
     near = _about(first.mu, full, first.says, widths) if first.S is None else [first]
     try:
-        with until(late):
+        with deadline.until(late):
             modes = [searched(few, first.mu)]
             if restarts is None:
                 still = (modes[0].z == first.mu).any()  # as all weights of a network at z = 0
@@ -198,7 +198,7 @@ def _about_mode(density, mode, full, late, widths):
     about = _about(mode.z, full, "the mode", widths)
     if full:
         return [Start(mode.z, _factor(mode.inverse), "the mode and BFGS's curvature"), *about]
-    with until(late):
+    with deadline.until(late):
         way = climbed(density, mode.began, mode.value - len(mode.z)).z
     places = {"the mode": mode.z, "a point on the way to the mode": way}
     says = "{} and its curvature in pairs"

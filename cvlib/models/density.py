@@ -20,7 +20,7 @@ from .parameters import Named, Parameters
 ROWS, EACH = 10_000, 50  # rows that may stand for all, at least; and for every unknown
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class GaussianPrior:
     """log N(z | mean, diag(sd^2)), callable like any log-prior; its expectations are known."""
 
@@ -46,10 +46,6 @@ class GaussianPrior:
     def _lengths(self):
         """Lengths of those of sd and mean that are vectors."""
         return [np.size(a) for a in (self.sd, self.mean) if np.ndim(a)]
-
-    def __repr__(self):
-        sd, mean = (f"<{np.size(a)} numbers>" if np.ndim(a) else a for a in (self.sd, self.mean))
-        return f"GaussianPrior(sd={sd}, mean={mean})"
 
 
 class Model:

@@ -9,8 +9,7 @@ on who computed which. Between parts a pass looks at the clock, if it was given 
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from functools import partial, reduce
 from typing import Any
@@ -19,48 +18,14 @@ import autograd.numpy as anp
 import numpy as np
 
 from ..arguments import bar
+from ..deadline import deadline
 
 CHUNK = 2**20  # numbers that one part of a pass may make of its rows
 SMALL = 2**26  # bytes of an array of which a model may as well have a copy
 QUIET = 3  # seconds before a pass shows how far it is
 TALL = 4  # rows of a part for each unknown, at least: every part makes a slope of all unknowns
 mapper: ContextVar[Callable] = ContextVar("mapper", default=map)  # or that of adapters/dask.py
-_late: ContextVar[Callable[[], bool]] = ContextVar("late", default=lambda: False)
-ahead: ContextVar[float] = ContextVar("ahead", default=0.0)  # seconds that a clock is to add
 Arrays = tuple[np.ndarray, ...]  # N rows each
-
-
-class Late(Exception):
-    """A pass was cut off between two of its parts, since its time was over."""
-
-
-@contextmanager
-def until(late: Callable[[], bool] | None) -> Iterator[None]:
-    """Inside `with passes.until(late):` a pass ends with `Late` as soon as late() is true.
-
-    Where one stands inside another, either may end it; inside `until(None)` nothing does.
-    """
-    outer = _late.get()
-    token = _late.set((lambda: late() or outer()) if late else lambda: False)
-    try:
-        yield
-    finally:
-        _late.reset(token)
-
-
-def late_in(seconds: float) -> bool:
-    """Will it be late after so many seconds more?"""
-    token = ahead.set(seconds)
-    try:
-        return _late.get()()
-    finally:
-        ahead.reset(token)
-
-
-def look_at_clock(seconds: float = 0.0) -> None:
-    """Ends what it is called in with `Late`, if it is late, or will be after so many seconds."""
-    if late_in(seconds):
-        raise Late("out of time")
 
 
 def total(part: Callable, data: Arrays, *args: Any, width: int = 1) -> tuple:
@@ -90,7 +55,7 @@ def in_blocks(rows: Any, z: np.ndarray, part: Callable, size: int, *args: Any) -
     """part(rows, z, *args), so many of the points z (B, d) at a time."""
     found = []
     for first in range(0, len(z), size):
-        look_at_clock()
+        deadline.check()
         found.append(part(rows, z[first : first + size], *args))
     return tuple(anp.concatenate(x) for x in zip(*found))
 
@@ -113,7 +78,7 @@ def slices(data: Arrays, width: int = 1) -> list[slice]:
 
 
 def _part(part, args, rows):
-    look_at_clock()
+    deadline.check()
     return part(tuple(wide(_here(a)) for a in rows), *args)
 
 
