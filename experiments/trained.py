@@ -18,7 +18,7 @@ from cvlib.ascent.optimize import Hook, State
 from cvlib.draws import Draw
 from cvlib.families import Family
 from cvlib.recipe.estimators import Estimator
-from cvlib.recipe.integrands import Illegal, Integrand, Quadratic
+from cvlib.recipe.integrands import Atom, Illegal, Integrand
 
 SLOW = 16  # dimensions beyond which U learns more slowly
 
@@ -37,15 +37,17 @@ class Curve:
         return self.s * v - anp.dot(anp.dot(v, self.U), self.U.T)
 
 
-class Trained(Quadratic):
-    """The integrand of a curve, about a centre that moves along with q."""
+class Trained(Atom):
+    """The integrand of a curve, about a centre that moves along with q; no two are equal."""
+
+    closed_form = quadratic = True
 
     def __init__(self, f: Integrand, curve: Curve) -> None:
         owners = {atom.owner for atom in f.parts if atom.owner}
         if len(owners) != 1:
             raise Illegal(f"quadratic stands in for terms of one model, not for {f!r}")
         super().__init__(f"quadratic({f!r})", *owners.pop())
-        self.curve = curve
+        self.curve, self.key = curve, (*self.key, object())
 
     def units(self, draw: Draw, where: str) -> np.ndarray:
         """u at the points."""
@@ -58,6 +60,9 @@ class Trained(Quadratic):
     def grad(self, draw: Draw, where: str) -> np.ndarray:
         curve, u = self.curve, self.units(draw, where)
         return self.q.solve_t(curve.S, curve.b + curve.times(u))
+
+    def hess_L(self, draw: Draw, where: str) -> np.ndarray:
+        return self.q.hess_L(lambda V: self.along(draw, where, V)[..., None, :, :], draw.factor)
 
     def along(self, draw: Draw, where: str, v: np.ndarray) -> np.ndarray:
         curve = self.curve

@@ -100,23 +100,6 @@ def test_words_that_look_at_all_samples_add_up(cv):
             assert_allclose(line.mean(draw), sum(rows).mean(-2), rtol=1e-9, atol=1e-9)
 
 
-def test_all_quadratics_on_drawn_data(cv):
-    """Over all data points that may be drawn, at fixed eps: the line on all data. The fit too."""
-    model, q, _ = logistic(cv)
-    data, n = cv.terms(model, q)[0], model.N
-    eps = RNG(5).standard_normal((2, d))
-    for how, shape in ({}, (2,)), ({"batch": 2}, (2,)), ({"batch": 2, "each": True}, (2, 2)):
-        every = np.array(list(itertools.product(range(n), repeat=int(np.prod(shape)))))
-        index = every.reshape(-1, *shape)
-        w = np.broadcast_to(weights(q)[0], (len(index), q.D))
-        noise = np.broadcast_to(eps, (len(index), 2, d))
-        drawn = cv.draw(model, q, w, eps=noise, index=index, **how)
-        whole = cv.draw(model, q, w[0], eps=eps, subsample=False)
-        line = cv.all_quadratics(0.5)(data)
-        assert_allclose(line(drawn).mean(0), line(whole), rtol=1e-9, atol=1e-9)
-        assert_allclose(line.mean(drawn).mean(0), line.mean(whole), rtol=1e-9, atol=1e-9)
-
-
 def test_a_gaussian_target_in_one_natural_step(cv):
     """Without a ridge AQ of a quadratic has no noise: one Newton step ends at the posterior."""
     model = cv.models.linear_regression(X, y, SD, 0.6)

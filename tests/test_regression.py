@@ -7,7 +7,6 @@ a few values, slopes are a table of arbitrary numbers, and all outcomes of a dra
 import itertools
 
 import numpy as np
-import oracles
 import pytest
 from harness import part
 from numpy.testing import assert_allclose
@@ -130,26 +129,6 @@ def test_hat_values_are_refits(cv):
             assert_allclose(got, right, atol=1e-11)
 
 
-def test_a_quadratic_has_no_noise(cv):
-    """Whatever q and whichever draws, without a ridge: E[G] and E[G e^T] of a quadratic f."""
-    rg, rng = module(cv), np.random.default_rng(7)
-    runs, d = (2, 3), 4
-    L = np.tril(rng.normal(size=(*runs, d, d))) + 2 * np.eye(d)
-    mu, b = rng.normal(size=(2, *runs, d))
-    H = sym(rng.normal(size=(*runs, d, d)))
-    for B, group in (d + 2, 1), (2 * d + 2, 2):
-        e = rng.normal(size=(*runs, B // group, d))
-        e = e if group == 1 else np.concatenate([e, -e], -2)
-        z = mu[..., None, :] + e @ L.mT
-        G = (b[..., None, :] + z @ H) @ L
-        c = ((b + (H @ mu[..., None])[..., 0])[..., None, :] @ L)[..., 0, :]
-        got = rg.regress(e, G, 0.0, group)
-        assert_allclose(got.c, c, atol=1e-9)
-        assert_allclose(got.A, L.mT @ H @ L, atol=1e-9)
-        rows = rg.rows(e, G, 0.0, group)
-        assert_allclose(rows.c, np.broadcast_to(c[..., None, :], rows.c.shape), atol=1e-9)
-
-
 def test_runs_are_fits_of_their_own(cv):
     rg, rng = module(cv), np.random.default_rng(9)
     for B, d in (6, 3), (4, 5):
@@ -210,24 +189,6 @@ def test_the_ridge_of_a_gauge_is_noise_over_signal(cv):
     assert_allclose(rg.shrinkage(rg.Gauge(0.0, d * t2, d * s2), 1), s2 / t2)  # diagonal: d entries
     ends = rg.shrinkage(rg.Gauge(np.array([-2.0, 0.0, 1e9]), np.array([1.0, 0, 0]), np.ones(3)), d)
     assert_allclose(ends, [100 * d, 100 * d, d / 100])
-
-
-def test_symmetrising_keeps_the_mean_and_lowers_noise(cv):
-    """f = z1^3 z2 + z1 z2^2 by Gauss-Hermite nodes: E[grad^2 f] L (Price), with less variance."""
-    L, mu = np.array([[1.3, 0.0], [0.4, 0.7]]), np.array([0.2, -0.5])
-    e, p = oracles.hermite(2, 6)
-    x, y = (mu + e @ L.T).T
-    u = np.array([3 * x**2 * y + y**2, x**3 + 2 * x * y]).T
-    H = np.array([[6 * x * y, 3 * x**2 + 2 * y], [3 * x**2 + 2 * y, 2 * x]])
-    q, each = cv.families.Gaussian(2), np.zeros((len(e), 2, 2))
-    model = cv.models.logistic_regression(np.eye(2), np.ones(2))
-    rows = cv.RPS.pull(cv.draw(model, q, q.pack(mu, L), eps=e, subsample=False), u)
-    each[:, *np.tril_indices(2)] = rows[:, 2:]
-    price, rp1 = np.tril(H @ p @ L), np.tril(u[:, :, None] * e[:, None, :])
-    for g in each, rp1:
-        assert_allclose(np.tensordot(p, g, 1), price, atol=1e-10)
-    noise = [p @ ((L.T @ (g - price)) ** 2).sum((-2, -1)) for g in (each, rp1)]
-    assert noise[0] < noise[1]
 
 
 def baseline_by_refits(S, f, F, ridge):

@@ -15,7 +15,7 @@ import numpy as np
 from ..draws import Draw, kept
 from ..families.base import Family
 from ..models import checks
-from .integrands import ROUNDING, Atom, Illegal, Integrand, Linear, Wants, integrand, wanted
+from .integrands import ROUNDING, Atom, Illegal, Integrand, Linear, integrand
 
 ELBO = {"data": 1, "prior": 1, "variational": -1}  # what a base gradient estimates
 
@@ -72,11 +72,6 @@ class Estimator(Linear):
         means = [word.mean(draw, f) for word, f in by_word]
         means += [_summed_over_data(draw, pairs).mean(-2) for pairs in in_eta]
         return sum(means, np.zeros((*draw.w.shape[:-1], draw.q.D)))
-
-    @property
-    def wants(self) -> Wants | None:
-        """What the line needs of a snapshot, or None."""
-        return wanted(atom for _, atom in self.parts)
 
     @property
     def target(self) -> dict[str, float]:

@@ -122,24 +122,6 @@ class OnData(Atom):
         return self.all_data or draw.index is None
 
 
-class Quadratic(Atom):
-    """A parabola of one's own in place of an integrand; no two are equal.
-
-    CF(f~) - RP1(f~) has mean zero for every f~ that does not depend on the draw. A subclass says
-    its value, grad and `along`.
-    """
-
-    closed_form = quadratic = True
-
-    def __init__(self, name: str, model: Model, q: Family) -> None:
-        super().__init__(name, model, q)
-        self.key = (*self.key, object())
-
-    def hess_L(self, draw: Draw, where: str) -> np.ndarray:
-        times = lambda V: self.along(draw, where, V)[..., None, :, :]
-        return self.q.hess_L(times, draw.factor)
-
-
 class Linear:
     """A finite sum of coefficients times parts; parts that cancel, but for rounding, disappear.
 
