@@ -102,12 +102,13 @@ def fitted(model, seed, q=None, start=None):
 
 def guided(log_joint, guide, particles, rate, last, seed):
     """Mean and factor of one of NumPyro's guides, at its own start, and the steps it took."""
+    import jax
+
     begun = time.process_time()
     run = svi(log_joint, DIM, guide, particles, rate, last, BLOCK)
     state, taken = run.begin(seed), 0
     while time.process_time() - begun < SECONDS:
-        state, taken = run.steps(state), taken + BLOCK
-        np.asarray(run.law(state)[0])  # waits for it
+        state, taken = jax.block_until_ready(run.steps(state)), taken + BLOCK
     return *map(np.asarray, run.law(state)), taken
 
 

@@ -14,6 +14,8 @@ class Package:
         self._name, self._title, self._extra = name, title or first, extra or first
 
     def __getattr__(self, attribute: str) -> Any:
+        if attribute.startswith("__"):  # of tools that look at a module, not of its users
+            raise AttributeError(attribute)
         try:
             module = import_module(self._name)
         except ImportError as error:
