@@ -33,7 +33,8 @@ ASKED = (Found, cv.Fit, cv.models.Model, cv.models.GLM, cv.models.Compiled, cv.f
 NOT_CALLED = {  # a class that the package makes, or that a reader derives from
     "Answer", "Choice", "Distrust", "Fit", "Fit.after", "Found", "Report", "Snapshot",
     "Settings", "combine.Moments", "families.Family", "families.Family.hess_L",
-    "families.FamilyPrior", "models.DataMoments", "optimize.Diverged", "optimize.Path",
+    "families.FamilyPrior", "models.DataMoments", "optimize.Diverged",
+    "optimize.Interrupted", "optimize.Path",
     "rules.Ascent", "rules.Weighting",
 }  # fmt: skip
 ELSEWHERE = {  # they need packages that are not here: make adapters
@@ -42,6 +43,7 @@ ELSEWHERE = {  # they need packages that are not here: make adapters
 UNSEEN = {  # by any result; each has a test below
     "fit.progress": "a bar on stderr",
     "Fit.go_on.progress": "a bar on stderr",
+    "optimize.sgd.progress": "a bar on stderr",
     "passes.each.width": "how many parts there are: seen by passes.slices, and below",
     "passes.total.width": "likewise",
     "choose.seconds": "for how long steps are timed: test_choose.py",
@@ -437,7 +439,7 @@ def test_every_optional_argument_has_another_value():
 # What no result shows -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["fit", "Fit.go_on"])
+@pytest.mark.parametrize("name", ["fit", "Fit.go_on", "optimize.sgd"])
 def test_progress_is_a_bar_on_stderr(name, capfd):
     case = EACH[name]
     for progress in (False, True):

@@ -245,6 +245,31 @@ def test_a_hook_can_change_the_plan_and_the_state(cv):
     assert_array_equal(short.path, right.path[[0, 2, 4]].tolist() + [run(cv, steps=5).w.tolist()])
 
 
+def test_an_interrupt_loses_nothing(cv):
+    """Stopped inside the draw of step 6, with part of its noise drawn: go on to the same end."""
+    unbroken, model, calls = run(cv, steps=10), logistic(cv)[0], []
+
+    class Stops(cv.families.Gaussian):
+        def noise(self, rng, w, M):
+            eps = super().noise(rng, w, M)
+            calls.append(1)
+            if len(calls) == 6:
+                raise KeyboardInterrupt
+            return eps
+
+    q = Stops(model.dim)
+    z = cv.zoo.paper(model, q)
+    for every, kept in (1, [*range(6)]), (100, [0, 5]):
+        go = partial(cv.optimize.sgd, model, q, z.h, z.S7, lr=0.3, M=4, steps=10, every=every)
+        calls.clear()
+        with pytest.raises(KeyboardInterrupt, match="after step 5") as stop:
+            go(rng=np.random.default_rng(0), runs=(3,))
+        path = pickle.loads(pickle.dumps(stop.value)).path  # it can be sent, too
+        assert path.steps.tolist() == kept
+        assert_array_equal(path.path, unbroken.path[kept])
+        assert_array_equal(go(state=path.state).w, unbroken.w)
+
+
 def test_short_forms_are_the_rules_and_the_sampling(cv):
     rules = cv.rules
     sees = {"batch": 5}, {"batch": 5, "each": True}, {"subsample": False}, {"noise": "pairs"}

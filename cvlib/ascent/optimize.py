@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arguments import generator, whole
+from ..arguments import bar, generator, whole
 from ..draws import Sampling
 from ..families.base import Family, check_fit
 from ..models.density import Density, Model
@@ -27,6 +27,18 @@ Hook = Callable[[State, Plan], tuple[State, Plan] | None]
 
 class Diverged(UserWarning):
     """Some runs left the finite world."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """A run was stopped from the keyboard. `path` is the `Path` so far; nothing of it is lost."""
+
+    @property
+    def path(self) -> "Path":
+        return self.args[0]
+
+    def __str__(self):
+        t = self.path.state.t
+        return f"stopped after step {t}: see .path, and go on with sgd(..., state=.path.state)"
 
 
 class Path(NamedTuple):
@@ -44,8 +56,8 @@ class Path(NamedTuple):
 def sgd(
     model: Model, q: Family, h: Estimator, cvs: list[Estimator] | tuple[Estimator, ...] = (), *,
     steps: int, rng: np.random.Generator | None = None, w: np.ndarray | None = None,
-    runs: tuple = (), every: int | None = None, hooks: dict[int, Hook] | None = None,
-    state: State | None = None, **plan: Any,
+    runs: tuple = (), every: int | None = None, progress: bool = False,
+    hooks: dict[int, Hook] | None = None, state: State | None = None, **plan: Any,
 ) -> Path:  # fmt: skip
     """Momentum ascent on ELBO / N: v <- momentum v + (1 - momentum) g, w <- w + lr v.
 
@@ -54,6 +66,7 @@ def sgd(
     stays at its last finite weights, is marked in `diverged`, and a warning says so.
 
     every: record every so many steps, and the last; without it, as many as 100 MB hold.
+    progress: show a bar. Ctrl-C raises `Interrupted`, which has the path so far.
     hooks: {k: function}; function(state, plan) is called after the steps k, 2 k, ... It returns
         nothing, or the pair (state, plan) to go on with, or raises StopIteration to end the run.
     state: go on from there, to step `steps`; w, runs and rng are the state's own.
@@ -72,7 +85,7 @@ def sgd(
         state = noisy.first(generator(rng), w, runs)
     elif not (rng is None and w is None and runs == ()):
         raise ValueError("the state has its own w, runs and rng: leave them out")
-    return _ascend(state, noisy, steps, every, hooks)
+    return _ascend(state, noisy, steps, every, hooks, progress)
 
 
 def noise_free(
@@ -131,7 +144,7 @@ def _options(who, kind, given):
     return options
 
 
-def _ascend(state, plan, steps, every, hooks):
+def _ascend(state, plan, steps, every, hooks, progress=False):
     """Steps up to number `steps`, and a record of the way."""
     steps, hooks = whole("steps", steps), {} if hooks is None else hooks
     if not isinstance(hooks, dict) or not all(map(callable, hooks.values())):
@@ -140,16 +153,26 @@ def _ascend(state, plan, steps, every, hooks):
     state, before = _fitted(state, plan, steps), state.diverged
     every = thinning(steps, state.w.nbytes) if every is None else whole("every", every)
     kept = [(state.t, state.w)]
+    bits = lambda: None if state.rng is None else state.rng.bit_generator.state
+    safe = state, bits()  # under one name: an interrupt finds two that belong together
+    todo = range(state.t + 1, steps + 1)
     try:
-        for t in range(state.t + 1, steps + 1):
+        for t in bar(todo) if progress else todo:
             state = plan.step(state)
-            for k, hook in hooks.items():
-                if t % k == 0:
-                    state, plan = _answer(hook(state, plan), state, plan)
+            try:
+                for k, hook in hooks.items():
+                    if t % k == 0:
+                        state, plan = _answer(hook(state, plan), state, plan)
+            except StopIteration:
+                break
             if t % every == 0:
                 kept.append((t, state.w))
-    except StopIteration:
-        pass
+            safe = state, bits()
+    except KeyboardInterrupt:
+        state, before_it = safe
+        if before_it is not None:  # as before the step that was broken off
+            state.rng.bit_generator.state = before_it
+        raise Interrupted(_path(state, kept)) from None
     lost = state.diverged[(state.diverged >= 0) & (before < 0)]
     if lost.size:
         warnings.warn(
@@ -158,10 +181,14 @@ def _ascend(state, plan, steps, every, hooks):
             Diverged,
             stacklevel=3,
         )
+    return _path(state, kept)
+
+
+def _path(state, kept):
+    """The record of a run: kept steps and weights, and its end if that lies between two of them."""
     kept = [(t, w) for t, w in kept if t < state.t] + [(state.t, state.w)]
-    at, record = map(np.array, zip(*kept))
+    at, record, end = *map(np.array, zip(*kept)), state._replace(G=None)
     average = state.mean if state.count else None
-    end = state._replace(G=None)
     return Path(state.w, at, record, state.a, state.diverged, average, end)
 
 
