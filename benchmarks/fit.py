@@ -77,7 +77,7 @@ def row(name):
     with Counted(model) as count:
         fit = cv.fit(model, seconds=SECONDS, progress=False, **straight)
     seconds = time.process_time() - start
-    x = parameters(fit.sample(40_000, np.random.default_rng(1)))
+    x = parameters(fit.sample(40_000, 1))
     ratio, few = x.std(0) / sd, lambda x: float(f"{x:.2g}")
     return {
         "name": name, "d": model.dim, "N": model.N, "seconds": few(seconds),

@@ -337,11 +337,8 @@ CASES = [
                                      snapshot=cv.snapshot(ONE, W[:2], 2, np.eye(2), True))))
       for name in ("taylor_z", "bound", "parabola")],
     Case("taylor_z", {"f": DATA, "order": 2}, {"order": 1}, line),
-    *[Case(name, {"f": LOGITS, **more}, others, lambda f: switched(cv.GR(f)))
-      for name, more, others in [
-          ("relax", {}, {"f": 2 * LOGITS, "tau": 0.7, "coupled": False}),
-          ("surrogate", {"function": lambda z: anp.sum(z, -1)},
-           {"f": DATA, "function": lambda z: anp.sum(z**2, -1)})]],
+    Case("relax", {"f": LOGITS}, {"f": 2 * LOGITS, "tau": 0.7, "coupled": False},
+         lambda f: switched(cv.GR(f))),
     Case("evaluate", {"lines": [H], "draw": DRAW}, {"out": np.empty((1, 4, 4))}),
     Case("evaluate", {"lines": [STEEP], "draw": TOO_WIDE, "check": False}, {"check": True}),
     Case("draw", {**AT, "M": 4, "rng": Seed(0)},
