@@ -540,7 +540,8 @@ def test_what_is_wrapped_gets_its_snapshot(cv):
         ("line of a bound", cv.LOO(tangent) - cv.CF(tangent), (2, True, False)),
         ("line of a slope", cv.RP1(steep) - cv.CF(steep), (1, False, False)),
     ):
-        assert line.wants == wants  # a snapshot has what is wanted: test_passes.py
+        wanted = part(cv, "recipe.integrands").wanted(atom for _, atom in line.parts)
+        assert wanted == wants  # a snapshot has what is wanted: test_passes.py
         costs, among = {"h": 1.0, f"h with {name}": 1e-6}, {"h": (z.h, {name: line})}
         got = cv.choose(model, q, w, M=4, rng=rng, among=among, costs=costs, pilot=8, renew=9)
         assert got.set.cvs == (name,) and got.line["renew"] == (9 if wants else None)

@@ -14,7 +14,7 @@ class Package:
         self._name, self._title, self._extra = name, title or first, extra or first
 
     def __getattr__(self, attribute: str) -> Any:
-        if attribute.startswith("__"):  # of tools that look at a module, not of its users
+        if attribute.startswith("__") and attribute != "__version__":  # of tools, not of users
             raise AttributeError(attribute)
         try:
             module = import_module(self._name)

@@ -1,7 +1,6 @@
 """A fit as ArviZ's groups, `InferenceData` or `DataTree`."""
 
 from collections.abc import Callable
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ def to_arviz(
     `loo_approximate_posterior`; or `corrected` by their weights. Names of axes and their labels
     come along with a model of PyMC or NumPyro, and its observed and constant data.
     """
-    made, old = arviz.from_dict, version("arviz").startswith("0.")
+    made, old = arviz.from_dict, arviz.__version__.startswith("0.")
     chain = lambda arrays: {name: np.asarray(x)[None] for name, x in arrays.items()}
     model, rng = fit.model, np.random.default_rng(whole("seed", seed, 0))
     z = fit._points(n, rng, corrected)
