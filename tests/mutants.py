@@ -310,8 +310,9 @@ REBAR: coupling swapped between z = 0 and z = 1 | Bernoulli.zeta_given_z | sign 
   -sign * noise | test_relaxed_means_by_quadrature
 REBAR: derivative through the conditional draw forgotten | _Discrete.pull_coupled |
   self.given(draw, True)[1] | 0 * self.given(draw, True)[1] | test_relaxed_means_by_quadrature
-REBAR: score of zeta for the score of z | _of_zeta | score="score" | score="zeta_score" |
-  test_extreme_logits_are_finite
+REBAR: score of zeta for the score of z | GR |
+  Route("zeta", score="score", pull="pull_coupled") |
+  Route("zeta", score="zeta_score", pull="pull_coupled") | test_extreme_logits_are_finite
 categorical: the clocks remember | Categorical.zeta_given_z | np.logaddexp | np.maximum |
   test_conditional_draw_of_a_class
 relaxation without its temperature | Relaxed.function | draw.q.squash(zeta, self.tau) |
@@ -446,8 +447,9 @@ all data, coupled again | Relaxed.over_all_data |
   Relaxed(self.f.over_all_data(), self.tau, True) | test_all_data_are_the_batch_of_all_rows
 a run's draw without weights | _of_run | d.weight[k] | None |
   test_one_run_of_many_is_that_run_alone
-a minute although steps are given | Clock.__init__ | np.inf if steps is not None else SECONDS |
-  SECONDS | test_one_budget_lifts_the_default_of_the_other[fit]
+a minute although steps are given | Clock.__init__ |
+  np.inf if steps is not None else settings.seconds | settings.seconds |
+  test_one_budget_lifts_the_default_of_the_other[fit]
 a zero vector divides | jax._bend |
   np.maximum(np.linalg.norm(v, axis=-1, keepdims=True), 1e-300) |
   np.linalg.norm(v, axis=-1, keepdims=True) | test_vectors_of_zeros

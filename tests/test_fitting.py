@@ -240,10 +240,14 @@ def test_climbs_of_a_diagonal_q(cv):
         fit = cv.fit(model, q, start=(np.full(d, 0.3), np.full(d, 0.3)), progress=False)
         assert_allclose(fit.sd, np.diag(P) ** -0.5, rtol=near)
         assert np.abs((fit.mean - 1) / fit.sd).max() < 5 * near and fit.settled and fit.steps <= 4
-    plan = part(cv, "climbing").Fixed(model, q, turns=3)
+    climbing, rng = part(cv, "climbing"), np.random.default_rng(0)
+    near = of_prior(cv, lambda z: anp.where(z[..., 0] > 2, np.nan, quadratic(z)), d)
+    start = q.pack(np.full(d, 0.3), np.full(d, 0.9))  # of its draws some lie there
+    assert np.abs(climbing.top(near, q, start, rng) - start).max() > 0.1
+    plan = climbing.Fixed(model, q, turns=3)
     assert plan.M == 181
     moved = lambda model, q, w, rng, turns, enough: w + turns
-    with mock.patch.object(part(cv, "climbing"), "top", moved):
+    with mock.patch.object(climbing, "top", moved):
         state = plan.first(np.random.default_rng(0), w=q.start())
         ends = [(state := plan.step(state)).w[0] for _ in range(3)]
     assert_allclose(np.diff(ends, prepend=0), [3, 6, 12])
