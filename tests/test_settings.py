@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import fields
+from functools import cache
 from types import SimpleNamespace
 from unittest import mock
 
@@ -55,6 +56,7 @@ def offered(settings):
     return [(one.says, one.handicap) for one in best.call_args.args[1]]
 
 
+@cache
 def bent(settings, d=2):
     found = bends.bend(model(funnel, d), W[d], settings=settings)
     return None if found is None else (len(found.q.pairs), *found.w.round(6))
