@@ -139,6 +139,7 @@ def test_slopes(cv):
         lambda z, b: stats.norm.logpdf(b[1], rows(z, b)),
         lambda z, b: rows(z, b) ** 2 + rows(np.asarray(getattr(z, "_value", z)), b),
         lambda z, b: rows(z, b) - 0.03 * rows(np.asarray(getattr(z, "_value", z)), b),
+        lambda z, b: anp.where(b[1] > 0, z[..., 0], -z[..., 0]),  # broadcast: not summed over rows
     ):
         assert refuses("autograd; log_lik; autograd.numpy", lambda: own(cv, bad))
     assert refuses("log_prior", lambda: own(cv, None, lambda z: stats.norm.logpdf(z).sum(-1)))
@@ -151,6 +152,7 @@ def test_slopes(cv):
         lambda z, b: anp.sin(1e6 * z[..., 0]) * b[1],
         lambda z, b: 1e-3 * z[..., 0] * b[1] + 1e10,
         lambda z, b: (0.1 * z[..., 0] * b[1] + 1e3).astype(np.float32),
+        lambda z, b: anp.where(b[1] > 0, z[..., 0] + 0 * b[1], -z[..., 0] - 0 * b[1]),
     ):
         assert not refusal(lambda: own(cv, good))
 

@@ -21,7 +21,8 @@ LEVELS = np.array([[-0.1537], [0.0371], [0.1213]])  # of every coordinate of z, 
 NARROW, WIDTHS = 0.3, (1.0, 10.0)  # standard deviations of eta
 CURE = (
     "write it with autograd.numpy and autograd.scipy (many functions of numpy and scipy themselves "
-    "lose the derivative), without assignments into arrays"
+    "lose the derivative), without assignments into arrays, and give where(c, x, y) its x and y in "
+    "the shape of the rows, x + 0 * c"
 )
 HOW = (
     "Write z[..., k] or p.beta[..., k] for a coordinate, np.where for if, change no array, and let "
@@ -164,7 +165,8 @@ def rows(
                 raise ValueError(
                     f"{what} mixes its rows: row k may depend on {letter}[k] and data k alone"
                 )
-        in_z = lambda z: f(anp.reshape(z, points.shape), np.arange(K) % n)
+        # all rows at every z, as passes ask: anp.where does not sum slopes that it broadcast
+        in_z = lambda z: anp.sum(f(anp.reshape(z, points.shape)[:, None], np.arange(n)), -1)
         flat = points.reshape(K, -1)
         _slope(what, in_z, flat)
         _far(what, in_z, flat, letter)
