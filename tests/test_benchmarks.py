@@ -11,7 +11,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import cvlib as cv
-from benchmarks import coupled, network, own, reference, scale, steps
+from benchmarks import coupled, known, network, own, reference, scale, steps
 
 
 @pytest.mark.parametrize("name", own.MODELS)
@@ -159,3 +159,21 @@ def test_rates_go_on_until_the_best_lies_inside(gpu, best):
     falling = sorted(row["rate"] for row in rows if row.get("falling") == 97 * gpu.BLOCK)
     for tried in constant, falling:
         assert tried[0] < best < tried[-1] and len(set(tried)) == len(tried) < len(gpu.RATES)
+
+
+ONE_UNKNOWN = """a normal mean, no count at all, fifty counts of mean three, three of ten,
+    none of five, censored times, a student posterior, a cauchy location, a frequency, a kink,
+    two places for one mean, a correlation, a heavy scale, a light tail"""
+
+
+@pytest.mark.parametrize("name", [" ".join(name.split()) for name in ONE_UNKNOWN.split(",")])
+def test_what_is_known_of_a_model_is_what_its_own_density_says(name):
+    """By a sum over z, to a fiftieth of a standard deviation."""
+    case = known.MODELS[name]()
+    z = np.linspace(-30, 30, 60_001)[:, None]
+    with np.errstate(all="ignore"):
+        log, ((parameter, x),) = case.model.log_joint(z), case.model.named(z).items()
+    true, order = case.truth[parameter], np.argsort(x)
+    found = known.marginal(x[order], np.exp(log - log.max())[order])
+    sd = (true[3] - true[2]) / 3.29 if case.heavy else true[1]
+    assert np.abs((found - true) / sd)[2 * case.heavy :].max() < 0.02
