@@ -298,7 +298,7 @@ def test_constraints_deterministic_quantities_and_plates_come_along():
 
     def shares(counts):
         theta = numpyro.sample("theta", dist.Dirichlet(np.ones(3)))
-        numpyro.deterministic("first/second", theta[0] / theta[1])
+        numpyro.deterministic("first over second", theta[0] / theta[1])
         numpyro.sample("n", dist.Multinomial(total_count=60, probs=theta), obs=counts)
         with numpyro.plate("school", 3, dim=-2):
             with numpyro.plate("year", 2, dim=-1):
@@ -308,13 +308,13 @@ def test_constraints_deterministic_quantities_and_plates_come_along():
     other = cvlib.models.from_numpyro(shares, np.array([10, 20, 30]))
     fit = cvlib.fit(other, progress=False)
     draws = fit.draws(4000, 0)
-    assert other.dim == 2 + 24 + 3 and set(draws) == {"theta", "first/second", "both", "one"}
+    assert other.dim == 2 + 24 + 3 and set(draws) == {"theta", "first over second", "both", "one"}
     assert_allclose(draws["theta"].sum(-1), 1)
     right = np.array([11, 21, 31]) / 63  # the mean of Dirichlet(11, 21, 31)
     assert np.abs(draws["theta"].mean(0) - right).max() < 0.01
-    assert_allclose(draws["first/second"], draws["theta"][:, 0] / draws["theta"][:, 1])
+    assert_allclose(draws["first over second"], draws["theta"][:, 0] / draws["theta"][:, 1])
     found, lead = fit.to_arviz(7).posterior, ("chain", "draw")
-    assert found["first/second"].dims == lead and found["both"].shape == (1, 7, 3, 2, 4)
+    assert found["first over second"].dims == lead and found["both"].shape == (1, 7, 3, 2, 4)
     assert found["both"].dims[:-1] == (*lead, "school", "year")  # ArviZ names the rest
     assert found["one"].dims[:-1] == (*lead, "school")
 
