@@ -8,15 +8,16 @@ TORCH  ?= $(VENV)/torch
 SITE   := _build/html
 PORT   ?= 8000
 JOBS   ?= auto
-APART  := $(addprefix --ignore tests/,test_site.py test_lab.py test_pdf.py test_adapters.py)
+APART  := $(addprefix --ignore tests/,test_site.py test_edition.py test_lab.py test_pdf.py test_adapters.py)
 SHELL  := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help book pdf slides serve lint test units processors mutants site-test adapters notebooks lab lock bench race experiments clean distclean
+.PHONY: help book pdf slides release serve lint test units processors mutants site-test adapters notebooks lab lock bench race experiments clean distclean
 
 help:
 	@echo "make book       build the book into $(SITE), warnings are errors"
-	@echo "make pdf        build it, and print it and its short path into $(SITE) (needs chromium)"
-	@echo "make slides     make the slides of the afternoon anew from _slides.yml (make book makes them, too)"
+	@echo "make pdf        build it, and print it into $(SITE) (needs chromium)"
+	@echo "make slides     make the slides anew from _slides.yml (make book makes them, too)"
+	@echo "make release    what a tag v1.2.3 needs: build wheel, sdist and zip into dist, and check them"
 	@echo "make serve      serve the built book on http://localhost:$(PORT)"
 	@echo "make lint       ruff's checks and format, mypy's types: the first part of make test"
 	@echo "make test       lint, unit tests, every chapter executed and compared with its stored outputs"
@@ -27,8 +28,8 @@ help:
 	@echo "make site-test  open every page of the built book, and a chapter in Jupyter Lab, in a browser;"
 	@echo "                print the book; install and run what it offers for download (needs chromium)"
 	@echo "make adapters   test models of JAX, NumPyro and PyMC, and ArviZ (installs them; about a minute)"
-	@echo "make torch      test the functions for PyTorch of chapter 24 (installs it into $(TORCH): a GB or more)"
-	@echo "make notebooks  execute the chapters whose text changed; NAME=02-... for one, ALL=1 for every chapter"
+	@echo "make torch      test the functions for PyTorch of chapter 20 (installs it into $(TORCH): a GB or more)"
+	@echo "make notebooks  execute the chapters whose text changed; NAME=zoo for one, ALL=1 for every chapter"
 	@echo "make lab        Jupyter Lab on the chapters; ARGS='--port 8899 --no-browser' are its options"
 	@echo "make bench      time a step against plain autograd and JAX (installs JAX); SAVE=1 for the book;"
 	@echo "                OLD=COMMIT times another version of the package and this one in turns"
@@ -67,6 +68,9 @@ slides: $(READY)
 	@test -f $(SITE)/index.html || $(MAKE) book
 	@$(BIN)/python tools/slides.py $(SITE)
 
+release: $(READY)
+	@$(BIN)/python tools/release.py dist
+
 serve: $(READY)
 	@test -f $(SITE)/index.html || $(MAKE) book
 	@echo "The book is on http://localhost:$(PORT) (stop with Ctrl-C)"
@@ -86,7 +90,7 @@ test: lint
 
 units: $(READY)
 	@$(BIN)/pytest --nbval -n $(JOBS) --dist loadfile --no-loadscope-reorder $(APART) --ignore tests/test_mutants.py \
-	  tests $(addprefix book/,02-one-control-variate.ipynb 16-all-quadratics.ipynb 21-your-own-model.ipynb)
+	  tests $(addprefix book/,one-control-variate.ipynb all-quadratics.ipynb your-own-model.ipynb)
 
 processors: $(READY)
 	@$(BIN)/python tools/processors.py -n $(JOBS) $(if $(ONLY),--only $(ONLY)) $(ARGS)
@@ -95,7 +99,7 @@ mutants: $(READY)
 	@nice -n 10 $(BIN)/python tools/mutate.py --number $(or $(NUMBER),40) --seed $(or $(SEED),0)
 
 site-test: $(READY)
-	@CVBOOK_BROWSER=required $(BIN)/pytest tests/test_site.py tests/test_pdf.py tests/test_lab.py
+	@CVBOOK_BROWSER=required $(BIN)/pytest tests/test_site.py tests/test_edition.py tests/test_pdf.py tests/test_lab.py
 
 adapters: $(READY)
 	@$(BIN)/python -c 'import jax, numpyro, pymc, arviz' 2>/dev/null || \
@@ -127,11 +131,8 @@ else
 	@$(BIN)/python -m benchmarks.scale $(if $(SAVE),--save)
 	@$(BIN)/python -m benchmarks.choose $(if $(SAVE),--save)
 	@$(BIN)/python -m benchmarks.fit $(if $(SAVE),--save)
-	@$(BIN)/python -m benchmarks.network $(if $(SAVE),--save)
 	@PYTHONPATH=tools $(BIN)/python -m benchmarks.cells $(if $(SAVE),--save)
-	@$(BIN)/python -m benchmarks.coupled $(if $(SAVE),--save)
 	@$(BIN)/python -m benchmarks.natural $(if $(SAVE),--save)
-	@$(BIN)/python -m benchmarks.pays $(if $(SAVE),--save)
 endif
 
 race: $(READY)

@@ -1,14 +1,15 @@
-"""A full covariance of thousands of unknowns on a GPU: chapter 24's functions and their rivals.
+"""A full covariance of thousands of unknowns on a GPU: the functions of chapter 20 and rivals.
 
 Logistic regression, x ~ N(0, I / d), z and y drawn from the model, N = 4 d rows, all of them in
-every step, float64, from N(0, I); NumPyro's guides begin where they begin. The ELBO of such a
-model is a sum of N integrals in one dimension, so that a row has exact nats below the exact
-optimum, after seconds without compilation and without the looks; `cold` is the first call with its
-compilation. A rival's rates go up and down from .001 by factors of about three until the best has a
-worse one on either side, first constant, then falling to zero along a cosine. "door": `cv.fit`
-of the same models, from its first look at the model to its report. "network": a full q beside a
-diagonal one on 4,801 weights (benchmarks/gpu_network.py); "torch": the functions for PyTorch on the
-same device. Needs JAX, NumPyro and PyTorch:
+every step, float64, from N(0, I). The ELBO of such a model is a sum of N integrals in one
+dimension, so that a row has exact nats below the exact optimum, after seconds without compilation
+and without the checkpoints; `cold` is the first call with its compilation. Adam's rates go up and
+down from .001 by factors of about three until the best has a worse one on either side, first
+constant, then falling to zero along a cosine. Parts: "door", `cv.fit` from its first look at the
+model to its report, cold and again; "natural", natural steps and batch and match; "curved", what
+uses Hessians (benchmarks/gpu_rivals.py); "adam"; "torch", the functions for PyTorch; "low rank",
+Adam and pBaM; "network", a model of which no integral is known (benchmarks/gpu_network.py). Needs
+JAX, for one part PyTorch; about seven minutes:
 
     python -m benchmarks.gpu --save                 # where there is a GPU: all parts
     python -m benchmarks.gpu --parts natural --sizes 40
@@ -17,7 +18,7 @@ same device. Needs JAX, NumPyro and PyTorch:
 import argparse
 import importlib.metadata
 import json
-import re
+import runpy
 import time
 import warnings
 from datetime import date
@@ -33,25 +34,20 @@ from jax.scipy.linalg import solve_triangular
 from benchmarks import rivals, stored
 
 RESULTS = stored.path("gpu")
-PAGE = Path(__file__).resolve().parents[1] / "book" / "24-in-your-framework.md"
-SIZES = 1000, 5000, 10_000
-SECONDS = {1000: 3.0, 5000: 8.0, 10_000: 12.0}  # for each setting of a rival
+DOWNLOADS = Path(__file__).resolve().parents[1] / "book" / "downloads"
+SIZES = 1000, 5000
+SECONDS, DRAWS = {1000: 3.0, 5000: 6.0}, 1000  # of each setting of Adam
 RATES = tuple(float(f"{10 ** (k / 2):.1g}") for k in range(-14, 0))  # 1e-7, 3e-7 ... 0.3
-PARTS = "door", "natural", "torch", "adam", "numpyro", "low rank", "network"
-DOORS = (500, 20_000), (1000, 4000), (2000, 8000), (5000, 20_000), (10_000, 40_000)
-GUIDES = "MultivariateNormal", "LowRankMultivariateNormal"
+PARTS = "door", "natural", "curved", "network", "torch", "low rank", "adam"
+DOORS = (500, 20_000), (2000, 8000), (5000, 20_000)
 RANK = 20
 BLOCK = 20  # of Adam's steps, between two looks at the clock
-RHO = lambda t: 0.5 if t < 2 else 1 / max(t - 3, 1)  # the page's `fit` has a rule instead
+STEPS = 12  # of natural ones
 
 
 def recipes(framework="jax"):
     """The page's functions, by name."""
-    fence = {"jax": r"\{code-cell\} ipython3\n:tags: \[recipe\]\n", "torch": "python"}[framework]
-    blocks = re.findall(rf"^```{fence}\n(.*?)^```", PAGE.read_text("utf-8"), re.M | re.S)
-    names = {}
-    exec(compile("\n\n".join(blocks), PAGE.name, "exec"), names)
-    return names
+    return runpy.run_path(str(DOWNLOADS / f"variates_{framework}.py"))
 
 
 # The model, its exact ELBO and its exact optimum --------------------------------------------------
@@ -119,35 +115,13 @@ def optimum(data, diagonal=False, steps=15):
     return q
 
 
-# Ways: (q's state, data, key, t) -> state ---------------------------------------------------------
-
-
-def natural(estimate, page):
-    """Natural steps on what `estimate` makes of the slopes of log p - log q, in q's units."""
-
-    def step(q, data, key, rho):
-        mu, L = q
-        slope = jax.vmap(jax.grad(log_p), (0, None))
-        slopes = lambda e: slope(mu + e @ L.T, data) @ L + e
-        return page["natural_step"](mu, L, *estimate(slopes, key, mu.shape[0]), rho)
-
-    return jax.jit(step), RHO
-
-
-def by_rotation(page, slopes, key, d):
-    turn, length = jax.random.split(key)
-    square = (jax.random.normal(length, (d + 2,)) ** 2).sum()
-    return page["rotated"](slopes, jax.random.normal(turn, (d, d)), square)
-
-
-def by_regression(page, ridge, slopes, key, d):
-    e = jax.random.normal(key, (2 * d + 20, d))
-    return page["quadratics"](e, slopes(e), ridge * d)
+# Algorithms ---------------------------------------------------------------------------------------
 
 
 def matching():
     """Batch and match (Cai et al. 2024), 2 d + 20 draws, the pull's weight t / (M d)."""
 
+    @jax.jit
     def step(q, data, key, t):
         mu, L = q
         d = mu.shape[0]
@@ -165,15 +139,18 @@ def matching():
         T = R @ Y * jnp.sqrt(s)
         return mu + L @ (k * (T @ (T.T @ gbar) + ebar)), L @ jnp.linalg.cholesky(T @ T.T)
 
-    return jax.jit(step), lambda t: t + 1.0
+    return step
 
 
-def adam(gradient, M):
-    """BLOCK steps of Adam on (q, its moments, steps so far); rate, and where a cosine ends or 0."""
+def adam(gradient, M, more=0):
+    """BLOCK steps of Adam on (q, its moments, steps so far); rate, and where a cosine ends or 0.
+
+    gradient(q, data, eps) -> like q, for eps (M, d + more).
+    """
 
     def one(state, data, key, rate, last):
         q, m, v, t = state
-        g = gradient(q, data, jax.random.normal(key, (M, q[0].shape[0])))
+        g = gradient(q, data, jax.random.normal(key, (M, q[0].shape[0] + more)))
         t = t + 1
         m = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, m, g)
         v = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * g**2, v, g)
@@ -200,12 +177,12 @@ def begin(q):
 # The race -----------------------------------------------------------------------------------------
 
 
-def run(step, state, look, seconds, most=100_000, looks=8):
+def run(step, state, height, seconds, most=100_000, looks=8):
     """{cold, step, path}: seconds of the first call, of a later one, [[seconds, nats] ...].
 
-    step(state, t) -> state. The clock stands still during a look, and the first call, which
+    step(state, t) -> state. The clock stands still during a checkpoint, and the first call, which
     compiles, is made twice: its second result counts, at the price of a later one. Up to `most`
-    calls; if these are few each is looked at.
+    calls; if these are few, each has a checkpoint.
     """
     wait, three = jax.block_until_ready, lambda x: float(f"{x:.3g}")
     begun = time.perf_counter()
@@ -217,7 +194,7 @@ def run(step, state, look, seconds, most=100_000, looks=8):
         spent += time.perf_counter() - begun
         over = spent >= seconds or t == most - 1
         if over or spent >= due or most <= 20:
-            nats = float(look(state))
+            nats = float(height(state))
             path.append([three(spent), three(nats) if np.isfinite(nats) else None])
             due = spent + seconds / looks
         if over or path[-1][1] is None:
@@ -250,92 +227,50 @@ def walked(row, go, k, keep):
     return (k, steps[RATES[k]]) if np.isfinite(steps[RATES[k]]) else (None, None)
 
 
+def climb(row, block, start, data, short, seconds, keep):
+    """Adam from `start` at each rate; short(q) are nats below the best."""
+
+    def go(rate, last):
+        key = jax.random.key(3)
+        one = lambda s, t: block(s, data, jax.random.fold_in(key, t), rate, float(last))
+        return run(one, begin(start), lambda s: short(s[0]), seconds)[0]
+
+    tuned(row, go, seconds, keep)
+
+
 def race(d, parts, seconds, keep):
-    """The ways of these parts on one size; `keep` takes each row as it is made."""
+    """The algorithms of these parts on one size; `keep` takes each row as it is made."""
     page, data = recipes(), problem(d)
-    best = elbo(*optimum(data), data)
-    short = lambda q: best - elbo(*q, data)
+    best, start = elbo(*optimum(data), data), (jnp.zeros(d), jnp.eye(d))
+    short = lambda q: best - elbo(*q[:2], data)
     if "natural" in parts:
-        naturals(d, data, page, short, keep)
+        naturals(d, data, page, start, short, keep)
+    if "curved" in parts:
+        from benchmarks.gpu_rivals import curved
+
+        curved(d, data, page, short, keep)
     if "adam" in parts:
-        adams(d, data, page, short, seconds, keep)
-    if "numpyro" in parts:
-        for name in GUIDES:
-            for M in (1, 10, 100) if d <= 1000 else (10,):
-                guides(name, d, M, data, short, seconds, {"d": d}, keep)
+        stl = lambda q, data, eps: page["stl"](lambda z: log_p(z, data), *q, eps)
+        row = {"d": d, "way": "Adam, STL", "draws": DRAWS}
+        climb(row, adam(stl, DRAWS), start, data, short, seconds, keep)
 
 
-def naturals(d, data, page, short, keep, most=12):
-    """Natural steps on two estimates, batch and match, and the page's `fit` as it stands."""
+def naturals(d, data, page, start, short, keep):
+    """The best diagonal q, the page's steps, batch and match, and `fit` with its compilation."""
     settled, thin = short(optimum(data, steps=14)), short(optimum(data, diagonal=True))
     keep({"d": d, "way": "diagonal, exact", "last": float(thin), "settled": float(settled)})
-    keys, start = jax.random.split(jax.random.key(1), most), (jnp.zeros(d), jnp.eye(d))
-    ways = {"rotated": natural(partial(by_rotation, page), page)}
-    for ridge in 0.1, 0.01:
-        way = natural(partial(by_regression, page, ridge), page)
-        ways[f"all quadratics, ridge {ridge} d"] = way
-    if d <= 5000:  # an eigendecomposition a step
-        ways["batch and match"] = matching()
-    for way, (step, rate) in ways.items():
-        go = lambda q, t, step=step, rate=rate: step(q, data, keys[t], rate(t))
-        keep({"d": d, "way": way} | run(go, start, short, 60.0, most)[0])
+    keys, match = jax.random.split(jax.random.key(1), STEPS), matching()
+    begun = *start, jnp.ones(()), (0 * start[0], 0 * start[1])
+    turn = lambda q, t: page["fit_step"](*q, data, keys[t], log_p, None)
+    pull = lambda q, t: match(q, data, keys[t], t + 1.0)
+    for way, step, q in ("rotated", turn, begun), ("batch and match", pull, start):
+        keep({"d": d, "way": way} | run(step, q, short, 60.0, STEPS)[0])
+    jax.clear_caches()
     begun = time.perf_counter()
-    q = page["fit"](log_p, data, jnp.zeros(d), jnp.eye(d), jax.random.key(2), 8)
-    q = jax.block_until_ready(q)
+    q = jax.block_until_ready(page["fit"](log_p, data, *start, jax.random.key(2), 8))
     cold = time.perf_counter() - begun
     row = {"d": d, "way": "fit, 8 steps, with its compilation"}
     keep(row | {"cold": round(cold, 2), "last": float(short(q))})
-
-
-def adams(d, data, page, short, seconds, keep):
-    """Adam on mu and L with the landing, and on a diagonal q with all of its quadratics."""
-
-    def full(q, data, eps):
-        return page["landing"](lambda z: log_p(z, data), *q, eps)
-
-    def thin(q, data, eps):
-        mu, s = q
-        G = jax.vmap(jax.grad(log_p), (0, None))(mu + eps * s, data) * s + eps
-        c, A = page["quadratics_diagonal"](eps, G, 0.1)
-        return c / s, A / s
-
-    for way, gradient, scale, draws in (
-        ("Adam, landing", full, jnp.eye(d), (10, 100, 1000)),
-        ("Adam, diagonal, all quadratics", thin, jnp.ones(d), (10,)),
-    ):
-        for M in draws:
-            block = adam(gradient, M)
-
-            def go(rate, last, block=block, scale=scale):
-                key = jax.random.key(3)
-                one = lambda s, t: block(s, data, jax.random.fold_in(key, t), rate, float(last))
-                state = begin((jnp.zeros(d), scale))
-                return run(one, state, lambda s: short(s[0]), seconds)[0]
-
-            tuned({"d": d, "way": way, "draws": M}, go, seconds, keep)
-
-
-def guides(name, d, M, data, short, seconds, row, keep):
-    """One of NumPyro's guides, from its own start."""
-
-    def go(rate, last):
-        rank = RANK if name.startswith("Low") else None
-        way = rivals.svi(lambda z, *data: log_p(z, data), d, name, M, rate, last, BLOCK, rank)
-        one = lambda s, t: way.steps(s, *data)
-        return run(one, way.begin(0, *data), lambda s: short(way.law(s)), seconds)[0]
-
-    tuned(row | {"way": f"NumPyro, Auto{name}", "draws": M}, go, seconds, keep)
-
-
-def low_ranks(d, seconds, keep):
-    """NumPyro's low-rank guide between the best diagonal and the best full q, on two models."""
-    for name, rows, correlated in (("even", 4 * d, False), ("correlated", 10 * d, True)):
-        data = problem(d, rows, correlated)
-        best = elbo(*optimum(data), data)
-        short = lambda q, data=data, best=best: best - elbo(*q, data)
-        row = {"low rank": RANK, "columns": name, "d": d, "N": rows}
-        keep(row | {"way": "diagonal, exact", "last": float(short(optimum(data, diagonal=True)))})
-        guides(GUIDES[1], d, 10, data, short, seconds, row, keep)
 
 
 def doors(sizes, keep):
@@ -344,6 +279,7 @@ def doors(sizes, keep):
 
     for d, N in sizes:
         data = problem(d, N)
+        jax.clear_caches()
         begun = time.perf_counter()
         model = cv.models.from_jax(log_p, d, data=jax.tree.map(np.asarray, data))
         took = []
@@ -359,51 +295,26 @@ def doors(sizes, keep):
         keep(row | {"elbo": round(fit.elbo, 2), "error": round(fit.error, 3), "last": float(nats)})
 
 
-# PyTorch ---------------------------------------------------------------------------------------
-
-
 def in_torch(d, keep):
-    """The functions for PyTorch beside JAX's, on the same numbers, and their loop."""
+    """The loop for PyTorch, eight steps, the second time."""
     import torch
 
-    page, ours = recipes("torch"), recipes()
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    page, device = recipes("torch"), "cuda" if torch.cuda.is_available() else "cpu"
     data = problem(d)
     there = tuple(torch.tensor(np.asarray(x), device=device) for x in data)
     sigmoid = torch.nn.functional.logsigmoid
     joint = lambda z, data: sigmoid(data[1] * (data[0] @ z)).sum() - 0.5 * (z**2).sum()
-    rng = np.random.default_rng(0)
-    normals, square, C = (
-        rng.standard_normal((d, d)),
-        rng.chisquare(d + 2),
-        rng.standard_normal((d, d)),
-    )
-    tensor = lambda x: torch.tensor(np.asarray(x), device=device)
-    T, J = tensor(C), jnp.asarray(C)
-    pairs = [
-        (page["rotated"](lambda e: torch.cos(e @ T), tensor(normals), tensor(square)),
-         ours["rotated"](lambda e: jnp.cos(e @ J), jnp.asarray(normals), square)),
-    ]  # fmt: skip
-    A = (C + C.T) / d
-    args = C[0], np.tril(C) / d + np.eye(d), C[1], A, 0.5
-    both = ([f(x) if np.ndim(x) else x for x in args] for f in (tensor, jnp.asarray))
-    pairs.append(tuple(p["natural_step"](*a) for p, a in zip((page, ours), both)))
-    error = max(
-        float(np.abs(a.cpu().numpy() - np.asarray(b)).max()) for p in pairs for a, b in zip(*p)
-    )
     start = torch.zeros(d, device=device).double(), torch.eye(d, device=device).double()
-    seconds = []
     for _ in range(2):
         begun = time.perf_counter()
-        mu, L = page["fit"](joint, there, *start, torch.Generator(device).manual_seed(0), 8)
-        height = elbo(jnp.asarray(mu.cpu().numpy()), jnp.asarray(L.cpu().numpy()), data)
-        seconds.append(round(time.perf_counter() - begun, 2))
-    short = float(elbo(*optimum(data), data) - height)
-    keep({"torch": torch.__version__, "device": device, "d": d, "steps": 8, "seconds": seconds[-1],
-          "last": float(f"{short:.3g}"), "differs": float(f"{error:.1e}")})  # fmt: skip
+        q = page["fit"](joint, there, *start, torch.Generator(device).manual_seed(0), 8)
+        q = [jnp.asarray(part.cpu().numpy()) for part in q]
+        seconds = round(time.perf_counter() - begun, 2)
+    row = {"torch": torch.__version__, "device": device, "d": d, "steps": 8, "seconds": seconds}
+    keep(row | {"last": float(elbo(*optimum(data), data) - elbo(*q, data))})
 
 
-def options_of(words=None):
+def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name} for the book")
     parser.add_argument("--parts", nargs="*", default=PARTS)
@@ -411,41 +322,42 @@ def options_of(words=None):
     parser.add_argument("--seconds", type=float, help="for each setting of a rival")
     parser.add_argument("--hidden", type=int, default=64, help="units of a layer of the network")
     parser.add_argument("--out", type=Path, default=RESULTS, help="another file to write")
-    return parser.parse_args(words)
-
-
-def main():
-    options = options_of()
+    options, rows, begun = parser.parse_args(), [], time.perf_counter()
     jax.config.update("jax_enable_x64", True)
-    rows, parts, sizes = [], set(options.parts), options.sizes
+    parts, sizes = set(options.parts), options.sizes
 
     def keep(row):
         row |= {"last": float(f"{row['last']:.3g}")} if "last" in row else {}
         rows.append(row)
-        print(json.dumps(row), flush=True)
+        print(f"{time.perf_counter() - begun:.0f} s", json.dumps(row), flush=True)
         if options.save or options.out != RESULTS:
             write(options.out, rows)
 
     if "door" in parts:
         doors(DOORS if sizes is SIZES else [(d, 4 * d) for d in sizes], keep)
-    if "torch" in parts:
-        in_torch(min(sizes), keep)
-    if {"natural", "adam", "numpyro"} & parts:
-        for d in sizes:
-            race(d, parts, options.seconds or SECONDS.get(d, 10.0), keep)
-    if "low rank" in parts:
-        low_ranks(min(sizes), options.seconds or 4.0, keep)
-    if "network" in parts:
-        from benchmarks.gpu_network import networks
+    for some in {"natural", "curved"}, {"network"}, {"torch"}, {"low rank"}, {"adam"}:
+        if not (some := some & parts):
+            continue
+        if "network" in some:
+            from benchmarks.gpu_network import networks
 
-        networks(options.hidden, options.seconds or 10.0, keep)
+            networks(options.hidden, options.seconds or 10.0, keep)
+        elif "torch" in some:
+            in_torch(min(sizes), keep)
+        elif "low rank" in some:
+            from benchmarks.gpu_rivals import low_ranks
+
+            low_ranks(min(sizes), options.seconds or 3.0, keep)
+        else:
+            for d in sizes:
+                race(d, some, options.seconds or SECONDS.get(d, 3.0), keep)
 
 
 def write(path, rows):
     """After every row, so that a run that is stopped leaves what it found."""
     device = jax.devices()[0].device_kind
     found = {d.metadata["Name"].lower() for d in importlib.metadata.distributions()}
-    packages = [name for name in ("jax", "numpyro", "torch", "numpy") if name in found]
+    packages = [name for name in ("jax", "torch", "numpy") if name in found]
     about = {"device": device, "date": str(date.today()), "run": "python -m benchmarks.gpu --save",
              "model": "logistic regression, N = 4 d, float64"}  # fmt: skip
     stored.save(path, packages, about=about, rows=rows)

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from benchmarks.gpu import BLOCK, adam, begin, by_rotation, recipes, run
+from benchmarks.gpu import BLOCK, adam, begin, recipes, run
+from benchmarks.gpu_rivals import laplace_of_network, price_step
 
 INPUTS, NOISE = 8, 0.3
 
@@ -95,14 +96,15 @@ def full_step(problem, page):
         mu, L = q
         one = lambda z: jax.grad(problem.log_p)(z, data)
         slopes = lambda e: lax.map(one, mu + e @ L.T, batch_size=min(512, len(e))) @ L + e
-        seen = by_rotation(page, slopes, key, problem.d)
+        normals = jax.random.normal(key, (problem.d, problem.d))
+        seen = page["rotated"](slopes, normals, problem.d + 2.0)
         return page["natural_step"](mu, L, *seen, rho, 1.0)
 
     return jax.jit(step)
 
 
 def networks(hidden, seconds, keep):
-    """A diagonal q, a full one from where it ended, and a full one from the MAP."""
+    """Laplace, a diagonal q, full ones from where it ended, and a full one from the MAP."""
     page, problem = recipes(), Problem(hidden)
     rho = lambda t: max(min(0.5, 5 / (t + 10)), 0.05)
     steps, look, new = jax.random.split(jax.random.key(6), 3)
@@ -118,7 +120,13 @@ def networks(hidden, seconds, keep):
         return q
 
     mode, full = problem.mode(new), full_step(problem, page)
+    price = price_step(problem.log_p, page, 1.0)
+    laplace_of_network(
+        problem, mode, new, lambda q: judge(q, problem.data, problem.new, look), keep
+    )
     start = mode, jnp.full(problem.d, 0.03, float)
-    thin = go("diagonal", diagonal_step(problem, page), start, 2 * seconds)
-    go("full, from the diagonal one", full, (thin[0], jnp.diag(thin[1])), seconds)
-    go("full, from the MAP", full, (mode, 0.03 * jnp.eye(problem.d)), 2 * seconds)
+    thin = go("diagonal", diagonal_step(problem, page), start, 1.5 * seconds)
+    begun = thin[0], jnp.diag(thin[1])
+    go("rotated, from the diagonal one", full, begun, seconds)
+    go("Price, pairs, from the diagonal one", price, begun, seconds)
+    go("rotated, from the MAP", full, (mode, 0.03 * jnp.eye(problem.d)), seconds)

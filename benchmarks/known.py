@@ -613,37 +613,44 @@ def five_bananas():
 # The judge ----------------------------------------------------------------------------------------
 
 
-def off(truth, draws, heavy):
-    """How far the draws of a parameter are from its truth, in units of the limits: (4, *shape)."""
-    mean, sd, low, high = truth
+def off(truth, shown, heavy):
+    """How far what is shown of a parameter is from its truth, in units of the limits, (4, n)."""
+    mean, sd, low, high = truth.reshape(4, -1)
     sd = (high - low) / 3.29 if heavy else sd  # that of a normal law with these quantiles
-    tails = np.quantile(draws, [0.05, 0.95], axis=0)
-    moments = (draws.mean(0) - mean) / sd, draws.std(0) / sd - 1
-    seen = np.array([*(0 * x if heavy else x for x in moments), *(tails - [low, high]) / sd])
-    return np.abs(seen) / LIMITS.reshape(4, *np.ones(np.ndim(mean), int))
+    moments = (shown[0] - mean) / sd, shown[1] / sd - 1
+    tails = (shown[2:] - [low, high]) / sd
+    return np.abs([*(0 * x if heavy else x for x in moments), *tails]) / LIMITS[:, None]
 
 
-def judged(name, seed=0):
-    """The worst of what a fit's draws show, in units of the limits, and its warnings."""
-    case = MODELS[name]()
+def judged(make, seed=0):
+    """How far the summary of a fit, and many of its draws, are from the truth, and the fit."""
+    case = make()
     with warnings.catch_warnings(action="ignore"):
         fit = cv.fit(case.model, case.q, seed=seed, progress=False)
-        draws = fit.draws(DRAWS, seed=1)
-    return {k: off(true, draws[k], case.heavy) for k, true in case.truth.items()}, fit
+        table, draws = fit.summary(), fit.draws(DRAWS, seed=1)
+    rows = np.array([table.rows, *(table.columns[k] for k in ("mean", "sd", "5 %", "95 %"))], "O")
+    found = {}
+    for k, true in case.truth.items():
+        own = [row.split("[")[0] == k for row in table.rows]
+        x = draws[k].reshape(DRAWS, -1)
+        drawn = np.array([x.mean(0), x.std(0), *np.quantile(x, [0.05, 0.95], axis=0)])
+        found[k] = off(true, rows[1:, own].astype(float), case.heavy)
+        found[f"draws of {k}"] = off(true, drawn, case.heavy)
+    return found, fit
 
 
-def main():
+def main(models=MODELS):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", nargs="*", help="these models, entry by entry")
     parser.add_argument("--seed", type=int, default=0, help="of the fits (0)")
     options = parser.parse_args()
     counts_: dict[str, int] = {}
-    for name in options.only or MODELS:
-        each, fit = judged(name, options.seed)
+    for name in options.only or models:
+        each, fit = judged(models[name], options.seed)
         worst = max(np.max(x) for x in each.values())
         kind = f"{'wrong' if not worst < 1 else 'right'} and {'told' if fit.warnings else 'silent'}"
         counts_[kind] = counts_.get(kind, 0) + 1
-        kept = f"relative ESS {fit.effective:.2f}, k-hat {fit.k_hat:5.2f}"
+        kept = f"{fit.shown:9} relative ESS {fit.effective:.2f}, k-hat {fit.k_hat:5.2f}"
         print(f"{name:48} {worst:9.2f}  {kind:18} {kept}", flush=True)
         if options.only:
             print(

@@ -37,7 +37,7 @@ class Race:
     def __init__(self, stored):
         self.about = {name: x for name, x in stored.items() if name != "rows"}
         self.best, self.ways = stored["best"], stored["ways"]
-        self.models, self.bent = list(self.best), stored.get("bent", {})
+        self.models = list(self.best)
         self.rows = {}
         for row in stored["rows"]:
             self.rows.setdefault((row["problem"], row["way"]), []).append(row)

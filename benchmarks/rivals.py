@@ -27,10 +27,11 @@ class Svi(NamedTuple):
         return found["loc"], jnp.linalg.cholesky(W @ W.T + jnp.diag(found["scale"] ** 2))
 
 
-def svi(log_joint, d, guide, M, rate, last=0, block=20, rank=None, **loss):
+def svi(log_joint, d, guide, M, rate, last=0, block=20, rank=None, shape=None, clip=False, **loss):
     """SVI of log_joint(z, *data), z (d,), with M draws a step, `block` steps at a time.
 
-    The rate is constant, or falls to zero at step `last` along a cosine.
+    The rate is constant, or falls to zero at step `last` along a cosine. `shape` are arguments of
+    the guide's own; `clip` cuts long gradients.
     """
     import jax
     import jax.numpy as jnp
@@ -43,8 +44,9 @@ def svi(log_joint, d, guide, M, rate, last=0, block=20, rank=None, **loss):
         numpyro.factor("log p", log_joint(numpyro.sample("z", flat), *data))
 
     cosine = lambda t: rate * (1 + jnp.cos(jnp.pi * jnp.minimum(t / last, 1))) / 2
-    q = getattr(autoguide, f"Auto{guide}")(model, **({"rank": rank} if rank else {}))
-    step = SVI(model, q, numpyro.optim.Adam(cosine if last else rate),
+    q = getattr(autoguide, f"Auto{guide}")(model, **(shape or ({"rank": rank} if rank else {})))
+    adam = numpyro.optim.ClippedAdam if clip else numpyro.optim.Adam
+    step = SVI(model, q, adam(cosine if last else rate),
                Trace_ELBO(num_particles=M, **loss))  # fmt: skip
 
     @jax.jit

@@ -7,8 +7,6 @@ import platform
 from importlib.metadata import version
 from pathlib import Path
 
-from threadpoolctl import threadpool_limits
-
 FOLDER = Path(__file__).resolve().parents[1] / "results" / "benchmarks"
 
 
@@ -41,6 +39,8 @@ def command(doc, name, packages, measure, seconds, threads=1):
 
     `doc` begins with a line on what is measured; `seconds` are for each row, unless it is told.
     """
+    from threadpoolctl import threadpool_limits  # here: on a GPU there may be none
+
     parser = argparse.ArgumentParser(description=doc.split("\n")[0])
     parser.add_argument("--save", action="store_true", help=f"write {path(name).name} for the book")
     parser.add_argument("--seconds", type=float, default=seconds, help=f"of each row ({seconds})")

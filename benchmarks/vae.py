@@ -1,4 +1,4 @@
-"""Milliseconds a step of each way to train the autoencoder of chapter 25, float32 and one thread.
+"""Milliseconds a step of each way to train the autoencoder of chapter 20, float32 and one thread.
 
 All take turns in one process, and the shortest of many turns counts. Importing and compiling are
 not counted. Run it on a quiet machine: python -m benchmarks.vae --save

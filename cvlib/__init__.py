@@ -35,7 +35,7 @@ __all__ = [
     "combine", "datasets", "definitions", "draw", "elbo", "evaluate", "exact", "expect", "families",
     "fit", "interval", "linear_baseline", "models", "one", "optimize", "ordered", "parabola",
     "passes", "pick", "positive", "quantile", "real", "relax", "report", "rules", "simplex",
-    "snapshot", "surrogate", "taylor_x", "taylor_x_slope", "taylor_z", "terms", "zoo",
+    "snapshot", "summary", "surrogate", "taylor_x", "taylor_x_slope", "taylor_z", "terms", "zoo",
 ]  # fmt: skip
 
 # What stands on the core: {name: the module that it comes from}, imported when it is asked for.
@@ -45,7 +45,8 @@ LATER = {
         "candidates": "pilots", "choose": "choosing", "report": "choosing",
         "Distrust": "fitting.front", "Fit": "fitting.front", "fit": "fitting.front",
         "Settings": "fitting.settings",
-        "Answer": "fitting.stein", "expect": "fitting.found", "quantile": "fitting.found",
+        "Answer": "fitting.stein", "expect": "fitting.chains", "quantile": "fitting.chains",
+        "summary": "fitting.chains",
     },
     ".models": {
         "Compiled": "adapters.jax", "from_jax": "adapters.jax",
@@ -55,12 +56,36 @@ LATER = {
     ".families": {"Bent": "fitting.bent"},
 }  # fmt: skip
 
+# What has gone since 0.13, for one version: {name: what to write in its place}.
+GONE = {
+    "": {"remembered": "give a quadratic of your own to cv.surrogate"},
+    ".models": {
+        "Groups": "it is models.DataMoments now",
+        "anything": "Likelihood(name, phi) takes every label",
+        "PROBIT": "write Likelihood('probit', phi) with phi(eta, y), the log-likelihood of a row",
+        "student_t_likelihood": "write Likelihood('Student-t', phi) with phi(eta, y)",
+        "negative_binomial_likelihood": "write Likelihood('negative binomial', phi), phi(eta, y)",
+    },
+    ".families": {
+        "Route": "it is in cvlib.recipe.estimators",
+        "Unconstrained": "declare parameters={...} with constraints in models.Model",
+    },
+    ".optimize": {"init": "it is plan.first(rng)", "step": "it is plan.step(state)"},
+    ".rules": {
+        "quadratics": "the plan is cvlib.ascent.plans.Regressed",
+        "matching": "start at the mode, cvlib.fitting.starts.laplace(model)",
+    },
+    ".zoo": {"candidates": "it is cv.candidates"},
+}
+
 
 def _later(core: str) -> Any:
     """The `__getattr__` of a module of the core."""
 
     def imported(name: str) -> Any:
-        if name not in LATER[core]:
+        if name in GONE.get(core, ()):
+            raise AttributeError(f"cv{core}.{name} has gone since 0.13: {GONE[core][name]}")
+        if name not in LATER.get(core, ()):
             raise AttributeError(f"module '{__name__}{core}' has no attribute {name!r}")
         place = LATER[core][name]
         module = import_module(f".{place}", __name__)
@@ -73,3 +98,7 @@ __getattr__ = _later("")
 models.__getattr__ = _later(".models")  # type: ignore[method-assign]
 passes.__getattr__ = _later(".models.passes")  # type: ignore[method-assign]
 families.__getattr__ = _later(".families")  # type: ignore[method-assign]
+optimize.__getattr__ = _later(".optimize")  # type: ignore[method-assign]
+rules.__getattr__ = _later(".rules")  # type: ignore[method-assign]
+zoo.__getattr__ = _later(".zoo")  # type: ignore[method-assign]
+models.Model.grouped = lambda: import_module(".fitting.groups", __name__).Grouped

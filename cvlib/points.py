@@ -103,7 +103,7 @@ def frame(p: int, k: int) -> np.ndarray:
 
     Chirps exp(2 pi i (a x^2 + b x) / p) are a frame of C^p for every a, and the axes are one more:
     all products between frames have length 1 / sqrt(p). C^p is R^2p, with v and i v for each v.
-    Together with the same times exp(i pi / 4) all of them are exact for degree five (chapter 16).
+    Together with the same times exp(i pi / 4) all of them are exact for degree five.
     """
     turned, a = divmod(k, p + 1)
     x = np.arange(p)

@@ -2,8 +2,7 @@
 
     python -m experiments table1             one of table1, slopes, draws, figure1, figure3,
                                                    figure4, figure5, ladder, natural, joint,
-                                                   quadratics, answers, covered, choosing,
-                                                   vae
+                                                   quadratics, answers, covered, vae
     python -m experiments all                all of them
     python -m experiments table1 --runs 2    a quick look; written to table1-runs2.json
     python -m experiments all --quick        every part of the code in a minute

@@ -12,26 +12,30 @@ from .store import digits
 from .truths import truth
 
 RIDGE = 0.01
-SHARE = 4  # times as many answers from defensive draws, the package's way, as from q's own
+SHARE = 4  # times as many answers from weighed points, the package's way, as from draws of q
 
 
 def answers(rng, *, posterior, n, runs):
     """Posterior means from n / 10, n / 4, n and 4 n draws: errors in sds of the posterior.
 
-    `runs` answers from defensive draws, a quarter as many from draws of q itself.
+    `runs` answers from weighed points, a quarter as many from draws of q itself.
     """
-    from cvlib.fitting.found import drawn  # here: chapters that read results need the core alone
+    from cvlib.fitting import lots, stein  # here: chapters that read results need the core alone
 
     known, exact = posteriors.load(posterior), truth(posterior)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", cv.Distrust)
         fit = cv.fit(known.model, steps=640, bend=False, progress=False)
     f = lambda z: (known.parameters(z) - exact.mean) / known.sd  # of mean 0
-    safe = [_weighed(f, drawn(fit, n, rng)) for _ in range(runs)]
+
+    def weighed(size):
+        lot = lots.weighed(fit.model, fit.q, fit.w, size, rng)
+        return stein.expect(lot.drawn(f(lot.z)))
+
     own = [_of_q(fit, f, n, rng) for _ in range(max(2, runs // SHARE))]
     rows = []
     for size in (n // 10, n // 4, n, 4 * n):
-        found = {"default": [_asked(*one) for one in _sized(safe, size)]}
+        found = {"default": [weighed(size) for _ in range(runs if size <= n else runs // SHARE)]}
         for one in _sized(own, size):
             for way, answer in rivals(*one).items():
                 found.setdefault(way, []).append(answer)
@@ -40,10 +44,6 @@ def answers(rng, *, posterior, n, runs):
         "dim": known.model.dim, "k_hat": _digits(fit.k_hat), "quantities": len(known.names),
         "truth_error": _digits((exact.error / known.sd).max()), "rows": rows,
     }  # fmt: skip
-
-
-def _weighed(f, at):
-    return f(at.z), at.z, at.score, at.log
 
 
 def _of_q(fit, f, n, rng):
@@ -66,7 +66,9 @@ def _sized(lots, size):
 
 
 def _asked(F, z, score, log, order=None):
-    return cv.expect(F, z, score, np.exp(log - log.max()), order=order)
+    from cvlib.fitting import stein
+
+    return stein.expect(stein.drawn(F, z, score, np.exp(log - log.max())), order)
 
 
 def rivals(F, z, score, log, e):
@@ -90,7 +92,7 @@ def rivals(F, z, score, log, e):
         "known under q": plain(both.value[1:] / both.value[0]),
         "Stein 1": _asked(F, z, score, log, 1),
         "Stein 2": _asked(F, z, score, log, 2),
-        "Stein 2, no weights": cv.expect(F, z, score, order=2),
+        "Stein 2, no weights": stein.expect(stein.drawn(F, z, score), 2),
         "Stein 2, ridge": plain(least_squares(F, C, smooth, RIDGE)),
     }
 

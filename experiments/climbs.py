@@ -1,12 +1,11 @@
-"""Ways up the ELBO of a full Gaussian with gradients of all data alone: what is missing at a price.
+"""Algorithms up the ELBO of a full Gaussian with gradients alone: nats short, and their price.
 
 A logistic regression with a standard normal prior in plain NumPy, some runs side by side. Letters
 as in `cvlib.combining.regression`: mu (R, d), L (R, d, d), draws e (R, M, d), slopes in units of q
-G = L^T grad log p(x, mu + L e), (R, M, d). A way estimates c = E[G] and A = E[G e^T], which a
-natural step follows; "batch and match" has a step of its own.
+G = L^T grad log p(x, mu + L e), (R, M, d). An algorithm estimates c = E[G] and A = E[G e^T], which
+a natural step follows; "batch and match" has a step of its own.
 """
 
-import warnings
 from functools import cache
 
 import numpy as np
@@ -15,14 +14,12 @@ import scipy
 from cvlib import datasets, exact, families, models
 from cvlib.combining import regression
 from cvlib.combining.regression import sym
-from cvlib.points import frame, prime, rotations, spheres, uniform
+from cvlib.points import frame, prime, rotations, uniform
 
 MARKS = (2, 4, 8, 12, 20, 40, 60)  # gradients, in units of d, at which a run is looked at
-MOVES = 4  # first moves by batch and match, with 2 d draws each
 EACH = (2, 4, 24)  # draws of a step, in units of d
 FALLS = (1.0, 2.0, 4.0, np.inf)  # a of the rates rho = a / (a + s - 1) in step s
 PILOTS = 4  # runs that choose among these
-ONE_SEQUENCE = "all quadratics, one sequence"
 
 
 class Target:
@@ -122,24 +119,10 @@ def landing(kind):
     return estimate
 
 
-def fixed_even(t, mu, L, M, rng, memory):
-    e = memory.setdefault("e", even(rng, len(mu), M, t.d))
-    return *averaged(e, t.slope(mu, L, e)), M
-
-
 def on_rotations(t, mu, L, M, rng, memory):
     M += M // (2 * t.d)  # a centre for each rotation
     e, weight = rotations(rng, (len(mu),), M, t.d)
     return *averaged(e, t.slope(mu, L, e), weight / M), M
-
-
-def on_spheres(radii):
-    def estimate(t, mu, L, M, rng, memory):
-        drawn = [spheres(rng, t.d, radii) for _ in mu]
-        e, weight = (np.array(x) for x in zip(*drawn))
-        return *averaged(e, t.slope(mu, L, e), weight), e.shape[1]
-
-    return estimate
 
 
 @cache
@@ -162,15 +145,6 @@ def kept_apart(t, mu, L, M, rng, memory):
     return *averaged(e, t.slope(mu, L, e), np.tile(weight, (len(mu), 1))), 2 * D + 1
 
 
-def on_one_sequence(t, mu, L, M, rng, memory):
-    """All quadratics in pairs, whose draws go on along one scrambled Sobol sequence a run."""
-    start = lambda: scipy.stats.qmc.Sobol(t.d, rng=rng)
-    runs = memory.setdefault("sequences", [start() for _ in mu])
-    with warnings.catch_warnings(action="ignore"):  # M is no power of two
-        e = scipy.special.ndtri(np.array([run.random(M // 2) for run in runs]))
-    return regressed(lambda *_: np.concatenate([e, -e], 1), 2)(t, mu, L, M, rng, memory)
-
-
 def regressed(kind, group):
     """All quadratics, from the other draws, with the ridge of the step before."""
 
@@ -190,56 +164,26 @@ def price_pairs(t, mu, L, M, rng, memory):
     return t.slope(mu, L, e).mean(1), t.curvature(mu, L, e), e.shape[1] * (t.d + 1)
 
 
-def least_squares(t, mu, L, M, rng, memory):
-    """Least-squares VI: values alone, two for the price of a gradient, on [1, e, e e^T].
-
-    What log q leaves is regressed; with fewer than 1.5 draws an unknown by the known Gram matrix.
-    """
-    e = plain(rng, len(mu), 2 * M, t.d)
-    f = t.value(mu, L, e) + 0.5 * (e * e).sum(-1)
-    f = f - f.mean(1, keepdims=True)
-    i, j = np.tril_indices(t.d)
-    scale = np.where(i == j, np.sqrt(0.5), 1.0)  # every column has variance one
-    X = np.concatenate([e, (e[..., i] * e[..., j] - (i == j)) * scale], -1)
-    if 2 * M > 1.5 * X.shape[-1]:
-        X1 = np.concatenate([X, np.ones((*X.shape[:2], 1))], -1)
-        b = np.linalg.solve(X1.mT @ X1, X1.mT @ f[..., None])[..., :-1, 0]
-    else:
-        b = (X.mT @ f[..., None])[..., 0] / (2 * M - 1)
-    A = np.zeros((len(mu), t.d, t.d))
-    A[:, i, j] = A[:, j, i] = b[:, t.d :] / np.where(i == j, np.sqrt(0.5), 1.0)
-    return b[:, : t.d], A - np.eye(t.d), M
-
-
 ESTIMATES = {
     "landing": landing(plain),
     "landing, pairs": landing(pairs),
-    "least squares": least_squares,
-    "fixed even": fixed_even,
     "fresh even": landing(even),
     "Price, pairs": price_pairs,
     "all quadratics": regressed(plain, 1),
     "all quadratics, pairs": regressed(pairs, 2),
     "rotated": on_rotations,
-    "rotated twice": on_rotations,
-    "one radius": on_spheres(1),
-    "two radii": on_spheres(2),
     "kept apart": kept_apart,
     "orthogonal, pairs": landing(orthogonal),
-    ONE_SEQUENCE: on_one_sequence,
 }
 WAYS = "batch and match", *ESTIMATES
-ONLY = {  # the others have every number of draws
-    "rotated": (2,), "rotated twice": (4,), "one radius": (2,), "two radii": (4,),
-    "kept apart": (2,),
-}  # fmt: skip
+ONLY = {"rotated": (2,), "kept apart": (2,)}  # the others have every number of draws
 
 
 # Climbing ------------------------------------------------------------------------------------
 
 
 def natural(mu, L, c, A, rho):
-    """The natural step of chapter 15, always positive definite."""
+    """The natural step of chapter 13, always positive definite."""
     I = np.eye(c.shape[-1])
     B = I - rho * (A + I)
     cov = np.linalg.inv((I + B @ B) / 2)  # of the new q, in units of the old one
@@ -283,22 +227,11 @@ def _covariance(x):
     return x.mT @ x / x.shape[-2]
 
 
-def begun(t, start, runs, rng):
-    """[(gradients taken, mu, L)] of all runs before the way itself begins."""
-    I = np.eye(t.d)
-    if start == "mode":
-        z, factor, used = t.laplace()
-        return [(used, np.tile(z, (runs, 1)), np.tile(factor, (runs, 1, 1)))]
-    path, M = [(0, np.zeros((runs, t.d)), np.tile(I, (runs, 1, 1)))], 2 * t.d
-    for move in range(1, (MOVES if start == "moves" else 0) + 1):
-        used, mu, L = path[-1]
-        path.append((used + M, *matched(t, mu, L, M, M * t.d / move, rng)))
-    return path
-
-
-def climb(t, way, start, each, fall, runs, rng, marks=MARKS):
-    """Nats missing when so many gradients are spent, (runs, marks)."""
-    path, memory, M = begun(t, start, runs, rng), {}, each * t.d
+def climb(t, way, each, fall, runs, rng, marks=MARKS):
+    """Nats missing when so many gradients are spent, those for the mode too, (runs, marks)."""
+    z, factor, used = t.laplace()
+    path = [(used, np.tile(z, (runs, 1)), np.tile(factor, (runs, 1, 1)))]
+    memory, M = {}, each * t.d
     M += M % 2
     for s in range(1, 10_000):
         used, mu, L = path[-1]
@@ -316,16 +249,16 @@ def climb(t, way, start, each, fall, runs, rng, marks=MARKS):
     return np.stack([t.gap(*path[k][1:]) for k in last], -1)
 
 
-def race(rng, data, way, start, runs):
+def race(rng, data, way, runs):
     """The best number of draws and fall on runs of their own, and the nats of `runs` others."""
     t = target(data)
     trials = {}
     for each in ONLY.get(way, EACH):
         for fall in FALLS:
-            gap = climb(t, way, start, each, fall, PILOTS, rng, MARKS[-1:])
+            gap = climb(t, way, each, fall, PILOTS, rng, MARKS[-1:])
             trials[each, fall] = np.nan_to_num(gap.mean(), nan=np.inf)
     each, fall = min(trials, key=trials.get)
-    gap = climb(t, way, start, each, fall, runs, rng)
+    gap = climb(t, way, each, fall, runs, rng)
     return {"each": each, "fall": fall if np.isfinite(fall) else "none", "gap": gap}
 
 
@@ -358,8 +291,8 @@ def noise(rng, data, repeats):
         g = exact.gradient(t.model, t.q, w)
         c0, A0 = L[0].T @ g[: t.d], t.q.curvature(L[0], g[t.d :]) - np.eye(t.d)
         for way, estimate in {"RP1": reparameterised, **ESTIMATES}.items():
-            if way in ("fixed even", "rotated twice", "two radii", "kept apart", ONE_SEQUENCE):
-                continue  # as one estimate "fresh even", half of "rotated", "one radius", in pairs
+            if way == "kept apart":
+                continue  # as one estimate it is like any other rotation
             memory = {}
             estimate(t, mu, L, 2 * t.d, rng, memory)  # a step before, for the ridge
             c, A, _ = estimate(t, mu, L, 2 * t.d, rng, memory)

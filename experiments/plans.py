@@ -10,8 +10,7 @@ import numpy as np
 
 from . import climbs, posteriors
 from .cells import cell
-from .covered import HARD, HELD_OUT
-from .judged import PROBLEMS
+from .covered import HARD
 from .store import digits
 
 LR = {"ionosphere": 0.4, "australian": 0.4, "sonar": 0.2}  # Table 1's learning rates
@@ -486,24 +485,22 @@ def _curves(cells, paths, results):
 
 
 def quadratics(size):
-    """Nats against gradients of every way with gradients alone, and the noise of its estimates.
+    """Nats against gradients of every algorithm with gradients alone, and the noise of estimates.
 
-    Twenty runs of each way at its best setting, after first moves and from the mode.
+    Twenty runs of each at its best setting, from the mode.
     """
     runs = min(size.runs, 20)
     ways = climbs.WAYS if size.halves > 1 else climbs.WAYS[-2:]
     cells = {
-        (data, way, start): cell("quadratics", data=data, way=way, start=start, runs=runs)
+        (data, way): cell("quadratics", data=data, way=way, runs=runs)
         for data in size.sets
         for way in ways
-        for start in ("moves", "mode")
     }
     noise = {data: cell("noises", data=data, repeats=3 * runs) for data in size.sets}
 
     def gather(results):
         rows = [
-            dict(zip(("data", "way", "start"), key)) | _spread(results[c.name])
-            for key, c in cells.items()
+            dict(zip(("data", "way"), key)) | _spread(results[c.name]) for key, c in cells.items()
         ]
         noises = [{"data": data} | row for data, c in noise.items() for row in results[c.name]]
         laplace = {data: climbs.target(data) for data in size.sets}
@@ -526,11 +523,14 @@ def _spread(result):
 # After the fit -------------------------------------------------------------------------------
 
 
+NEAR = [name for name in posteriors.names if name != "gp_pois_regr"]  # a Gaussian q is of use
+
+
 def answers(size):
     """Posterior means after a fit, way by way: errors against truths by quadrature."""
     cells = {
         name: cell("answers", posterior=name, n=size.samples, runs=4 * size.runs)
-        for name in posteriors.names[-1 - size.halves :]
+        for name in NEAR[-1 - size.halves :]
     }
 
     def gather(results):
@@ -547,10 +547,7 @@ def answers(size):
 
 def covered(size):
     """Intervals where answers are known: which hold, and which are warned of."""
-    twice = lambda cases: [(case, bend) for case in cases for bend in (False, True)]
-    held_out = [*twice(HELD_OUT), ("chain95", False)]
-    cases = [*((name, False) for name in posteriors.names), *twice(HARD), ("chain", False)]
-    cases += held_out
+    cases = [(name, False) for name in NEAR] + [(x, bend) for x in HARD for bend in (False, True)]
     some = cases if size.halves > 1 else cases[-3:]
     cells = [
         cell("covered", case=case, bend=bend, n=size.samples, runs=4 * size.runs)
@@ -559,9 +556,7 @@ def covered(size):
 
     def gather(results):
         rows = [
-            {"case": case, "bend": bend, "held_out": (case, bend) in held_out}
-            | {"fit_warned": bool(results[one.name]["fit"])}
-            | row
+            {"case": case, "bend": bend, "fit_warned": bool(results[one.name]["fit"])} | row
             for (case, bend), one in zip(some, cells)
             for row in results[one.name]["rows"]
         ]
@@ -570,74 +565,42 @@ def covered(size):
     return cells, gather
 
 
-# Choosing ------------------------------------------------------------------------------------
-
-
-def choosing(size):
-    """What `cv.choose` is judged by: the noise of every set."""
-    sets = {
-        name: cell(
-            "held_out", problem=name, steps=200 if "data" in name or name in LR else 2000,
-            batches=4,
-        )
-        for name in PROBLEMS
-    }  # fmt: skip
-    if size.halves == 1:
-        sets = {"Student": cell("held_out", problem="Student", steps=20, batches=2)}
-
-    def gather(results):
-        rows = [
-            {"problem": name, "set": label, "square": squares}
-            for name, c in sets.items()
-            for label, squares in results[c.name].items()
-        ]
-        return {"rows": rows}
-
-    return [*sets.values()], gather
-
-
 # A deep model --------------------------------------------------------------------------------
 
 CODES = {  # ways, in groups of one number of draws
-    "gaussian": {1: ("closed", "sampled", "landing"), 8: ("closed", "landing", "quadratics")},
-    "switches": {
-        2: ("plain", "learnt", "loo", "disarm", "straight"), 8: ("loo", "disarm", "linear"),
-    },
-}  # fmt: skip
-PATH = {"gaussian": "closed", "switches": "learnt"}  # on which the noise is measured
-STEEP = {"gaussian": (0.003, 0.01, 0.02, 0.03, 0.06), "switches": (0.003, 0.01, 0.03, 0.1)}
+    "gaussian": {1: ("closed", "stl"), 8: ("closed",)},
+    "bernoulli": {2: ("plain", "learnt", "loo", "disarm", "straight")},
+}
+PATH = {"gaussian": "closed", "bernoulli": "learnt"}  # on which the noise is measured
+STEEP = {"gaussian": (0.003, 0.01, 0.02, 0.03, 0.06), "bernoulli": (0.003, 0.01, 0.03, 0.1)}
 PAIRED = 24  # runs of each way and rate, on common starts and batches
 
 
 def vae(size):
     """ELBO of a small autoencoder along training, for each way and rate; noise along one path.
 
-    Beside the ways at fixed rates: eight draws for one of the two networks alone, rates that fall,
-    and four times the steps. At the quick size one way and no noise: JAX takes seconds to compile
-    each.
+    Beside the ways at fixed rates: rates that fall, and the average of the weights at the end of
+    each run. At the quick size one way and no noise: JAX takes seconds to compile each.
     """
     runs, steps = min(size.runs, PAIRED), min(2 * size.steps, 600)
     whole = steps == 600
     codes = CODES if whole else {"gaussian": {1: ("closed",)}}
     steep = {code: rates if whole else rates[:2] for code, rates in STEEP.items()}
     keys = [
-        (latent, way, K, 0, steps)
+        (latent, way, K, 0)
         for latent, groups in codes.items()
         for K, ways in groups.items()
         for way in ways
     ]
     if whole:
-        keys += [("gaussian", way, 8, 0, steps) for way in ("encoder", "decoder")]
-        smooth = ("closed", 1), ("landing", 1), ("closed", 8), ("landing", 8)
-        keys += [("gaussian", way, K, 1, steps) for way, K in smooth]
-        keys += [("gaussian", way, K, 0, 4 * steps) for way, K in smooth[:2]]
+        keys += [("gaussian", way, 1, 1) for way in ("closed", "stl")]
     cells = {
         key: cell(
             "vae", latent=latent, way=way, K=K, rates="+".join(map(str, steep[latent])),
-            falling=falling, steps=length, runs=runs,
+            falling=falling, steps=steps, runs=runs,
         )
         for key in keys
-        for latent, way, K, falling, length in [key]
+        for latent, way, K, falling in [key]
     }  # fmt: skip
     looks = f"0+{steps // 8}+{steps}"
     grouped = lambda groups: ",".join(f"{K}:{'+'.join(ways)}" for K, ways in groups.items())
@@ -653,7 +616,7 @@ def vae(size):
     def gather(results):
         (jax,) = {results[c.name]["jax"] for c in cells.values()}
         rows = [
-            dict(zip(("latent", "way", "K", "falling", "steps"), key)) | {"rate": rate} | row
+            dict(zip(("latent", "way", "K", "falling"), key)) | {"rate": rate} | row
             for key, c in cells.items()
             for rate, row in zip(steep[key[0]], _along(results[c.name]))
         ]
@@ -664,25 +627,22 @@ def vae(size):
             for row in results[c.name]
             for step, values in zip(looks.split("+"), zip(*row["noise"]))
         ]
-        short = [c for key, c in cells.items() if key[-1] == steps]
-        return {"jax": jax, "steps": _steps(short, results), "rows": rows, "noise": noises}
+        seen = _steps([*cells.values()], results)
+        return {"jax": jax, "steps": seen, "rows": rows, "noise": noises}
 
     return [*cells.values(), *noise.values()], gather
 
 
 def _along(result):
-    """For each rate: the mean test ELBO at each look, and of each run both ELBOs at the end."""
-    for valid, test in zip(result["valid"], result["test"]):  # (runs,), (runs, T)
+    """For each rate: the mean test ELBO at each checkpoint, and what each run ends with."""
+    ends = "valid", "averaged", "averaged valid"
+    for test, *rest in zip(result["test"], *(result[part] for part in ends)):
         mean = np.mean(np.array(test, float), 0)
-        yield {
-            "test": digits(mean, 6),
-            "ends": [run[-1] for run in test],
-            "valid": valid,
-        }
+        yield {"test": digits(mean, 6), "ends": [run[-1] for run in test]} | dict(zip(ends, rest))
 
 
 ALL = (
     table1, slopes, draws, figure1, figure3, figure4, figure5, ladder, natural, joint, quadratics,
-    answers, covered, choosing, vae,
+    answers, covered, vae,
 )  # fmt: skip
 PLANS = {plan.__name__: plan for plan in ALL}

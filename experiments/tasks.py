@@ -17,7 +17,7 @@ from cvlib.recipe.atoms import terms
 from cvlib.recipe.estimators import CF, PR, QD, RB, RP1, evaluate
 from cvlib.recipe.integrands import Integrand, OnData, Wants
 
-from . import climbs, judged
+from . import climbs
 from .answers import answers as answers  # a task as well
 from .covered import covered as covered
 from .store import digits
@@ -309,9 +309,11 @@ def cost(task, *, data="toy", runs=1, replicas=1, steps=1, cvs="S7", **_):
     """Seconds of one core, roughly: long cells come first."""
     scale = {"toy": 0.1, "australian": 0.3, "sonar": 2.4}.get(data, 1.1) / 1000
     share = {"none": 0.1, "S4": 0.6, "S5": 0.8, "S6": 0.9, "S7": 1.0}.get(cvs, 0.25)
-    slow = {"answers": runs / 4, "covered": runs / 4, "vae": runs * steps / 100}
+    slow = {"answers": runs / 4, "covered": runs / 4, "vae": 200.0}
     slow |= {"quadratics": 20_000 * scale, "vae_noise": 20.0, "held_out": 20.0}
-    return slow.get(task, 0.1 + scale * share * max(runs, replicas) * steps)
+    if task in slow:
+        return slow[task]
+    return 0.1 + scale * share * max(runs, replicas) * steps
 
 
 # Natural steps -------------------------------------------------------------------------------
@@ -374,10 +376,10 @@ def natural_line(data, base, cvs):
 # All quadratics ------------------------------------------------------------------------------
 
 
-def quadratics(rng, *, data, way, start, runs):
-    """Nats missing at `climbs.MARKS` of a way at its best setting, (runs, marks)."""
+def quadratics(rng, *, data, way, runs):
+    """Nats missing at `climbs.MARKS` of an algorithm at its best setting, (runs, marks)."""
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # a lost run is not finite
-        found = climbs.race(rng, data, way, start, runs)
+        found = climbs.race(rng, data, way, runs)
     return found | {"gap": digits(found["gap"], 4)}
 
 
@@ -387,15 +389,6 @@ def noises(rng, *, data, repeats):
         {"way": way, "place": place, "noise": digits(noise, 3), "error": digits(error, 2)}
         for way, place, noise, error in climbs.noise(rng, data, repeats)
     ]
-
-
-# Choosing ------------------------------------------------------------------------------------
-
-
-def held_out(rng, *, problem, steps, batches):
-    """E|g|^2 of every set that can be chosen, batch by batch; draws are paired, without `rng`."""
-    found = judged.held_out(problem, steps, batches)
-    return {label: digits(squares, 5) for label, squares in found.items()}
 
 
 # A deep model --------------------------------------------------------------------------------
@@ -409,7 +402,8 @@ def vae(rng, *, rates, **how):
     from .vae import train
 
     found = train(rates=_numbers(rates), **how)
-    return found | {part: _round(found[part], 3) for part in ("valid", "test")}
+    ends = "test", "valid", "averaged", "averaged valid"
+    return found | {part: _round(found[part], 3) for part in ends}
 
 
 def vae_noise(rng, *, latent, groups, path, rate, steps, repeats, runs):

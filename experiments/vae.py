@@ -1,14 +1,15 @@
 """A small variational autoencoder on scikit-learn's digits, in JAX: what each estimator is worth.
 
-An image x of 8 x 8 black or white pixels has a code z: a Gaussian, or a row of switches. A network,
-the encoder, says q(z | x); another, the decoder, p(x | z). Both climb the mean over images of
+An image x of 8 x 8 black or white pixels has a code z: Gaussian, or of Bernoulli variables. A
+network, the encoder, says q(z | x); another, the decoder, p(x | z). Both climb the mean over images
+of
 
     ELBO(x) = E_q[log p(x | z)] - KL(q(z | x) || p(z)).
 
 A way is a function from parameters, images x (B, 64) and noise (K, B, d) to a number whose gradient
 is an estimate of the gradient of that mean: `jax.grad` of it is all that an optimiser needs. The
-gradient in the decoder is the same in all ways but two, whose names say so; they differ in the
-encoder's. Numbers are float64, so that two machines agree in the digits that are stored.
+gradient in the decoder is the same in all ways; they differ in the encoder's. Numbers are float64,
+so that two machines agree in the digits that are stored.
 """
 
 import os
@@ -25,9 +26,10 @@ from jax import lax
 from sklearn.datasets import load_digits
 
 PIXELS, HIDDEN, BATCH = 64, 32, 50
-DIM = {"gaussian": 6, "switches": 12}  # of z
-RECORDS = 10  # looks at the ELBO along a run
-DRAWS = 20  # of z for one look
+DIM = {"gaussian": 6, "bernoulli": 12}  # of z
+RECORDS = 10  # checkpoints of a run
+DRAWS = 20  # of z at a checkpoint
+MEMORY = 0.98  # of the moving average of the weights
 
 still = lax.stop_gradient
 
@@ -74,7 +76,7 @@ def kl_gaussian(mu, log_s):
     return 0.5 * (mu**2 + jnp.exp(2 * log_s) - 2 * log_s - 1).sum(-1)  # (B,)
 
 
-def kl_switches(w):
+def kl_bernoulli(w):
     """From fair coins: sum of p log 2p + (1 - p) log 2(1 - p), p = sigma(w), (B,)."""
     p = jax.nn.sigmoid(w)
     return (np.log(2) + p * jax.nn.log_sigmoid(w) + (1 - p) * jax.nn.log_sigmoid(-w)).sum(-1)
@@ -95,63 +97,23 @@ def log_ratio(z, mu, log_s):
     return (-0.5 * z**2 + 0.5 * ((z - mu) / jnp.exp(log_s)) ** 2 + log_s).sum(-1)
 
 
-def sampled(params, x, eps):
-    """All three terms from the same draw, differentiated wherever the encoder enters."""
-    mu, log_s = encode(params, x)
-    z = mu + jnp.exp(log_s) * eps
-    return (log_lik(params, x, z) + log_ratio(z, mu, log_s)).mean()
-
-
-def landing(params, x, eps):
-    """Sticking the landing: as `sampled`, but log q does not see the encoder move."""
+def stl(params, x, eps):
+    """Sticking the landing: all three terms at one draw, and log q does not see q move."""
     mu, log_s = encode(params, x)
     z = mu + jnp.exp(log_s) * eps
     return (log_lik(params, x, z) + log_ratio(z, still(mu), still(log_s))).mean()
 
 
-def quadratics(params, x, eps):
-    """All quadratics of a diagonal q: slopes regressed on the other draws of the same image."""
-    mu, log_s = encode(params, x)
-    s = jnp.exp(log_s)
-    z = still(mu + s * eps)
-    f = lambda z: (log_lik(params, x, z) + log_ratio(z, still(mu), still(log_s))).sum()
-    G = s * jax.grad(f)(z)  # (K, B, d)
-    n = len(eps) - 1
-    rest = lambda v: v.sum(0) - v  # sums over the other draws
-    e1, G1 = rest(eps), rest(G)
-    A = (rest(eps * G) - e1 * G1 / n) / (rest(eps**2) - e1**2 / n + 0.1)
-    c = (G1 - A * e1) / n
-    r = G - c - A * eps
-    in_mu, in_s = still((c + r).mean(0) / s), still((A + r * eps).mean(0) / s)
-    return log_lik(params, x, z).mean() + (in_mu * mu + in_s * s).sum(-1).mean()
+# Ways for Bernoulli variables -----------------------------------------------------------------
 
 
-def encoder(params, x, eps):
-    """The usual loss, with all draws for the encoder's gradient and the first for the decoder's."""
-    return apart(params, x, eps, eps[:1])
-
-
-def decoder(params, x, eps):
-    """The usual loss, with all draws for the decoder's gradient and the first for the encoder's."""
-    return apart(params, x, eps[:1], eps)
-
-
-def apart(params, x, for_encoder, for_decoder):
-    """The usual loss, each network with draws of its own; its gradient counts, not its value."""
-    hold = lambda name: params | {name: still(params[name])}
-    return closed(hold("decoder"), x, for_encoder) + closed(hold("encoder"), x, for_decoder)
-
-
-# Ways for switches ---------------------------------------------------------------------------
-
-
-def switched(params, x, u, gradient):
+def scored(params, x, u, gradient):
     """`gradient(f, b, w)`: the gradient of E[f] in the logits w, (B, d), from f (K, B), b."""
     w = network(params["encoder"], x)
     b = (u < jax.nn.sigmoid(still(w))).astype(u.dtype)  # (K, B, d)
     f = log_lik(params, x, b)
     slope = still(gradient(still(f), b, w))
-    return f.mean() - kl_switches(w).mean() + (slope * w).sum(-1).mean()
+    return f.mean() - kl_bernoulli(w).mean() + (slope * w).sum(-1).mean()
 
 
 def score(advantage, b, w):
@@ -160,7 +122,7 @@ def score(advantage, b, w):
 
 def plain(params, x, u):
     """Score function without a baseline."""
-    return switched(params, x, u, score)
+    return scored(params, x, u, score)
 
 
 def learnt(params, x, u):
@@ -172,14 +134,14 @@ def learnt(params, x, u):
         seen.append(f)
         return score(f - guess, b, w)
 
-    elbo = switched(params, x, u, gradient)
+    elbo = scored(params, x, u, gradient)
     return elbo - ((seen[0] - guess) ** 2).mean()  # the square has no gradient but the baseline's
 
 
 def loo(params, x, u):
     """Score function less the mean of the other draws."""
     others = lambda f: (f.sum(0) - f) / (len(f) - 1)
-    return switched(params, x, u, lambda f, b, w: score(f - others(f), b, w))
+    return scored(params, x, u, lambda f, b, w: score(f - others(f), b, w))
 
 
 def disarm(params, x, u):
@@ -191,25 +153,7 @@ def disarm(params, x, u):
         return 0.5 * jax.nn.sigmoid(jnp.abs(w)) * (f[..., None] * b).mean(0)
 
     half = u[: len(u) // 2]
-    return switched(params, x, jnp.concatenate([half, 1 - half]), gradient)
-
-
-def linear(params, x, u):
-    """Score function less a straight line in the score, fitted to the other draws, and its mean."""
-    return switched(params, x, u, jax.vmap(line, (1, 1, 0)))
-
-
-def line(f, b, w, ridge=0.5):
-    """One image: f (K,), b (K, d), w (d,) -> (d,). `cvlib.combining.regression.baseline`."""
-    p = jax.nn.sigmoid(w)
-    root = jnp.sqrt(p * (1 - p))
-    e = (b - p) / root
-    X = jnp.concatenate([jnp.ones_like(f)[:, None], e], 1)
-    penalty = ridge * jnp.diag(jnp.ones(len(w) + 1).at[0].set(0.0))
-    W = jnp.linalg.solve(X.T @ X + penalty, X.T)  # (1 + d, K)
-    left_out = (f - X @ (W @ f)) / (1 - (X * W.T).sum(1))  # residuals without one's own draw
-    slopes = (W @ f)[1:] - W[1:].T * left_out[:, None]  # (K, d), fitted to the others
-    return root * (slopes + left_out[:, None] * e).mean(0)
+    return scored(params, x, jnp.concatenate([half, 1 - half]), gradient)
 
 
 def straight(params, x, u):
@@ -217,12 +161,12 @@ def straight(params, x, u):
     w = network(params["encoder"], x)
     p = jax.nn.sigmoid(w)
     b = (u < still(p)).astype(u.dtype) + p - still(p)
-    return log_lik(params, x, b).mean() - kl_switches(w).mean()
+    return log_lik(params, x, b).mean() - kl_bernoulli(w).mean()
 
 
 WAYS = {
-    "gaussian": (closed, sampled, landing, quadratics, encoder, decoder),
-    "switches": (plain, learnt, loo, disarm, linear, straight),
+    "gaussian": (closed, stl),
+    "bernoulli": (plain, learnt, loo, disarm, straight),
 }
 WAYS = {latent: {way.__name__: way for way in ways} for latent, ways in WAYS.items()}
 
@@ -242,21 +186,22 @@ def elbo(latent, params, x, eps):
 
 
 def adam(state, gradient, rate):
-    """(params, m, v, t) after one step of Adam, uphill."""
-    params, m, v, t = state
+    """(params, m, v, t, average) after one step of Adam, uphill; average: of all params so far."""
+    params, m, v, t, average = state
     t, each = t + 1, jax.tree.map
     m = each(lambda m, g: 0.9 * m + 0.1 * g, m, gradient)
     v = each(lambda v, g: 0.999 * v + 0.001 * g * g, v, gradient)
     size = rate * jnp.sqrt(1 - 0.999**t) / (1 - 0.9**t)
     params = each(lambda p, m, v: p + size * m / (jnp.sqrt(v) + 1e-8), params, m, v)
-    return params, m, v, t
+    average = each(lambda a, p: MEMORY * a + (1 - MEMORY) * p, average, params)
+    return params, m, v, t, average
 
 
 def fresh(latent, rng):
     """Random parameters, and an optimiser that has seen nothing."""
     params = start(latent, rng)
     zero = jax.tree.map(np.zeros_like, params)
-    return params, zero, zero, 0.0
+    return params, zero, zero, 0.0, params
 
 
 def climber(latent, way):
@@ -290,8 +235,9 @@ class Luck:
 
 
 def train(*, latent, way, K, rates, falling, steps, runs):
-    """Along runs the ELBO of test images, (rates, runs, T), and that of validation images at the
-    end, (rates, runs); steps of the looks. A falling rate goes to zero in a straight line.
+    """Along runs the ELBO of test images, (rates, runs, T), and at the end that of validation
+    images and both of the averaged weights, (rates, runs) each; steps of the checkpoints. A falling
+    rate goes to zero in a straight line.
 
     Run r of every rate, way and K has the same start and batches. All go side by side.
     """
@@ -302,7 +248,7 @@ def train(*, latent, way, K, rates, falling, steps, runs):
         x, valid, test = images()
         eps = noise(latent, np.random.default_rng(0), DRAWS, len(test))
         move = jax.jit(side_by_side(climber(latent, way), (None, 0, 0), (0, None, None)))
-        look = jax.jit(side_by_side(partial(elbo, latent), (None, None), (None, None)))
+        height = jax.jit(side_by_side(partial(elbo, latent), (None, None), (None, None)))
         lucks, found = [Luck(seed) for seed in range(runs)], []
         stacked = lambda *leaves: np.stack([np.stack(leaves)] * len(rates))  # (rates, runs, ...)
         state = jax.tree.map(stacked, *(fresh(latent, luck.start) for luck in lucks))
@@ -311,10 +257,11 @@ def train(*, latent, way, K, rates, falling, steps, runs):
                 now = np.outer(rates, left[(t - 1) * every : t * every])  # (rates, every)
                 seen = zip(*(luck.steps(latent, x, K, every) for luck in lucks))
                 state = move(state, now, *map(np.stack, seen))
-            found.append(look(state[0], test, eps))  # (rates, runs)
-        found = np.stack([*found, look(state[0], valid, eps)], -1)
+            found.append(height(state[0], test, eps))  # (rates, runs)
+        ends = {"valid": height(state[0], valid, eps), "averaged": height(state[-1], test, eps),
+                "averaged valid": height(state[-1], valid, eps)}  # fmt: skip
     kept = [t * every for t in range(RECORDS + 1)]
-    return {"steps": kept, "valid": found[..., -1], "test": found[..., :-1], "jax": jax.__version__}
+    return ends | {"steps": kept, "test": np.stack(found, -1), "jax": jax.__version__}
 
 
 # Noise ---------------------------------------------------------------------------------------
@@ -361,17 +308,17 @@ def spreads(*, latent, groups, path, rate, steps, repeats, runs):
         estimates = {way: encoder_gradient(latent, way) for way in (*dict(ways), quiet)}
         found = {key: np.zeros((runs, len(steps))) for key in (*ways, ("images", 0))}
         for run in range(runs):
-            luck, look = Luck(run), np.random.default_rng((run, 3))
+            luck, rng = Luck(run), np.random.default_rng((run, 3))
             state, t = fresh(latent, luck.start), 0
             for k, stop in enumerate(steps):
                 if stop > t:
                     state = move(state, rate, *luck.steps(latent, x, own, stop - t))
                     t = stop
-                some = x[look.integers(len(x), size=(40, BATCH))]
+                some = x[rng.integers(len(x), size=(40, BATCH))]
                 for way, K in ways:
                     found[way, K][run, k] = spread(
-                        estimates[way], latent, K, state[0], some[:4], look, repeats
+                        estimates[way], latent, K, state[0], some[:4], rng, repeats
                     )
-                noise_of_images = between(estimates[quiet], latent, state[0], some, look)
+                noise_of_images = between(estimates[quiet], latent, state[0], some, rng)
                 found["images", 0][run, k] = noise_of_images
         return found

@@ -339,7 +339,7 @@ slopes mixed | legal | not line.is_control_variate | False | test_complete[logis
 # answers: test_answers
 the second order's constant forgotten | stein | 2.0 * (i == j) | 0.0 | test_a_gaussian_has_no_error
 coordinates about zero | standardised | (z - m) @ Vt.T / S | z @ Vt.T / S | test_stein_s_identity
-the evidence by Stein's variates of p | Found.evidence | -at.e | at.score |
+the evidence by Stein's variates of p | Found.evidence | -lot.e | lot.score |
   test_a_linear_model_is_answered_exactly
 no weights in the regression | intercept | np.sqrt(w / w.sum())[:, None] |
   np.sqrt(0 * w + 1 / len(w))[:, None] | test_the_jackknife_is_made_of_refits
@@ -354,19 +354,26 @@ chains run into each other | correlation | x.reshape(chains, n, -1) |
 an event that was not seen is certain | answer | np.where(unseen, 1.5 / left, best.se) | best.se |
   test_rare_events_are_never_certain
 an unmet tail not named | _doubts | MET | 0.1 * MET | test_doubts_of_the_weights
-quantiles of the weights alone | quantile | inverse(share, wanted + sign * se) |
-  inverse(at.w / at.w.sum(), wanted + sign * se) | test_quantiles
-the law of the draws about the centre forgotten | _at | np.logaddexp(more, shift) |
-  np.logaddexp(more, more) | test_a_rare_event_is_looked_for
+quantiles of the weights alone | _tails | inverse(F, share, wanted + sign * se) |
+  inverse(F, w / w.sum(), wanted + sign * se) | test_quantiles
+the law of the draws about the centre forgotten | lots.at | np.logaddexp(extra, shift) |
+  np.logaddexp(extra, extra) | test_a_rare_event_is_looked_for
 heavy tails believed | _doubts | k > HEAVY | k > 2 * HEAVY | test_doubts_of_the_weights
 weights not smoothed | smoothed | 1 / 3 | 9 | test_smoothing_is_that_of_arviz
 f without a variance believed | _rare | k_f > WIDE | k_f > 0.7 | test_rare_events_are_never_certain
-all draws of Student's t | drawn | e[::2] *= np.sqrt(NU / rng.chisquare(NU, len(e[::2])))[:, None] |
-  e *= np.sqrt(NU / rng.chisquare(NU, len(e)))[:, None] | test_the_law_of_the_draws
-weights turned round | Found._asked | np.exp(log - log.max()) | np.exp(log.min() - log) |
+all points of Student's t | spread | u[..., :1] < heavy | u[..., :1] < 1 |
+  test_the_law_of_the_points
+all opposites forgotten | spread | -e | e | test_points_are_pairs_in_independent_scramblings[100]
+points that weigh nothing stay far out | _lot | np.where(counts, z, z[w.argmax()]) | z |
+  test_the_law_of_the_points
+weights turned round | Lot.drawn | np.exp(self.log - self.log.max()) |
+  np.exp(self.log.min() - self.log) | test_what_is_shown
+the evidence in units of the mean weight | Found.evidence | lot.log.max() | lot.log.mean() |
   test_a_linear_model_is_answered_exactly
-the evidence in units of the mean weight | Found.evidence | at.log.max() | at.log.mean() |
-  test_a_linear_model_is_answered_exactly
+an sd for a variance | described | of_square / (2 * np.maximum(sd, 1e-300)) | of_square |
+  test_the_errors_of_a_table
+a quantile without its variates | described | to_quantiles(share, np.array(rest)) |
+  to_quantiles(at.w / at.w.sum(), np.array(rest)) | test_the_errors_of_a_table
 # choose: test_choose
 covariances over n | Pilot._look | R * units / (R * units - 1) | 1.0 | test_noise_of_every_subset
 neighbours for partners | Pilot._look | G[:, own].reshape(R, len(own), size, -1, D).mean(2) |
@@ -420,12 +427,15 @@ the search from zero whatever was given | starts.start | given or Start(np.zeros
   'z = 0') | Start(np.zeros(model.dim), None, 'z = 0') | test_a_start_on_the_way
 a rise for ever taken for units | conflicts | -np.inf < height[top + 1] <= height[top] | True |
   test_far_out_in_the_prior
+large errors of a quantile | roughest | 2 if "%" in k else 1 | 1 |
+  test_the_row_with_the_largest_errors
 rounding taken for a loss | Run.compare | -tolerance / 50 | 1e-12 | test_a_look
 slopes not in the coordinates of q | scored | q.times_t(draw.factor, slope) | slope |
   test_a_gaussian_posterior
 # kinds: test_kinds
-draws without constraints | Found.draws | self.model | self.model.parameters.__class__({k: c.inner
-  for k, c in self.model.parameters.each.items()}) | test_answers_are_the_posterior_s[early]
+draws without constraints | Found.named | self.model.named |
+  self.model.parameters.__class__({k: c.inner
+  for k, c in self.model.parameters.each.items()}).named | test_answers_are_the_posterior_s[early]
 the old look shown after one step more | Run.go |
   self.settled, self.last, before = False, None, self.seconds |
   self.settled, before = False, self.seconds |
@@ -455,13 +465,30 @@ a zero vector divides | jax._bend |
   np.linalg.norm(v, axis=-1, keepdims=True) | test_vectors_of_zeros
 a draw's value not looked at | Regressed.step | np.isfinite(G).all(-1) & np.isfinite(value) |
   np.isfinite(G).all(-1) | test_draws_of_a_diagonal_q_without_a_number_are_left_out
-a coordinate that stands still | _check_moves | still.any() | still.all() |
+a coordinate that stands still | check_moves | still.any() | still.all() |
   test_a_coordinate_that_stands_still[3.0]
 correlations rise again | stein.correlation | np.minimum.accumulate(rho[::2] + rho[1::2], 0) |
   rho[::2] + rho[1::2] | test_autocorrelation_times
 a prime below half | points.prime | -(-d // 2) | d // 2 | test_primes
 the same rotations at every step | Rotated.rotations | range(step * n, step * n + n) | range(n) |
   test_rotations_of_a_run[1-1-3]
+# chains: test_chains
+draws of any law taken | _check_law | (bad := p < CHANCE).any() | (bad := p < 0).any() |
+  test_draws_of_another_model_are_refused[another prior]
+the second order not tested | _check_law | at.score * away + 1 | 0 * away |
+  test_a_wrong_score_is_refused[False]
+neighbours taken for independent | _check_law | np.sqrt(time) | 1.0 |
+  test_slow_and_short_chains_of_the_model_are_not_refused[5-(1, 200)]
+a slight bias refused | _check_law | by.max() > FAR | by.max() > 0 |
+  test_a_slight_bias_of_very_many_draws_is_told_and_not_refused
+weights not tested | _check_law | np.sqrt((w**2) @ far**2) | 1e9 |
+  test_a_wrong_score_is_refused[True]
+answers out of range | _check_range | bad.any() | False | test_no_mean_lies_outside_the_range_of_f
+sd about another middle | summary | (mean - about) ** 2 | 0 * mean | test_a_summary_of_a_chain
+quantiles of draws of like share | summary | stein.inverse(F, share, tails) |
+  stein.inverse(F, 0 * share + 1 / len(share), tails) | test_a_summary_of_a_chain
+raw errors of one regression | summary | F.std(0) / np.sqrt(raw) | F.std(0) / np.sqrt(ess) |
+  test_a_summary_of_a_chain
 # adapters: test_adapters
 JAX without log-Jacobians | from_jax | joint(p) + stretch | joint(p) | in_jax
 the potential taken for log p | from_numpyro |

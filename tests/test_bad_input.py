@@ -26,7 +26,7 @@ from cvlib.fitting.bent import Bent
 from cvlib.fitting.found import Found
 from cvlib.points import spheres
 from cvlib.recipe.estimators import Method, Route, check_variate
-from experiments import catalogue, posteriors, relaxing, trained, weights
+from experiments import catalogue, posteriors, relaxing, weights
 
 pytestmark = pytest.mark.filterwarnings("error", "ignore::ResourceWarning")  # others leave those
 X = np.array([[0.5, -1.0], [0.2, 0.3], [1.0, 1.0]])
@@ -287,7 +287,6 @@ VALUES = [  # with a ValueError
      lambda: RP1(data) - RP1(cv.terms(LOGISTIC, D)[0])),
     ("different models or families", lambda: (SF(cv.one) + RP1(other_data))(draw()),
      lambda: (RP1(other_data) * 0 + RP1(other_prior))(draw())),
-    ("stands in for terms of one model, not for one", lambda: trained.quadratic(cv.one, None)),
     # snapshots
     ("mu must be finite numbers", lambda: cv.snapshot(LOGISTIC, np.zeros(3))),
     ("and the factor of q", lambda: cv.snapshot(LOGISTIC, np.zeros(2), mean=True)),

@@ -19,7 +19,6 @@ from test_own_families import shifted_of
 
 import cvlib
 from benchmarks import choose as bench
-from experiments import judged
 
 choosing, pilots = (lambda cv, name=name: part(cv, name) for name in ("choosing", "pilots"))
 
@@ -563,38 +562,11 @@ def test_it_works_with_a_real_clock():
 
 
 def test_stored_costs_know_every_set():
-    """choose.json, from which chapter 19 reads: all sets, positive, sums predictable."""
+    """choose.json, from which chapter 16 reads: all sets, positive, sums predictable."""
     stored = json.loads(Path(bench.RESULTS).read_text())["costs"]
-    for name in (*bench.LOGISTIC, *bench.OWN, "Poisson"):
-        model, q, see = bench.problem(name)
-        table = cvlib.candidates(model, q, see.get("subsample", True))
-        assert list(stored[name]) == [str(s) for s in bench.sets_of(table)]
-    for letter, sizes in bench.SIZES.items():
-        assert {f"{letter} = {size}" for size in sizes} <= set(stored)
+    assert set(stored) == set(bench.PROBLEMS)
+    for name, costs in stored.items():
+        *_, table, _ = bench.problem(name)
+        assert list(costs) == [str(s) for s in bench.sets_of(name, table)]
+        assert all(seconds > 0 for seconds in costs.values())
     assert len(stored["sonar, paper"]) == 9
-    assert all(t > 0 for costs in stored.values() for t in costs.values())
-
-
-# The stored noise that chapter 19 judges choices by -------------------------------------------
-
-
-def test_the_square_of_a_step_is_what_a_loop_finds():
-    """|mean|^2 and the noise of steps of ten draws, one by one; a variate with its best weight."""
-    model, q, see = judged.problem("Student")
-    w, table = judged.midway(model, q), cvlib.candidates(model, q, False)
-    base, cvs = table["RP1"]
-    rng, steps = default_rng(0), []
-    for _ in range(200):
-        d = cvlib.draw(model, q, w, judged.M, rng, **see)
-        steps.append([line(d).mean(0) for line in (base, cvs["c7"])])
-    h, c = np.moveaxis(np.array(steps), 1, 0)  # (200, D) each
-    a = -np.sum(c * (h - h.mean(0))) / np.sum(c**2)
-    found = judged.held_out("Student", 80, 3)
-    for label, g in ("RP1", h), ("RP1 with c7", h + a * c):
-        squares = (g**2).sum(1)
-        error = np.hypot(squares.std() / 200**0.5, np.std(found[label], ddof=1) / 3**0.5)
-        assert abs(np.mean(found[label]) - squares.mean()) < 5 * error
-    assert np.mean(found["RP1 with c7"]) < 0.8 * np.mean(found["RP1"])
-    label = lambda base, names: base + " with " * bool(names) + ", ".join(names)
-    both = [(base + drawn, names) for base, names in every(table) for drawn in ("", " in pairs")]
-    assert set(found) == {label(*each) for each in both}

@@ -330,14 +330,24 @@ def test_a_single_row(cv):
 
 
 def test_modes_are_as_high_as_the_highest(cv):
-    """Steps of two nats down: the third is four below, and no longer about as high."""
-    starts = part(cv, "starts")
-    heights = np.array([0.0, -2.0, -4.0])
-    centre = np.array([0.0, 20.0, 90.0])
-    value = lambda z: np.max(heights - 0.5 * (z - centre) ** 2, -1)
-    modes = [starts.Mode(c[None], h, np.eye(1), c[None]) for c, h in zip(centre, heights)]
-    said = starts._rivals(SimpleNamespace(value=value), modes, cv.Settings())
-    assert said.startswith("2 modes of about equal height were found, 0.00 to -2.00 nats")
+    """Peaks at 0, 20 and 90, each two nats lower: the third is four below, unless it is wide.
+
+    What counts is the mass about a mode, its height times its width; where log p does not dip
+    between two of them they are one.
+    """
+    starts, centre = part(cv, "starts"), np.array([0.0, 20.0, 90.0])
+
+    def told(heights, width):
+        value = lambda z: np.max(heights - 0.5 * ((z - centre) / width) ** 2, -1)
+        slope = lambda z: (value(z), (value(z + 1e-6) - value(z - 1e-6))[:, None] / 2e-6)
+        density = SimpleNamespace(value=value, slope=slope)
+        modes = [starts.Mode(c[None], h, np.eye(1), c[None]) for c, h in zip(centre, heights)]
+        return starts._rivals(density, modes, cv.Settings())[:7]
+
+    assert told(np.array([0.0, -2.0, -4.0]), 1.0) == "2 modes"
+    assert told(np.array([0.0, -2.0, -3.5]), np.array([1, 1, 8.0])) == "3 modes"
+    assert told(np.array([0.0, -2.0, -4.0]), np.array([1, 0.1, 1])) == ""
+    assert told(np.array([0.0, -0.5, -9.0]), 10.0) == ""
 
 
 def test_autocorrelation_times(cv):

@@ -1,7 +1,7 @@
-"""The functions of chapter 24, in JAX and in PyTorch: cvlib's numbers, on the same draws.
+"""The functions that readers download, for JAX and PyTorch: cvlib's numbers, on the same draws.
 
-They live in the page alone: JAX in its cells tagged "recipe", PyTorch in its ```python blocks.
-`make torch` installs PyTorch, beside the environment, and runs this file.
+Chapter 20 shows some of those for JAX. `make torch` installs PyTorch, beside the environment, and
+runs this file.
 """
 
 import re
@@ -21,7 +21,6 @@ import cvlib as cv
 from cvlib.ascent.rules import newton
 from cvlib.combining import combine, regression
 
-PAGE = notebooks.BOOK / "24-in-your-framework.md"
 SAME = dict(rtol=1e-10, atol=1e-10)
 RNG = np.random.default_rng
 rng = RNG(0)
@@ -33,22 +32,17 @@ MU, EPS = rng.standard_normal(3), rng.standard_normal((8, 3))
 DATA, PRIOR, VARIATIONAL = cv.terms(MODEL, Q)
 WHOLE = cv.RP1(DATA) + cv.RP1(PRIOR) - cv.RP1(VARIATIONAL)
 DRAW = cv.draw(MODEL, Q, Q.pack(MU, L), eps=EPS, subsample=False)
-SWITCHES, FIXED = cv.families.Bernoulli(3), (EPS > 0).astype(float)
+BERNOULLI, FIXED = cv.families.Bernoulli(3), (EPS > 0).astype(float)
 square = lambda z, _: (z[..., 0] - 2 * z[..., 1] + 0.5 * z[..., 2]) ** 2
 SQUARE = cv.models.Model(square, lambda z: 0.0 * z[..., 0], (np.ones(1),), 3)
-OF_SWITCHES = cv.terms(SQUARE, SWITCHES)[0]
-LOO = cv.LOO(OF_SWITCHES)
+OF_BERNOULLI = cv.terms(SQUARE, BERNOULLI)[0]
+LOO = cv.LOO(OF_BERNOULLI)
 SLOPES = np.cos(EPS @ [[1.0, 2, 0], [0, 1, 1], [-1, 0, 2]])
 
 
 def source(framework):
-    """The page's functions as one module's text."""
-    if framework == "torch":
-        parts = re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.M | re.S)
-    else:
-        cells = notebooks.read_text(PAGE).cells
-        parts = [c.source for c in cells if "recipe" in c.metadata.get("tags", [])]
-    return "\n\n".join(parts)
+    """The functions as one module's text."""
+    return (notebooks.BOOK / f"downloads/variates_{framework}.py").read_text("utf-8")
 
 
 class Framework:
@@ -140,11 +134,11 @@ class SmallTorch(Torch):
 
 
 class Recipes:
-    """The functions of a page's text, called with arrays and answering with them."""
+    """The functions of a text, called with arrays and answering with them."""
 
     def __init__(self, text, frame):
         self.names, self.frame = {}, frame
-        exec(compile(text, "the page", "exec"), self.names)
+        exec(compile(text, "a download", "exec"), self.names)
 
     def __getattr__(self, name):
         def call(*args):
@@ -169,8 +163,8 @@ def log_p(frame):
 # is not lower triangular.
 
 
-def check_landing(r):
-    g = r.landing(log_p(r.frame), MU, L, EPS)
+def check_stl(r):
+    g = r.stl(log_p(r.frame), MU, L, EPS)
     assert_allclose(Q.pack(*g), WHOLE(DRAW).mean(0), **SAME)
 
 
@@ -180,11 +174,11 @@ def moving(frame, f, w):
 
 
 def check_leave_one_out(r, name="leave_one_out", line=LOO, more=()):
-    """For switches, whose log density is written out here; each group of several for itself."""
+    """For Bernoulli variables, their log density written out; each group of several for itself."""
     frame = r.frame
     f = np.array([(b * [1.0, -2.0, 0.5]).sum() ** 2 for b in FIXED])
     eps = np.concatenate([99 * (2 * FIXED - 1), 0.5 + 0 * FIXED], -1)
-    draw = cv.draw(SQUARE, SWITCHES, MU, eps=eps, subsample=False)
+    draw = cv.draw(SQUARE, BERNOULLI, MU, eps=eps, subsample=False)
     signs = frame.array(2 * FIXED - 1)
     log_q = lambda w: frame.sigmoid(signs * w).sum(-1)
     loss = lambda w: r.names[name](moving(frame, f, w), log_q(w), *more)
@@ -195,19 +189,23 @@ def check_leave_one_out(r, name="leave_one_out", line=LOO, more=()):
 
 
 def check_shrunk(r):
-    """An eighth of a fixed baseline."""
-    fixed = cv.SF(OF_SWITCHES) - 0.3 * cv.SF(cv.one)
+    """A fixed baseline is an eighth of one answer's weight, or three tenths as three answers."""
+    fixed = cv.SF(OF_BERNOULLI) - 0.3 * cv.SF(cv.one)
     check_leave_one_out(r, "shrunk", 7 / 8 * LOO + 1 / 8 * fixed, [0.3])
+    f, w = EPS[:, 0] ** 2, EPS[:, 1]
+    three = lambda w: r.names["shrunk"](r.frame.array(f), w, 0.3, 3)
+    advantage = f - (f.sum() - f + 0.9) / 10
+    assert_allclose(_numpy(r.frame.grad(three, w), r.frame), advantage / 8, **SAME)
 
 
 def check_disarm(r):
     """Pairs of the package, for two data points with logits of their own."""
     frame, w = r.frame, np.stack([MU, -2 * MU])  # (2, 3)
-    draws = [cv.draw(SQUARE, SWITCHES, w[k], 8, RNG(k), noise="pairs") for k in (0, 1)]
+    draws = [cv.draw(SQUARE, BERNOULLI, w[k], 8, RNG(k), noise="pairs") for k in (0, 1)]
     b = np.stack([draw.z for draw in draws], 1)  # (8, 2, 3)
     f = lambda w: moving(frame, square(b, None), w[0])
     loss = lambda w: r.names["disarm"](f(w), frame.array(b), w)
-    ours = [cv.DisARM(OF_SWITCHES)(draw).mean(0) for draw in draws]
+    ours = [cv.DisARM(OF_BERNOULLI)(draw).mean(0) for draw in draws]
     assert_allclose(_numpy(frame.grad(loss, w), frame), ours, **SAME)
 
 
@@ -340,11 +338,11 @@ def check_pairs(r):
 
 
 def check_snapshot(r):
-    """RP1 of the parabola on the batch less CF of that on all data, one batch for all draws."""
+    """RP1 of the quadratic on the batch less CF of that on all data, one batch for all draws."""
     old, index, frame = MU + 0.3, np.array([3, 0, 7, 7]), r.frame
     f = lambda z, row: frame.sigmoid(row[1] * (row[0] @ z))
     all_data, batch = ((frame.array(X[i]), frame.array(y[i])) for i in (slice(None), index))
-    kept = frame.compiled(r.names["look"])(f, all_data, frame.array(old))
+    kept = frame.compiled(r.names["slope_and_curvature"])(f, all_data, frame.array(old))
     got = r.snapshot(f, batch, 12, old, kept, MU, L, EPS)
     snap = cv.snapshot(MODEL, old)
     draw = cv.draw(MODEL, Q, DRAW.w, eps=EPS, index=index, batch=4, snapshot=snap)
@@ -369,10 +367,10 @@ def check_weigh(r):
 
 CHECKS = {name[6:]: f for name, f in globals().copy().items() if name.startswith("check_")}
 
-# (check, code of the page, with a bug); two for each function
+# (check, code, with a bug); two for each function
 BUGS = [
-    ("landing", "0.5 * (e**2).sum(0)", "0.0 * (e**2).sum(0)"),
-    ("landing", "eps @ L.T", "eps @ L"),
+    ("stl", "0.5 * (e**2).sum(0)", "0.0 * (e**2).sum(0)"),
+    ("stl", "eps @ L.T", "eps @ L"),
     ("leave_one_out", "(f.shape[-1] - 1)", "f.shape[-1]"),
     ("leave_one_out", "[..., None] - f)", "[..., None] + f)"),
     ("disarm", "sigmoid(abs(w)) / 2", "sigmoid(abs(w))"),
@@ -395,7 +393,8 @@ BUGS = [
     ("natural_step", "far / reach", "far / 1e9"),
     ("natural_step", "half = rho *", "half ="),
     ("leave_one_out", "log_q).mean()", "log_q).sum()"),
-    ("shrunk", "(others + m)", "(others - m)"),
+    ("shrunk", "(others + n * m)", "(others - n * m)"),
+    ("shrunk", "- 1 + n)", ")"),
     ("shrunk", "rewards.sum(-1)[..., None] - rewards", "rewards.sum(0) - rewards"),
     ("fit_step", "@ L + e", "@ L"),
     ("fit_step", "mu + e @ L.T", "mu + e @ L"),
@@ -418,7 +417,7 @@ BUGS = [
     ("weigh", "D * v0", "v0"),
 ]
 
-# (check, code of the page, with a bug, framework): what is not held fixed
+# (check, code, with a bug, framework): what is not held fixed
 BUGS += [
     ("leave_one_out", "lax.stop_gradient(f - others)", "(f - others)", "jax"),
     ("leave_one_out", "(f - others).detach()", "(f - others)", "torch"),
@@ -463,7 +462,7 @@ def test_the_same_numbers_as_the_package(framework, name):
 def test_every_function_stands_alone_is_checked_and_has_two_bugs(framework):
     assert not re.search(r"\b(cvlib|cv|np)\b", framework[0])
     functions = re.findall(r"^def (\w+)", framework[0], re.M)
-    helpers = {"look": "snapshot", "pairs_error": "pairs"}
+    helpers = {"slope_and_curvature": "snapshot", "pairs_error": "pairs"}
     assert {helpers.get(f, f) for f in functions} == set(CHECKS)
     assert all([name for name, *_ in BUGS].count(check) >= 2 for check in CHECKS)
 
@@ -555,11 +554,13 @@ def test_fit_compiles_once(framework):
     assert len(calls) == 3
 
 
-def test_chapter_25_has_the_same_disarm():
-    cells = notebooks.read_text(notebooks.BOOK / "25-a-deep-model.md").cells
-    texts = source("jax"), "\n\n".join(cell.source for cell in cells)
-    here, there = (re.findall(r"^def disarm.*?return .*?$", t, re.M | re.S) for t in texts)
-    assert len(here) == 1 and here == there
+def test_what_the_chapter_shows_is_what_readers_download():
+    """Line by line: the chapter's functions are some of the file's, and the file is linked."""
+    page, text = (notebooks.BOOK / "frameworks.md").read_text("utf-8"), source("jax")
+    cells = notebooks.read_text(notebooks.BOOK / "frameworks.md").cells
+    shown = [c.source for c in cells if "recipe" in c.metadata.get("tags", [])]
+    assert len(shown) > 4 and all(cell.strip() in text for cell in shown)
+    assert all(f"<downloads/variates_{name}.py>" in page for name in FRAMES)
 
 
 def follows(framework, name, monkeypatch, change=("", "")):

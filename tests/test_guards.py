@@ -65,7 +65,7 @@ print("answer", 42)
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory):
-    """A project with the real settings and one executed chapter, number 8."""
+    """A project with the real settings and one executed chapter, number 2."""
     root = tmp_path_factory.mktemp("tiny")
     papers = "pyproject.toml", "README.md", "LICENSE", "LICENSE-text", ".gitignore"
     for name in "conftest.py", "_config.yml", "Makefile", "requirements.txt", *papers:
@@ -80,10 +80,13 @@ def tiny(tmp_path_factory):
     for name in NUMBERS:
         (root / f"tests/test_{name}.py").write_text("def test_it():\n    pass\n")
     (root / "_toc.yml").write_text(
-        "format: jb-book\nroot: book/start\nparts:\n  - caption: Part\n    numbered: 1\n"
-        "    chapters:\n      - file: book/08-tiny.ipynb\n"
+        "format: jb-book\nroot: book/start\nparts:\n"
+        "  - caption: One\n    numbered: 1\n    chapters:\n      - file: book/first\n"
+        "  - caption: Two\n    numbered: 1\n    chapters:\n      - file: book/08-tiny.ipynb\n"
+        "  - caption: Appendices\n    chapters:\n      - file: book/last\n"
     )
-    (root / "book/start.md").write_text("# Start\n\nHello.\n")
+    for page in "start", "first", "last":
+        (root / f"book/{page}.md").write_text(f"# {page.title()}\n\nHello.\n")
     (root / "book/08-tiny.md").write_text(CHAPTER)
     notebooks.execute(root / "book/08-tiny.md")
     return root
@@ -334,8 +337,8 @@ def test_a_build_numbers_chapters_and_stops_at_broken_references(copy):
     assert all(any(label in line for label in broken) for line in warnings), warnings
     assert all(any(label in line for line in warnings) for label in broken), warnings
     page = (copy / "_build/html/book/08-tiny.html").read_text("utf-8")
-    assert "<title>8. A tiny chapter" in page and "(8.1)" in page
-    assert re.search(r"Theorem\s+8\.1", page)
+    assert "<title>2. A tiny chapter" in page and "(2.1)" in page
+    assert re.search(r"Theorem\s+2\.1", page)
     assert not re.search(r"https?://(unpkg|cdn|mybinder)", page)
     assert (copy / "_build/html/_static/mathjax/tex-svg-full.js").stat().st_size > 1_000_000
 

@@ -1,6 +1,8 @@
 """What is made of the pages: the lists in the back of the book, and the deck of an afternoon."""
 
 import io
+import json
+import math
 import re
 import subprocess
 import sys
@@ -8,7 +10,10 @@ import zipfile
 from pathlib import Path
 
 import notebooks  # tools/notebooks.py
+import numpy as np
 import pytest
+import reading  # tools/reading.py
+import sharing  # tools/sharing.py
 import slides  # tools/slides.py
 import yaml
 
@@ -22,14 +27,17 @@ sys.path.insert(0, {str(Path(notebooks.__file__).parent)!r})
 extensions = ["myst_parser", "sphinx_proof", "sphinx.ext.mathjax", "backmatter"]
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 """,
-    "index.md": "# Start\n\n```{toctree}\n:numbered: 1\nb\na\ncode\nconcepts\nproofs\n```\n",
+    "index.md": "# Start\n\n```{toctree}\n:numbered: 1\nb\na\ncode\nterms\nlate\nconcepts\n"
+    "proofs\n```\n",
     "a.md": "# Second\n\n:::{prf:lemma} A (small) step\n:label: lem-small\nx.\n:::\n\n"
     "$$x$$ (eq:width)\n",
     "b.md": "# First\n\n:::{prf:theorem} Narrow $q$\n:label: thm-narrow\nx.\n:::\n\n"
     "$$x$$ (eq:second)\n",
+    "terms.md": "# Terms\n\n```{glossary}\nwidth\n  How wide.\n\nlength\n  Long.\n```\n",
+    "late.md": "# Late\n\n(sec-late)=\n## Late section\n\nText.\n",
     "code.md": "# Code\n\n```{eval-rst}\n.. py:function:: slope(f)\n\n   The slope f' of f.\n```\n",
     "concepts.md": "# Ideas\n\n- width, see scale: {prf:ref}`thm-narrow`, {eq}`eq:width`, "
-    "{eq}`eq:second`\n",
+    "{eq}`eq:second`\n- LT, see late: {ref}`sec-late`\n",
     "proofs.md": "# Proofs\n\n```{proof-index}\n```\n",
 }
 
@@ -49,7 +57,13 @@ def test_ideas_are_in_index_and_search_and_docstrings_keep_their_primes(built):
     assert re.search(r">(<strong>)?width(</strong>)?</a>", page)
     assert "b.html#thm-narrow" in page and "a.html#equation-eq-width" in page
     assert "b.html#equation-eq-second" not in page  # one entry a page
-    assert '"width": [[' in (built / "searchindex.js").read_text("utf-8")
+    index = (built / "searchindex.js").read_text("utf-8")
+    found = json.loads("{" + re.search(r'"indexentries": (\{.*?\})', index)[0] + "}")[
+        "indexentries"
+    ]
+    pages = json.loads(re.search(r'"docnames": (\[.*?\])', index)[1])
+    main = lambda word: {pages[page] for page, _, is_main in found[word] if is_main}
+    assert main("width") == {"a", "b"} and main("length") == {"terms"} and main("lt") == {"late"}
     assert "slope f' of f" in (built / "code.html").read_text("utf-8")
 
 
@@ -76,7 +90,8 @@ def test_the_concept_index_is_in_order_and_has_every_word_of_the_glossary():
         assert {key[0] for key in keys} == {letter.lower()}
         entries += keys
     assert len(entries) == len(set(entries)) >= 80
-    glossary = (BOOK / "glossary.md").read_text("utf-8").split("```")[1]
+    notation = (BOOK / "notation.md").read_text("utf-8")
+    glossary = notation.split("```{glossary}")[1].split("```")[0]
     words = re.findall(r"^(\S.*)$", glossary.split(":sorted:")[1], flags=re.M)
     assert len(words) >= 50
     assert not [w for w in words if f"{{term}}`{w}`" not in concepts]
@@ -146,10 +161,11 @@ def test_an_unknown_label_or_part_is_named(site):
 
 
 TEXT = "".join(md.read_text("utf-8") for md in BOOK.glob("*.md"))
+DECK_OF_THE_BOOK = yaml.safe_load((notebooks.ROOT / "_slides.yml").read_text("utf-8"))
 
 
 def test_the_deck_is_an_afternoon_and_each_label_is_in_the_book():
-    entries = yaml.safe_load((notebooks.ROOT / "_slides.yml").read_text("utf-8"))
+    entries = DECK_OF_THE_BOOK
     assert 28 <= len(entries) <= 34
     labels = {*re.findall(r"^ *(?:name|:label): (\S+)$|^\$\$ \((\S+)\)$", TEXT, re.M)}
     known = {label for pair in labels for label in pair}
@@ -171,3 +187,82 @@ def test_two_syllabuses_and_six_problem_sets_two_of_them_without_solutions():
     assert all(set(names) <= solved and len(names) >= 6 for names in exercises[:4])
     assert ["Without solutions" in problems for problems in sets] == 4 * [False] + 2 * [True]
     assert len(exercises[5]) >= 6 and not set(exercises[5]) & solved
+
+
+# What other sites see ----------------------------------------------------------------------------
+
+
+def test_without_an_address_a_book_has_no_buttons_and_with_one_it_has_all():
+    given = {"repository_url": "", "repository_branch": "main"}
+    assert sharing.buttons("", given) == {}
+    assert sharing.buttons("", given | {"repository_url": "https://github.com/a/b"}) == {}
+    made = sharing.buttons("https://ann.github.io/noise/", given)
+    assert made["repository_url"] == "https://github.com/ann/noise"
+    assert made["launch_buttons"].keys() >= {"binderhub_url", "colab_url"}
+    assert all(made[button] for button in sharing.BUTTONS)
+    own = given | {"repository_url": "https://gitlab.com/a/b", "repository_branch": "dev"}
+    made = sharing.buttons("https://noise.org", own)
+    assert (made["repository_url"], made["repository_branch"]) == ("https://gitlab.com/a/b", "dev")
+    assert sharing.buttons("https://noise.org", given) == {}  # nobody knows its forge
+    config = yaml.safe_load((notebooks.ROOT / "_config.yml").read_text("utf-8"))
+    assert config["html"]["baseurl"] == "" and "launch_buttons" not in config
+
+
+SHARED = """
+import sys
+sys.path.insert(0, {tools!r})
+project, extensions = "Noise", ["myst_nb", "sharing"]
+myst_enable_extensions, nb_execution_mode = ["dollarmath"], "off"
+html_theme, html_baseurl = "sphinx_book_theme", "{base}"
+html_theme_options = {{"repository_url": ""}}
+"""
+CELL = {"cell_type": "markdown", "metadata": {}}
+CELL["source"] = "# A & B\n\nWith $x$.\n\nNoise < less of it."
+KERNEL = {"kernelspec": {"name": "python3", "display_name": "p", "language": "python"}}
+NOTEBOOK = {"cells": [CELL], "metadata": KERNEL, "nbformat": 4, "nbformat_minor": 4}
+
+
+@pytest.mark.parametrize("base", ["", "https://ann.github.io/noise/"])
+def test_a_page_shares_title_description_and_picture_and_its_address_if_it_has_one(tmp_path, base):
+    tools = str(Path(notebooks.__file__).parent)
+    (tmp_path / "conf.py").write_text(SHARED.format(tools=tools, base=base))
+    (tmp_path / "index.md").write_text("# Start\n\nHere.\n\n```{toctree}\npage\n```\n")
+    (tmp_path / "page.ipynb").write_text(json.dumps(NOTEBOOK))
+    build = [sys.executable, "-m", "sphinx", "-q", "-W", ".", "out"]
+    subprocess.run(build, cwd=tmp_path, check=True, capture_output=True)
+    page = (tmp_path / "out/page.html").read_text("utf-8")
+    meta = dict(re.findall(r'<meta (?:name|property)="([\w:]+)" content="([^"]*)"', page))
+    assert meta["description"] == meta["og:description"] == "Noise &lt; less of it."
+    assert meta["og:title"] == "A &amp; B" and meta["og:image"].endswith("_static/story.png")
+    links = "edit/main/page.md", "issues/new", "google.com/github/ann/noise", "mybinder"
+    assert [link in page for link in links] == [bool(base)] * 4
+    assert ('rel="canonical" href="https://ann.github.io/noise/page.html"' in page) == bool(base)
+    assert ("og:url" in meta) == bool(base) == meta["og:image"].startswith("https://ann")
+
+
+def test_the_parts_of_the_side_bar_fold_and_the_page_s_own_is_open():
+    part = lambda name, here: (
+        f'<p aria-level="2" class="caption" role="heading"><span class="caption-text">{name}'
+        f'</span></p>\n<ul class="nav bd-sidenav"><li class="toctree-l1{here}">'
+        '<a href="x.html">x</a></li></ul>\n'
+    )
+    made = reading.folded(part("One", "") + part("Two", " current active"))
+    assert re.findall(r'<details class="part"( open)?>.*?caption-text">(\w+)<', made) == [
+        ("", "One"), (" open", "Two")
+    ]  # fmt: skip
+    assert made.count("</details>") == 2 and 'class="caption" role' not in made
+
+
+def test_the_worked_example_of_the_slides_has_the_numbers_of_its_integrals():
+    """E U e^U = 1, so Cov(e^U, U) = (3 - e) / 2."""
+    entry = next(e for e in DECK_OF_THE_BOOK if "worked example" in e["title"])
+    said, e = " ".join(entry["say"]), math.e
+    covariance, variance = (3 - e) / 2, (e * e - 1) / 2 - (e - 1) ** 2
+    left = 1 - 12 * covariance**2 / variance
+    for number in f"{variance:.3f}", f"{-12 * covariance:.2f}", f"{left:.1%}".replace("%", " %"):
+        assert number in said
+    assert 55 < 1 / left < 65 and "sixty" in said
+    space = {"np": np}
+    exec(entry["code"].replace("print", "seen = "), space)
+    before, after = space["seen"]
+    assert abs(after / before - left) < 0.005

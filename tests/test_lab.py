@@ -18,7 +18,7 @@ import pytest
 import sitecheck  # tools/sitecheck.py
 
 ROOT = Path(__file__).resolve().parents[1]
-CHAPTER = "02-one-control-variate"
+CHAPTER = "one-control-variate"
 OTHERS = ".git", ".venv", "_build", "__pycache__", ".*cache", ".hypothesis", "*.egg-info", "cells"
 pytestmark = pytest.mark.site
 

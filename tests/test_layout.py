@@ -178,7 +178,7 @@ def test_a_gradient_a_step_and_a_fit_enter_few_files():
     state = plan.first(rng)
     fit = partial(cvlib.fit, sonar()[0], progress=False)  # a model that was not yet asked
     step, fitted = entered(partial(plan.step, state)), entered(fit)
-    assert len(step) <= 14 and len(fitted) <= 20, (step, fitted)
+    assert len(step) <= 14 and len(fitted) <= 23, (step, fitted)  # three for the summary
 
 
 ABOVE = " ".join(f"cvlib.{layer}" for layer in LAYERS if layer not in CORE)

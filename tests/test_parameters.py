@@ -13,11 +13,13 @@ import autograd.numpy as anp
 import numpy as np
 import pytest
 from autograd import elementwise_grad, grad
+from autograd.scipy import stats as ad
 from harness import part
 from numpy.testing import assert_allclose
 from scipy import stats
 
 import cvlib as cv
+from cvlib.fitting import front
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((12, 3))
@@ -166,13 +168,17 @@ def test_a_compiled_model_has_names(cv):
     assert_allclose(other.named(z).sigma, np.exp(z[..., 3]))
     assert other.named(z).both.shape == (2, 3, 2, 1) and other.names == list("abcd")
     fit = fitted(cv, other)
-    names, mean, sd = zip(*fit.table())
+    table = fit.summary()
+    names, mean, sd = tuple(table.rows), table.columns["mean"], table.columns["sd"]
     entries = "both[0,0]", "both[1,0]", "all[0,0]", "all[0,1]", "all[1,0]", "all[1,1]"
     assert names == ("sigma", *entries)
     order = [0, 1, 0, 1, 2, 3]  # every entry has its own mean and sd
-    assert_allclose(mean[1:], fit.mean[order], atol=0.1 * fit.sd.min())
-    assert_allclose(sd[1:], fit.sd[order], rtol=0.05)
-    assert_allclose(fit.draws(5, 1)["sigma"], np.exp(fit.sample(5, 1)[:, 3]))
+    w, z = fit.lot.w / fit.lot.w.sum(), fit.lot.z
+    about = w @ z
+    assert_allclose(mean[1:], about[order], atol=0.1 * fit.sd.min())
+    assert_allclose(sd[1:], np.sqrt(w @ (z - about) ** 2)[order], rtol=0.05)
+    drawn = fit.draws(5, 1, corrected=False)["sigma"]
+    assert_allclose(drawn, np.exp(fit.sample(5, 1)[:, 3]))
 
 
 def test_compiled_functions_that_are_wrong(cv):
@@ -226,12 +232,163 @@ def test_data_are_the_model_s_own(cv):
     assert (data == 1).all()
 
 
-def test_the_example_of_the_readme():
+def test_the_example_of_the_readme_prints_what_stands_below_it(capsys):
     readme = Path(__file__).resolve().parents[1] / "README.md"
-    (code,) = re.findall(r"```python\n(import autograd.*?)```", readme.read_text("utf-8"), re.S)
-    space = {"cv": cv}
-    exec(code.replace("cv.fit(own)", "cv.fit(own, progress=False)"), space)
-    draws = space["draws"]
-    assert draws["beta"].shape == (1000, 3) and draws["sigma"].shape == (1000,)
-    assert_allclose(draws["beta"].mean(0), [1, 2, -1], atol=0.15)
-    assert_allclose(draws["sigma"].mean(), 0.5, atol=0.1)
+    pair = r"```python\n(import autograd.*?)```\s*```\n(.*?)```"
+    ((code, shown),) = re.findall(pair, readme.read_text("utf-8"), re.S)
+    exec(code.replace("cv.fit(model)", "cv.fit(model, progress=False)"), space := {})
+    rows = lambda text: [line.split() for line in text.strip().splitlines()]
+    head, *lines = rows(shown)
+    assert rows(capsys.readouterr().out)[0] == head and len(lines) == 3
+    told = space["fit"].summary()
+    for name, *numbers in lines:
+        found = [told[column][name] for column in told.columns if column not in told.hidden]
+        assert_allclose(found, [float(x) for x in numbers], atol=2e-4)
+    X = np.stack([np.ones(200), space["x"]], 1)
+    slopes = np.linalg.lstsq(X, space["y"], rcond=None)[0]
+    assert_allclose([told["mean"]["a"], told["mean"]["b"]], slopes, atol=0.01)
+
+
+@pytest.mark.parametrize("low, high", [(2.0, None), (None, 5), (-1, 3)])
+def test_intervals_that_are_open_on_one_side(low, high):
+    """The log-Jacobian by autograd, and mass by quadrature: densities of x hold in z as well."""
+    space = cv.models.parameters.Parameters({"x": cv.interval(low, high)(2)})
+    z = np.linspace(-30, 30, 20_001)
+    p, stretch = space.mapped(np.repeat(z[:, None], 2, 1))
+    x = p.x[:, 0]
+    some = slice(8000, 12_000, 500)
+    slope = elementwise_grad(lambda u: space.named(u).x)(np.repeat(z[some, None], 2, 1))
+    assert (slope > 0).all()  # x grows with z
+    assert_allclose(stretch[some], np.log(slope).sum(-1), rtol=1e-9)
+    law = stats.gamma(2.0, scale=0.5)
+    density = law.pdf(5 - x) if low is None else law.pdf(x - low)
+    total = law.cdf(4.0) if low == -1 else 1.0
+    assert_allclose((density * np.exp(stretch / 2)).sum() * (z[1] - z[0]), total, rtol=1e-6)
+    inside = np.array([[2.5, 2.9]])
+    assert_allclose(space.named(space.back({"x": inside})).x, inside)
+    assert repr(cv.interval(low, high)) == f"cv.interval({low}, {high})"
+
+
+def test_a_truncated_law_is_fitted():
+    """A normal mean that lies above 2, against SciPy's truncated normal law."""
+    y = np.random.default_rng(0).normal(2.2, 1.0, 20)
+    log_lik = lambda p, b: normal(b[0], p.m, 1.0)
+    model = cv.models.Model(log_lik, lambda p: 0 * p.m, y, parameters={"m": cv.interval(2, None)})
+    with warnings.catch_warnings(action="ignore"):
+        found = cv.fit(model, progress=False).expect(lambda p: p.m, 4000)
+    law = stats.truncnorm((2 - y.mean()) * 20**0.5, np.inf, y.mean(), 20**-0.5)
+    assert_allclose(found.estimate, law.mean(), atol=5 * found.se + 1e-4)
+
+
+@pytest.mark.parametrize("limits", [(None, None), (None, np.inf), (np.nan, None), ("2", None)])
+def test_an_interval_needs_a_limit(limits):
+    with pytest.raises(ValueError, match=r"one of them None: cv.interval\(2, None\)"):
+        cv.interval(*limits)
+
+
+def started(given, model=None):
+    """z where a fit begins from what is given by name."""
+    model = model or line(cv)
+    return front._given(given, model, cv.families.Gaussian(model.dim), 0)
+
+
+def test_a_start_by_name():
+    """Parameters in their constraints; those that are left out are at z = 0."""
+    declared = {"a": (2, 2), "s": cv.positive, "t": cv.simplex(3), "o": cv.ordered(2),
+                "i": cv.interval(None, 4)}  # fmt: skip
+    space, point = cv.models.parameters.Parameters(declared), cv.models.parameters.point
+    given = {"a": [[1, 2], [3, 4]], "s": 0.3, "t": [0.2, 0.5, 0.3], "o": [-1, 5], "i": -2.0}
+    found = space.named(point(space, given, space.dim))
+    for name, x in given.items():
+        assert_allclose(found[name], x, err_msg=name)
+    assert_allclose(point(space, {"s": 2.0}, space.dim), np.log(2.0) * (np.arange(10) == 4))
+    begun = started({"beta": [1.0, -0.5, 0.3], "sigma": 0.4})
+    assert begun.says == "the point that was given" and begun.S is None
+    assert_allclose(begun.mu, [1.0, -0.5, 0.3, np.log(0.4)])
+    dim = cv.models.Model(lambda z, b: b[0] * z[..., 0], cv.models.GaussianPrior(), np.ones(2), 2)
+    assert_allclose(started({"z": [0.3, -0.2]}, dim).mu, [0.3, -0.2])
+
+
+@pytest.mark.parametrize(
+    "given, words",
+    [
+        ({"gamma": 1.0}, "no parameter 'gamma': the model declares beta, sigma"),
+        ({"beta": [1.0, 2.0]}, r"beta has the shape \(2,\): it must be \(3,\)"),
+        ({"sigma": [1.0]}, r"sigma has the shape \(1,\): it must be one number"),
+        ({"sigma": -1.0}, "sigma=-1.0 does not lie in its constraint, cv.positive"),
+        ({"sigma": np.nan}, "sigma=nan does not lie in its constraint"),
+        ({"sigma": "one"}, "could not convert string"),
+    ],
+)
+def test_a_start_by_name_that_is_wrong(given, words):
+    with pytest.raises(ValueError, match=f"(?s)start=.*{words}"):
+        started(given)
+
+
+def test_a_start_by_name_needs_a_way_back():
+    bowl = cv.models.Compiled(
+        lambda z: (-(z**2).sum(-1) / 2, -z), 2, named=lambda z: {"x": z}, names=["x[0]", "x[1]"]
+    )
+    with pytest.raises(ValueError, match="does not say how to take parameters back to z: give z"):
+        started({"x": [1.0, 2.0]}, bowl)
+
+
+# Densities of autograd.scipy.stats: (log density of data, the same by SciPy, parameter). Each is in
+# a model with the prior Gamma(2, 1), which is written with them as well
+DENSITIES = {
+    "norm": (lambda y, a: ad.norm.logpdf(y, 0.0, a), lambda a: stats.norm(0, a), 1.5),
+    "gamma": (lambda y, a: ad.gamma.logpdf(y, a), lambda a: stats.gamma(a), 1.5),
+    "beta": (lambda y, a: ad.beta.logpdf(y, a, 2.0), lambda a: stats.beta(a, 2), 1.5),
+    "poisson": (lambda y, a: ad.poisson.logpmf(y, a), lambda a: stats.poisson(a), 3.0),
+    "t": (lambda y, a: ad.t.logpdf(y, 4.0, 0.0, a), lambda a: stats.t(4, 0, a), 1.5),
+    "expon": (
+        lambda y, a: ad.gamma.logpdf(y * a, 1.0) + anp.log(a),
+        lambda a: stats.expon(scale=1 / a), 1.5,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DENSITIES)
+def test_densities_of_autograd_scipy_in_a_model(name):
+    """log p by SciPy, and the posterior mean by quadrature of that."""
+    log, law, true = DENSITIES[name]
+    y = law(true).rvs(15, random_state=np.random.default_rng(1))
+    model = cv.models.Model(
+        lambda p, b: log(b[0], p.a), lambda p: ad.gamma.logpdf(p.a, 2.0), y,
+        parameters={"a": cv.positive},
+    )  # fmt: skip
+    z = np.linspace(-4, 4, 4001)
+    which = "logpmf" if name == "poisson" else "logpdf"
+    right = np.array([getattr(law(a), which)(y).sum() for a in np.exp(z)])
+    right += stats.gamma(2).logpdf(np.exp(z)) + z
+    assert_allclose(model.log_joint(z[:, None]), right, rtol=1e-8, atol=1e-8)
+    p = np.exp(right - right.max())
+    mean = p @ np.exp(z) / p.sum()
+    with warnings.catch_warnings(action="ignore"):
+        found = cv.fit(model, bend=False, progress=False).expect(lambda p: p.a, 2000)
+    assert_allclose(found.estimate, mean, atol=5 * found.se + 1e-4)
+
+
+def test_a_dirichlet_of_autograd_scipy_in_a_model():
+    """It takes one point at a time, so its prior is written for a simplex along the last axis."""
+    counts = np.array([3.0, 5.0, 1.0])
+    log_lik = lambda p, b: anp.sum(b[0] * anp.log(p.x), -1)
+    prior = lambda p: anp.sum(anp.log(p.x), -1)  # Dirichlet(2, 2, 2)
+    model = cv.models.Model(log_lik, prior, counts[None], parameters={"x": cv.simplex(3)})
+    x = np.array([0.2, 0.5, 0.3])
+    one, other = np.array([0.1, 0.7, 0.2]), x
+    at = lambda x: model.log_prior(model.parameters.back({"x": x[None]}))[0]
+    stretch = lambda x: model.parameters.mapped(model.parameters.back({"x": x[None]}))[1][0]
+    right = ad.dirichlet.logpdf(one, 2 * np.ones(3)) - ad.dirichlet.logpdf(other, 2 * np.ones(3))
+    assert_allclose(at(one) - stretch(one) - at(other) + stretch(other), right)
+    with warnings.catch_warnings(action="ignore"):
+        found = cv.fit(model, bend=False, progress=False).expect(lambda p: p.x, 2000)
+    assert_allclose(found.estimate, (2 + counts) / (6 + counts.sum()), atol=5 * found.se.max())
+
+
+def test_an_answer_has_the_names_of_its_parameter():
+    """Where f gives a parameter as it is; else its entries have numbers alone."""
+    fit = fitted(cv)
+    shown = lambda f: [row.split()[0] for row in repr(fit.expect(f)).split("\n")[1:4]]
+    assert shown(lambda p: p.beta) == ["beta[0]", "beta[1]", "beta[2]"]
+    assert shown(lambda p: 2 * p.beta) == ["[0]", "[1]", "[2]"]

@@ -9,13 +9,12 @@ from pathlib import Path
 import notebooks  # tools/notebooks.py
 import pdf  # tools/pdf.py
 import pytest
-import shortpath  # tools/shortpath.py
 import sitecheck  # tools/sitecheck.py
 from pypdf import PdfReader
 from test_site import site  # noqa: F401
 
 pytestmark = pytest.mark.site
-TWO = notebooks.BOOK / "02-one-control-variate.md"
+TWO = notebooks.BOOK / "one-control-variate.md"
 words = lambda text: re.sub(r"\s+", "", text)  # as PDFs have it: spaces are places, not letters
 
 
@@ -96,8 +95,8 @@ def test_solutions_are_in_the_appendix_with_links_both_ways(book, chapters, two)
         links.setdefault(str(link.get("/Dest")), []).append(number)
     appendix = chapters["Solutions"][0]
     for label in solved:
-        assert max(links[f"/02-one-control-variate--{label}"]) >= appendix  # from the solution
-    there = [d for d in links if d.startswith("/02-one-control-variate--book") and "solution" in d]
+        assert max(links[f"/one-control-variate--{label}"]) >= appendix  # from the solution
+    there = [d for d in links if d.startswith("/one-control-variate--book") and "solution" in d]
     assert len(there) == len(solved) >= 3
     for name in there:  # from the exercise
         assert book.get_destination_page_number(named[name]) >= appendix
@@ -114,18 +113,6 @@ def test_formulas_are_text_and_folded_code_is_a_line_that_says_where_it_is(book,
         longest = max(cell.source.splitlines(), key=len)
         assert (words(longest) in shown) != folded, longest
         assert (f"cell{number}of{TWO.stem}.ipynb" in shown) == folded
-
-
-def test_the_afternoon_edition_is_the_short_path(printer, site):  # noqa: F811
-    afternoon = edition(site, pdf.AFTERNOON)
-    assert 50 < len(afternoon.pages) < 90
-    titles = [item.title for item in afternoon.outline if not isinstance(item, list)]
-    assert len(titles) == len(shortpath.stops())
-    sections = [[s.title for s in item] for item in afternoon.outline if isinstance(item, list)]
-    for stop, listed in zip(shortpath.stops(), sections, strict=True):
-        assert len(listed) == len(stop.read - {""})
-    text = words("".join(page.extract_text() for page in afternoon.pages))
-    assert text.count("Ontheshortpath,stop") == len(titles)
 
 
 def test_pages_have_heads_and_numbers_and_the_contents_agree(book, chapters, two):
@@ -146,14 +133,14 @@ def test_links_lead_to_places_in_the_book(book, chapters, two):
     assert len(inner) > 300 and {*inner} <= {*named}
     outer = [str(link["/A"]["/URI"]) for link in links if "/Dest" not in link]
     assert not [link for link in outer if link.startswith("file:")]
-    place = named["/02-one-control-variate--"]
+    place = named["/one-control-variate--"]
     assert book.get_destination_page_number(place) == chapters[two][0]
 
 
 def test_the_menus_offer_it(book, site):  # noqa: F811
-    page = site / "book/02-one-control-variate.html"
+    page = site / "book/one-control-variate.html"
     html = page.read_text("utf-8")
-    assert f'href="../{pdf.FILE}"' in html and f'href="../{pdf.AFTERNOON}"' in html
+    assert f'href="../{pdf.FILE}"' in html
     pdf.name_in_menus(site)  # a second time changes nothing
     assert page.read_text("utf-8") == html
 

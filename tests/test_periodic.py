@@ -31,7 +31,7 @@ class Buttons(HTMLParser):
 @pytest.fixture(scope="module")
 def page():
     """The table as chapter 7 stores it."""
-    nb = json.loads((ROOT / "book" / "07-the-zoo.ipynb").read_text("utf-8"))
+    nb = json.loads((ROOT / "book" / "zoo.ipynb").read_text("utf-8"))
     outputs = [o for c in nb["cells"] for o in c.get("outputs", [])]
     pages = ["".join(o["data"]["text/html"]) for o in outputs if "text/html" in o.get("data", {})]
     (text,) = [page for page in pages if "cv-table" in page]

@@ -5,11 +5,13 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
+import release  # tools/release.py
 import takeaway  # tools/takeaway.py
 import yaml
 
@@ -144,7 +146,94 @@ def test_what_chapters_import_from_the_project_is_in_the_wheel():
 
 
 def test_a_chapter_alone_is_the_chapter_and_a_first_cell():
-    text = read("book/02-one-control-variate.ipynb")
+    text = read("book/one-control-variate.ipynb")
     first, *rest = json.loads(takeaway.alone(text))["cells"]
     assert "cvbook.here()" in first["source"] and takeaway.wheel_name() in "".join(first["source"])
     assert rest == json.loads(text)["cells"]
+
+
+# A release, and what a forge reads --------------------------------------------------------------
+
+
+LOG = "# Changelog\n\n## Unreleased\n{}\n## 1.2.3 - 2027-01-31\n\n### Added\n- x\n"
+
+
+def test_a_version_is_released_if_changelog_citation_and_tag_agree():
+    cited = "version: 1.2.3\n"
+    assert release.problems("1.2.3", LOG.format(""), cited, ["v1.2.3"]) == []
+    assert release.problems("1.2.3", LOG.format(""), cited, []) == []
+    for said, (version, log, tags) in {
+        "newest entry": ("1.2.4", LOG.format(""), []),
+        "lines under Unreleased": ("1.2.3", LOG.format("\n- more\n"), []),
+        "CITATION.cff cites 1.2.3": ("1.2.4", LOG.format(""), []),
+        "not v1.2.3": ("1.2.3", LOG.format(""), ["v1.2"]),
+    }.items():
+        assert any(said in problem for problem in release.problems(version, log, cited, tags))
+
+
+def test_wheel_sdist_and_zip_hold_the_package_and_the_wheel_works(monkeypatch):
+    made, wrong = release.build()
+    assert wrong == [] and [name.rsplit(".", 1)[1] for name in made] == ["whl", "gz", "zip"]
+    wheel = takeaway.wheel
+    monkeypatch.setattr(takeaway, "built", lambda kind, root: ("x.tar.gz", made[[*made][1]]))
+    lacks = {"cvlib/__init__.py", "cvlib/py.typed"}  # a wheel without the first file
+    entries = zipfile.ZipFile(io.BytesIO(made[takeaway.wheel_name()]))
+    less = [(n, entries.read(n)) for n in entries.namelist() if n not in lacks]
+    monkeypatch.setattr(takeaway, "wheel", lambda root: takeaway.zipped(less))
+    _, wrong = release.build()
+    assert any("lacks or adds" in what for what in wrong) and wheel is not takeaway.wheel
+    assert any("does not work" in what for what in wrong)
+
+
+WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_a_workflow_has_the_forge_s_form_and_calls_make_and_ci_alone(path, tmp_path):
+    check = [
+        sys.executable,
+        "-m",
+        "check_jsonschema",
+        "--builtin-schema",
+        "vendor.github-workflows",
+    ]
+    run = lambda file: subprocess.run([*check, str(file)], capture_output=True, text=True)
+    assert run(path).returncode == 0, run(path).stdout
+    jobs = yaml.safe_load(path.read_text("utf-8"))["jobs"].values()
+    lines = [step["run"] for job in jobs for step in job["steps"] if "run" in step]
+    assert lines and all(re.fullmatch(r"make [\w -]+|\.ci/run", line) for line in lines)
+    broken = tmp_path / "broken.yml"  # the schema sees it
+    broken.write_text(path.read_text("utf-8").replace("runs-on", "run-on"))
+    assert "run-on" in run(broken).stdout + run(broken).stderr
+
+
+def test_both_kinds_of_processor_and_three_pythons_are_tested():
+    job = yaml.safe_load(read(".github/workflows/test.yml"))["jobs"]["two-commands"]
+    matrix = job["strategy"]["matrix"]
+    assert matrix["python"] == ["3.11", "3.12", "3.13"]
+    assert [name.endswith("-arm") for name in matrix["machine"]] == [False, True]
+    assert "macos" in matrix["include"][0]["machine"] and "macos" in job["continue-on-error"]
+
+
+def test_templates_are_short():
+    for path in (ROOT / ".github").rglob("*.md"):
+        assert sum(bool(line.strip()) for line in path.read_text("utf-8").splitlines()) <= 10, path
+
+
+# Names of 0.13 -----------------------------------------------------------------------------------
+
+DEPARTED = [(core, name) for core, names in cvlib.GONE.items() for name in names]
+
+
+@pytest.mark.parametrize("core, name", DEPARTED, ids=lambda x: x)
+def test_a_name_that_has_gone_says_so_and_stands_on_its_page(core, name):
+    module = getattr(cvlib, core[1:]) if core else cvlib
+    with pytest.raises(AttributeError, match="has gone since 0.13: ") as said:
+        getattr(module, name)
+    sentence = str(said.value).split("0.13: ")[1]
+    assert f"| `cv{core}.{name}` | {sentence} |" in read("book/from-0.13.md").replace(
+        "`", ""
+    ).replace(f"| cv{core}.{name} |", f"| `cv{core}.{name}` |")
+    for place in re.findall(r"\bcvlib(?:\.\w+)+", sentence):  # exists
+        where, last = place.rsplit(".", 1)
+        assert hasattr(__import__(where, fromlist=["x"]), last), place

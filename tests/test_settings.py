@@ -46,7 +46,8 @@ def rivals(settings):
     modes = [
         starts.Mode(np.array([x]), h, np.eye(1), np.zeros(1)) for x, h in ((0.0, 0), (1.0, -2))
     ]
-    return starts._rivals(SimpleNamespace(value=lambda z: np.full(len(z), -4.0)), modes, settings)
+    low = SimpleNamespace(value=lambda z: np.full(len(z), -3.5), slope=lambda z: (0, 0.5 - z))
+    return starts._rivals(low, modes, settings)
 
 
 def offered(settings):

@@ -263,7 +263,12 @@ def test_a_limit_is_where_it_is_said_to_be(name):
 
 
 def test_the_strategy_of_a_fit_at_its_limits():
-    model = lambda N, d=2, traced=None: SimpleNamespace(N=N, dim=d, traced=traced)
+    def model(N, d=2, traced=None, effects=None, each=1):
+        data = (np.zeros(N),)
+        has = {"N": N, "dim": d, "traced": traced, "effects": effects, "data": data}
+        return SimpleNamespace(**has, row_size=each)
+
+    most = cv.Settings().cheap // 100  # numbers that a point may make of the data: 83,886
     wide, narrow = cv.families.Gaussian, cv.families.DiagonalGaussian
     for made, q, M, name in [
         (model(10), G, None, "adam"),
@@ -276,10 +281,15 @@ def test_the_strategy_of_a_fit_at_its_limits():
         (model(10, 100, True), wide(100), None, "rotated"),
         (model(10, 101, True), wide(101), None, "compiled"),
         (model(10, 101, True), wide(101), 9, "rotated"),
+        (model(1, effects="u", each=most), Q, None, "rotated"),
+        (model(1, effects="u", each=most + 1), Q, None, "groups"),
+        (model(1, effects="u", each=most + 1), D, None, "diagonal"),
+        (model(1, each=most + 1), Q, None, "rotated"),
     ]:
         assert chosen(made, q, M, cv.Settings()).name == named(name).name == name
     assert density.enough(model(40_000)) == 40_000 and density.enough(model(40_001)) == 10_000
     assert density.enough(model(10**6, 300)) == 15_000
+    assert density.enough(model(10**6, effects="u")) == 10**6  # groups have no rows to leave out
     for d, family in ((2, cv.families.Gaussian), (3, cv.families.DiagonalGaussian)):
         assert quick(bowl(d), steps=1, settings=cv.Settings(full=2)).q == family(d)
 
@@ -298,8 +308,9 @@ def test_random_points_come_from_the_seed():
     assert len(begun_from(start="random")) == 1  # and another for another seed: test_arguments.py
     first, again, other = (begun_from(restarts=3, seed=k) for k in (0, 0, 1))
     assert np.array_equal(first, again) and len(first) == 4
-    assert np.array_equal(first[0], other[0]) and not first[0].any()  # z = 0 comes first
-    assert len({tuple(z) for z in (*first, *other)}) == 7
+    assert np.array_equal(first[:2], other[:2]) and not first[0].any()  # z = 0, then the opposite
+    assert np.allclose(first[1], -starts.searched(Density(LINE), np.zeros(2)).z)
+    assert len({tuple(z) for z in (*first, *other)}) == 6
     given = begun_from(start=np.array([0.5, 0.2]), restarts=1)
     assert np.array_equal(given[0], [0.5, 0.2]) and len(given) == 2
 
@@ -370,15 +381,12 @@ def test_a_seed_is_its_generator():
 
 
 def test_a_long_fit_prints_its_first_rows():
-    many = lambda d: quick(bowl(d), steps=1)
-    twelve, thirteen = repr(many(12)), repr(many(13))
-    assert "z[11]" in twelve and "..." not in twelve
-    assert "z[11]" in thirteen and "z[12]" not in thirteen and "\n  ...\n" in thirteen
-    fit = many(25)
-    assert [name for name, _, _ in fit.table()] == [f"z[{k}]" for k in range(20)]
-    assert len(fit.table(most=3)) == 3 and len(fit.table(most=99)) == 25
-    html = fit._repr_html_()
-    assert html.count("<tr>") == 21 and "z[19]" in html and "z[20]" not in html
+    sixty, more = (quick(bowl(d), steps=1) for d in (60, 61))
+    assert "z[59]" in repr(sixty) and "..." not in repr(sixty)
+    assert "z[59]" in repr(more) and "z[60]" not in repr(more) and "\n..." in repr(more)
+    assert more.summary().rows == [f"z[{k}]" for k in range(61)]
+    html = more._repr_html_()
+    assert html.count("<tr>") == 62 and "z[59]" in html and "z[60]" not in html
 
 
 @pytest.mark.parametrize("changed", range(4))

@@ -4,7 +4,9 @@ Without a browser or a built book the tests are skipped and say why; with CVBOOK
 (as in CI) a missing browser fails, and a missing or old book is built first.
 """
 
+import io
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -17,10 +19,12 @@ from pathlib import Path
 import nbformat
 import notebooks  # tools/notebooks.py
 import pytest
-import shortpath  # tools/shortpath.py
+import reading  # tools/reading.py
 import sitecheck  # tools/sitecheck.py
 import takeaway  # tools/takeaway.py
+import yaml
 from bs4 import BeautifulSoup
+from pypdf import PdfReader
 
 ROOT = Path(__file__).resolve().parents[1]
 SITE = ROOT / "_build/html"
@@ -33,7 +37,16 @@ def newest(*patterns):
 
 @pytest.fixture(scope="module")
 def site(browser_required):
-    tools = "backmatter", "booksite", "cvbook", "shortpath", "takeaway", "typeset"
+    tools = (
+        "backmatter",
+        "booksite",
+        "cvbook",
+        "reading",
+        "sharing",
+        "slides",
+        "takeaway",
+        "typeset",
+    )
     pages = "book/[!.]*.*", "book/_static/*", "_*.yml", "cvlib/*.py"
     sources = newest(*pages, *(f"tools/{name}.py" for name in tools))
     if newest("_build/html/index.html") < sources:
@@ -74,48 +87,47 @@ def test_the_index_fits_in_a_wider_font(browser, site):
 def test_code_takes_no_more_than_two_fifths_of_a_page(browser, site):
     """By height on a laptop, folds closed."""
     own = "api", "definitions", "extending", "internals"  # the package's own, made of code
-    pages = [p for p in (site / "book").glob("*.html") if p.stem not in own]
+    made = {md.stem for md in notebooks.BOOK.glob("*.md")} - {*own, "what-to-do"}  # to be pasted
+    pages = [p for p in (site / "book").glob("*.html") if p.stem in made]
     share = {p.stem: sitecheck.code_of(browser, p)["share"] for p in pages}
     assert len(share) >= 30 and max(share.values()) > 0.1
     assert not {page: round(x, 2) for page, x in share.items() if x > 0.4}
 
 
-def test_the_short_path_can_be_walked_by_its_links(site):
-    """From sign to sign, by the last link of each: every stop, in order, where it begins."""
-    path, here, anchor = shortpath.stops(), site / "book/intro.html", ""
-    for k, stop in enumerate(path):
-        page = BeautifulSoup(here.read_text("utf-8"), "html.parser")
-        top, *leave = page.select(".short-path")
-        assert here.stem == stop.page and f"stop {k + 1} of {len(path)}" in top.get_text()
-        *on, end = (sign.get_text() for sign in leave)
-        assert "What this stop said" in end and all("goes on below" in sign for sign in on)
-        begins = page.find(id=anchor).h2.get_text().strip("#") if anchor else ""
-        assert begins == stop.first
-        assert len(page.select("section > section:not(.off-path) > h2")) == len(stop.read - {""})
-        marked = page.select(".bd-sidebar-primary .on-path")
-        assert len(marked) == len(path) - 1  # all but the first page, which is not listed
-        if k + 1 < len(path):
-            file, _, anchor = top.select("a")[-1]["href"].partition("#")
-            here = here.parent / file
+def test_the_side_bar_marks_the_pages_of_the_day(site):
+    page = BeautifulSoup((site / "book/intro.html").read_text("utf-8"), "html.parser")
+    marks = page.select(".bd-sidebar-primary .of-the-day")
+    links = [mark.find_parent("li").a["href"] for mark in marks]
+    assert [Path(link).stem for link in links] == reading.day()
+
+
+def test_an_old_address_leads_to_its_page(browser, site):
+    for old, new in yaml.safe_load((ROOT / "_redirects.yml").read_text("utf-8")).items():
+        assert (site / f"book/{new}.html").exists() and (site / f"book/{old}.html").exists()
+    with opened(browser, site / "book/02-one-control-variate.html", 1280) as page:
+        page.wait_for_url("**/one-control-variate.html")
 
 
 def test_references_to_chapters_have_numbers_and_sliders_captions(site):
+    numbers = notebooks.numbers()
     for md in notebooks.chapters():
         text = (site / f"book/{md.stem}.html").read_text("utf-8")
         article = BeautifulSoup(text, "html.parser").find("article")
         for link in article.select('a[href*="#chap-"]'):
-            named = re.search(r"/?(\d\d)-[^/]*#", link["href"])
-            words = link.get_text()
+            if md.stem == "intro" and link.get_text().strip() in ("Teach me", "I teach"):
+                continue  # the doors
+            target = Path(link["href"].split("#")[0]).stem or md.stem
+            number, words = numbers.get(f"book/{target}"), link.get_text()
             own = re.match("[a-z]", words)  # the text's own words for it
-            assert not named or own or re.match(rf"(Chapter )?{int(named[1])}\b", words), words
+            assert not number or own or re.match(rf"(Chapter )?{number}\b", words), words
         for slider in article.select(".cv-slider"):
             caption = slider.find_parent("figure").figcaption.get_text()
-            assert re.match(rf"Fig. {int(md.name[:2])}\.\d", caption.strip())
+            assert re.match(rf"Fig. {numbers['book/' + md.stem]}\.\d", caption.strip())
 
 
 @pytest.mark.parametrize("width, lines", [(1280, 1), (390, 2)])
 def test_a_formula_has_one_line_on_a_wide_screen_and_two_on_a_phone(browser, site, width, lines):
-    with opened(browser, site / "book/01-elbo-in-four-terms.html", width) as page:
+    with opened(browser, site / "book/elbo.html", width) as page:
         page.evaluate(sitecheck.MATHS)
         shown = page.locator("div.math:has(.wide-screen)").first.locator("mjx-container:visible")
         assert shown.count() == 1
@@ -139,8 +151,111 @@ def test_the_problems_of_all_pages_are_counted(monkeypatch, capsys, tmp_path):
 
 
 def test_search_finds_a_word_of_a_chapter(browser, site):
-    assert "02-one-control-variate.html" in sitecheck.search(browser, site, "variate")
-    assert sitecheck.search(browser, site, "xylophonist") == set()
+    assert "one-control-variate.html" in sitecheck.search(browser, site, "variate")
+    assert sitecheck.search(browser, site, "xylophonist") == []
+
+
+WHERE = {  # what a reader of the field types, and the page that treats it
+    "STL": "pairs", "ESS": "your-own-model", "ELBO": "elbo", "QMC": "dependent-draws",
+    "SVRG": "subsampling", "RLOO": "beyond-the-gaussian", "DisARM": "beyond-the-gaussian",
+    "IWAE": "after-the-fit", "LSVI": "all-quadratics", "DADVI": "your-own-model",
+    "IVON": "natural-gradients",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("word", WHERE)
+def test_an_abbreviation_of_the_field_finds_its_page_first(browser, site, word):
+    assert sitecheck.search(browser, site, word)[0] == f"{WHERE[word]}.html"
+
+
+# The home page ----------------------------------------------------------------------------------
+
+
+def test_the_first_screen_has_the_sentence_the_doors_and_the_top_of_the_figure(browser, site):
+    page = browser.new_page(viewport={"width": 1280, "height": 800})
+    page.goto((site / "book/intro.html").resolve().as_uri(), wait_until="load")
+    below = lambda what: (box := page.locator(what).first.bounding_box())["y"] + box["height"]
+    doors = page.locator(".doors a")
+    assert doors.count() == 3 and below(".bd-article p strong") < below(".doors") < 800
+    assert page.locator("#fig-seconds img").bounding_box()["y"] < 650
+    leads = [door.get_attribute("href").split("#")[0] for door in doors.all()]
+    assert leads == ["what-to-do.html", "elbo.html", "teaching.html"]
+    page.close()
+
+
+def test_the_home_page_is_short_and_its_figure_fits_a_phone(browser, site):
+    with opened(browser, site / "book/intro.html", 390) as page:
+        text = page.locator(".bd-article").inner_text()
+        assert len(text.split()) <= 900
+        figures = page.locator(".bd-article figure img")
+        assert figures.count() == 1 and figures.bounding_box()["width"] <= 374
+
+
+@pytest.mark.parametrize("name", ["intro", "what-to-do"])
+def test_every_question_is_two_clicks_from_the_first_screen(site, name):
+    """A door, then a row of the table: both lead to a heading that is there."""
+    page = BeautifulSoup((site / "book/what-to-do.html").read_text("utf-8"), "html.parser")
+    links = [a["href"] for a in page.select("article table a")]
+    assert len(links) >= 15 and all(page.find(id=link[1:]) for link in links)
+    assert takeaway.wheel_name() in (site / f"book/{name}.html").read_text("utf-8")
+
+
+def test_the_lines_of_the_home_page_fit_a_model(site, tmp_path):
+    """Three lines: the wheel that they name is there, and what they run prints a table."""
+    page = BeautifulSoup((site / "book/intro.html").read_text("utf-8"), "html.parser")
+    install, lines, *_ = [block.get_text().strip() for block in page.select("article pre")]
+    assert install.startswith("pip install") and (site / install.split("/")[-1].strip("'")).exists()
+    assert len([line for line in lines.splitlines() if line]) == 2
+    script = lines.replace("fit(models", "print(fit(models") + ")"
+    run = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+    assert run.stdout.split()[:5] == ["mean", "sd", "5", "%", "50"], run.stderr
+
+
+# Pages that are printed, and slides -------------------------------------------------------------
+
+
+def test_a_page_printed_from_the_browser_has_all_its_words(browser, site):
+    """What stands in folded parts is on paper, too: none is an empty box."""
+    with opened(browser, site / "book/one-control-variate.html", 700) as page:
+        page.evaluate(sitecheck.MATHS)
+        folded = page.evaluate(
+            "() => [...document.querySelectorAll('details pre, .toggle p')]"
+            ".filter(e => !e.querySelector('.math')).map(e => e.textContent.trim())"
+            ".filter(text => text.length > 60)"
+        )
+        paper = PdfReader(io.BytesIO(page.pdf(format="A4")))
+    joined = lambda text: re.sub(r"\W+", "", text)
+    printed = joined("".join(sheet.extract_text() for sheet in paper.pages))
+    assert len(folded) >= 3
+    assert not [text[:60] for text in folded if joined(text[:40]) not in printed]
+
+
+LETTER = re.compile(
+    r"\\(?:hat|bar|tilde)\s*\{?(\w)\}?|\\(alpha|rho|epsilon|mu|Sigma)(?![A-Za-z])|([A-Za-z])"
+)
+COMMANDS = re.compile(
+    r"\\(?:begin|end)\{\w+\}|\\(?:mathrm|text|operatorname)\{[^}]*\}|\\mathbb E|\\mathcal \w"
+    r"|\\(?!hat|bar|tilde|alpha|rho|epsilon|mu|Sigma)[A-Za-z]+|_\{\w+\}|\^\{?\\top\}?|_[a-z0-9]"
+)
+
+
+def letters(tex):
+    """The letters of a formula, without commands, words and indices."""
+    return {next(filter(None, m)) for m in LETTER.findall(COMMANDS.sub(" ", tex))}
+
+
+def test_every_letter_of_a_formula_is_named_on_its_slide(site):
+    deck = BeautifulSoup((site / "slides.html").read_text("utf-8"), "html.parser")
+    missing = {}
+    for slide in deck.select("article"):
+        text = str(slide)
+        shown = re.findall(r"\\\[(.*?)\\\]", slide.get_text(), re.S)
+        said = re.findall(r"\\\((.*?)\\\)", slide.get_text(), re.S)
+        lacking = letters(" ".join(shown)) - letters(" ".join(said)) - {"e", "k", "d"}
+        if lacking and text:
+            missing[slide.h1.get_text()] = lacking
+    assert not missing
+    assert letters(r"\hat A_k = \alpha x \mathrm{tr}\, v^\top") == {"A", "alpha", "x", "v"}
 
 
 def test_dark_mode_switches(browser, site):
@@ -177,7 +292,7 @@ CONTRAST = """() => {
 def test_words_stand_out_from_their_ground(browser, site, mode):
     """At least 4.5:1; in the dark figures are turned round, and nothing stands in a pale box."""
     page = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme=mode)
-    for name in "intro", "notation", "02-one-control-variate":
+    for name in "intro", "notation", "one-control-variate":
         page.goto((site / f"book/{name}.html").resolve().as_uri(), wait_until="load")
         page.evaluate(sitecheck.UNFOLD)
         assert page.evaluate(CONTRAST) == []
@@ -198,8 +313,11 @@ FOLDED = """() => [...document.querySelectorAll('.admonition.toggle > *, details
 
 
 def test_a_page_on_paper_is_unfolded_and_folds_again(browser, site):
-    with opened(browser, site / "book/02-one-control-variate.html", 700) as page:
+    with opened(browser, site / "book/one-control-variate.html", 700) as page:
         page.wait_for_selector(".toggle-hidden")
+        page.evaluate(
+            "() => document.querySelectorAll('.bd-sidebar details').forEach(e => e.remove())"
+        )
         before = page.evaluate(FOLDED)
         assert len(before) > 3  # solutions and code
         page.emulate_media(media="print")
@@ -215,7 +333,7 @@ def test_a_page_on_paper_is_unfolded_and_folds_again(browser, site):
 
 
 def test_a_figure_opens_at_full_size(browser, site):
-    with opened(browser, site / "book/02-one-control-variate.html", 390) as page:
+    with opened(browser, site / "book/one-control-variate.html", 390) as page:
         figures = page.locator("figure a.full-size")
         assert figures.count() >= 2
         shown = figures.first.locator("img").bounding_box()["width"]
@@ -225,7 +343,7 @@ def test_a_figure_opens_at_full_size(browser, site):
 
 
 def test_the_periodic_table_answers_to_keys_and_taps_and_is_a_picture_on_paper(browser, site):
-    with opened(browser, site / "book/07-the-zoo.html", 390) as page:
+    with opened(browser, site / "book/zoo.html", 390) as page:
         pressed = page.locator(".cv-table [aria-pressed=true]")
         said = page.locator(".cv-table [aria-live]").inner_text
         texts = [said()]
@@ -265,10 +383,10 @@ def test_two_lines_bring_the_book_to_an_empty_folder(browser, browser_required, 
     how = {"env": env, "capture_output": True, "text": True}
     run = subprocess.run(["bash", "-ec", lines], cwd=tmp_path, **how)
     assert run.returncode == 0, run.stdout + run.stderr
-    assert "02-one-control-variate: executed in" in run.stdout
+    assert "one-control-variate: executed in" in run.stdout
     book = tmp_path / "cvbook"
     same = lambda name: stored_text(book / "book" / name) == stored_text(ROOT / "book" / name)
-    assert same("02-one-control-variate.ipynb")
+    assert same("one-control-variate.ipynb")
     wheel, elsewhere = (site / takeaway.wheel_name()).resolve(), tmp_path / "elsewhere"
     elsewhere.mkdir()
     install = (
@@ -290,7 +408,7 @@ NotebookClient(nb, timeout=600, kernel_name="python3", coalesce_streams=True).ex
 nbformat.write(nb, sys.argv[1])"""
 
 
-@pytest.mark.parametrize("name", ["11-logistic-regression", "21-your-own-model"])
+@pytest.mark.parametrize("name", ["experiments", "your-own-model"])
 def test_a_chapter_downloaded_alone_runs_with_the_wheel(browser_required, site, tmp_path, name):
     """In an empty folder, with nothing of the project in reach: a slider, stored results, measured
     times. What the extra `book` names is taken from this environment."""
@@ -323,7 +441,7 @@ def stored_text(ipynb):
 
 DOT = "data:image/gif;base64,R0lGODlhAQABAAAAACwAAAAAAQABAAA="
 GOOD = f"""<!doctype html><html lang="en"><head><title>t</title>
-<script>window.MathJax = {{}};</script><script defer src="tex-svg-full.js"></script></head>
+<script>window.MathJax = {{}};</script><script defer src="mathjax/tex-svg-full.js"></script></head>
 <body><h1 id="top">Good</h1> <a href="#top">up</a> <a href="good.html#top">self</a>
 <span class="math">\\(x^2\\)</span> <pre>\\(code\\)</pre>
 <img alt="A dot." src="{DOT}"></body></html>"""
@@ -354,6 +472,13 @@ DEFECTS = {  # what is added to the good page, and what must be found
     slider(KNOB + "x" * 700_000): "slider over 700 KB",
     '<a href="gone.html">gone</a>': "link to a missing page: gone.html",
     '<a href="#gone">gone</a>': "link to a missing anchor: good.html#gone",
+    inside("<h3>deep</h3>"): "heading out of order: h3 deep",
+    inside("<h1>second</h1>"): "2 headings h1",
+    inside(
+        f'<figure style="width: 90px; overflow: auto"><img alt="a" src="{DOT}" width="300">'
+        "</figure>"
+    ): "figure that scrolls and does not say so",
+    '<script src="heavy.js"></script>': "page over 2 MB: ",
     f'<img src="{DOT}">': "picture without alt text",
     f'<img alt="../_images/a.png" src="{DOT}">': "picture without alt text",
 }
@@ -363,7 +488,9 @@ DEFECTS = {  # what is added to the good page, and what must be found
 def workshop(tmp_path_factory):
     folder = tmp_path_factory.mktemp("site")
     package = Path(find_spec("sphinx-mathjax-offline").submodule_search_locations[0])
-    shutil.copy(package / "static/mathjax/tex-svg-full.js", folder)
+    (folder / "mathjax").mkdir()
+    shutil.copy(package / "static/mathjax/tex-svg-full.js", folder / "mathjax")
+    (folder / "heavy.js").write_text("//" + random.Random(0).randbytes(2_500_000).hex())
     return folder
 
 

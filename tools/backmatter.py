@@ -3,8 +3,8 @@
 - The directive `{proof-index}` lists every theorem and lemma: by chapter, each with its title and a
   link, from the pages themselves after they are read and numbered. sphinx-proof's own index has the
   raw labels; it is left out.
-- What the page `concepts` says of a theorem, an equation or an exercise is an index entry there, so
-  that the alphabetical index and the search lead to it.
+- What the page `concepts` says of a theorem, an equation, an exercise or a section is an index
+  entry there, so that the alphabetical index and the search lead to it, not to the glossary first.
 - A page of docstrings keeps its quotes as they are typed: phi' is a derivative.
 """
 
@@ -69,7 +69,10 @@ def fill(app, doctree, here):
 
 
 def again(app, env, added, changed, removed):
-    """A page with the list is as new as the newest page of the book."""
+    """A page with the list is as new as the newest page of the book, and index entries as new as
+    the page that names them."""
+    if any(page.endswith("concepts") for page in {*added, *changed}):
+        return sorted(env.found_docs)
     return [page for page in env.found_docs if page.endswith("proofs")]
 
 
@@ -85,22 +88,37 @@ def read_concepts(app, env, docnames):
                     env.concepts[label].append(name)
 
 
+def labels(node):
+    """The labels that a concept may give as its place: of a statement, or of a section."""
+    if isinstance(node, nodes.section):
+        return node["ids"]
+    return [node["label"]] if node.get("label") else []
+
+
 class Indexed(SphinxTransform):
-    """An index entry at the first statement of a page that a concept names, and a main one: the
-    search puts it on top."""
+    """An index entry at the first place of a page that a concept names, and a main one: the search
+    puts it on top. The glossary's entry for the same word comes after it."""
 
     default_priority = 700  # before the domains look for entries, at 850
 
     def apply(self):
-        seen = set()
+        seen, concepts = set(), self.env.concepts
+        treated = {name for names in concepts.values() for name in names}
+        for index in self.document.findall(addnodes.index):
+            index["entries"] = [
+                (kind, name, anchor, "" if name in treated else main, key)
+                for kind, name, anchor, main, key in index["entries"]
+            ]
         for node in list(self.document.findall(nodes.Element)):
-            label = node.get("label")
-            if names := set(self.env.concepts.get(label, ())) - seen:
-                is_equation = isinstance(node, nodes.math_block)
-                anchor = nodes.make_id(f"equation-{label}") if is_equation else label
-                entries = [("single", name, anchor, "main", None) for name in sorted(names)]
-                node.parent.insert(node.parent.index(node), addnodes.index(entries=entries))
-                seen |= names
+            for label in labels(node):
+                if names := set(concepts.get(label, ())) - seen:
+                    is_equation = isinstance(node, nodes.math_block)
+                    anchor = nodes.make_id(f"equation-{label}") if is_equation else label
+                    entries = [("single", name, anchor, "main", None) for name in sorted(names)]
+                    inside = isinstance(node, nodes.section)  # behind its title
+                    parent, at = (node, 1) if inside else (node.parent, node.parent.index(node))
+                    parent.insert(at, addnodes.index(entries=entries))
+                    seen |= names
 
 
 class TypedQuotes(SphinxTransform):

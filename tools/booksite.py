@@ -2,12 +2,14 @@
 
 - One file of the pinned PyPI package sphinx-mathjax-offline goes to _static/mathjax/, so that
   equations are set without a network. (Its name has hyphens, hence find_spec, not import.)
-- Chapter `book/08-best-weights` is chapter 8, whatever the table of contents holds before it; its
-  equations, theorems and figures are 8.1, 8.2 ...
+- Chapters are numbered through all parts; equations, theorems and figures of the eighth are 8.1,
+  8.2 ...
+- Addresses of the first edition (_redirects.yml) lead to where their pages are now.
 - Docstrings are plain text (C^T h, |L_ii|, f(*args)), not markup; the API page shows them so.
 - Scripts that serve live kernels from other sites are left out of the pages.
 - The site carries the project and the wheel of takeaway.py: in the download menu of each page, and
-  where a text says {take}`zip` or {take}`wheel`; slides.py adds {take}`slides` and {take}`figures`.
+  where a text says {take}`zip` or {take}`wheel`; slides.py adds {take}`slides` and {take}`figures`,
+  pdf.py {take}`pdf`. In lines to paste THE-WHEEL is the wheel's name.
 - A figure is a link to itself, at full size.
 """
 
@@ -17,8 +19,10 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+import notebooks
 import slides
 import takeaway
+import yaml
 from docutils import nodes
 from sphinx.environment.collectors.toctree import TocTreeCollector
 
@@ -37,11 +41,12 @@ def copy_mathjax(app):
     shutil.copyfile(package / "static" / app.config.mathjax_path, target)
 
 
-def number_by_file_name(collector, env):
-    """Give each chapter the number in its file name, then number equations and figures."""
+def number_through_parts(collector, env):
+    """Number chapters through all parts of the book, then equations and figures."""
+    known = notebooks.numbers(Path(env.srcdir))
     for page, numbers in env.toc_secnumbers.items():
-        if named := re.match(r"(\d+)-", Path(page).name):
-            number = (int(named[1]),)
+        if page in known:
+            number = (known[page],)
             numbers[""] = number
             env.titles[page]["secnumber"] = number
             for reference in env.tocs[page].findall(nodes.reference):
@@ -96,6 +101,8 @@ def take(kind, rawtext, text, lineno, inliner, options=None, content=None):
     """The role {take}`zip`, or another of the names above: a link to the file, by its name."""
     env = inliner.document.settings.env
     names = files_to_take(env.app)
+    if text == "pdf":  # pdf.py puts the link here once there is one
+        return [nodes.raw("", '<span class="take-pdf"></span>', format="html")], []
     if text not in names:
         wrong = f"nothing to take is called {text!r}; there are {', '.join(names)}"
         return [], [inliner.reporter.error(wrong, line=lineno)]
@@ -119,6 +126,11 @@ def add_to_download_menu(app, page, template, context, doctree):
                 entry("zip", "book.zip", "All chapters, the package, its tests", "box-archive"),
                 entry("wheel", "cvlib.whl", "The package alone, for pip install", "cube"),
             ]
+
+
+def name_the_wheel(app, page, template, context, doctree):
+    name = takeaway.wheel_name(Path(app.srcdir))
+    context["body"] = context.get("body", "").replace("THE-WHEEL", name)
 
 
 def link_figures(app, page, template, context, doctree):
@@ -147,6 +159,19 @@ def write_slides(app, error):
         slides.write(Path(app.outdir), Path(app.srcdir))
 
 
+def write_redirects(app, error):
+    """Under each old address a page that leads to the new one, with the anchor that was asked."""
+    file = Path(app.srcdir, "_redirects.yml")
+    if app.builder.name == "html" and not error and file.exists():
+        for old, new in yaml.safe_load(file.read_text("utf-8")).items():
+            page = f"""<!doctype html><html lang="en"><head><meta charset="utf-8">
+<title>Moved</title><meta name="robots" content="noindex">
+<script>location.replace("{new}.html" + location.hash)</script>
+<noscript><meta http-equiv="refresh" content="0; url={new}.html"></noscript></head>
+<body><p>This page is now <a href="{new}.html">{new}.html</a>.</p></body></html>"""
+            Path(app.outdir, "book", f"{old}.html").write_text(page, "utf-8")
+
+
 def drop_source_maps(app, error):
     """They serve the theme's developers and are a fifth of the site."""
     for path in Path(app.outdir).rglob("*.map"):
@@ -156,14 +181,16 @@ def drop_source_maps(app, error):
 def setup(app):
     app.connect("autodoc-process-docstring", plain_text)
     app.connect("autodoc-skip-member", skip_aliases)
-    TocTreeCollector.assign_figure_numbers = number_by_file_name
+    TocTreeCollector.assign_figure_numbers = number_through_parts
     app.connect("builder-inited", copy_mathjax)
     app.connect("html-page-context", drop_thebe, priority=900)
     app.connect("html-page-context", add_to_download_menu, priority=900)
     app.connect("html-page-context", link_figures, priority=900)
+    app.connect("html-page-context", name_the_wheel, priority=900)
     app.add_role("take", take)
     app.add_js_file("book.js")
     app.connect("build-finished", drop_source_maps)
+    app.connect("build-finished", write_redirects)
     app.connect("build-finished", write_files_to_take)
     app.connect("build-finished", write_slides)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

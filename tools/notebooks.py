@@ -2,7 +2,7 @@
 
     python tools/notebooks.py             chapters whose text changed since they were executed;
                                           where code did not, they keep their outputs
-    python tools/notebooks.py 02-one-control-variate ...    these chapters, changed or not
+    python tools/notebooks.py one-control-variate ...    these chapters, changed or not
     python tools/notebooks.py --all       every chapter (after a change in cvlib or in the pins)
     python tools/notebooks.py --check     none: say what is wrong with the chapters, for `make book`
 
@@ -153,6 +153,13 @@ def pages_of_toc(root=ROOT):
     return [toc["root"]] + [c["file"] for part in toc["parts"] for c in part["chapters"]]
 
 
+def numbers(root=ROOT):
+    """{page: its chapter's number}: the pages of numbered parts but the last, the appendices."""
+    parts = yaml.safe_load((root / "_toc.yml").read_text("utf-8"))["parts"]
+    files = [c["file"] for part in parts[:-1] if "numbered" in part for c in part["chapters"]]
+    return {file.removesuffix(".ipynb"): k for k, file in enumerate(files, 1)}
+
+
 def check(book=BOOK):
     """Everything that keeps the book from showing its text, each with its remedy."""
     found = [f"{what}: run make notebooks" for what in map(problem, chapters(book)) if what]
@@ -286,7 +293,7 @@ def run(todo, jobs):
 def main():
     layout = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
-    parser.add_argument("names", nargs="*", help="chapters, e.g. 02-one-control-variate")
+    parser.add_argument("names", nargs="*", help="chapters, e.g. one-control-variate")
     parser.add_argument("--all", action="store_true", help="execute every chapter")
     parser.add_argument("--check", action="store_true", help="execute none, say what is wrong")
     parser.add_argument("--jobs", type=int, default=2, help="chapters at a time (2)")

@@ -1,6 +1,6 @@
-"""The book on paper, in two editions: one to study from, and the short path for an afternoon.
+"""The book on paper.
 
-    python tools/pdf.py [_build/html]      writes both there, and names them in each page's menu
+    python tools/pdf.py [_build/html]      writes it there, and names it in each page's menu
 
 The articles of the built pages become one document, which chromium prints: it sets running heads
 and page numbers and keeps links between anchors. pypdf adds bookmarks, and the page numbers of the
@@ -19,7 +19,6 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import notebooks
-import shortpath
 import sitecheck
 import takeaway
 import yaml
@@ -29,7 +28,6 @@ from pypdf.generic import Fit
 
 logging.getLogger("pypdf").setLevel(logging.ERROR)  # it warns of what chromium always writes
 FILE = f"{takeaway.NAME}.pdf"
-AFTERNOON = f"{takeaway.NAME}-afternoon.pdf"
 LEFT_OUT = "api", "definitions", "extending", "internals"  # of the package's own: for the screen
 SIDE = 17  # mm of an A4 page left and right of the text
 GAP = 8  # mm between the two columns of the contents
@@ -37,9 +35,6 @@ CLOSER, FEW = (0.98, 0.95), 400  # sizes tried where a last sheet has so few cha
 WIDTH = round((210 - 2 * SIDE) / 25.4 * 96)  # of the text, in CSS pixels
 STYLE = Path(__file__).with_suffix(".css").read_text("utf-8")
 STYLE = STYLE.replace("SIDE", f"{SIDE}mm").replace("GAP", f"{GAP}mm")
-SIGNS = (  # of the path, hidden in the other edition
-    ":is(h1 + .short-path, .short-path.ends) { display: block !important; }"
-)
 SHRINK, TOO_WIDE = (
     sitecheck.script(name, Path(__file__).with_suffix(".js")) for name in ("SHRINK", "TOO_WIDE")
 )
@@ -118,19 +113,6 @@ def solutions(articles):
     return BeautifulSoup(text, "html.parser").article
 
 
-def shortened(articles):
-    """The short path alone: sections that it skips are dropped, links to them go nowhere."""
-    for found in articles.values():
-        for tag in found.select(".off-path"):
-            tag.decompose()
-    here = {tag["id"] for found in articles.values() for tag in found.find_all(id=True)}
-    here |= {found["id"] for found in articles.values()}
-    for found in articles.values():
-        for tag in found.find_all("a", href=True):
-            if tag["href"].startswith("#") and tag["href"][1:] not in here:
-                del tag["href"]
-
-
 def entries(articles):
     """Chapters and their sections in reading order: (level, anchor, title as HTML)."""
     for found in articles.values():
@@ -171,30 +153,23 @@ def head_of(html):
     return "".join(str(tag) for tag in needed if ours.search(str(tag)))
 
 
-def whole(site, afternoon=False, root=notebooks.ROOT):
-    """An edition as one page of HTML, to lie beside its chapters, and what its contents list."""
+def whole(site, root=notebooks.ROOT):
+    """The book as one page of HTML, to lie beside its chapters, and what its contents list."""
     settings = lambda name: yaml.safe_load((root / name).read_text("utf-8"))
     toc, config = settings("_toc.yml"), settings("_config.yml")
     pages = [p for p in map(page_of, notebooks.pages_of_toc(root)) if Path(p).stem not in LEFT_OUT]
-    title, path = config["title"], [f"book/{stop.page}.html" for stop in shortpath.stops(root)]
-    if afternoon:
-        pages, title = path, f"{title}<br>in an afternoon"
     html = {page: (site / page).read_text("utf-8") for page in pages}
     articles = {page: article(page, text, html) for page, text in html.items()}
-    if afternoon:
-        shortened(articles)
-        captions = {}
-    else:
-        articles["solutions"] = solutions(articles)
-        firsts = [(p["caption"], page_of(p["chapters"][0]["file"])) for p in toc["parts"]]
-        captions = {anchor(page): caption for caption, page in firsts}
-    heads = "".join(running_heads(articles)) + SIGNS * afternoon
+    articles["solutions"] = solutions(articles)
+    firsts = [(p["caption"], page_of(p["chapters"][0]["file"])) for p in toc["parts"]]
+    captions = {anchor(page): caption for caption, page in firsts}
+    heads = "".join(running_heads(articles))
     listed = list(entries(articles))
     return (
         listed,
         f"""<!doctype html><html lang="en" data-theme="light"><head><meta charset="utf-8">
 <title>{config["title"]}</title>{head_of(html[pages[0]])}<style>{STYLE}{heads}</style></head><body>
-<div class="front"><div>{title}</div><p>{config["author"]}</p><p>{config["copyright"]}</p>
+<div class="front"><div>{config["title"]}</div><p>{config["author"]}</p><p>{config["copyright"]}</p>
 </div><div class="contents">{contents(listed, captions)}</div>
 {"".join(map(str, articles.values()))}</body></html>""",
     )
@@ -266,27 +241,25 @@ def add_bookmarks(writer, listed):
 
 
 def name_in_menus(site):
-    """Offer both editions beside the zip in the download menu of each page."""
+    """Offer it beside the zip in the download menu of each page, and where a text has a place."""
     entry = re.compile(rf'<li><a href="[^"]*{takeaway.NAME}\.zip".*?</li>', re.S)
-    offers = (FILE, "book.pdf", "The book, to print or to keep"), (
-        AFTERNOON, "afternoon.pdf", "The short path, to print or to keep",
-    )  # fmt: skip
+    place = '<span class="take-pdf">'
     for html in sitecheck.pages(site):
         text = html.read_text("utf-8")
         if FILE in text or not (found := entry.search(text)):
             continue
-        made = [found[0]]
-        for file, name, words in offers:
-            line = found[0].replace(f"{takeaway.NAME}.zip", file).replace("book.zip", name)
-            line = line.replace("take-zip", "take-pdf").replace("fa-box-archive", "fa-file-pdf")
-            made.append(re.sub(r'title="[^"]*"', f'title="{words}"', line))
-        html.write_text(text.replace(found[0], "\n".join(made)), "utf-8")
+        line = found[0].replace(f"{takeaway.NAME}.zip", FILE).replace("book.zip", "book.pdf")
+        line = line.replace("take-zip", "take-pdf").replace("fa-box-archive", "fa-file-pdf")
+        line = re.sub(r'title="[^"]*"', 'title="The book, to print or to keep"', line)
+        up = "../" * (len(html.relative_to(site).parts) - 1)
+        text = text.replace(place, f'{place}<a href="{up}{FILE}">{FILE}</a> is the book on paper. ')
+        html.write_text(text.replace(found[0], f"{found[0]}\n{line}"), "utf-8")
 
 
-def make(site, file=FILE, root=notebooks.ROOT):
-    """Write one edition into the site; returns what was wider than the text, in words."""
+def make(site, root=notebooks.ROOT):
+    """Write the book into the site; returns what was wider than the text, in words."""
     html = site / "book/_whole.html"
-    listed, text = whole(site, file == AFTERNOON, root)
+    listed, text = whole(site, root)
     html.write_text(text, "utf-8")
     try:
         with sitecheck.browser() as opened:
@@ -299,7 +272,7 @@ def make(site, file=FILE, root=notebooks.ROOT):
         html.unlink()
     add_bookmarks(writer, listed)
     writer.page_mode = "/UseOutlines"
-    writer.write(site / file)
+    writer.write(site / FILE)
     return wide
 
 
@@ -307,12 +280,11 @@ def main():
     site = Path(sys.argv[1] if len(sys.argv) > 1 else "_build/html")
     if not sitecheck.chromium():
         sys.exit("no browser found: install chromium, or name one in CVBOOK_CHROMIUM")
-    for file in AFTERNOON, FILE:
-        start = time.time()
-        if wide := make(site, file):
-            sys.exit("\n".join(["wider than the paper:", *wide]))
-        size, pages = (site / file).stat().st_size / 1e6, len(PdfReader(site / file).pages)
-        print(f"{pages} pages in {time.time() - start:.0f} s, {size:.0f} MB: open {site / file}")
+    start = time.time()
+    if wide := make(site):
+        sys.exit("\n".join(["wider than the paper:", *wide]))
+    size, pages = (site / FILE).stat().st_size / 1e6, len(PdfReader(site / FILE).pages)
+    print(f"{pages} pages in {time.time() - start:.0f} s, {size:.0f} MB: open {site / FILE}")
     name_in_menus(site)
 
 

@@ -26,7 +26,7 @@ TABLE = Path(__file__).with_suffix(".html").read_text("utf-8").rstrip("\n")
 SYMBOLS = {"Miller": "Mi", "Wang": "Wa"}
 KNOWN = {  # RP1 of the data term minus these: estimators with a name, no variates
     "RB": ("Lr", "Local reparameterisation in the place of RP1"),
-    "PR": ("Pr", "Price's gradient in the place of RP1"),
+    "PR": ("Pr", "The Bonnet-Price gradient in the place of RP1"),
     "QD": ("Qd", "Quadrature in the place of RP1"),
     "CF": ("Cf", "The closed form in the place of RP1"),
 }

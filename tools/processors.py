@@ -24,7 +24,7 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
 # Of tests/test_*.py: mutants repeat the others, and those of this file compare with no jitter.
-APART = "site", "lab", "pdf", "adapters", "mutants", "processors"
+APART = "site", "edition", "lab", "pdf", "adapters", "mutants", "processors"
 SHARED = "--dist", "loadfile", "--no-loadscope-reorder"  # among workers, as in make test
 # Kernels of OpenBLAS that sum in orders of their own, the oldest first.
 KERNELS = {

@@ -79,6 +79,23 @@ const IMAGES = () => [...document.querySelectorAll('img')]
   .filter(i => !i.alt.trim() || /\.(png|svg|jpe?g|gif)$/.test(i.alt))
   .map(i => 'picture without alt text: ' + i.getAttribute('src').slice(0, 80));
 
+// One h1, and no level left out on the way down.
+const HEADINGS = () => {
+  const all = [...document.querySelectorAll('h1, .bd-article :is(h2, h3, h4, h5, h6)')];
+  const level = h => +h.tagName[1], name = h => h.textContent.trim().slice(0, 60);
+  const found = all.filter((h, k) => k && level(h) > level(all[k - 1]) + 1)
+    .map(h => `heading out of order: h${level(h)} ${name(h)}`);
+  if (document.querySelectorAll('article').length > 1) return []; // slides: a title each
+  const first = [...document.querySelectorAll('h1')].filter(h => h.checkVisibility()).length;
+  return first == 1 ? found : [...found, `${first} headings h1`];
+};
+
+// A figure that is wider than its frame says so, or the reader does not know that it scrolls.
+const HIDDEN = () => [...document.querySelectorAll('.bd-article figure, .bd-article .cv-slider')]
+  .filter(e => e.scrollWidth > e.clientWidth + 2 && !e.querySelector('.cv-slider')
+    && getComputedStyle(e, '::before').content == 'none')
+  .map(e => `figure that scrolls and does not say so: ${e.id || e.textContent.trim().slice(0, 40)}`);
+
 // The share of a page's height that is code, folds closed, and its blocks by height.
 const CODE = () => {
   const page = document.querySelector('.bd-article');

@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import sys
+import zlib
 from contextlib import contextmanager
 from functools import cache
 from html.parser import HTMLParser
@@ -31,9 +32,11 @@ def script(name, path=SCRIPTS):
     return re.search(rf"^const {name} = (.*?);$(?=\n\n|\n\Z)", text, re.M | re.S)[1]
 
 
-UNFOLD, MATHS, OVERFLOW, CLIPPED, PARTED, SLIDERS, IMAGES, CODE, LINKS = map(
-    script, "UNFOLD MATHS OVERFLOW CLIPPED PARTED SLIDERS IMAGES CODE LINKS".split()
+UNFOLD, MATHS, OVERFLOW, CLIPPED, PARTED, HIDDEN, SLIDERS, IMAGES, HEADINGS, CODE, LINKS = map(
+    script,
+    "UNFOLD MATHS OVERFLOW CLIPPED PARTED HIDDEN SLIDERS IMAGES HEADINGS CODE LINKS".split(),
 )
+HEAVY = 2_000_000  # bytes of a page with all that it loads, compressed, without MathJax
 
 
 def chromium():
@@ -82,6 +85,12 @@ def broken_links(links):
     return found
 
 
+@cache
+def transferred(path):
+    """The bytes of a file as a server sends it, compressed."""
+    return len(zlib.compress(path.read_bytes(), 6))
+
+
 def redirect(html):
     """Where a page sends the reader at once, as a link; None for an ordinary page."""
     refresh = re.search(r'http-equiv="refresh" content="0; url=([^"]+)"', html.read_text(), re.I)
@@ -99,6 +108,13 @@ def check_page(opened, html, site):
         if not request.url.startswith((inside, "data:", "blob:", "about:")):
             found.append(f"request outside the site: {request.url}")
 
+    loaded = {}  # file: its size
+
+    def on_response(response):
+        path = Path(unquote(urlparse(response.url).path))
+        if response.url.startswith(inside) and "mathjax" not in path.parts and path.is_file():
+            loaded[path] = transferred(path)
+
     def on_failure(request):
         found.append(f"failed request: {request.url.removeprefix(inside)} ({request.failure})")
 
@@ -106,15 +122,19 @@ def check_page(opened, html, site):
         page = opened.new_page(viewport={"width": width, "height": 900})
         page.on("request", on_request)
         page.on("requestfailed", on_failure)
+        page.on("response", on_response)
         page.on("pageerror", lambda error: found.append(f"uncaught error: {error}"))
         page.goto(html.resolve().as_uri(), wait_until="load", timeout=PATIENCE)
         found += page.evaluate(MATHS)
         page.evaluate(UNFOLD)
         found += page.evaluate(OVERFLOW) + page.evaluate(CLIPPED) + page.evaluate(PARTED)
+        found += page.evaluate(HIDDEN)
         if width == WIDTHS[0]:  # the same at any width
-            found += page.evaluate(IMAGES) + page.evaluate(SLIDERS)
+            found += page.evaluate(IMAGES) + page.evaluate(SLIDERS) + page.evaluate(HEADINGS)
             found += broken_links(page.evaluate(LINKS))
         page.close()
+    if (size := sum(loaded.values())) > HEAVY:
+        found.append(f"page over 2 MB: {size / 1e6:.1f} MB without MathJax")
     return list(dict.fromkeys(found))
 
 
@@ -129,7 +149,7 @@ def code_of(opened, html):
 
 
 def search(opened, site, word):
-    """The pages that the site's own search finds for a word."""
+    """The pages that the site's own search finds for a word, the first one first."""
     page = opened.new_page()
     page.set_default_timeout(PATIENCE)
     page.goto(f"{(site / 'search.html').resolve().as_uri()}?q={word}", wait_until="load")
@@ -141,7 +161,7 @@ def search(opened, site, word):
         "() => [...document.querySelectorAll('#search-results li a')].map(a => a.href)"
     )
     page.close()
-    return {Path(urlparse(link).path).name for link in links}
+    return list(dict.fromkeys(Path(urlparse(link).path).name for link in links))
 
 
 def main():

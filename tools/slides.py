@@ -1,4 +1,4 @@
-"""The deck of the short path: slides made of the built book's own figures, theorems and formulas.
+"""The deck: slides made of the built book's own figures, theorems and formulas.
 
     python tools/slides.py [_build/html]        writes slides.html and figures.zip there
 

@@ -41,7 +41,7 @@ ALONE = """# Needed where this chapter lies alone, with the wheel: pip install '
 import cvbook
 
 cvbook.here()"""
-BUILD = "from setuptools import build_meta; import sys; build_meta.build_wheel(sys.argv[1])"
+BUILD = "from setuptools import build_meta; import sys; build_meta.build_{}(sys.argv[1])"
 
 
 def ignored(root):
@@ -92,27 +92,36 @@ def wheel_name(root=ROOT):
     return f"cvlib_vi-{version}-py3-none-any.whl"
 
 
-def wheel(root=ROOT):
-    """The wheel of the package, built by the pinned setuptools in a copy of what it needs."""
+def package_folder(copy, root=ROOT):
+    """What a wheel or an sdist is built of: the package, and what chapters use beside it."""
+    for path in files(root):
+        if path.parts[0] in PACKAGE:
+            (copy / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(root / path, copy / path)
+    for pattern, folder in BOOK.items():
+        (copy / folder).mkdir(parents=True, exist_ok=True)
+        for path in root.glob(pattern):
+            shutil.copyfile(path, copy / folder / path.name)
+    shutil.copyfile(root / "tools/cvbook.py", copy / "cvbook/__init__.py")
+
+
+def built(kind, root=ROOT):
+    """The wheel or the sdist, as its name and bytes, by the pinned setuptools in a copy."""
     with tempfile.TemporaryDirectory() as temporary:
-        copy = Path(temporary, "copy")
-        for path in files(root):
-            if path.parts[0] in PACKAGE:
-                (copy / path).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(root / path, copy / path)
-        for pattern, folder in BOOK.items():
-            (copy / folder).mkdir(parents=True, exist_ok=True)
-            for path in root.glob(pattern):
-                shutil.copyfile(path, copy / folder / path.name)
-        shutil.copyfile(root / "tools/cvbook.py", copy / "cvbook/__init__.py")
-        run = subprocess.run(
-            [sys.executable, "-c", BUILD, ".."], cwd=copy, capture_output=True, text=True
-        )
-        built = Path(temporary, wheel_name(root))
-        if not built.exists():
-            raise RuntimeError(f"{built.name} was not built:\n{run.stdout}{run.stderr}")
-        with zipfile.ZipFile(built) as archive:
-            return zipped((name, archive.read(name)) for name in archive.namelist())
+        copy, out = Path(temporary, "copy"), Path(temporary, "out")
+        out.mkdir()
+        package_folder(copy, root)
+        command = [sys.executable, "-c", BUILD.format(kind), str(out)]
+        run = subprocess.run(command, cwd=copy, capture_output=True, text=True)
+        if not (made := list(out.iterdir())):
+            raise RuntimeError(f"no {kind} was built:\n{run.stdout}{run.stderr}")
+        return made[0].name, made[0].read_bytes()
+
+
+def wheel(root=ROOT):
+    """The wheel of the package, the same bytes for the same files."""
+    with zipfile.ZipFile(io.BytesIO(built("wheel", root)[1])) as archive:
+        return zipped((name, archive.read(name)) for name in archive.namelist())
 
 
 def alone(notebook, root=ROOT):

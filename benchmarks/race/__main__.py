@@ -28,7 +28,7 @@ from time import perf_counter
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.race import bent, hand, ours, peers
+from benchmarks.race import hand, ours, peers
 from benchmarks.race.models import PROBLEMS
 from benchmarks.race.rules import clock, compiled, few, referee
 from benchmarks.race.tuning import tuned, value
@@ -53,7 +53,7 @@ class Stored:
         old = json.loads(path.read_text()) if path and path.exists() else {}
         self.path, self.rows = path, old.pop("rows", [])
         old.pop("ways", None)
-        self.said = {"imports": {}, "best": {}, "bent": {}, "took": {}, "failed": {}} | old
+        self.said = {"imports": {}, "best": {}, "took": {}, "failed": {}} | old
 
     @property
     def about(self):
@@ -80,7 +80,7 @@ class Stored:
     def take(self, other):
         """What another file found."""
         self.rows += other.rows
-        for name in ("best", "bent", "took", "failed"):
+        for name in ("best", "took", "failed"):
             self.said[name] |= other.said[name]
         self.keep()
 
@@ -171,7 +171,7 @@ def tell(stored):
               f"{race.end(model, way):>9.3g} {race.trials(model, way):3}", flush=True)  # fmt: skip
 
 
-def meet(name, runners, stored, bends=True):
+def meet(name, runners, stored):
     """One model, whole; `took` are seconds of the processor."""
     problem, began = PROBLEMS[name](), clock()
     for module in {m for r in runners for m in (*r.imports, *r.at_mode)}:
@@ -188,8 +188,6 @@ def meet(name, runners, stored, bends=True):
                 said = f"{type(error).__name__}: {error}"[:200]
                 stored.said["failed"][f"{name}: {runner.name}"] = said
             took[runner.name] = few(clock() - since)
-    if bends and bent.enters(problem):
-        stored.said["bent"][name] = bent.row(problem, stored.said["best"][name]["elbo"])
     compiled.clear()
     stored.said["took"][name] = took | {"all": few(clock() - began)}
     stored.keep()
@@ -300,7 +298,7 @@ def main():
             everything(options.model, options.way, stored)
             return tell(stored)
         for name in options.model:
-            meet(name, entrants(options.way), stored, bends=not options.way)
+            meet(name, entrants(options.way), stored)
 
 
 if __name__ == "__main__":

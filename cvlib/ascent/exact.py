@@ -45,7 +45,7 @@ def term_gradients(model: Model, q: Family, w: np.ndarray) -> dict[str, np.ndarr
 
 
 def optimum(model: Model, q: Family, w: np.ndarray | None = None) -> np.ndarray:
-    """The w of the best ELBO in the family: natural steps on the exact gradient (chapter 15).
+    """The w of the best ELBO in the family: natural steps on the exact gradient (chapter 13).
 
     Where they do not settle, L-BFGS on the exact ELBO and gradient takes over. It begins at w, or
     at q.start(), narrowed where columns are wide.

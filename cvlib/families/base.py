@@ -65,6 +65,7 @@ class Family:
     quadratics = False  # is E_q known for every quadratic f? So with moments, coordinates unmixed
     closed_moments = closed_entropy = False  # are they given? Read off when a family is defined
     held = True  # by tests to what it says? So are the package's own
+    states: Any = None  # (n, d) all values of a discrete z, where they are few
     smooth = "z"  # the space in which w moves the sample: z, or the zeta behind a discrete z
 
     def __init_subclass__(cls, base: bool = False, **kwargs: Any) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import autograd.numpy as anp
 import numpy as np
 import scipy
@@ -10,6 +12,8 @@ from ..arguments import whole
 from ..draws import Draw, kept
 from ..special import expit, logsumexp
 from .base import LARGEST, NOT_SAID, Array, Family, Pair
+
+STATES = 4096  # so many are enumerated, and no more
 
 
 class _Discrete(Family, base=True):
@@ -79,6 +83,11 @@ class Bernoulli(_Discrete):
 
     def log_density(self, w: Array, z: Array) -> Array:
         return -anp.sum(z * anp.logaddexp(0, -w) + (1 - z) * anp.logaddexp(0, w), -1)
+
+    @property
+    def states(self) -> Array | None:
+        few = 2.0**self.dim <= STATES
+        return np.array([*product((0.0, 1.0), repeat=self.dim)]) if few else None
 
     def moments(self, w: Array) -> Pair:
         return expit(w), np.sqrt(expit(w) * expit(-w))
@@ -178,6 +187,12 @@ class Categorical(_Discrete):
     def log_density(self, w: Array, z: Array) -> Array:
         rows = self.split(w)
         return anp.sum(z * self.join(rows - logsumexp(rows, -1, keepdims=True)), -1)
+
+    @property
+    def states(self) -> Array | None:
+        few = float(self.classes) ** self.count <= STATES
+        each = product(np.eye(self.classes), repeat=self.count)
+        return np.array([np.concatenate(one) for one in each]) if few else None
 
     def moments(self, w: Array) -> Pair:
         p = np.exp(self.log_p(w))

@@ -19,13 +19,16 @@ from ..families import Gaussian
 from ..models.density import Density, Model
 from .bent import Bent
 from .climbing import Curvature, climb
+from .looks import Weights, poor
 from .settings import DEFAULT, Settings
 
 EACH = 2  # fixed draws for each weight, at least, in the end
 PROMISED, IN_THE_END = 1e-3, 1e-4  # nats that a step must promise, on some of them and on all
 MOST, LEAST, WORK = 100, 40, 5000  # steps of a climb: more where weights are few
 TURNS = 100  # turns of its slope that a climb remembers
+FEW = 40  # fixed draws for each of a few globals of a model with groups
 TOLD = 0.1  # from which size on a bend is told
+MOVED = 0.1  # standard deviations by which weights move a mean, or an sd, where q is to bend
 
 
 def evened(e: np.ndarray) -> np.ndarray:
@@ -49,7 +52,26 @@ class Bend(NamedTuple):
 
 def cheap(model: Model, settings: Settings = DEFAULT) -> bool:
     """Does a bend take seconds, and not minutes?"""
-    return settings.bend_draws[-1] * Density(model).size <= settings.cheap
+    return fixed(model, settings)[-1] * Density(model).size <= settings.cheap
+
+
+def fixed(model: Model, settings: Settings = DEFAULT) -> tuple[int, ...]:
+    """Fixed draws of the three climbs: fewer where effects are integrated, for unknowns are few."""
+    if model.effects is None:
+        return settings.bend_draws
+    most = max(FEW * model.dim, settings.cheap // (4 * Density(model).size))
+    return tuple(min(n, most) for n in settings.bend_draws)
+
+
+def wanted(seen: Weights, settings: Settings = DEFAULT) -> bool:
+    """Do weights leave few draws of q, have a heavy tail, or move what q says of a coordinate?"""
+    if poor(seen, settings):
+        return True
+    mean, sd = seen.z.mean(0), np.maximum(seen.z.std(0), 1e-300)
+    new = seen.share @ seen.z
+    spread = np.sqrt(seen.share @ (seen.z - new) ** 2)
+    moved = np.maximum(np.abs(new - mean), np.abs(spread - sd)) / sd
+    return bool(moved.max() > MOVED)
 
 
 def bend(
@@ -57,7 +79,7 @@ def bend(
     settings: Settings = DEFAULT,
 ) -> Bend | None:  # fmt: skip
     """The better of two bends of the Gaussian q_w, if one is better than it beyond doubt."""
-    judges, (*few, many) = settings.looks[-1], settings.bend_draws
+    judges, (*few, many) = settings.looks[-1], fixed(model, settings)
     e = np.random.default_rng([seed, 2]).standard_normal((judges, model.dim))
     straight = _logs(model, Gaussian(model.dim), w, e)
 
@@ -86,7 +108,7 @@ def _orders(model, w, seed, settings):
     comes first), and also where the place of i depends on the square of j (then j does).
     """
     straight = Gaussian(model.dim)
-    (mu, L), n = straight.unpack(w), settings.bend_draws[-1]
+    (mu, L), n = straight.unpack(w), fixed(model, settings)[-1]
     sd = straight.sd(w)
     e = evened(np.random.default_rng([seed, n, 1]).standard_normal((n // 2, model.dim)))
     slope = Density(model).slope(mu + e @ L.T)[1]

@@ -1,44 +1,43 @@
-"""What a q that was found can be asked: itself, posterior means, the evidence, with their errors.
-
-Half of the draws have q's mean and covariance with the heavier tail of Student's t, so that no
-importance weight explodes where the posterior has more mass than q far out (a defensive mixture).
-Below them are answers from draws that others made, of a chain say.
-"""
+"""What a q that was found can be asked: posterior means, quantiles, draws, the evidence, itself."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from html import escape
+from typing import Any
 
 import numpy as np
 import scipy
 
 from ..adapters.arviz import to_arviz
-from ..arguments import numbers, whole
+from ..arguments import whole
 from ..families.base import Family, check_fit
 from ..models.checks import data_arrays
-from ..models.density import Density, Model
-from ..models.parameters import labels
+from ..models.density import Model
+from ..models.parameters import Named, labels
 from ..models.passes import wide
-from ..special import LOG_2PI
-from . import stein
-from .looks import HEAVY, smoothed
+from . import effects, lots, stein
+from .lots import Lot
 from .stein import Answer
+from .table import Table
 
-NU = 5.0  # degrees of freedom of every second draw
 EDGE = (
     "log p(x, z) is minus infinity at {} of {} draws: the posterior ends within the reach of q. "
     "Stein's variates do not hold at such an edge, and the draws were weighed without them"
 )
+TAILS = {"5 %": 0.05, "50 %": 0.5, "95 %": 0.95}
+NOT_CORRECTED = "of q, not corrected"
 
 
 class Found:
     """A q_w that was found for a model, w (D,), and what it can be asked.
 
-    z are the model's own coordinates, as it takes them.
+    z are the model's own coordinates, as it takes them. `mean`, `sd`, `cov` and `sample` are those
+    of q. `summary`, `draws`, `predict`, `log_lik` and `to_arviz` are those of the posterior where
+    weights can make them so (`shown` is "posterior"), else those of q (`shown` is "q"): all read
+    one `lot` of weighed points.
     """
 
     warnings: tuple[str, ...] = ()  # what to distrust
@@ -49,12 +48,12 @@ class Found:
 
     @property
     def mean(self) -> np.ndarray:
-        """E_q z, (d,)."""
+        """E_q z, (d,): of q, not of the posterior."""
         return self.q.mean(self.w)
 
     @property
     def sd(self) -> np.ndarray:
-        """Standard deviations of z under q, (d,)."""
+        """Standard deviations of z under q, (d,), not under the posterior."""
         return self.q.sd(self.w)
 
     @cached_property
@@ -72,48 +71,138 @@ class Found:
     def _drawn(self, n, rng):
         return self.q.sample(self.w, whole("n", n), rng)
 
-    def draws(self, n: int, seed: int = 0, corrected: bool = False) -> dict[str, np.ndarray]:
+    # The lot, and what is read from it
+
+    @cached_property
+    def lot(self) -> Lot:
+        """The weighed points that are read for whatever is shown."""
+        return self._weighed(lots.size(self.model), _rng(0))
+
+    def _weighed(self, n, rng):
+        return lots.weighed(self.model, self.q, self.w, whole("n", n, 10), rng)
+
+    @property
+    def k_hat(self) -> float:
+        """Of the tail of the lot's weights."""
+        return self.lot.k_hat
+
+    @property
+    def effective(self) -> float:
+        """Relative ESS: the share of the lot that its weights leave."""
+        return self.lot.effective
+
+    @property
+    def shown(self) -> str:
+        """What draws and tables are of: "posterior" where weights make them so, else "q"."""
+        return "posterior" if self._holds else "q"
+
+    @property
+    def _holds(self):
+        try:
+            return self.lot.holds
+        except ValueError:  # log p is no number at too many points
+            return False
+
+    def draws(self, n: int, seed: int = 0, corrected: bool | None = None) -> dict[str, np.ndarray]:
         """n draws of every parameter in its constraint, {name: (n, *shape)}; z if none is named.
 
-        If `corrected`, of the posterior as far as weights know it: n of 4 n draws, those that weigh
-        more more often. Too heavy a tail of the weights is warned of, with its k-hat.
+        Of the posterior, points of the lot that weigh more more often, or of q, as `shown` says.
+        corrected=False: of q whatever is shown. True: of the posterior, or an error.
         """
-        return dict(self.model.named(self._points(n, _rng(seed), corrected)))
+        return self.named(self._points(n, _rng(seed), corrected))
 
-    def _points(self, n, rng, corrected):
-        """n draws z of q, or of the posterior by weights."""
-        if not corrected:
+    def named(self, z: np.ndarray) -> dict[str, np.ndarray]:
+        """The parameters at points z (n, d) by name, and a draw of the effects of every group."""
+        drawn = {} if self.model.effects is None else effects.drawn(self.model, z)
+        return {**self.model.named(z), **drawn}
+
+    def _points(self, n, rng, corrected=None):
+        """n draws z of the posterior or of q."""
+        n, holds = whole("n", n), corrected is not False and self._holds
+        if corrected and not holds:
+            raise ValueError(
+                "corrected=True: weights do not make the posterior of this q, as fit.warnings say. "
+                "Take corrected=False, which gives draws of q"
+            )
+        if not holds:
             return self._drawn(n, rng)
-        z, _, log = self._weighed(4 * whole("n", n, 10), rng)
-        w, k = smoothed(log)
-        if not k <= HEAVY:
-            said = f"k-hat of the weights is {k:.2f}, above {HEAVY}: they do not correct the draws"
-            warnings.warn(said, stacklevel=4)
-        places = (np.arange(n) + rng.uniform()) / n  # evenly: a weight of k / n comes k times
-        return rng.permutation(z[np.searchsorted(np.cumsum(w) / w.sum(), places)])
+        expensive = self.model.effects is not None  # which are drawn anew at every point
+        enough = self.lot.exact or expensive or len(self.lot.w) >= 4 * n
+        return (self.lot if enough else self._weighed(4 * n, rng)).resampled(n, rng)
 
-    def log_lik(self, n: int, seed: int = 0) -> np.ndarray:
-        """The log-likelihood of every data point at n draws, (n, N): what LOO and WAIC need."""
-        return self.model.pointwise(self.sample(n, seed))
+    def summary(self) -> Table:
+        """Mean, sd, 5 %, 50 % and 95 % of every entry of every parameter, with their errors.
 
-    def predict(self, f: Callable, n: int, seed: int = 0, data: Any = None) -> np.ndarray:
-        """New data at n draws, or anything else: f(p, batch, rng), p and batch as in `log_lik`.
+        Of the posterior or of q, as `shown` says. summary()["mean"]["sigma"] is a number,
+        summary().frame() a frame of pandas, with the errors in columns of their own.
+        """
+        return replace(self._described, warnings=self.warnings)
 
-        The batch has all rows of the model's data, or of `data`, and the result n rows.
+    @cached_property
+    def _described(self):
+        lot, head = (self.lot, "") if self._holds else (self._own, NOT_CORRECTED)
+        arrays = self.model.named(lot.z)
+        names = [label for name, x in arrays.items() for label in labels(name, x.shape[1:])]
+        X = np.column_stack([x.reshape(len(x), -1) for x in arrays.values()]) * 1.0  # (n, k)
+        X[lot.w == 0] = 0.0  # far out, where it may overflow
+        order, probs = 0 if head else self._order(lot), np.array([*TAILS.values()])
+        values, errors = stein.described(lot.drawn(X), order, probs=probs)
+        columns = dict(zip(("mean", "sd", *TAILS), values))
+        of = {name: f"error of {name}" for name in columns}
+        columns |= dict(zip(of.values(), errors))
+        return Table(names, columns, of, head, hidden=tuple(of.values()))
+
+    @cached_property
+    def _own(self):
+        """As many points of q itself, as a lot in which all weigh alike."""
+        z, block = lots.plain(self.q, self.w, lots.size(self.model), _rng(0))
+        none = np.zeros(len(z))
+        return Lot(z, 0 * z, none, none + 1, np.nan, block)
+
+    def _order(self, lot):
+        """Of Stein's variates: None to choose, 0 where z has no score or the posterior ends."""
+        return None if self.q.smooth == "z" and not lot.outside else 0
+
+    def log_lik(self, n: int, seed: int = 0, corrected: bool | None = None) -> np.ndarray:
+        """The log-likelihood of every data point at n of the `draws`, (n, N)."""
+        return self.model.pointwise(self._points(n, _rng(seed), corrected))
+
+    def effects(self, name: str) -> Table:
+        """Of a model with groups: the effect of every group, by label, as `summary` shows it."""
+        lot, head = (self.lot, "") if self._holds else (self._own, NOT_CORRECTED)
+        says = self.warnings if head else ()
+        return effects.table(self.model, name, lot, 0 if head else self._order(lot), head, says)
+
+    def predict(
+        self,
+        f: Callable,
+        n: int,
+        seed: int = 0,
+        data: Any = None,
+        corrected: bool | None = None,
+        groups: Any = None,
+    ) -> np.ndarray:
+        """New data at n of the `draws`, or anything else: f(p, batch, rng).
+
+        p and batch are as in the model's `log_lik`. The batch has all rows of the model's data, or
+        of `data`, and the result n rows. `groups` are the labels of rows of `data`, of groups that
+        the model has seen or not.
         """
         rng = _rng(seed)
-        return self._predicted(f, self._drawn(n, rng), rng, data)
+        return self._predicted(f, self._points(n, rng, corrected), rng, data, groups)
 
-    def _predicted(self, f, z, rng, data=None):
-        batch = tuple(map(wide, self.model.data if data is None else data_arrays(data)))
-        given, fitted = ([a.shape[1:] for a in arrays] for arrays in (batch, self.model.data))
+    def _predicted(self, f, z, rng, data=None, groups=None):
+        own = self.model.all_rows
+        batch = tuple(map(wide, own if data is None else data_arrays(data)))
+        given, fitted = ([a.shape[1:] for a in arrays] for arrays in (batch, own))
         if given != fitted[: len(given)]:
             raise ValueError(
                 f"predict: rows of data have shapes {given}, those that were fitted {fitted}: give "
                 "the same columns in the same order"
             )
+        p = effects.at_rows(self.model, z, batch, data, groups)
         try:
-            found, n = np.asarray(f(self.model.given(z[:, None]), batch, rng)), len(z)
+            found, n = np.asarray(f(p, batch, rng)), len(z)
         except Exception as error:  # a function of the reader's fails in many ways
             raise ValueError(
                 f"predict: f(p, batch, rng) fails for a batch of {len(batch)} arrays, where the "
@@ -128,250 +217,92 @@ class Found:
 
     to_arviz = to_arviz
 
-    def expect(self, f: Callable, n: int = 1000, seed: int = 0) -> Answer:
-        """E f under the posterior, not under q, with its standard error.
+    def expect(self, f: Callable, n: int | None = None, seed: int = 0) -> Answer:
+        """E f under the posterior, whatever is shown, with its standard error.
 
-        f takes what the model's functions take, at n draws, to (n, ...): f(p) with p.sigma (n,)
-        where parameters are declared, else f(z) with z (n, d). The draws are weighed, and meet
-        variates of known mean; if z is discrete there are none, for it has no score, nor where the
-        posterior ends within the reach of q. Where few draws decide a single number, a rare event
-        say, n more are taken from about these. What is to distrust in the fit is said here too.
+        f takes what the model's functions take, at n points, to (n, ...): f(p) with p.sigma (n,)
+        where parameters are declared, else f(z) with z (n, d). The points are those of the lot, or
+        at least n others, from `seed`. They are weighed, and meet variates of known mean; if z is
+        discrete there are none, for it has no score, nor where the posterior ends within the reach
+        of q. Where few points decide a single number, a rare event say, as many more are taken from
+        about these.
         """
-        return self._asked(f, n, seed, stein.expect)
+        found = self._asked(f, n, seed, stein.expect)
+        return replace(found, name=_name(f, self.model.given(self.sample(2, seed))))
 
     def quantile(
-        self, f: Callable, probs: Any = (0.05, 0.5, 0.95), n: int = 1000,
+        self, f: Callable, probs: Any = (0.05, 0.5, 0.95), n: int | None = None,
         seed: int = 0,
     ) -> Answer:  # fmt: skip
         """Quantiles of f under the posterior, (len(probs), ...), with errors, as `expect` works."""
-        return self._asked(f, n, seed, partial(stein.quantile, probs=_levels(probs)))
+        return self._asked(f, n, seed, partial(stein.quantile, probs=stein.levels(probs)))
 
     def _asked(self, f, n, seed, ask):
         if not callable(f):
             raise TypeError(
                 f"f={f!r} is no function of the draws: write fit.expect(lambda p: p.sigma)"
             )
-        order = None if self.q.smooth == "z" else 0
         of_z = lambda z: stein.floats("what f gives", f(self.model.given(z)), stein.STACK)
-        z, score, log = self._weighed(n, _rng(seed), of_z if ask is stein.expect else None)
-        out = np.isneginf(log).sum()
-        weights = np.exp(log - log.max())
-        found = ask(stein.drawn(of_z, z, score, weights, block=1), 0 if out else order)
-        edge = [EDGE.format(out, len(log))] if out and order is None else []
-        return replace(found, warnings=(*self.warnings, *edge, *found.warnings))
+        rng = _rng(seed)
+        lot = self.lot if n is None else self._weighed(n, rng)
+        F = of_z(lot.z)
+        if ask is stein.expect:
+            more = lots.more(lot, self.model, self.q, self.w, F, rng)
+            lot, F = (lot, F) if more is lot else (more, of_z(more.z))
+        order = self._order(lot)
+        found = ask(lot.drawn(F), order)
+        edge = [EDGE.format(lot.outside, len(lot.w))] * bool(lot.outside and self.q.smooth == "z")
+        return replace(found, warnings=(*self._shown_badly, *edge, *found.warnings))
 
-    def _weighed(self, n, rng, of_z=None):
-        """Draws, their scores, and the logarithms of their weights; more about where of_z is."""
-        if self.q.mapped is not None:
-            return drawn(self, n, rng, of_z)[:3]
-        z, density = self._drawn(whole("n", n, 10), rng), Density(self.model)
-        value, score = density.slope(z) if self.q.smooth == "z" else (density.value(z), 0 * z)
-        log = value - self.q.log_q(self.w, z)
-        return z, np.where(np.isneginf(log)[:, None], 0.0, score), log
+    @property
+    def _shown_badly(self):
+        """What is to distrust in the fit, where it is q that is shown."""
+        return () if self._holds else self.warnings
 
-    def evidence(self, n: int = 1000, seed: int = 0) -> Answer:
+    def evidence(self, n: int | None = None, seed: int = 0) -> Answer:
         """log p(x) with its standard error; the ELBO is below it by KL(q || p).
 
         It is the log of the mean weight, regressed on what is known under q: q's share of the law
-        of the draws has mean one; times e or e e^T - I it has mean zero.
+        of the points has mean one; times e or e e^T - I it has mean zero. Of a discrete z with few
+        states it is their sum.
         """
+        if self.q.states is not None:
+            total = scipy.special.logsumexp(self.lot.log)
+            return Answer(total, np.zeros(()), self.k_hat, 0, len(self.lot.w))
         if self.q.mapped is None:
             raise ValueError(
                 f"the evidence needs a Gaussian q, straight or bent; this is {self.q!r}"
             )
-        at = drawn(self, n, _rng(seed))
-        w, k = smoothed(at.log)  # in units of the largest
-        share = at.share[:, None]
-        known = lambda order: np.column_stack([share - 1, share * stein.stein(at.e, -at.e, order)])
-        lot = stein.Drawn(w, at.z, at.score, np.ones(len(w)), k)
-        found = stein.answer(w[:, None], lot, None, variates=known)[0]
-        log = at.log.max() + np.log(found.estimate)
-        says = (*self.warnings, *found.warnings)
+        lot = self.lot if n is None else self._weighed(n, _rng(seed))
+        share = lot.share[:, None]
+        known = lambda order: np.column_stack(
+            [share - 1, share * stein.stein(lot.e, -lot.e, order)]
+        )
+        ones = np.ones(len(lot.w))
+        at = stein.Drawn(lot.w, lot.z, lot.score, ones, lot.k_hat, block=lot.block)
+        found = stein.answer(lot.w[:, None], at, None, variates=known)[0]
+        log = lot.log.max() + np.log(found.estimate)
+        says = (*self._shown_badly, *found.warnings)
         return replace(found, estimate=log, se=found.se / found.estimate, warnings=says)
 
     # What it looks like
 
-    @cached_property
-    def _rows(self):
-        """(name, mean, sd) of every entry of every parameter, by draws where it is constrained."""
-        model, n = self.model, int(np.clip(2**22 // self.q.dim, 200, 4000))
-        free = model.parameters.free
-        arrays: Any = self.draws(n) if len(free) < len(model.named(self.mean)) else free
-        rows: list[tuple] = []
-        for name, x in arrays.items():
-            if name in free:
-                where, shape = free[name]
-                mean, sd = self.mean[where], self.sd[where]
-            else:
-                mean, sd, shape = x.mean(0).ravel(), x.std(0).ravel(), x.shape[1:]
-            rows += zip(labels(name, shape), mean, sd)
-        return rows
-
-    def table(self, most: int = 20) -> list[tuple[str, float, float]]:
-        """Rows (name, mean, sd), one an entry of a parameter: beta[0], sigma, or z[0], z[1], ..."""
-        return self._rows[:most]
-
     def _head(self):
         return [f"{self.model.name}: {self.q!r}"]
 
-    def _warned(self):
-        return [f"! {w}" for w in self.warnings]
-
     def __repr__(self):
-        rows = [f"  {name:8} {m:10.3g} ± {s:.2g}" for name, m, s in self.table(most=12)]
-        more = ["  ..."] if len(self._rows) > 12 else []
-        return "\n".join([*self._head(), *rows, *more, *self._warned()])
+        return "\n".join([*self._head(), repr(self.summary())])
 
     def _repr_html_(self):
-        from html import escape
-
-        cell = lambda x: f'<td style="text-align: right; padding: 0 0.8em">{escape(x)}</td>'
-        row = lambda *cells: f"<tr>{''.join(map(cell, cells))}</tr>"
-        rows = "".join(row(name, f"{m:.3g}", f"{s:.2g}") for name, m, s in self.table())
         head = "<br>".join(map(escape, self._head()))
-        notes = "".join(f"<p>{escape(w)}</p>" for w in self._warned())
-        top = "<tr><th>coordinate</th><th>mean</th><th>sd</th></tr>"
-        return f"<div><p>{head}</p>{notes}<table>{top}{rows}</table></div>"
+        return f"<div><p>{head}</p>{self.summary()._repr_html_()}</div>"
 
 
-# Draws of the fit itself ------------------------------------------------------------------------
-
-
-class Draws(NamedTuple):
-    """Draws from the mixture of q and Student's t."""
-
-    z: np.ndarray  # (n, d)
-    score: np.ndarray  # (n, d)
-    log: np.ndarray  # (n,) log p(x, z) less the log density of the draws; -inf weighs nothing
-    e: np.ndarray  # (n, d) in q's own coordinates
-    share: np.ndarray  # (n,) q / law of the draws
+def _name(f, p):
+    """The name of the parameter that f takes from p as it is, or ""."""
+    taken = f(p) if isinstance(p, Named) else None
+    return next((name for name in p if p[name] is taken), "") if taken is not None else ""
 
 
 def _rng(seed):
     return np.random.default_rng(whole("seed", seed, 0))
-
-
-def drawn(fit: Found, n: int, rng: np.random.Generator, of_z: Callable | None = None) -> Draws:
-    """n draws for a fit whose q maps normal ones, at which log p and its score are numbers.
-
-    Where the posterior has ended log p is minus infinity, and the score counts as zero. If the
-    value of of_z, one number a draw, is decided by few of them, n more come from Student's t about
-    their mean, and all are weighed by the law of all.
-    """
-    e = rng.standard_normal((whole("n", n, 10), fit.q.dim))
-    e[::2] *= np.sqrt(NU / rng.chisquare(NU, len(e[::2])))[:, None]
-    at = _at(fit, e)
-    if of_z is None or (centre := _decided(at, of_z(at.z))) is None:
-        return at
-    t = rng.standard_normal(at.e.shape) * np.sqrt(NU / rng.chisquare(NU, len(at.e)))[:, None]
-    return _at(fit, np.concatenate([at.e, centre + t]), centre)
-
-
-def _decided(at, F):
-    """The mean, (d,), in q's coordinates, of draws so few that they decide a number F (n,)."""
-    if F.shape != at.log.shape or not np.isfinite(F[at.log > -np.inf]).all():
-        return None
-    F, w = np.where(at.log > -np.inf, F, 0.0) * 1.0, np.exp(at.log - at.log.max())
-    many, away = stein.behind(F[:, None], w)
-    return away[:, 0] @ at.e / away.sum() if 0 < many[0] < len(F) / 20 else None
-
-
-def _at(fit, e, centre=None):
-    """The draws with these e."""
-    z, stretch = fit.q.mapped(fit.w[None], e)
-    log, score = Density(fit.model).slope(z)
-    more = np.logaddexp(0, student(e)) - np.log(2)  # log of the law of the draws over q
-    if centre is not None:
-        shift = student(e - centre) + 0.5 * (e**2 - (e - centre) ** 2).sum(-1)
-        more = np.logaddexp(more, shift) - np.log(2)
-    log = log + 0.5 * (e**2 + LOG_2PI).sum(-1) + stretch - more
-    out = np.isneginf(log)
-    score = np.where(out[:, None], 0.0, score)
-    fine, n = (np.isfinite(log) | out) & np.isfinite(score).all(-1), len(e)
-    if fine.sum() < max(10, 0.9 * n):
-        raise ValueError(
-            f"log p(x, z) or its slope is no number at {n - fine.sum()} of {n} draws: something "
-            "overflows there, or a matrix is singular"
-        )
-    if (~out).sum() < 10:
-        raise ValueError(f"log p(x, z) is minus infinity at {out.sum()} of {n} draws: q misses it")
-    return Draws(z[fine], score[fine], log[fine], e[fine], np.exp(-more[fine]))
-
-
-def student(e: np.ndarray) -> np.ndarray:
-    """log of Student's t with NU degrees of freedom over N(0, I), their densities at e, (n,)."""
-    d, square = e.shape[-1], (e**2).sum(-1)
-    gammaln = scipy.special.gammaln
-    front = gammaln((NU + d) / 2) - gammaln(NU / 2) - d / 2 * np.log(NU / 2)
-    return front - (NU + d) / 2 * np.log1p(square / NU) + square / 2
-
-
-# Draws that others made -------------------------------------------------------------------------
-
-
-def expect(
-    f: Callable | np.ndarray, z: Any, score: Any, weights: np.ndarray | None = None, *,
-    order: int | None = None, block: int | None = None,
-) -> Answer:  # fmt: skip
-    """E_p f(z) as an `Answer`, from draws z (n, d) and scores grad log p(z) (n, d) there.
-
-    In place of the score a model: then z may be an `InferenceData` or `DataTree` of ArviZ, or draws
-    by name, {name: (n, *shape)} or (chains, n, *shape), and f takes what the model's functions
-    take. Without one f takes z to (n, ...), or is that array. Several chains are z (chains, n, d),
-    scores and values likewise. weights (n,): p / q up to a factor, for draws of another law q.
-    order: 0, 1 or 2; if not given, the one that foretells best what it has not seen. block: so many
-    neighbours of a chain are left out together; if not given, two autocorrelation times.
-    """
-    return stein.expect(_given(f, z, score, weights, block), order)
-
-
-def quantile(
-    f: Callable | np.ndarray, z: Any, score: Any, weights: np.ndarray | None = None, *,
-    probs: Any = (0.05, 0.5, 0.95), order: int | None = None, block: int | None = None,
-) -> Answer:  # fmt: skip
-    """Quantiles of f under p, (len(probs), ...), with errors; all else as in `expect`."""
-    levels = _levels(probs)  # before f is called, which may take long
-    return stein.quantile(_given(f, z, score, weights, block), order, probs=levels)
-
-
-def _levels(probs):
-    """Probabilities, (m,), one at least."""
-    levels = np.atleast_1d(numbers("probs", probs, 0, 1, True))
-    if levels.ndim > 1 or not levels.size:
-        raise ValueError(f"probs={probs!r}: give one probability or a list, such as [0.05, 0.95]")
-    return levels
-
-
-def _given(f, z, score, weights, block):
-    """What is given, checked; with a model in place of the score, from f and z in its terms."""
-    if isinstance(model := score, Model):
-        draws = getattr(z, "posterior", z)
-        z = _back(draws, model) if hasattr(draws, "keys") else stein.floats("draws", draws)
-        if z.shape[-1:] != (model.dim,):
-            raise ValueError(f"draws z of shape {z.shape}: {model!r} needs (n, {model.dim})")
-        score = Density(model).slope(z.reshape(-1, model.dim))[1].reshape(z.shape)
-        of_p = f
-        f = (lambda z: of_p(model.given(z))) if callable(of_p) else of_p
-    return stein.drawn(f, z, score, weights, block)
-
-
-def _back(draws: Mapping, model: Model) -> np.ndarray:
-    """Draws by name, in their constraints, as z (n, d) or (chains, n, d)."""
-    needs, back = model.parameters.each, model.parameters.back
-    if back is None:
-        raise ValueError(f"{model!r} does not say how to take its parameters back to z")
-    if missing := [name for name in needs if name not in draws]:
-        raise ValueError(
-            f"the draws have no {missing[0]!r}, and {model!r} needs {', '.join(needs)}"
-        )
-    arrays = {name: stein.floats(f"draws of {name}", draws[name]) for name in needs}
-    shapes = {k: np.shape(x)[1:] for k, x in model.named(np.zeros((1, model.dim))).items()}
-    leads = {x.shape[: x.ndim - len(shapes[name])] for name, x in arrays.items()}
-    lead = leads.pop()
-    if leads or len(lead) not in (1, 2):
-        raise ValueError(
-            f"draws of {', '.join(arrays)} must be (n, *shape) or (chains, n, *shape) each, all "
-            f"with one n; got {', '.join(str(x.shape) for x in arrays.values())}"
-        )
-    z = back({name: x.reshape(-1, *shapes[name]) for name, x in arrays.items()})
-    return z.reshape(*lead, model.dim)

@@ -5,7 +5,7 @@ says in words what it did and what to distrust.
 """
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
@@ -16,19 +16,24 @@ import numpy as np
 from autograd import elementwise_grad
 
 from ..arguments import bar, numbers, unmasked, whole
-from ..deadline import deadline
+from ..deadline import Late, deadline
 from ..families import DiagonalGaussian, Family, Gaussian
 from ..families.base import check_fit
 from ..models.density import Density, Model
+from ..models.parameters import point
 from . import files, starts
 from .found import Found
-from .looks import Weights, explained, heavy, poor, weighed
+from .looks import Weights, explained, weighed
+from .lots import FEW, HEAVY, THIN
 from .run import KEYBOARD, LATE, VAIN, Clock, Run
 from .settings import DEFAULT, Settings
 from .starts import Start
 from .strategies import chosen
+from .table import Table
 
-FEW = 50  # draws left, from which nothing is said of single coordinates
+ROUGH = 0.1  # spreads, by which a mean or an sd may be uncertain; a quantile by twice that
+
+SOME = 16  # points at which a model is asked for its own doubts
 
 
 class Distrust(UserWarning):
@@ -39,17 +44,15 @@ class Fit(Found):
     """What `fit` found, and the run that found it, which can go on.
 
     w (D,) are the weights of q; elbo and its standard error; `looks` has rows (step, elbo, error);
-    `words` what was done, `warnings` what to distrust; `effective` is the share of draws that
-    importance weights leave, `k_hat` the tail of these weights.
+    `words` what was done, `warnings` what to distrust in what is `shown`.
     """
 
     def __init__(self, run: Run):
         super().__init__(run.model, *run.law)
         self.run, self.settled, self.steps = replace(run), run.settled, run.state.t
         self.seconds, self.looks = run.seconds, np.array(run.looks).reshape(-1, 3)
-        last, self.words, self.warnings = judged(run)
+        last, self.words, self.warnings = judged(run, self)
         self.elbo, self.error = map(float, last.elbo)
-        self.effective, self.k_hat = last.effective, last.k_hat
 
     @classmethod
     def after(
@@ -127,7 +130,8 @@ class Fit(Found):
     @property
     def report(self) -> str:
         """What was done and found, in words."""
-        return "\n".join([*self._head(), *(f"- {w}" for w in self.words), *self._warned()])
+        signs = zip("-!", (self.words, self.warnings))
+        return "\n".join([*self._head(), *(f"{sign} {x}" for sign, each in signs for x in each)])
 
 
 def _seen(fit, z):
@@ -153,19 +157,18 @@ def fit(
     takes steps that are regressed on plain draws. Other families take Adam's steps.
 
     Looks at the ELBO after 10, 20 ... steps (JAX: 4 ..., Adam: 200 ...), on common draws. Stops
-    when doubling the run has gained less than 0.05 nats beyond doubt: a gain of more than that in
-    the last doubling is missed with a chance of about 5 %, all looks together. Or it stops at
-    `steps`, or after `seconds` (60 if neither is given), compiling included; or by Ctrl-C.
+    when doubling the run has gained less than 0.05 nats beyond doubt (a larger gain is missed with
+    a chance of about 5 %), at `steps`, after `seconds` (60 if neither is given), or by Ctrl-C.
 
-    start: a point (d,), a pair of mean and covariance (d, d) or sd (d,), another `Fit`, "random".
-    restarts: random points from which the mode is looked for as well; the best start is taken. If
-        it is not given, one where no mode was found from z = 0 or a coordinate did not move.
+    start: parameters by name, {"sigma": 1.0}, others at z = 0; a point z (d,), a pair of mean and
+        covariance (d, d) or sd (d,), another `Fit`, "random".
+    restarts: other points to look for modes from, as many as a tenth of the gradients allows if
+        neither it nor a start is given (eight at most, three at least for up to 20 unknowns).
     bend: True lets a full q of up to 60 unknowns bend once it has settled (`families.Bent`), if it
         gains by that beyond doubt; False forbids it. None: where no q is given, that takes seconds
-        (few data), and weights keep less than half of the draws or have too heavy a tail.
-    M: draws a step; a full q takes whole rotations, with at least as many.
-    callback: called with the `Fit` so far at each look; True stops the run.
-    settings: the numbers that it goes by, `cv.Settings`.
+        (few data), and weights keep few draws, have too heavy a tail, or move a mean or an sd.
+    M: draws a step, at least; callback: called with the `Fit` so far at each look, True stops the
+        run; settings: the numbers that it goes by, `cv.Settings`.
     """
     clock, seed = Clock(seconds, steps, settings), whole("seed", seed, 0)
     wanted = False if bend is None and q is not None else bend
@@ -174,23 +177,26 @@ def fit(
     check_fit(model, q)
     assert q is not None
     M = None if M is None else whole("M", M, 1 + q.gaussian + q.full)
-    restarts = None if restarts is None else whole("restarts", restarts, 0)
     _check(q, start, restarts, bend, callback, settings)
     given = None if start is None else _given(start, model, q, seed)
     with bar(desc="fit", unit=" steps", disable=not progress) as shown:
         shown.set_postfix_str("looking for the mode")
         strategy = chosen(model, q, M, settings)
-        begin, w = _begun(model, q, strategy.widths, given, restarts, clock, seed, settings)
+        plan = strategy.plan(model, q, M, settings)
+        begin, w = _begun(model, q, strategy, plan, given, restarts, clock, seed, settings)
         shown.set_postfix_str("")
-        state = strategy.plan(model, q, M, settings).first(np.random.default_rng(seed), w)
+        state = plan.first(np.random.default_rng(seed), w)
         cut = f"the search for the mode was {KEYBOARD}; " if begin.stopped else ""
-        words = *clock.too_short(model), f"{cut}began at {begin.says}"
+        ran = ", for the search for the mode ran into a spike" * bool(begin.spike)
+        words = *clock.too_short(model), f"{cut}began at {begin.says}{ran}"
         run = Run(model, q, strategy, settings, M, state, w, begin.trouble, words)
-        run.rivals, run.bends, run.seed = begin.rivals, wanted, seed
+        run.rivals, run.spike, run.bends, run.seed = begin.rivals, begin.spike, wanted, seed
         return Fit.after(run, clock, shown, callback, KEYBOARD if begin.stopped else "")
 
 
 def _check(q, start, restarts, bend, callback, settings):
+    if restarts is not None:
+        whole("restarts", restarts, 0)
     if callback is not None and not callable(callback):
         raise TypeError(f"callback={callback!r} is no function of a Fit")
     if not (bend is None or isinstance(bend, bool | np.bool_)):
@@ -202,13 +208,15 @@ def _check(q, start, restarts, bend, callback, settings):
         raise ValueError("start= and restarts= are for a Gaussian q: others begin at their own")
 
 
-def _begun(model, q, widths, given, restarts, clock, seed, settings):
+def _begun(model, q, strategy, plan, given, restarts, clock, seed, settings):
     """Where the run begins, and its w there."""
     if not q.gaussian:
         return Start(np.empty(0), None, f"the usual start of {q!r}"), q.start()
     search, choice = (partial(clock.over, share) for share in (1 / 3, 1 / 2))
     with deadline.until(choice):
-        begin = starts.start(model, q.full and not widths, given, restarts, search, seed, settings)
+        ahead = 2 * strategy.first * plan.M  # gradients that a run takes until it settles, at least
+        how = given, restarts, search, seed, settings, ahead
+        begin = starts.start(model, q.full and not strategy.widths, *how)
     S = np.diag(begin.S) if q.full and begin.S.ndim == 1 else begin.S
     return begin, q.joined(begin.mu, S)
 
@@ -218,6 +226,11 @@ def _given(start, model, q, seed):
     if isinstance(start, str) and start == "random":
         z = np.random.default_rng([seed, 2]).standard_normal(model.dim)
         return Start(z, None, "a random point")
+    if isinstance(start, Mapping):
+        try:
+            start = point(model.parameters, start, model.dim)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"start={start!r}: {error}") from error
     if isinstance(start, Fit):
         start = start.mean, (start.cov if q.full and start.q.full else start.sd)
     pair = isinstance(start, tuple)
@@ -232,7 +245,7 @@ def _given(start, model, q, seed):
     except (TypeError, ValueError, np.linalg.LinAlgError) as error:
         raise ValueError(
             f"start={start!r}: give {model.dim} finite numbers below 1e6, a pair of them and "
-            'sds or a positive definite covariance, a fit, or "random"'
+            'sds or a positive definite covariance, parameters by name, a fit, or "random"'
         ) from error
     says = "the start that was given" if pair else "the point that was given"
     return Start(mean, S if pair else None, says)
@@ -241,11 +254,11 @@ def _given(start, model, q, seed):
 # What is said of a q that was found ---------------------------------------------------------------
 
 
-def judged(run: Run) -> tuple[Weights, tuple[str, ...], tuple[str, ...]]:
-    """A last look at a run, what was done, and what to distrust.
+def judged(run: Run, found: Found) -> tuple[Weights, tuple[str, ...], tuple[str, ...]]:
+    """A last look at a run, what was done, and what to distrust in what was found.
 
-    Whatever fails in that, or is cut off, is a sentence: no fit is lost. Nothing is said of the
-    shape of q before the ELBO has settled.
+    Whatever fails in that, or is cut off, is a sentence: no fit is lost. Points are weighed once
+    the ELBO has settled.
     """
     failed = []
 
@@ -255,6 +268,8 @@ def judged(run: Run) -> tuple[Weights, tuple[str, ...], tuple[str, ...]]:
                 return look()
         except KeyboardInterrupt:
             failed.append(f"{what} could not be checked: {KEYBOARD}")
+        except Late:
+            failed.append(f"{what} could not be checked: {LATE}")
         except Exception as error:  # functions of the reader's fail in many ways
             failed.append(f"{what} could not be checked: {type(error).__name__}: {error}")
         return otherwise
@@ -263,42 +278,68 @@ def judged(run: Run) -> tuple[Weights, tuple[str, ...], tuple[str, ...]]:
     look = lambda: weighed(run.model, q, w, run.state.t + 1) if run.last is None else run.last
     last = safely("the ELBO", look, Weights(np.empty((0, q.dim)), np.empty(0)))
     done = run.strategy.says.format(plan=run.plan)
-    shape = run.settled and len(last.log) > 0
-    words = safely("the shape of q", lambda: [*said(run, last)] if shape else [], [])
-    found = safely("what to distrust", lambda: [*doubts(run, last)], [])
+    words = safely("the shape of q", lambda: [*said(run, last)], [])
+    doubted = safely("what to distrust", lambda: [*doubts(run, last, found)], [])
     far = safely("the prior", lambda: _unlikely(run), [])
-    return last, (*run.words, done, *words), (*found, *far, *failed)
+    shown = safely("what is shown", lambda: [*uncorrected(run, found)] if run.settled else [], [])
+    about = lambda: [*run.model.doubts(found._points(SOME, np.random.default_rng(0)))]
+    moved = safely("the integrals over effects", about if run.settled else list, [])
+    return last, (*run.words, done, *words), (*doubted, *far, *shown, *moved, *failed)
 
 
 def said(run: Run, last: Weights) -> Iterator[str]:
-    """Three numbers on the shape of q, with what each means."""
-    if run.law[0].gaussian:
+    """How near to a Gaussian the posterior is, once the ELBO has settled."""
+    if run.settled and len(last.log) and run.law[0].gaussian:
         share, left = explained(run.model, run.q, run.best, run.state.t + 1)
         yield (
             f"a quadratic explains {share:.0%} of the slope of log p at the draws, and a better "
             f"Gaussian would remove {max(left, 0.0) + 0.0:.2g} a coordinate"
         )
-    yield f"{last.kept}, their relative effective sample size"
-    tail = "above 0.7 the tail of the weights is too heavy to believe that share"
-    if last.k_hat > run.settings.heavy and not heavy(last, run.settings):
-        tail = f"a tail that does not matter, for no weight is {run.settings.big} times the mean"
-    yield f"k-hat is {last.k_hat:.2f}: {tail}"
 
 
-def doubts(run: Run, last: Weights) -> Iterator[str]:
+def uncorrected(run: Run, found: Found) -> Iterator[str]:
+    """What is wrong and what to do, if what is shown is q's, or has large errors."""
+    if found.shown == "posterior":
+        if (worst := roughest(found.summary())) is not None:
+            yield (
+                f"the lot does not tell mean, sd and tails of {worst}: their errors are large\n"
+                "Where the law has hardly moments take the median, else write the model in other "
+                "coordinates, or compare with MCMC"
+            )
+        return
+    lot = found.lot
+    k = ["k-hat is too high"] * (not lot.k_hat <= HEAVY)
+    share = ["relative ESS is too low"] * (lot.effective < THIN)
+    few = ["ESS is too low"] * (lot.ess < FEW)
+    bent = VAIN in run.words or run.bent is not None
+    can = run.can_bend and not bent and run.bends is not True
+    more = "Let q bend (bend=True), write" if can else "Write"
+    yield (
+        f"the posterior does not have the shape of q, and weights do not mend it ("
+        f"{', '.join([*k, *share] or few)}): tables and draws are those of q\n"
+        f"{more} the model in other coordinates, take another q, or compare with MCMC"
+    )
+
+
+def roughest(table: Table) -> str | None:
+    """The row of a summary with the largest errors, where they are too large to be of use."""
+    spread = (table.columns["95 %"] - table.columns["5 %"]) / (2 * 1.645)  # an sd, if it is normal
+    limits = (ROUGH * spread * (2 if "%" in k else 1) for k in table.errors)
+    errors = (table.columns[error] for error in table.errors.values())
+    seen = np.max([error / np.maximum(most, 1e-300) for error, most in zip(errors, limits)], 0)
+    return table.rows[int(seen.argmax())] if seen.max() > 1 else None
+
+
+def doubts(run: Run, last: Weights, found: Found) -> Iterator[str]:
     """Sentences that begin with what is wrong and end with what to do."""
     diverged = int(run.state.diverged)
     end = last if diverged < 0 else weighed(run.model, run.q, run.state.w, 0, run.settings.looks[0])
     n = max(len(end.log), 1)
     outside = end.outside.sum() / n
     lost = (~end.fine).sum() / n - outside
-    if run.trouble:
-        yield (
-            f"{run.trouble}. A prior may be missing, or a log-Jacobian have the wrong sign; if "
-            "neither is, compare with draws of another method"
-        )
-    if run.rivals:
-        yield run.rivals
+    bad = not run.settled or found.shown == "q"
+    spike = run.spike if bad else _spike(run)
+    yield from filter(None, (run.trouble, spike, run.rivals))
     if diverged >= 0:
         yield (
             f"the run diverged at step {diverged}: try more draws M, scale the data, or put a "
@@ -318,36 +359,13 @@ def doubts(run: Run, last: Weights) -> Iterator[str]:
     if not run.settled and lost + outside < 0.1 and diverged < 0:
         late = "it ran out of time, and " * (LATE in "".join(run.words[-1:]))
         yield f"{late}the ELBO had not settled: give more seconds or steps, fit.go_on(seconds=60)"
-    if run.settled and len(last.log) > 0 and poor(last, run.settings):
-        yield _misshapen(run, last)
 
 
-def _misshapen(run: Run, last: Weights) -> str:
-    """The sentence on a q whose shape or tail is not the posterior's."""
-    if last.effective >= run.settings.fair:
-        return (
-            f"{last.kept}, but k-hat is {last.k_hat:.2f}: the posterior's tail is heavier than "
-            "that of q, and the share too hopeful"
-        )
-    bent = "" if run.bent is None else ", though it bends"
-    bent = ", nor of one that bends" if VAIN in run.words else bent
-    more = "let q bend (bend=True), " * (run.can_bend and not bent)
-    return (
-        f"{last.kept}, with k-hat {last.k_hat:.2f}: the posterior does not have the shape of "
-        f"q{bent}, {worst(*run.law, last, run.model.names)}. No variate will help: {more}write it "
-        "in other coordinates, take another q, or compare with draws of another method"
-    )
-
-
-def worst(q: Family, w: np.ndarray, found: Weights, names: list[str]) -> str:
-    """A clause on the coordinate whose mean or sd importance weights move most."""
-    if found.effective * len(found.log) < FEW:
-        return "so few that they do not tell where"
-    mean, sd, share, z = q.mean(w), q.sd(w), found.share, found.z
-    moved = (share @ z - mean) / sd
-    ratio = np.sqrt(share @ (z - share @ z) ** 2) / sd
-    k = int(np.argmax(np.maximum(np.abs(moved), np.abs(np.log(np.maximum(ratio, 1e-3))))))
-    return f"above all along {names[k]} (mean {moved[k]:+.1f} sd, sd times {ratio[k]:.1f})"
+def _spike(run: Run) -> str:
+    """A sentence on a scale that collapsed where q is, for q may have gone there by itself."""
+    if not run.q.gaussian:
+        return ""
+    return starts.collapsed(Density(run.model), run.q.mean(run.best))
 
 
 def _unlikely(run):

@@ -15,7 +15,7 @@ from ..deadline import Late, deadline
 from ..families.base import Family
 from ..models.density import Model
 from . import bends
-from .looks import FEW, Weights, at_most, explained, poor, sizes, weighed
+from .looks import FEW, Weights, at_most, explained, sizes, weighed
 from .settings import Settings
 from .strategies import Strategy
 
@@ -82,6 +82,7 @@ class Run:
     settled: bool = False
     seconds: float = 0.0
     rivals: str = ""  # other modes that the search saw
+    spike: str = ""  # a scale that collapsed where the search ended
     ended: str = ""  # why; LATE if there was no time for more
     bends: bool | None = False  # is q to bend in the end? None: if its shape is wrong
     seed: int = 0  # of the draws that it bends on
@@ -102,8 +103,8 @@ class Run:
         return self.q.full and self.q.dim <= self.settings.bend
 
     def bend(self, clock: Clock) -> None:
-        """Let a q bend that has settled, if that is asked for, or cheap and its shape is wrong."""
-        if self.bends is False or not self.can_bend or self.trouble and not self.bends:
+        """Let a q bend that has settled, if that is asked for, or it is cheap and `wanted`."""
+        if self.bends is False or not self.can_bend:
             return
         if not self.settled:
             self.words = (*self.words, *[UNBENT] * bool(self.bends))
@@ -112,8 +113,8 @@ class Run:
         try:
             with deadline.until(clock.over), np.errstate(all="ignore"):
                 seen = weighed(self.model, self.q, self.best, self.state.t + 1)
-                wrong = poor(seen, self.settings) and bends.cheap(self.model, self.settings)
-                if self.bends or wrong:
+                cheap = bends.cheap(self.model, self.settings)
+                if self.bends or cheap and bends.wanted(seen, self.settings):
                     self.bent = bends.bend(self.model, self.best, late, self.seed, self.settings)
                     why = VAIN if self.bent is None else str(self.bent)
                 self.last = seen if self.bent is None else None

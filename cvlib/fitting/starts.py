@@ -16,10 +16,22 @@ DENSE = 200  # unknowns up to which the search for the mode remembers all turns 
 ENOUGH = 1e-6  # nats that a step of it must promise to be taken
 AXES = 500  # unknowns up to which the axes of the curvature are looked along
 FAR = 1e8  # beyond it nothing is looked for
+DEEP = 8.0  # of a coordinate: as a logarithm it may be that of a scale which goes to zero
 NEAR = 0.1  # distance from a mode at which to look, at least
 FALL = 0.01  # of log p, one standard deviation off the mode: less may be flat
 FARTHER = 100.0  # if it is no more at this distance
+SHARE = 0.1  # of the gradients of a fit that searches from other points may take
+AGAIN = 20, 3  # up to so many unknowns so many of these searches are made in any case
+MOST = 8  # of them
+SCALES = np.exp2(np.arange(-1.0, 4.0))  # of points that know the prior
+PLACES, SHORT = 1024, 8  # such points, and those among them at which log p is looked at
+SAME = 0.1  # nats: modes that differ by less, and have no deeper dip between them, are one
 
+
+CURE = (
+    "A prior may be missing, or a log-Jacobian have the wrong sign; if neither is, compare with "
+    "draws of another method"
+)
 
 # The mode -----------------------------------------------------------------------------------------
 
@@ -31,7 +43,8 @@ class Mode(NamedTuple):
     value: float
     inverse: np.ndarray  # (d, d) of minus the Hessian, as the search saw it
     began: np.ndarray  # (d,)
-    trouble: str = ""
+    trouble: str = ""  # a sentence
+    spike: bool = False  # is that a scale which collapsed?
 
 
 def searched(density: Density, z: np.ndarray) -> Mode:
@@ -43,11 +56,14 @@ def searched(density: Density, z: np.ndarray) -> Mode:
     """
     mode = climbed(density, z)
     fallen = lambda steps: mode.value - np.nan_to_num(density.value(mode.z + steps), nan=-np.inf)
+    with deadline.until(None):  # few points, and the search is slow where it went so far
+        if spike := collapsed(density, mode.z):
+            return mode._replace(trouble=spike, spike=True)
     with suppress(Late):
         deadline.check()
         if not np.isfinite(mode.value):
             says = "log p(x, z) or its slope is no number where the search began"
-            return mode._replace(trouble=says)
+            return mode._replace(trouble=f"{says}. {CURE}")
         for _ in range(3):
             off = _axes(mode.inverse)[: max(8, 2**24 // density.size)]
             off = np.concatenate([off, -off])
@@ -66,7 +82,7 @@ def searched(density: Density, z: np.ndarray) -> Mode:
             k = int(np.argmax(np.abs(mode.z - z if rises else off[0])))
             how = f"{'rises' if rises else 'stays flat'} along {density.model.names[k]}"
             says = f"no mode was found: log p(x, z) {how}, {mode.z[k]:.3g} where it ended"
-            return mode._replace(trouble=says)
+            return mode._replace(trouble=f"{says}. {CURE}")
     return mode
 
 
@@ -93,6 +109,44 @@ def climbed(density: Density, z: np.ndarray, goal: float = np.inf) -> Mode:
     return Mode(top.z, top.value, curvature.times(np.eye(len(z))), z)
 
 
+def collapsed(density: Density, z: np.ndarray) -> str:
+    """A sentence on a scale that goes to zero with all that it scales, while log p rises; or "".
+
+    Where effects have the scale tau = e^z_k, or the variance, or the precision e^-z_k, and nothing
+    else is seen of them any more, their curvature is 1 / tau^2: a step of z_k turns it by e^2 or e.
+    There log p rises without end along z_k, the effects at their centre.
+    """
+    deep = np.argsort(-np.abs(z))[:3]
+    for k in deep[np.abs(z[deep]) > DEEP] if len(z) <= AXES else ():
+        on = np.sign(z[k]) * np.eye(len(z))[k]
+        width = np.maximum(0.1 * np.exp(-np.abs(z[k])), 1e-8 * np.abs(z))
+        here, before = (_curvature(density, at, width) for at in (z, z - on))
+        with np.errstate(all="ignore"):
+            rate = np.log(here / before)  # a number where both are positive
+        own = (np.abs(rate - np.round(rate)) < 0.02) & np.isin(np.round(rate), (1, 2))
+        own[k] = False
+        if own.sum() < 2:
+            continue
+        centre = np.where(own, z + density.slope(z[None])[1][0] / here, z)  # of what is scaled
+        line = centre + np.arange(4)[:, None] * on
+        if (np.diff(density.value(line)) > 0.1).all():
+            name = density.model.names[k]
+            return (
+                f"{name} collapsed to nothing, and what it scales with it: that is the spike of a "
+                "centred hierarchy, where log p(x, z) rises for ever\nWrite the model non-centred, "
+                f"u = {name} * e with e ~ N(0, 1), or give it groups, cv.models.Model(..., groups=)"
+            )
+    return ""
+
+
+def _curvature(density, z, width):
+    """-d^2 log p / dz_j^2 by differences of slopes, (d,)."""
+    step = np.diag(width)
+    up, down = np.split(density.slope(np.concatenate([z + step, z - step]))[1], 2)
+    with np.errstate(all="ignore"):
+        return np.diag(down - up) / ((z + width) - (z - width))
+
+
 def _axes(C):
     """Rows one standard deviation along the axes of C, or of its diagonal, the widest first."""
     if len(C) > AXES or not np.isfinite(C).all():
@@ -115,7 +169,8 @@ class Start(NamedTuple):
     trouble: str = ""  # what is wrong with log p, or ""
     stopped: bool = False  # from the keyboard
     handicap: float = 0.0  # nats by which its ELBO must be better
-    rivals: str = ""  # what is said of other modes, about as high
+    rivals: str = ""  # what is said of other modes, about as heavy
+    spike: str = ""  # what is said of a scale that collapsed where the search ended
 
 
 def most(model: Model, settings: Settings = DEFAULT) -> int:
@@ -126,12 +181,13 @@ def most(model: Model, settings: Settings = DEFAULT) -> int:
 def start(
     model: Model, full: bool = True, given: Start | None = None, restarts: int | None = None,
     late: Callable = lambda: False, seed: int = 0, settings: Settings = DEFAULT,
+    ahead: float = 0.0,
 ) -> Start:  # fmt: skip
-    """A Gaussian to begin with: the one of several about the mode that has the best ELBO.
+    """A Gaussian to begin with: the one of several about the modes that has the best ELBO.
 
     Modes more than d nats below the highest are left out, and so low a place to begin the search
     must have an ELBO that is better by much: a width can be mended, a wrong place hardly. Ctrl-C
-    ends the search.
+    ends the search. `ahead` are the gradients that the steps take at least.
     """
     rng = np.random.default_rng([seed, 1])
     few, first = Density.of_some(model, rng), given or Start(np.zeros(model.dim), None, "z = 0")
@@ -140,19 +196,21 @@ def start(
     try:
         with deadline.until(late):
             modes = [searched(few, first.mu)]
-            if restarts is None:
-                still = (modes[0].z == first.mu).any()  # as all weights of a network at z = 0
-                restarts = int(given is None and bool(modes[0].trouble or still))
-            for z in rng.standard_normal((restarts, model.dim)) / 2:
+            if restarts is None and given is None:
+                _tried(few, modes, rng, late, settings, ahead)
+            for z in _points(few, modes, rng, restarts or 0):
                 modes += [] if late() else [searched(few, z)]
-        fine = [mode for mode in modes if not mode.trouble]
+        fine = _apart(few, [mode for mode in modes if not mode.trouble])
+        if modes[0].trouble and np.isfinite(modes[0].value):  # lower ones are no modes of it
+            fine = [mode for mode in fine if mode.value > modes[0].value + SAME]
         low = max((mode.value for mode in fine), default=-np.inf) - model.dim
         if first.S is None and few.value(first.mu[None])[0] < low:
             near = [start._replace(handicap=settings.low * model.dim) for start in near]
+        rivals = _rivals(few, fine, settings)
         high = (_about_mode(few, mode, full, late, widths) for mode in fine if mode.value >= low)
-        found = sum(high, near)
-        trouble, rivals = "" if fine else modes[0].trouble, _rivals(few, fine, settings)
-        return _best(few, found, rng)._replace(trouble=trouble, rivals=rivals)
+        found = _best(few, sum(high, near), rng)._replace(rivals=rivals)
+        worst = modes[0]._replace(trouble="") if fine else modes[0]
+        return found._replace(**{"spike" if worst.spike else "trouble": worst.trouble})
     except Late:
         if first.S is not None:
             return first
@@ -163,22 +221,111 @@ def start(
         return near[0]._replace(stopped=True)
 
 
+def _tried(density, modes, rng, late, settings, ahead):
+    """Adds modes from other points, where that is cheap.
+
+    A few for few unknowns, else as many as a tenth of the gradients allow; one at least where the
+    first search found no mode, or where a coordinate did not move (as all weights of a network at
+    z = 0). From a scale that collapsed other searches go there as well.
+    """
+    (first,), begun = modes, density.gradients
+    if first.spike:
+        return
+    least = AGAIN[1] if density.model.dim <= AGAIN[0] else 0
+    least = max(least, int(bool(first.trouble) or (first.z == first.began).any()))
+    budget, cost = SHARE * (begun + ahead), begun
+    spent = lambda: density.gradients - begun
+    for k, z in enumerate(_points(density, modes, rng, MOST), 1):
+        if late() or k > least and spent() + cost > budget:
+            return
+        with deadline.until(lambda: k > least and spent() > budget):
+            mode = searched(density, z)
+            modes += [] if deadline.passed() and not late() else [mode]  # not one that was cut off
+        cost = spent() / k
+
+
+def _points(density, modes, rng, n):
+    """n points to look for other modes from, while `modes` grow.
+
+    Signs that can be turned are the most common reason for several modes, so that the opposite of
+    every new highest mode comes next. The others lie in turn far out, in all directions, and where
+    the prior is; each is the highest in log p of eight.
+    """
+    (d,), seen, far = modes[0].z.shape, -np.inf, False
+    for _ in range(n):
+        top = max(modes, key=lambda mode: np.nan_to_num(mode.value, nan=-np.inf))
+        if top.value > seen + SAME and not top.trouble and np.abs(top.z).max() > NEAR:
+            seen = top.value
+            yield -top.z
+            continue
+        wide = SCALES[-1] * rng.standard_normal((SHORT, d))
+        z, far = wide if far else _of_prior(density.model, rng), not far
+        yield z[np.argmax(np.nan_to_num(density.value(z), nan=-np.inf))]
+
+
+def _of_prior(model, rng):
+    """Points (8, d) drawn from the prior, as far as many of several widths know it, or from these.
+
+    That takes no data. Where the prior is flat the points are taken as they are.
+    """
+    z = rng.standard_normal((int(np.clip(2**20 // model.dim, 2 * SHORT, PLACES)), model.dim))
+    z *= rng.choice(SCALES, len(z))[:, None]
+    with np.errstate(all="ignore"):
+        log = np.nan_to_num(model.log_prior(z), nan=-np.inf, posinf=-np.inf)
+    if np.ptp(log) > 0:
+        law = -((z**2).sum(1)[:, None]) / SCALES**2 / 2 - model.dim * np.log(SCALES)
+        log = log - np.logaddexp.reduce(law, 1)
+    return z[np.argsort(-log - rng.gumbel(size=len(z)))[:SHORT]]
+
+
+def _apart(density, modes):
+    """The modes without those that an earlier one is, found once more."""
+    found: list[Mode] = []
+    for mode in modes:
+        alike = [abs(mode.value - one.value) < SAME for one in found]
+        known = [one for one, near in zip(found, alike) if near]
+        if not any(_dip(density, mode, one) < SAME for one in known):
+            found.append(mode)
+    return found
+
+
+def _dip(density, one, other):
+    """By how much log p falls below the lower of two modes on the line between them."""
+    share = np.linspace(0, 1, 9)[1:-1, None]
+    between = density.value(share * one.z + (1 - share) * other.z)
+    return min(one.value, other.value) - np.nan_to_num(between, nan=-np.inf).min()
+
+
 def _rivals(density, modes, settings):
-    """A sentence on modes about as high as the highest, if log p dips on the way between them."""
+    """Two lines on modes with about as much of the posterior, if log p dips between them."""
+    top = max((mode.value for mode in modes), default=0.0)
     found: list[Mode] = []
     for mode in sorted(modes, key=lambda mode: -mode.value):
-        if found and mode.value < found[0].value - settings.equal:
-            break
-        between = density.value(np.array([(mode.z + other.z) / 2 for other in [mode, *found]]))[1:]
-        if not (between >= mode.value - settings.dip).any():
+        high = mode.value > top - settings.equal - len(mode.z)
+        if high and all(_dip(density, mode, other) > settings.dip for other in found):
             found.append(mode)
-    if len(found) < 2:
+    mass = [_mass(density, mode) for mode in found] if len(found) > 1 else []
+    alike = sum(x > max(mass) - settings.equal for x in mass)
+    if alike < 2:
         return ""
     return (
-        f"{len(found)} modes of about equal height were found, {found[0].value:.2f} to "
-        f"{found[-1].value:.2f} nats, and q has one of them: the evidence is too low. Where labels "
-        "can switch order them, cv.ordered; else fit each, start=, and compare"
+        f"{alike} modes of about equal weight were found, and q has one of them: every mean and sd "
+        "and the evidence, those of expect() too, are of that mode alone\nWhere labels can switch "
+        "order them, cv.ordered, where a sign can turn make it positive; else fit each, start=, "
+        "and compare"
     )
+
+
+def _mass(density, mode):
+    """Laplace's log of how much of the posterior is about a mode, but for a constant."""
+    if len(mode.z) > AXES:
+        return mode.value
+    I = np.eye(len(mode.z))
+    step = 1e-5 * (1 + np.abs(mode.z)) * I
+    up, down = (density.slope(mode.z + sign * step)[1] for sign in (1, -1))
+    H = (down - up) / (2 * np.diag(step)[:, None])
+    sign, log = np.linalg.slogdet((H + H.T) / 2)
+    return mode.value - (log / 2 if sign > 0 and np.isfinite(log) else 0.0)
 
 
 def laplace(model: Model, full: bool = True) -> Start:

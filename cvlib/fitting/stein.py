@@ -16,10 +16,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arguments import unmasked, whole
+from ..arguments import numbers, unmasked, whole
+from ..models.parameters import labels
 from .looks import HEAVY, WIDE, k_hat, smoothed
 
 LEVERAGE = 0.95  # no draw may decide more of its own fitted value
+MANY = 200  # variates, of which no more are tried unless their order is asked for
 FOLDS = 10  # parts of the draws, each left out once to choose the order
 FEW = 100  # independent draws below which an error says little
 BEHIND = 10  # so many draws must differ from the rest: else the error itself is not known
@@ -49,6 +51,7 @@ class Answer:
     k_f: Any = np.nan
     before: Any = np.nan
     after: Any = np.nan
+    name: str = ""  # of the parameter whose mean it is
 
     def __repr__(self) -> str:
         pairs = [_shown(*x) for x in zip(np.ravel(self.estimate), np.ravel(self.se))]
@@ -56,7 +59,7 @@ class Answer:
         head = f"{pairs[0]}  " if np.ndim(self.estimate) == 0 else ""
         lines = [f"{head}({self.n} draws, variates of order {self.order}{tail})"]
         if not head:
-            names = (f"  {list(k)} " for k in np.ndindex(np.shape(self.estimate)))
+            names = (f"  {x} " for x in labels(self.name, np.shape(self.estimate)))
             lines += [a + b for a, b in zip(names, pairs[:20])] + ["  ..."] * (len(pairs) > 20)
         return "\n".join([*lines, *(f"! {w}" for w in self.warnings)])
 
@@ -75,28 +78,62 @@ def expect(at: "Drawn", order: int | None = None) -> Answer:
 
 
 def quantile(at: "Drawn", order: int | None = None, *, probs: np.ndarray) -> Answer:
-    """Quantiles of f under p, (len(probs), ...), in (0, 1).
+    """Quantiles of f under p, (len(probs), ...), in (0, 1)."""
+    F = at.F.reshape(len(at.F), -1)  # (n, k)
+    below, to_quantiles = _tails(F, at.w, probs)
+    shape = (len(probs), *at.F.shape[1:])
+    found, share = answer(below, at, order, shape)
+    value, se = (x.reshape(shape) for x in to_quantiles(share, found.se))
+    return replace(found, estimate=value, se=se)
+
+
+def described(
+    at: "Drawn", order: int | None = None, *, probs: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean, sd and quantiles of F (n, k) under p with their errors, (2 + len(probs), k) each."""
+    F, k = at.F, at.F.shape[1]
+    about = at.w @ F / at.w.sum()
+    below, to_quantiles = _tails(F, at.w, probs)
+    Y = np.column_stack([F, (F - about) ** 2, below])
+    found, share = answer(Y, at, order, (2 + len(probs), k))
+    (mean, square, *_), (se, of_square, *rest) = found.estimate, found.se
+    sd = np.sqrt(np.maximum(square - (mean - about) ** 2, 0))
+    value, error = to_quantiles(share, np.array(rest))
+    errors = [se, of_square / (2 * np.maximum(sd, 1e-300)), *error]
+    return np.array([mean, sd, *value]), np.array(errors)
+
+
+def _tails(F, w, probs):
+    """Whether F (n, k) is below its quantiles, (n, m k), and what makes quantiles of shares.
 
     The distribution function of f is a mean, and meets the variates like any other. The error of a
     quantile is half the way between those one standard error of the mean above and below.
     """
-    F = at.F.reshape(len(at.F), -1)  # (n, k)
-    inverse = lambda share, p: np.stack([_inverse(x, share, u) for x, u in zip(F.T, p.T)], 1)
-    wanted = np.repeat(probs[:, None], F.shape[1], 1)  # (probs, k)
-    first = inverse(at.w / at.w.sum(), wanted)  # by the weights alone
-    below = (F[:, None] <= first).reshape(len(F), -1) * 1.0
-    shape = (len(probs), *at.F.shape[1:])
-    found, share = answer(below, at, order, shape)
-    se = found.se.reshape(first.shape)
-    value, high, low = (inverse(share, wanted + sign * se) for sign in (0, 1, -1))
-    return replace(found, estimate=value.reshape(shape), se=(high - low).reshape(shape) / 2)
+    wanted = np.repeat(probs[:, None], F.shape[1], 1)  # (m, k)
+    first = inverse(F, w / w.sum(), wanted)  # by the weights alone
+
+    def to_quantiles(share, se):
+        se = se.reshape(first.shape)
+        value, high, low = (inverse(F, share, wanted + sign * se) for sign in (0, 1, -1))
+        return value, (high - low) / 2
+
+    return (F[:, None] <= first).reshape(len(F), -1) * 1.0, to_quantiles
 
 
-def _inverse(x, share, p):
-    """Quantiles p of x (n,), where each entry has this share of the whole, negative ones too."""
-    rank = np.argsort(x)
-    middle = np.cumsum(share[rank]) - share[rank] / 2
-    return np.interp(p, np.maximum.accumulate(middle), x[rank])
+def levels(probs: Any) -> np.ndarray:
+    """Probabilities, (m,), one at least."""
+    found = np.atleast_1d(numbers("probs", probs, 0, 1, True))
+    if found.ndim > 1 or not found.size:
+        raise ValueError(f"probs={probs!r}: give one probability or a list, such as [0.05, 0.95]")
+    return found
+
+
+def inverse(F: np.ndarray, share: np.ndarray, p: np.ndarray) -> np.ndarray:
+    """Quantiles p (m, k) of F (n, k), where each draw has this share of the whole, (m, k)."""
+    rank = np.argsort(F, 0)
+    middle = np.cumsum(share[rank], 0) - share[rank] / 2
+    each = zip(p.T, np.maximum.accumulate(middle, 0).T, np.take_along_axis(F, rank, 0).T)
+    return np.stack([np.interp(*one) for one in each], 1)
 
 
 class Drawn(NamedTuple):
@@ -110,27 +147,17 @@ class Drawn(NamedTuple):
     chains: int = 0  # how many there are; none if the draws are independent
     block: int = 1
     time: float = 1.0  # autocorrelation time of the slowest coordinate of z
+    exact: bool = False  # are these all values of z?
 
 
 def drawn(
-    f: Callable | np.ndarray, z: np.ndarray, score: np.ndarray, weights: np.ndarray | None,
-    block: int | None,
-) -> Drawn:  # fmt: skip
-    """What `expect` is given, checked, with the length of a block."""
-    z, score = floats("draws", z), floats("scores", score)
-    if z.ndim not in (2, 3) or score.shape != z.shape:
-        raise ValueError(
-            f"draws z must be (n, d) or (chains, n, d), and their scores likewise; got {z.shape} "
-            f"and {score.shape}"
-        )
-    chains, each = z.shape[:2] if z.ndim == 3 else (1, len(z))
-    n = whole("the number of draws", chains * each, 2)
-    flat = lambda x: x.reshape(n, *x.shape[z.ndim - 1 :])
-    F = floats("what f gives", f(flat(z)), STACK) if callable(f) else floats("f", f, WRITE)
-    F = F if callable(f) or F.shape[: z.ndim - 1] != z.shape[:-1] else flat(F)
+    f: Callable | np.ndarray, z: np.ndarray, score: np.ndarray, weights: np.ndarray | None = None
+) -> Drawn:
+    """Independent draws z (n, d) with their scores (n, d), checked, and f there: (n, ...)."""
+    n, w, k = whole("the number of draws", len(z), 2), np.ones(len(z)), np.nan
+    F = floats("what f gives", f(z), STACK) if callable(f) else floats("f", f, WRITE)
     if F.shape[:1] != (n,):
         raise ValueError(f"f has values of shape {F.shape} at {n} draws: they must be ({n}, ...)")
-    z, score, w, k = flat(z), flat(score), np.ones(n), np.nan
     if weights is not None:
         weights = floats("weights", weights)
         if weights.shape != (n,) or not (np.isfinite(weights) & (weights >= 0)).all():
@@ -143,28 +170,7 @@ def drawn(
     for name, x in ("coordinates z", z), ("scores", score), ("values of f", F):
         if not np.isfinite(x).all():
             raise ValueError(f"the {name} are not finite at every draw: leave such draws out")
-    chain = 0
-    if block is None:
-        values = F.reshape(n, -1)
-        chain, block = _blocks(w[:, None] * (values - w @ values / w.sum()), chains)
-    if each // whole("block", block) * chains < 2:
-        raise ValueError(f"{each} draws in blocks of {block}: an error needs two blocks at least")
-    kept = (np.arange(n) % each) >= each % block  # those that fill blocks
-    slow = correlation(z - z.mean(0), chains).max(initial=0.1) if chain or block > 1 else 1.0
-    return Drawn(F[kept], z[kept], score[kept], w[kept], k, chain, block, float(slow))
-
-
-def _blocks(x, chains):
-    """How many chains x (n, k), of mean zero, comes from, none if it is independent; a block.
-
-    A block has two autocorrelation times, but all chains twenty blocks, and a chain has one.
-    """
-    n, each = len(x), len(x) // chains
-    time = correlation(x, chains).max(initial=0.0)
-    if chains == 1 and not abs(time - 1) > 6 / np.sqrt(n):
-        return 0, 1
-    block = min(int(np.ceil(2 * time)), n // 20, each) if time > 1 else 1
-    return chains, each // (each // max(block, 1))  # so that few draws are left over
+    return Drawn(F, z, score, w, k)
 
 
 def floats(what: str, given: Any, right: str = "give floats") -> np.ndarray:
@@ -209,7 +215,7 @@ class Intercept(NamedTuple):
     se: np.ndarray
     leverage: float
     share: np.ndarray = np.empty(0)  # (n,) value = share @ Y
-    moved: np.ndarray = np.empty(0)  # (n / block, k) by how much a group left out moves it
+    moved: np.ndarray = np.empty(0)  # (n, k) what each draw has of that, of a chain each block
     missed: np.ndarray = np.empty(0)  # (k,) squares of what folds do not foretell
 
 
@@ -233,14 +239,15 @@ def intercept(
     y = root * Y
     r = y - Q @ (Q.T @ y)
     groups = lambda x: x.reshape(n // block, block, -1)
-    H = groups(Q) @ groups(Q).mT
+    H = groups(Q) @ groups(Q).mT if block < Q.shape[1] else groups(Q).mT @ groups(Q)
     leverage = float(np.linalg.eigvalsh(H)[:, -1].max())
     if leverage > 1 - 1e-9:
         nothing = np.full(Y.shape[1], np.inf)
         return Intercept(v @ y, nothing, 1.0, root[:, 0] * v, 0 * y, nothing)
-    T = np.linalg.solve(np.eye(block) - H, np.concatenate([groups(v), groups(r)], 2))
+    T = _left_out(groups(Q), H, np.concatenate([groups(v), groups(r)], 2))
     u, far = T[..., 0].reshape(n), T[..., 1:]  # far (n / block, block, k): y as the others see it
-    D = (groups(v) * far).sum(1)  # (n / block, k)
+    each = groups(v) * far
+    D = each.sum(1)  # (n / block, k)
     weight = groups(root**2).sum(1)  # (n / block, 1)
     split = (groups(root) * far).sum(1) - weight * D
     less, bias = 1 - block / n, (1 - block / n) * D.sum(0)
@@ -249,7 +256,19 @@ def intercept(
     ]
     se = np.sqrt(less * np.max(variances, 0) + bias**2)
     share = root[:, 0] * (v + less * (u - Q @ (Q.T @ u)))
-    return Intercept(v @ y + bias, se, leverage, share, D, _missed(Q, y))
+    moved = D if chains else each.reshape(n, -1)
+    return Intercept(v @ y + bias, se, leverage, share, moved, _missed(Q, y))
+
+
+def _left_out(Q, H, x):
+    """(I - Q Q^T)^-1 x for groups of Q (groups, block, p) and x (groups, block, k).
+
+    H is Q Q^T, or Q^T Q where that is smaller.
+    """
+    rest = np.eye(H.shape[-1]) - H
+    if H.shape[-1] == Q.shape[1]:
+        return np.linalg.solve(rest, x)
+    return x + Q @ np.linalg.solve(rest, Q.mT @ x)
 
 
 def _variance(x, block, chains):
@@ -263,7 +282,7 @@ def _missed(Q, y):
     parts = np.array_split(np.arange(len(y)), FOLDS)
     b, eye, total = Q.T @ y, np.eye(Q.shape[1]), 0.0
     for i in parts:
-        left = np.linalg.lstsq(eye - Q[i].T @ Q[i], b - Q[i].T @ y[i])[0]
+        left = np.linalg.solve((1 + 1e-12) * eye - Q[i].T @ Q[i], b - Q[i].T @ y[i])
         total = total + ((y[i] - Q[i] @ left) ** 2).sum(0)
     return total
 
@@ -284,21 +303,29 @@ def correlation(x: np.ndarray, chains: int) -> np.ndarray:
 
 @np.errstate(divide="ignore", over="ignore", invalid="ignore")
 def answer(
-    Y: np.ndarray, at: Drawn, order: int | None, shape: tuple = (), variates: Callable | None = None
-) -> tuple[Answer, np.ndarray]:
+    Y: np.ndarray, at: Drawn, order: int | None, shape: tuple = (),
+    variates: Callable | None = None, names: list[str] | None = None,
+) -> tuple[Answer, np.ndarray]:  # fmt: skip
     """The `Answer` for Y (n, k), of the order that folds prefer, and the share of each draw.
 
     The variates, of an order, are Stein's in the draws' own coordinates, if no others are given.
+    Warnings call the columns of Y by their numbers, if they have no names.
     """
     if order not in (None, 0, 1, 2):
         raise ValueError(f"order={order!r}: variates have order 0, 1 or 2, or None to choose")
+    if at.exact:
+        share = at.w / at.w.sum()
+        value = np.reshape(share @ Y, shape)[()]
+        return Answer(value, np.zeros(shape)[()], at.k, 0, len(Y)), share
     orders = (2, 1, 0) if order is None else (order,)
-    if variates is None:
-        _check_moves(at, order)
-        variates = partial(stein, *standardised(at.z, at.score, at.w))
     n, d = at.z.shape
     many = 0, d, d * (d + 3) // 2  # variates of each order; their mean leverage is many / n
-    fits = [k for k in orders if many[k] < LEVERAGE * n] or orders[-1:]
+    most = LEVERAGE * n if len(orders) == 1 else min(LEVERAGE * n, MANY)
+    fits = [k for k in orders if many[k] < most] or orders[-1:]
+    if variates is None:
+        check_moves(at, order)
+        own = standardised(at.z, at.score, at.w) if any(fits) else (at.z, at.score)
+        variates = partial(stein, *own)
     found = {k: intercept(Y, variates(k), at.w, at.block, at.chains) for k in fits}
     plain = found.get(0) or intercept(Y, np.empty((n, 0)), at.w, at.block, at.chains)
     sound = [k for k in fits if found[k].leverage <= LEVERAGE] or fits[-1:]
@@ -307,19 +334,20 @@ def answer(
     away = np.sqrt(w @ (Y - w @ Y) ** 2)  # standard deviations under p
     (seen, apart), left = behind(Y, at.w), float(1 / (w**2).sum())
     before, after = ((away / x.se) ** 2 for x in (plain, best))
-    lots = best.moved - best.moved.mean(0), apart
-    tails = [[k_hat(np.log(np.abs(x))) for x in lot.T] for lot in lots]
-    k_f = np.where(best.se < 1e-9 * (away + np.abs(best.value)), np.nan, np.min(tails, 0))
+    k_f = np.array([k_hat(np.log(np.abs(x))) for x in (best.moved - best.moved.mean(0)).T])
+    for j in np.flatnonzero(~(k_f <= WIDE)):
+        k_f[j] = min(k_f[j], k_hat(np.log(np.abs(apart[:, j]))))
+    k_f = np.where(best.se < 1e-9 * (away + np.abs(best.value)), np.nan, k_f)
     unseen = ((Y == 0) | (Y == 1)).all(0) & (np.ptp(Y, 0) == 0)
     se = np.where(unseen, 1.5 / left, best.se)
     seen = seen * (np.minimum(1, before / n) if at.chains else 1)
-    says = *_doubts(at, left, best), *_rare(seen, k_f, unseen, left)
+    says = *_doubts(at, left, best), *_rare(seen, k_f, unseen, left, names)
     to = lambda x: np.reshape(x, shape)[()]
     value, se, k_f, before, after = map(to, (best.value, se, k_f, before, after))
     return Answer(value, se, at.k, order, n, says, k_f, before, after), best.share
 
 
-def _check_moves(at, order):
+def check_moves(at: Drawn, order: int | None) -> None:
     """Every coordinate of z moves, where variates are to be had; of a chain one at least."""
     still = np.ptp(at.z[at.w > 0], 0) == 0
     if still.any() if order != 0 else at.chains and still.all():
@@ -377,9 +405,15 @@ def _doubts(at, left, found):
         )
 
 
-def _rare(seen, k_f, unseen, left):
+def _rare(seen, k_f, unseen, left, names):
     """The same where f is what is at fault, (k,) each."""
-    which = lambda bad: "" if len(k_f) == 1 else f" (number {int(np.flatnonzero(bad)[0])} is one)"
+
+    def which(bad):
+        if names is None:
+            return "" if len(bad) == 1 else f" (number {bad.argmax()} is one)"
+        called = [name for name, is_bad in zip(names, bad) if is_bad]
+        return f" ({', '.join(called[:3])}{', ...' if len(called) > 3 else ''})"
+
     if unseen.any():
         yield (
             f"f is the same at every draw{which(unseen)}: an event that was not seen has a "

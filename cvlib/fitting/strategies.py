@@ -14,7 +14,7 @@ from ..ascent.plans import Noisy, Plan, Regressed
 from ..ascent.rotated import Rotated
 from ..draws import Sampling
 from ..families.base import Family
-from ..models.density import Model, enough
+from ..models.density import Density, Model, enough
 from ..points import prime
 from ..zoo import whole_gradient
 from .climbing import Fixed, top
@@ -81,6 +81,24 @@ class _Passes(Strategy):
         return run.left()
 
 
+class _Groups(Strategy):
+    """The same steps, fewer and on fewer draws, where effects of many groups are integrated out.
+
+    A point is expensive then, and what is left is nearly normal: no search on fixed draws is due.
+    """
+
+    name, first = "groups", 4
+
+    def serves(self, model, q, M, settings):
+        return model.effects is not None and q.full and settings.cheap < 100 * Density(model).size
+
+    def plan(self, model, q, M, settings):
+        return Rotated(model, q, radii=2, turns=-(-(M or 1) // (8 * prime(q.dim))))
+
+    def begin(self, run):
+        return run.state.w
+
+
 class _Compiled(Strategy):
     """The same steps inside JAX, on one rotation of a model that JAX has traced."""
 
@@ -138,7 +156,7 @@ class _Adam(_Diagonal):
         return Noisy(model, q, h, M=M or 10, lr=rate, rule=rules.adam(), average=1, sampling=whole)
 
 
-STRATEGIES = (_Adam(), _Regressed(), _Diagonal(), _Compiled(), _Passes(), Strategy())
+STRATEGIES = (_Adam(), _Regressed(), _Diagonal(), _Compiled(), _Groups(), _Passes(), Strategy())
 
 
 def chosen(model: Model, q: Family, M: int | None, settings: Settings) -> Strategy:

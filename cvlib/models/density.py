@@ -60,6 +60,11 @@ class Model:
 
     A likelihood that does not factorise over rows is one row: give y[None] for y, and `batch` holds
     y as (..., 1, n).
+
+    `groups` has a label for each row, `effects` the names of one or two numbers that a group has of
+    its own, {"u": ()} or {"u": 2}, which are integrated out, and log_effect(p) is the normalised
+    log density of p.u given the parameters, (...). In log_lik p.u is that of the row's own group.
+    `nodes` are those of the integral, along each number of an effect.
     """
 
     parameters: Any  # what z holds, by name: `Parameters`, or `Elsewhere`
@@ -71,11 +76,24 @@ class Model:
     observed: dict = {}
     likelihood: Any = None  # of eta = x.z + offset, if the model is a generalised linear one
     traced: Any = None  # log p(x, z) as a program of JAX, if it is one
+    effects: Any = None  # of groups, integrated out, `Parameters`, if it has any
+    grouped: Any = None  # the kind of model that has groups, which stands above: its loader
 
     def __init__(
         self, log_lik: Callable, log_prior: Callable, data: Any, dim: int | None = None,
-        name: str = "own model", *, parameters: Mapping[str, Any] | None = None,
+        name: str | None = None, *, parameters: Mapping[str, Any] | None = None,
+        groups: Any = None, effects: Mapping[str, Any] | None = None,
+        log_effect: Callable | None = None, nodes: int = 11,
     ) -> None:  # fmt: skip
+        if groups is not None:
+            kind = self.__class__ = type(self).grouped()  # not __new__: help shows this signature
+            kind.__init__(
+                self, log_lik, log_prior, data, dim, name, parameters=parameters, groups=groups,
+                effects=effects, log_effect=log_effect, nodes=nodes,
+            )  # fmt: skip
+            return
+        if effects is not None or log_effect is not None:
+            raise ValueError("effects= and log_effect= need groups=, a label for each row")
         if (dim is None) == (parameters is None):
             raise ValueError(
                 'a model needs parameters={"beta": 3, "sigma": cv.positive}, say, or the number of '
@@ -89,7 +107,7 @@ class Model:
         ]:
             if not callable(f):
                 raise ValueError(f"{what}={f!r} is no function: give one, such as {example}")
-        self.dim, self.name = self.parameters.dim, name
+        self.dim, self.name = self.parameters.dim, name or "own model"
         self.log_lik, self.log_prior = self._of_z(log_lik, log_prior)
         self.data = checks.data_arrays(data)
         self.N = len(self.data[0])
@@ -125,6 +143,15 @@ class Model:
 
     def __repr__(self):
         return f"<{self.name}: {self.N} data points, {self.dim} latent dimensions>"
+
+    @property
+    def all_rows(self) -> tuple[np.ndarray, ...]:
+        """Of all arrays in `data`."""
+        return self.data
+
+    def doubts(self, z: np.ndarray) -> list[str]:
+        """Sentences, if something is wrong with log p(x, z) itself at points z (n, d)."""
+        return []
 
     def take(self, index: np.ndarray) -> tuple[np.ndarray, ...]:
         """The rows with these numbers, of all arrays in `data`; no others are read from a file."""
@@ -240,11 +267,12 @@ class Density:
     """log p(x, z) of a model at points z (B, d), part by part of the data.
 
     With `rows` these alone stand for all data, their likelihood scaled by N / n. Where a matrix of
-    the model is singular, log p and its slope are not numbers.
+    the model is singular, log p and its slope are not numbers. `gradients` counts the slopes that
+    were asked for, of all data; a value counts as half of one.
     """
 
     def __init__(self, model: Model, rows: np.ndarray | None = None):
-        self.model, self.scale = model, 1.0
+        self.model, self.scale, self.gradients = model, 1.0, 0.0
         if rows is not None:
             self.model, self.scale = copy(model), model.N / len(rows)
             self.model.data, self.model.N = model.take(rows), len(rows)
@@ -267,6 +295,7 @@ class Density:
     def _up_to(self, order, z):
         """Value and slope; point by point where one of them fails."""
         prior = lambda z, rows: self.model.log_prior(z)  # one row, of no data
+        self.gradients += len(z) * (1 + order) / 2 / self.scale
         try:
             both = zip(self.model.totals(z, order), _totals((), z, prior, order))
             return tuple(self.scale * x + y for x, y in both)
@@ -284,7 +313,7 @@ class Density:
 def enough(model: Model) -> int:
     """How many rows may stand for all in the search for the mode: all, unless they are many."""
     n = max(ROWS, EACH * model.dim)
-    return n if model.N > 4 * n else model.N
+    return n if model.effects is None and model.N > 4 * n else model.N
 
 
 def _named_rows(log_lik, parameters, z, batch):

@@ -68,6 +68,15 @@ def _interval(u, xp, low, high):
     return low + (high - low) * xp.exp(up), np.log(np.subtract(high, low)) + up + down
 
 
+def _above(u, xp, low):
+    return low + xp.exp(u), u
+
+
+def _below(u, xp, high):
+    """As z grows x does."""
+    return high - xp.exp(-u), -u
+
+
 def _ordered(u, xp):
     """x_1 = u_1, and every next one is exp(u_k) larger."""
     steps = xp.concatenate([u[..., :1], xp.exp(u[..., 1:])], -1)
@@ -104,19 +113,32 @@ ordered = Constraint("ordered", _ordered, _not_ordered, None)  # x_1 < x_2 < ...
 simplex = Constraint("simplex", _simplex, _not_simplex, None, fewer=1)  # x_k > 0 that sum to one
 
 
-def interval(low: float, high: float) -> Constraint:
-    """low < x < high: interval(0, 1), or interval(0, 1)(8) for eight of them."""
-    two = all(np.ndim(x) == 0 and np.asarray(x).dtype.kind in "iuf" for x in (low, high))
-    if not (two and -np.inf < low < high < np.inf):
-        raise ValueError(f"interval: low={low} must lie below high={high}, two finite numbers")
-    limits = {"low": low, "high": high}
-    return Constraint(
-        f"interval({low}, {high})", partial(_interval, **limits), partial(_not_interval, **limits)
-    )
+def interval(low: float | None, high: float | None) -> Constraint:
+    """low < x < high: interval(0, 1), or interval(0, 1)(8) for eight of them; None is no limit."""
+    given = {name: x for name, x in (("low", low), ("high", high)) if x is not None}
+    number = lambda x: np.ndim(x) == 0 and np.asarray(x).dtype.kind in "iuf" and np.isfinite(x)
+    several = len(given) == 2
+    if not given or not all(map(number, given.values())) or several and not low < high:  # type: ignore[operator]
+        raise ValueError(
+            f"interval: low={low} must lie below high={high}, two finite numbers, or one of them "
+            "None: cv.interval(2, None)"
+        )
+    one = (_below, _not_below) if low is None else (_above, _not_above)
+    there, back = (_interval, _not_interval) if several else one
+    name = f"interval({low}, {high})"
+    return Constraint(name, partial(there, **given), partial(back, **given))
 
 
 def _not_interval(x, low, high):
     return np.log(x - low) - np.log(high - x)
+
+
+def _not_above(x, low):
+    return np.log(x - low)
+
+
+def _not_below(x, high):
+    return -np.log(high - x)
 
 
 # Declarations ------------------------------------------------------------------------------------
@@ -201,6 +223,31 @@ class Elsewhere:
         found = self.arrays(z.reshape(-1, len(self.names)))
         whole = lambda x: np.reshape(x, (*z.shape[:-1], *np.shape(x)[1:]))
         return Named({name: whole(x) for name, x in found.items()})
+
+
+def point(parameters: Any, given: Mapping[str, ArrayLike], d: int) -> np.ndarray:
+    """z (d,) at which parameters are what is given by name, in their constraints; others at z = 0.
+
+    `parameters` are `Parameters` or `Elsewhere`.
+    """
+    each, known = parameters.each, ", ".join(parameters.each)
+    if parameters.back is None:
+        raise ValueError("this model does not say how to take parameters back to z: give z itself")
+    if strange := [name for name in given if name not in each]:
+        raise ValueError(f"no parameter {strange[0]!r}: the model declares {known}")
+    usual = parameters.named(np.zeros((1, d)))
+    arrays = {name: np.asarray(given.get(name, usual[name][0]), float)[None] for name in each}
+    for name, x in arrays.items():
+        if x.shape != usual[name].shape:
+            right = usual[name].shape[1:] or "one number"
+            raise ValueError(f"{name} has the shape {x.shape[1:]}: it must be {right}")
+    with np.errstate(all="ignore"):
+        z = parameters.back(arrays)
+        again = parameters.named(z)
+    for name in given:
+        if not np.allclose(again[name], arrays[name], rtol=1e-6, atol=1e-9):
+            raise ValueError(f"{name}={given[name]!r} does not lie in its constraint, {each[name]}")
+    return z[0]
 
 
 def _same(f, p, without):

@@ -1,6 +1,6 @@
 """Other arithmetic on any processor: every slope that autograd or a model gives is shaken.
 
-    PYTHONPATH=$PWD/tools/jitter pytest --nbval book/21-your-own-model.ipynb
+    PYTHONPATH=$PWD/tools/jitter pytest --nbval book/your-own-model.ipynb
 
 Python imports a module of this name by itself, if its folder is on the path, so that kernels and
 workers have it, too. A number x becomes x (1 + 1e-13 u). u is random between -1 and 1 but told by

@@ -1,0 +1,162 @@
+"""First moves of a fit from fewer antithetic pairs than unknowns: gradients until it is near.
+
+    python -m benchmarks.few --save      the table of chapter 14, in some ten minutes
+
+Every run begins where `cv.fit` does, at the mode with the curvature that the search for it has
+seen, and ends in the natural steps on rotated draws that `cv.fit` takes; only what lies between
+differs. Told are gradients of log p over all data, those of the search for the mode among them,
+until the ELBO is so near to its best, and what is missing after the last step.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+import cvlib as cv
+from benchmarks import stored
+from benchmarks.fit import Counted, case
+from cvlib.ascent import rules
+from cvlib.fitting import climbing, starts
+from cvlib.fitting.settings import DEFAULT
+from cvlib.fitting.strategies import Strategy
+from cvlib.models.density import Density
+from cvlib.points import uniform
+from experiments import posteriors
+
+LOGISTIC = "sonar", "ionosphere"
+MODELS = *LOGISTIC, *posteriors.names, "hierarchical Poisson"
+NEAR = 0.1, 0.01  # nats
+STEPS, SEEDS = 20, (0, 1, 2)
+JUDGES, SURE = 2000, 100  # draws that judge, and steps to the best q that they compare with
+
+
+def completed(U, V, alpha=None):
+    """The symmetric A (d, d) with A U^T = V^T that is nearest to alpha I; rows of U orthonormal.
+
+    U and V are (n, d). Without alpha it is the mean of the curvatures seen, u.v.
+    """
+    alpha = np.vecdot(U, V).mean() if alpha is None else alpha
+    R = V - alpha * U  # what alpha I misses
+    half = R.T @ U - U.T @ (U @ R.T) @ U / 2
+    return alpha * np.eye(U.shape[1]) + half + half.T
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Natural steps on n antithetic pairs each, until they promise less than a nat.
+
+    The first n is a share of d, and n doubles when they do: d pairs are the last, or all. What no
+    pair has seen is the mean of what they have seen, or what q says ("q", A = 0 there).
+    """
+
+    first: float
+    prior: str = "mean"
+
+    def __call__(self, model, q, w, rng):
+        """Weights w (D,) after each step."""
+        d, density = q.dim, Density(model)
+        n, used, s, old = max(1, round(self.first * d)), d, 1, None
+        while n < d + (self.first == 1):
+            if used + n > d:
+                frame, used = uniform(rng, 1, d)[0], 0
+            U, used = frame[used : used + n], used + n
+            mu, L = q.unpack(w)
+            e = np.sqrt(d) * np.concatenate([U, -U])
+            G = density.slope(mu + e @ L.T)[1] @ L + e  # (2 n, d), of the ELBO
+            c, V = G.mean(0), (G[:n] - G[n:]) / (2 * np.sqrt(d))
+            if not np.isfinite(V).all():
+                w = q.pack(mu, L / 2)
+                continue
+            A = completed(U, V, None if self.prior == "mean" else 0.0)
+            if old is not None and c @ old[0] + (A * old[1]).sum() / 2 < 0:
+                s += 1  # as on rotated draws: two steps against each other
+            old = c, A
+            sure = np.linalg.eigvalsh(np.eye(d) - A / s)[0] > 0.2
+            w, _ = rules.newton(q, w, c, A, 1 / s, positive=not sure)
+            n *= 1 + ((c**2).sum() / 2 + (A**2).sum() / 4 < 1)
+            yield w
+
+
+def search(model, q, w, rng):
+    yield climbing.top(model, q, w, rng)
+
+
+MOVES = {
+    "search on fixed draws": [search],
+    "none": [],
+    "few pairs": [Pairs(1 / 4)],
+    "few pairs, search": [Pairs(1 / 4), search],
+    "few pairs and q, search": [Pairs(1 / 4, "q"), search],
+    "all pairs, search": [Pairs(1.0), search],
+}
+
+
+def path(model, moves, seed):
+    """[(gradients, w)] of a run."""
+    q, rng = cv.families.Gaussian(model.dim), np.random.default_rng([seed, 0])
+    with Counted(model) as count, np.errstate(all="ignore"):
+        begin = starts.start(model, seed=seed)
+        found = [(count.gradients, q.pack(begin.mu, begin.S))]
+        for move in moves:
+            for w in move(model, q, found[-1][1], rng):
+                found.append((count.gradients, w))
+        plan = Strategy().plan(model, q, None, DEFAULT)
+        state = plan.first(rng, found[-1][1])
+        for _ in range(STEPS):
+            state = plan.step(state)
+            found.append((count.gradients, state.w))
+    return found
+
+
+def judge(model):
+    """elbo(w), on draws that all w share."""
+    q, density = cv.families.Gaussian(model.dim), Density(model)
+    e = np.random.default_rng(12345).standard_normal((JUDGES // 2, model.dim))
+    e = np.concatenate([e, -e])
+
+    def elbo(w):
+        mu, L = q.unpack(w)
+        return density.value(mu + e @ L.T).mean() + np.log(np.diag(L)).sum()
+
+    return elbo
+
+
+def model_of(name):
+    if name in LOGISTIC:
+        return cv.models.logistic_regression(*cv.datasets.load(name))
+    return case(name)[0]
+
+
+def rows(name):
+    """{model, d, moves, to: gradients of every seed to each of NEAR, or None, short: nats}."""
+    model = model_of(name)
+    elbo, q = judge(model), cv.families.Gaussian(model.dim)
+    runs = [(key, moves, seed) for key, moves in MOVES.items() for seed in SEEDS]
+    paths = {(key, seed): path(model, moves, seed) for key, moves, seed in runs}
+    plan = Strategy().plan(model, q, None, DEFAULT)
+    state = plan.first(np.random.default_rng(99), paths["search on fixed draws", 0][-1][1])
+    for _ in range(SURE):
+        state = plan.step(state)
+    best = elbo(state.w)
+    for key in MOVES:
+        to, short = {near: [] for near in NEAR}, []
+        for seed in SEEDS:
+            run = paths[key, seed]
+            gaps = []
+            for _, w in run:
+                gaps.append(best - elbo(w))
+                if gaps[-1] < min(NEAR):
+                    break
+            for near in NEAR:
+                first = (used for (used, _), gap in zip(run, gaps) if gap < near)
+                to[near].append(next(first, None))
+            short.append(float(f"{best - elbo(run[-1][1]):.2g}"))
+        yield {"model": name, "d": model.dim, "moves": key, "to": list(to.values()), "short": short}
+
+
+def measure(seconds):
+    return {"rows": stored.told(row for name in MODELS for row in rows(name))}
+
+
+if __name__ == "__main__":
+    stored.command(__doc__, "few", ("numpy", "scipy", "autograd"), measure, seconds=0)

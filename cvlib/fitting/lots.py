@@ -1,0 +1,187 @@
+"""Weighed points: the one lot that answers, tables, draws and the alarm of a fit are read from.
+
+Points come from a mixture: half of q, half of Student's t in q's own coordinates, so that no weight
+explodes where the posterior has more mass than q far out (a defensive mixture). They are scrambled
+Sobol points in antithetic pairs, in about a dozen independent scramblings, and errors are read from
+the spread over these.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy
+
+from ..families.base import Family
+from ..models.density import Density, Model
+from ..points import sobol
+from ..special import LOG_2PI
+from . import stein
+from .looks import smoothed
+
+NUS = 5.0, 1.0  # degrees of freedom of Student's t; the second where k-hat asks for a heavier tail
+HEAVY, THIN, FEW = 0.7, 0.1, 100  # k-hat at most; relative ESS, and ESS, at least: else q is shown
+SCRAMBLINGS = 12  # about as many, 8 to 17
+REACH = 1e-3  # share of q in the law of the points, from which on they are within its reach
+MOST, LEAST = 4096, 256  # points of a lot
+NUMBERS, COORDINATES = 2**26, 2**20  # that a lot may make of the data, and may have
+
+
+class Lot(NamedTuple):
+    """n points z with the logarithms of their weights, p over the law of the points."""
+
+    z: np.ndarray  # (n, d)
+    score: np.ndarray  # (n, d) grad log p, zero where there is none
+    log: np.ndarray  # (n,) minus infinity weighs nothing
+    w: np.ndarray  # (n,) the weights smoothed, in units of the largest
+    k_hat: float  # of their tail; NaN where they are too few to have one
+    block: int = 1  # so many neighbours are one scrambling
+    lost: Any = False  # (n,) is log p or its slope no number there? Such points weigh nothing
+    exact: bool = False  # are these all states that there are?
+    e: Any = None  # (n, d) in q's own coordinates, where q maps normals
+    share: Any = None  # (n,) q / law of the points
+    nu: float = NUS[0]
+
+    @property
+    def ess(self) -> float:
+        """The effective sample size that the weights leave."""
+        return float(self.w.sum() ** 2 / max((self.w**2).sum(), 1e-300))
+
+    @property
+    def effective(self) -> float:
+        """Relative ESS: the same as a share of the points."""
+        return self.ess / len(self.w)
+
+    @property
+    def holds(self) -> bool:
+        """Do these weights make posterior answers?"""
+        fine = self.k_hat <= HEAVY and self.effective >= THIN and self.ess >= FEW
+        return self.exact or bool(fine)
+
+    @property
+    def outside(self) -> int:
+        """At how many points within the reach of q the posterior has ended."""
+        reach = True if self.share is None else self.share > REACH
+        return 0 if self.exact else int((reach & np.isneginf(self.log) & ~self.lost).sum())
+
+    def drawn(self, F: np.ndarray) -> stein.Drawn:
+        """What `stein` answers from, for values F (n, ...) of a function."""
+        found = stein.drawn(F, self.z, self.score, np.exp(self.log - self.log.max()))
+        return found._replace(block=self.block, exact=self.exact)
+
+    def resampled(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        """n of the points, (n, d), evenly by their weights: a weight of k / n comes k times."""
+        places = (np.arange(n) + rng.uniform()) / n
+        return rng.permutation(self.z[np.searchsorted(np.cumsum(self.w) / self.w.sum(), places)])
+
+
+def size(model: Model) -> int:
+    """How many points a lot has: fewer where a point is expensive."""
+    most = min(NUMBERS // Density(model).size, COORDINATES // model.dim)
+    return int(np.clip(most, LEAST, MOST))
+
+
+def weighed(model: Model, q: Family, w: np.ndarray, n: int, rng: np.random.Generator) -> Lot:
+    """n points or a few more, weighed; all states of a discrete z where they are few."""
+    if q.states is not None:
+        return _lot(model, q.states, 0.0, slopes=False, least=1)._replace(exact=True)
+    if q.mapped is None:
+        z = q.sample(w, n, rng)
+        return _lot(model, z, q.log_q(w, z), slopes=q.smooth == "z")
+    found = []
+    for nu in NUS:
+        e, block = spread(n, q.dim, rng, 0.5, nu)
+        found.append(at(model, q, w, e, block, nu))
+        if not found[-1].k_hat > HEAVY:
+            break
+    return min(found, key=lambda lot: lot.k_hat)
+
+
+def plain(q: Family, w: np.ndarray, n: int, rng: np.random.Generator) -> tuple[np.ndarray, int]:
+    """n points of q or a few more, (n, d), and how many neighbours are one scrambling."""
+    if q.mapped is None:
+        return q.sample(w, n, rng), 1
+    e, block = spread(n, q.dim, rng)
+    return q.mapped(w[None], e)[0], block
+
+
+def more(lot: Lot, model: Model, q: Family, w: np.ndarray, F: Any, rng: Any) -> Lot:
+    """The same lot, and as many points about those few that decide a number F (n,), if few do."""
+    centre = None if lot.e is None else _decided(lot, F)
+    if centre is None:
+        return lot
+    n, block = len(lot.e), lot.block
+    e, _ = spread(n, q.dim, rng, 1.0, lot.nu)
+    each = (x.reshape(-1, block, q.dim) for x in (lot.e, centre + e[:n]))
+    e = np.concatenate([*each], 1).reshape(2 * n, q.dim)
+    return at(model, q, w, e, 2 * block, lot.nu, centre)
+
+
+def spread(
+    n: int, d: int, rng: np.random.Generator, heavy: float = 0.0, nu: float = NUS[0]
+) -> tuple[np.ndarray, int]:
+    """e of n points or a few more, N(0, I) or, this share of them, Student's t; and the block.
+
+    One coordinate more decides which, and how far out: Student's t is N(0, I) over the root of a
+    chi^2 divided by nu. A point and its opposite share it.
+    """
+    pairs = 2 ** max(0, round(np.log2(n / 2 / SCRAMBLINGS)))
+    u = sobol(rng, (-(-n // (2 * pairs)),), pairs, d + 1)
+    e = scipy.special.ndtri(u[..., 1:])
+    chi2 = 2 * scipy.special.gammaincinv(nu / 2, np.minimum(u[..., :1] / (heavy or 1.0), 1.0))
+    e = np.where(u[..., :1] < heavy, e * np.sqrt(nu / chi2), e)
+    return np.concatenate([e, -e], 1).reshape(-1, d), 2 * pairs
+
+
+def at(
+    model: Model, q: Family, w: np.ndarray, e: np.ndarray, block: int, nu: float, centre: Any = None
+) -> Lot:
+    """The weighed points with these e, half of them about a centre if there is one."""
+    z, stretch = q.mapped(w[None], e)
+    extra = np.logaddexp(0, student(e, nu)) - np.log(2)  # log of the law of the points over q
+    if centre is not None:
+        shift = student(e - centre, nu) + 0.5 * (e**2 - (e - centre) ** 2).sum(-1)
+        extra = np.logaddexp(extra, shift) - np.log(2)
+    log_law = extra - 0.5 * (e**2 + LOG_2PI).sum(-1) - stretch
+    return _lot(model, z, log_law)._replace(block=block, e=e, share=np.exp(-extra), nu=nu)
+
+
+def student(e: np.ndarray, nu: float) -> np.ndarray:
+    """log of Student's t with nu degrees of freedom over N(0, I), their densities at e, (n,)."""
+    d, square = e.shape[-1], (e**2).sum(-1)
+    gammaln = scipy.special.gammaln
+    front = gammaln((nu + d) / 2) - gammaln(nu / 2) - d / 2 * np.log(nu / 2)
+    return front - (nu + d) / 2 * np.log1p(square / nu) + square / 2
+
+
+def _lot(model, z, log_law, slopes=True, least=10):
+    """Points z of this law, weighed; NaN weighs nothing, as minus infinity."""
+    density, n = Density(model), len(z)
+    log, score = density.slope(z) if slopes else (density.value(z), np.zeros(z.shape))
+    log = log - log_law
+    out = np.isneginf(log)
+    fine = np.isfinite(log) & np.isfinite(score).all(-1)
+    lost = ~(fine | out)
+    if n - lost.sum() < max(least, 0.9 * n):
+        raise ValueError(
+            f"log p(x, z) or its slope is no number at {lost.sum()} of {n} draws: something "
+            "overflows there, or a matrix is singular"
+        )
+    if fine.sum() < least:
+        raise ValueError(f"log p(x, z) is minus infinity at {out.sum()} of {n} draws: q misses it")
+    log = np.where(fine, log, -np.inf)
+    w, k = smoothed(log)
+    counts = (w > 0)[:, None]  # f and variates are asked for the others, too: where one counts
+    z, score = np.where(counts, z, z[w.argmax()]), np.where(counts, score, 0.0)
+    return Lot(z, score, log, w, k, lost=lost)
+
+
+def _decided(lot, F):
+    """The mean, (d,), in q's coordinates, of points so few that they decide a number F (n,)."""
+    inside = lot.log > -np.inf
+    if F.shape != lot.log.shape or not np.isfinite(F[inside]).all():
+        return None
+    F, w = np.where(inside, F, 0.0) * 1.0, np.exp(lot.log - lot.log.max())
+    many, away = stein.behind(F[:, None], w)
+    return away[:, 0] @ lot.e / away.sum() if 0 < many[0] < len(F) / 20 else None
