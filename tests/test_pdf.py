@@ -18,14 +18,6 @@ TWO = notebooks.BOOK / "one-control-variate.md"
 words = lambda text: re.sub(r"\s+", "", text)  # as PDFs have it: spaces are places, not letters
 
 
-def edition(site, file):  # noqa: F811
-    made = site / file
-    if not made.exists() or made.stat().st_mtime < (site / "index.html").stat().st_mtime:
-        assert pdf.make(site, file) == []  # nothing was wider than the text
-        pdf.name_in_menus(site)
-    return PdfReader(made)
-
-
 @pytest.fixture(scope="module")
 def printer(browser_required):
     if not browser_required:
@@ -36,7 +28,11 @@ def printer(browser_required):
 
 @pytest.fixture(scope="module")
 def book(printer, site):  # noqa: F811
-    return edition(site, pdf.FILE)
+    made = site / pdf.FILE
+    if not made.exists() or made.stat().st_mtime < (site / "index.html").stat().st_mtime:
+        assert pdf.make(site) == []  # nothing was wider than the text
+        pdf.name_in_menus(site)
+    return PdfReader(made)
 
 
 @pytest.fixture(scope="module")

@@ -364,10 +364,10 @@ def test_the_periodic_table_answers_to_keys_and_taps_and_is_a_picture_on_paper(b
 def test_every_page_offers_its_source_the_project_and_the_package(site):
     """As links; test_every_page finds those that lead nowhere."""
     for file in notebooks.pages_of_toc():
-        html = site / Path(file).with_suffix(".html")
+        html, twin = site / f"{file.removesuffix('.ipynb')}.html", Path(file).suffix == ".ipynb"
         menu = html.read_text("utf-8").split("dropdown-download-buttons")[1].split("</ul>")[0]
         names = [Path(link).name for link in re.findall(r'href="([^"]+)"', menu)]
-        assert f"{html.stem}{Path(file).suffix or '.md'}" in names
+        assert f"{html.stem}{'.ipynb' if twin else '.md'}" in names
         assert {"cvbook.zip", takeaway.wheel_name()} <= set(names)
 
 
