@@ -694,7 +694,10 @@ def test_the_row_with_the_largest_errors(cv):
         ({"mean": (0.16, 0.0, 0.0), "50 %": (0.0, 0.3, 0.0)}, "a"),
     ]:
         errors = {error: sd * large.get(name, (0.01, 0.01, 0.01)) for name, error in of.items()}
+        errors |= {"k-hat": np.array([np.nan, 0.5, -1.0])}
         assert front.roughest(table(["a", "b", "c"], columns | errors, of)) == right
+        errors |= {"k-hat": np.array([np.nan, 0.69, 0.71])}  # these errors are too small
+        assert front.roughest(table(["a", "b", "c"], columns | errors, of)) == "c"
 
 
 def test_the_chance_to_stop_too_early(cv):

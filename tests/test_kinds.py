@@ -228,7 +228,7 @@ def check_shown(cv, case, fit):
     assert ("a quadratic explains" in said) == (fit.settled and fit.q.gaussian)
     assert ("had not settled" in doubted) == (not fit.settled)
     lost = 1 - len(fine) / 4000
-    assert (f"no number at {lost:.1%} of" in doubted) == (lost > 0)
+    assert (f"not finite at {lost:.1%} of" in doubted) == (lost > 0)
     if len(fit.looks):
         t, *seen = fit.looks[-1]
         now = fit.run.state.mean if fit.run.state.count else fit.run.state.w

@@ -21,7 +21,7 @@ from ..models.passes import wide
 from . import effects, lots, stein
 from .lots import Lot
 from .stein import Answer
-from .table import Table
+from .table import DOUBT, GOOD, Table, note
 
 EDGE = (
     "log p(x, z) is minus infinity at {} of {} draws: the posterior ends within the reach of q. "
@@ -29,6 +29,8 @@ EDGE = (
 )
 TAILS = {"5 %": 0.05, "50 %": 0.5, "95 %": 0.95}
 NOT_CORRECTED = "of q, not corrected"
+K_HAT = "k-hat"  # of weight times a parameter or its square, the larger
+ALL_WELL = "the posterior, and nothing to distrust: numbers end at the second digit of their error"
 
 
 class Found:
@@ -100,7 +102,7 @@ class Found:
     def _holds(self):
         try:
             return self.lot.holds
-        except ValueError:  # log p is no number at too many points
+        except ValueError:  # log p is not finite at too many points
             return False
 
     def draws(self, n: int, seed: int = 0, corrected: bool | None = None) -> dict[str, np.ndarray]:
@@ -134,7 +136,7 @@ class Found:
         """Mean, sd, 5 %, 50 % and 95 % of every entry of every parameter, with their errors.
 
         Of the posterior or of q, as `shown` says. summary()["mean"]["sigma"] is a number,
-        summary().frame() a frame of pandas, with the errors in columns of their own.
+        summary().frame() a frame of pandas, with the errors and k-hat in columns of their own.
         """
         return replace(self._described, warnings=self.warnings)
 
@@ -146,11 +148,11 @@ class Found:
         X = np.column_stack([x.reshape(len(x), -1) for x in arrays.values()]) * 1.0  # (n, k)
         X[lot.w == 0] = 0.0  # far out, where it may overflow
         order, probs = 0 if head else self._order(lot), np.array([*TAILS.values()])
-        values, errors = stein.described(lot.drawn(X), order, probs=probs)
+        values, errors, k_f = stein.described(lot.drawn(X), order, probs=probs)
         columns = dict(zip(("mean", "sd", *TAILS), values))
         of = {name: f"error of {name}" for name in columns}
-        columns |= dict(zip(of.values(), errors))
-        return Table(names, columns, of, head, hidden=tuple(of.values()))
+        columns |= dict(zip(of.values(), errors)) | {K_HAT: k_f}
+        return Table(names, columns, of, head, hidden=(*of.values(), K_HAT))
 
     @cached_property
     def _own(self):
@@ -294,8 +296,11 @@ class Found:
         return "\n".join([*self._head(), repr(self.summary())])
 
     def _repr_html_(self):
-        head = "<br>".join(map(escape, self._head()))
-        return f"<div><p>{head}</p>{self.summary()._repr_html_()}</div>"
+        """The outcome in one line, green or amber with what to do, and the table under it."""
+        head, table = "<br>".join(map(escape, self._head())), self._described
+        said = table.head or ("the posterior, with doubts" if self.warnings else ALL_WELL)
+        line = note(GOOD if said == ALL_WELL else DOUBT, "\n- ".join([said, *self.warnings]))
+        return f"<div><p>{head}</p>{line}{replace(table, head='')._repr_html_()}</div>"
 
 
 def _name(f, p):

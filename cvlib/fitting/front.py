@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from ..families.base import check_fit
 from ..models.density import Density, Model
 from ..models.parameters import point
 from . import files, starts
-from .found import Found
+from .found import K_HAT, Found
 from .looks import Weights, explained, weighed
 from .lots import FEW, HEAVY, THIN
 from .run import KEYBOARD, LATE, VAIN, Clock, Run
@@ -132,6 +133,10 @@ class Fit(Found):
         """What was done and found, in words."""
         signs = zip("-!", (self.words, self.warnings))
         return "\n".join([*self._head(), *(f"{sign} {x}" for sign, each in signs for x in each)])
+
+    def _repr_html_(self):
+        folded = f'<pre style="white-space: pre-wrap">{escape(self.report)}</pre>'
+        return f"{super()._repr_html_()}<details><summary>Report</summary>{folded}</details>"
 
 
 def _seen(fit, z):
@@ -302,9 +307,10 @@ def uncorrected(run: Run, found: Found) -> Iterator[str]:
     if found.shown == "posterior":
         if (worst := roughest(found.summary())) is not None:
             yield (
-                f"the lot does not tell mean, sd and tails of {worst}: their errors are large\n"
-                "Where the law has hardly moments take the median, else write the model in other "
-                "coordinates, or compare with MCMC"
+                f"mean, sd or tails of {worst} are not known: their errors are large, or a few far "
+                "points decide them\n"
+                "Take the median if the posterior hardly has such moments, else write the model in "
+                "other coordinates, or compare with MCMC"
             )
         return
     lot = found.lot
@@ -322,11 +328,15 @@ def uncorrected(run: Run, found: Found) -> Iterator[str]:
 
 
 def roughest(table: Table) -> str | None:
-    """The row of a summary with the largest errors, where they are too large to be of use."""
+    """The row of a summary with the largest errors, where they are too large to be of use.
+
+    Or where k-hat says that even these errors are too small to be believed.
+    """
     spread = (table.columns["95 %"] - table.columns["5 %"]) / (2 * 1.645)  # an sd, if it is normal
     limits = (ROUGH * spread * (2 if "%" in k else 1) for k in table.errors)
     errors = (table.columns[error] for error in table.errors.values())
     seen = np.max([error / np.maximum(most, 1e-300) for error, most in zip(errors, limits)], 0)
+    seen = np.where(table.columns[K_HAT] > HEAVY, np.inf, seen)
     return table.rows[int(seen.argmax())] if seen.max() > 1 else None
 
 
@@ -347,7 +357,7 @@ def doubts(run: Run, last: Weights, found: Found) -> Iterator[str]:
         )
     if lost > 0:
         yield (
-            f"log p(x, z) is no number at {lost:.1%} of the draws of q, which were left out: "
+            f"log p(x, z) is not finite at {lost:.1%} of the draws of q, which were left out: "
             "something overflows there, or a matrix is singular"
         )
     if outside > 0:

@@ -165,7 +165,7 @@ def _lot(model, z, log_law, slopes=True, least=10):
     lost = ~(fine | out)
     if n - lost.sum() < max(least, 0.9 * n):
         raise ValueError(
-            f"log p(x, z) or its slope is no number at {lost.sum()} of {n} draws: something "
+            f"log p(x, z) or its slope is not finite at {lost.sum()} of {n} draws: something "
             "overflows there, or a matrix is singular"
         )
     if fine.sum() < least:

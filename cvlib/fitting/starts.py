@@ -62,7 +62,7 @@ def searched(density: Density, z: np.ndarray) -> Mode:
     with suppress(Late):
         deadline.check()
         if not np.isfinite(mode.value):
-            says = "log p(x, z) or its slope is no number where the search began"
+            says = "log p(x, z) or its slope is not finite where the search began"
             return mode._replace(trouble=f"{says}. {CURE}")
         for _ in range(3):
             off = _axes(mode.inverse)[: max(8, 2**24 // density.size)]

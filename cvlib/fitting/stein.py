@@ -91,8 +91,11 @@ def quantile(at: "Drawn", order: int | None = None, *, probs: np.ndarray) -> Ans
 
 def described(
     at: "Drawn", order: int | None = None, *, probs: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Mean, sd and quantiles of F (n, k) under p with their errors, (2 + len(probs), k) each."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean, sd and quantiles of F (n, k) under p with their errors, (2 + len(probs), k) each.
+
+    And k-hat of what the mean and the variance are means of, the larger of the two, (k,).
+    """
     F, k = at.F, at.F.shape[1]
     about = at.w @ F / at.w.sum()
     below, to_quantiles = _tails(F, at.w, probs)
@@ -102,7 +105,8 @@ def described(
     sd = np.sqrt(np.maximum(square - (mean - about) ** 2, 0))
     value, error = to_quantiles(share, np.array(rest))
     errors = [se, of_square / (2 * np.maximum(sd, 1e-300)), *error]
-    return np.array([mean, sd, *value]), np.array(errors)
+    k_f = np.broadcast_to(found.k_f, np.shape(found.se))  # NaN where all values of z are known
+    return np.array([mean, sd, *value]), np.array(errors), np.fmax(*k_f[:2])
 
 
 def _tails(F, w, probs):

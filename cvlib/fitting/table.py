@@ -12,6 +12,7 @@ from ..adapters import Package
 pandas = Package("pandas", extra="arviz")  # which brings it
 MOST = 60  # rows that are shown
 WIDTH = 80  # of a line, beyond which columns stand closer
+GOOD, DOUBT = ("✓", "#1a8f5a"), ("!", "#b87000")  # signs, and colours for pages light and dark
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -30,9 +31,14 @@ class Table:
     hidden: tuple[str, ...] = ()
 
     def __getitem__(self, column: str) -> dict[str, float]:
-        if column not in self.columns:
-            raise KeyError(f"no column {column!r}: there are {', '.join(self.columns)}")
-        return dict(zip(self.rows, self.columns[column]))
+        if column not in [*self.columns]:  # which may be of any kind, a list of names, say
+            row = column in self.rows
+            write = f"; for the row write table['mean'][{column!r}]" if row else ""
+            raise KeyError(f"no column {column!r}: there are {', '.join(self.columns)}{write}")
+        return Column(zip(self.rows, self.columns[column]))
+
+    def __iter__(self):
+        return iter(self.columns)
 
     def frame(self) -> Any:
         """The same as a frame of pandas."""
@@ -60,8 +66,24 @@ class Table:
     def _repr_html_(self):
         cell = lambda x: f'<td style="text-align: right; padding: 0 0.4em">{escape(x)}</td>'
         rows = "".join(f"<tr>{''.join(map(cell, line))}</tr>" for line in self._cells())
-        notes = "".join(f"<p>! {escape(w)}</p>" for w in self.warnings)
-        return f"<div><p>{escape(self.head)}</p><table>{rows}</table>{notes}</div>"
+        head = f"<p>{escape(self.head)}</p>" if self.head else ""
+        notes = "".join(note(DOUBT, w) for w in self.warnings)
+        return f"<div>{head}<table>{rows}</table>{notes}</div>"
+
+
+class Column(dict[str, float]):
+    """Numbers by row; the name of no row is told the rows."""
+
+    def __missing__(self, row):
+        more = ", ..." * (len(self) > MOST)
+        raise KeyError(f"no row {row!r}: there are {', '.join([*self][:MOST])}{more}")
+
+
+def note(of: tuple[str, str], text: str) -> str:
+    """Lines of text for a notebook, behind a coloured bar and a sign, in the page's own ink."""
+    sign, colour = of
+    box = f"border-left: 5px solid {colour}; background: {colour}26; padding: 0.2em 0.6em"
+    return f'<p style="{box}"><b>{sign}</b> {escape(text).replace(chr(10), "<br>")}</p>'
 
 
 def _text(x, error):
