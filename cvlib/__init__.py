@@ -27,7 +27,7 @@ from .recipe.atoms import one, terms
 from .recipe.ensemble import AQ, LB, LOO, RPS, DisARM, all_quadratics, linear_baseline
 from .recipe.estimators import CF, GR, PR, QD, RB, RP1, RP2, SF, evaluate
 
-__version__ = "0.13.0"
+__version__ = "1.0.0"
 
 __all__ = [
     "AQ", "Answer", "CF", "DisARM", "Distrust", "Fit", "GR", "LB", "LOO", "PR", "QD", "RB", "RP1",
