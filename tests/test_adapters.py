@@ -150,10 +150,10 @@ def test_all_constraints_in_jax():
 class Logistic:
     """A logistic regression of six unknowns, for JAX with its rows as data, and for autograd."""
 
-    def __init__(self):
+    def __init__(self, N=30):
         rng, d = np.random.default_rng(3), 6
-        self.X = rng.standard_normal((30, d)) * np.geomspace(0.5, 3, d)
-        self.y = np.where(rng.random(30) < 0.5, 1.0, -1.0)
+        self.X = rng.standard_normal((N, d)) * np.geomspace(0.5, 3, d)
+        self.y = np.where(rng.random(N) < 0.5, 1.0, -1.0)
         self.own = cvlib.models.logistic_regression(self.X, self.y)
         self.q = cvlib.families.Gaussian(d)
         self.jax = need("jax")
@@ -184,6 +184,39 @@ def test_data_are_arguments_of_what_is_compiled():
     assert_allclose(indexed.totals(np.eye(2), 0)[0], y[:2] - 1)
 
 
+def test_data_are_copied():
+    """Even those that lie as JAX would take them as they are, at a multiple of 64 bytes."""
+    need("jax")
+    room = np.ones(80)
+    first = -room.ctypes.data % 64 // 8
+    given = room[first : first + 16]
+    found = cvlib.models.from_jax(lambda z, data: data @ data - z @ z, 1, data=given)
+    given[:] = 7
+    assert_allclose(found.totals(np.zeros((1, 1)), 0)[0], 16)
+
+
+@pytest.mark.parametrize("gpu, most", [(True, 4), (False, 6)])
+def test_a_cold_fit_compiles_few_programs(gpu, most, monkeypatch):
+    """One for log p and its slope, three of a step; on a CPU for values and single points, too.
+
+    Those save time there: 64 points with so many rows take longer than one.
+    """
+    jax, one, names, z = need("jax"), Logistic(1100), [], RNG.standard_normal((3, 6))
+    monkeypatch.setattr(inside, "on_gpu", lambda: gpu)
+    jax.clear_caches()
+    jax.monitoring.register_event_duration_secs_listener(lambda name, *_, **__: names.append(name))
+    program = cvlib.models.from_jax(one.log_joint, 6, data=(one.X, one.y))
+    fit = cvlib.fit(program, progress=False, settings=cvlib.Settings(fixed=5))
+    _, labels = inside.flat({"a": np.zeros((1, 2)), "b": np.zeros(())})
+    assert 0 < sum("backend_compile" in name for name in names) <= most
+    assert fit.run.strategy.name == "compiled" and labels == ["a[0,0]", "a[0,1]", "b"]
+    best = cvlib.exact.elbo(one.own, one.q, cvlib.exact.optimum(one.own, one.q))
+    assert fit.settled and best - cvlib.exact.elbo(one.own, one.q, fit.w) < 0.05
+    right = one.own.log_joint(z) + 3 * np.log(2 * np.pi)
+    alone = np.concatenate([program.value(point[None]) for point in z])
+    assert_allclose([program.value(z), alone], [right, right], rtol=1e-12)
+
+
 def by_numpy(one, w, e, positive):
     """The natural step of the package on the same rotation, from w at rho = 1."""
     d, square = 6, (e[0] ** 2).sum()
@@ -212,7 +245,7 @@ def test_a_step_inside_jax_is_the_package_s_on_the_same_draws(width, positive, s
     plan = inside.InJax(one.compiled, one.q)
     key = int(np.random.default_rng(7).integers(2**63))
     with one.jax.enable_x64(True):
-        turned, _ = inside._turned(one.jax.random.key(key), 6, 5)
+        turned, _ = inside._turned(key, 6, 5)
     e, left = np.split(np.concatenate(turned), [6])  # two blocks; zeros fill up
     assert left.shape == (4, 6) and not left.any()
     assert_allclose(e @ e.T, (e[0] ** 2).sum() * np.eye(6), atol=1e-12)
@@ -256,7 +289,7 @@ def test_what_is_compiled_is_done_in_time(seconds, sizes, monkeypatch):
     clock = SimpleNamespace(perf_counter=lambda: now[0])
     for module in (run, inside):
         monkeypatch.setattr(module, "time", clock)
-    monkeypatch.setattr(inside, "CHEAP", 0)  # a single point is worth a shape of its own
+    monkeypatch.setattr(inside, "CHEAP", (0, 0))  # a single point is worth a shape of its own
     program = Logistic().compiled
     traced, both = program.traced, program.value_and_slope.f
 
@@ -278,7 +311,7 @@ def test_what_is_compiled_is_done_in_time(seconds, sizes, monkeypatch):
 
 
 def test_a_numpyro_model_is_traced_and_not_compiled_by_operation():
-    """A program for the observed, two to check log p and its slope, and little beside."""
+    """A program for the observed, one or two for log p and its slope, and little beside."""
     numpyro, jax = need("numpyro"), need("jax")
     names = []
     jax.monitoring.register_event_duration_secs_listener(lambda name, *_, **__: names.append(name))

@@ -22,10 +22,10 @@ from . import Package
 
 jax, jnp, flatten_util = map(Package, ("jax", "jax.numpy", "jax.flatten_util"))
 STEP = 1e-5  # of differences of slopes, for a unit vector
-BLOCKS = 64, 1  # points that are computed at once: two shapes, for each is compiled
-CHEAP = 2**16  # numbers that a block makes in less time than one more program is compiled
+BLOCKS = 64, 1  # points that are computed at once: few shapes, for each is compiled
 MADE = 2**23  # numbers that a block may make, in its largest array
-MOST = 2000, 10_000  # unknowns of a full q, on a CPU and on a GPU
+CHEAP = 2**16, MADE  # that one makes sooner than a program is compiled: on a CPU, and on a GPU
+MOST = 2000, 10_000  # unknowns of a full q, likewise
 WORK = 2**36  # and on a CPU numbers of the data times unknowns
 SHARE = 64  # of the device's memory that the longest array of a step may have: one in so many
 
@@ -133,8 +133,8 @@ def from_jax(
     if not callable(log_joint):
         right = 'write from_jax(log_joint, {"beta": 3})'
         raise ValueError(f"log_joint={log_joint!r} is no function: {right}")
-    with double():
-        there = jax.tree.map(jnp.asarray, data)
+    with double():  # a copy: the caller may change what was given
+        there = jax.device_put(jax.tree.map(_copied, data))
     joint = log_joint if data is None else lambda p: log_joint(p, there)
     if not isinstance(parameters, dict):
         _check_number(joint, name, whole("parameters", parameters))
@@ -147,6 +147,11 @@ def from_jax(
 
     _check_number(one, name, space.dim)
     return compiled(one, name, parameters=parameters)
+
+
+def _copied(x):
+    """By NumPy: JAX would compile a program for every shape."""
+    return x if isinstance(x, jax.Array) else np.array(x)
 
 
 def _check_number(log_joint, name, d):
@@ -171,8 +176,9 @@ def compiled(
     """A `Compiled` of functions that JAX can trace: of one z (d,), and `back` from parameters."""
     d = about.get("dim") or Parameters(about["parameters"]).dim
     joint, many = Traced(log_joint, d), lambda f: f and Batched(Traced(f, d))
+    both = Batched(joint, jax.value_and_grad)
     found = Compiled(
-        Batched(joint, jax.value_and_grad), name=name, value=Batched(joint),
+        both, name=name, value=partial(_values, both, Batched(joint)),
         hessian=Batched(joint, jax.hessian), named=many(named), **about,
     )  # fmt: skip
     found.traced, found._log_liks = joint, many(rows)
@@ -182,6 +188,11 @@ def compiled(
     return found
 
 
+def _values(both, alone, z):
+    """log p at z (B, d): without slopes, where these cost more than one more program."""
+    return both(z)[0] if both.cheap or len(z) == 1 else alone(z)
+
+
 def _back(flat, names, arrays):
     with double():
         return np.asarray(flat({k: np.asarray(arrays[k], float) for k in names}))
@@ -189,10 +200,12 @@ def _back(flat, names, arrays):
 
 def flat(arrays: dict) -> tuple[Callable, list[str]]:
     """What makes arrays of these shapes, by name, of z (d,), and the names of its coordinates."""
-    with double():
-        z, split = flatten_util.ravel_pytree(jax.tree.map(lambda x: np.zeros(x.shape), arrays))
-        shapes = {name: x.shape for name, x in split(z).items()}
-    return split, [label for name, shape in shapes.items() for label in labels(name, shape)]
+    leaves, tree = jax.tree.flatten(arrays)
+    shapes = [x.shape for x in leaves]
+    ends = np.cumsum([np.prod(shape, dtype=int) for shape in shapes])[:-1]
+    split = lambda z: tree.unflatten(map(jnp.reshape, jnp.split(z, ends), shapes))
+    named = tree.unflatten(shapes).items()
+    return split, [label for name, shape in named for label in labels(name, shape)]
 
 
 def check_unknowns(name: str, discrete: dict[str, bool]) -> None:
@@ -226,10 +239,9 @@ class Traced:
     @property
     def full(self) -> int:
         """Unknowns up to which a full q fits: by memory on a GPU, by time on a CPU."""
-        device, numbers = jax.devices()[0], sum(x.size for x in self.data)
-        if device.platform != "cpu":
-            return min(MOST[1], int((memory(device) / 20) ** 0.5))  # d x d, as many as a step has
-        return min(MOST[0], int(WORK / max(numbers, 1)))
+        if on_gpu():
+            return min(MOST[1], int((memory() / 20) ** 0.5))  # d x d, as many as a step has
+        return min(MOST[0], int(WORK / max(sum(x.size for x in self.data), 1)))
 
 
 class Batched:
@@ -240,15 +252,24 @@ class Batched:
         self.ready: list[int] = []  # numbers of points for which it was compiled
 
     @cached_property
-    def sizes(self) -> tuple[int, int]:
-        """Points that it takes at once, where there are many, and for a single one."""
-        each = made(self.f, self.traced.data, self.traced.d)
-        many = BLOCKS[0] if BLOCKS[0] * each <= MADE else BLOCKS[1]
-        return many, many if many * each <= CHEAP else BLOCKS[1]
+    def each(self) -> int:
+        """Numbers that it makes of a point."""
+        return made(self.f, self.traced.data, self.traced.d)
+
+    @property
+    def many(self) -> int:
+        """Points that it takes at once, where there are many."""
+        return BLOCKS[BLOCKS[0] * self.each > MADE]
+
+    @property
+    def cheap(self) -> bool:
+        """Does a block take less time than one more program, for single points or for values?"""
+        return self.many * self.each <= CHEAP[on_gpu()]
 
     def __call__(self, z: np.ndarray) -> Any:
         """At points z (B, d), in blocks: JAX compiles anew for every number of points it meets."""
-        found, size = [], self._in_time(self.sizes[len(z) == 1])
+        one = len(z) == 1 and not self.cheap
+        found, size = [], self._in_time(BLOCKS[1] if one else self.many)
         for first in range(0, len(z), size):
             deadline.check()
             rows = np.minimum(np.arange(first, first + size), len(z) - 1)  # the last one fills up
@@ -284,9 +305,14 @@ def made(f: Callable, data: Any, d: int) -> int:
         return max((two - one for one, two in zip(sizes(1), sizes(2))), default=1) or 1
 
 
-def memory(device: Any) -> int:
-    """Numbers that a device may hold, as far as is known."""
-    return ((device.memory_stats() or {}).get("bytes_limit") or 2**31) // 8
+def on_gpu() -> bool:
+    """Does JAX compute on another device than the CPU?"""
+    return jax.devices()[0].platform != "cpu"
+
+
+def memory() -> int:
+    """Numbers that JAX's device may hold, as far as is known."""
+    return ((jax.devices()[0].memory_stats() or {}).get("bytes_limit") or 2**31) // 8
 
 
 def double() -> Any:
@@ -323,13 +349,13 @@ class InJax(Rotated):
         with double():
             mu, L = self.here.get("q") or jax.device_put(self.q.unpack(state.w))
             old = Last(*jax.device_put(tuple(state.memory)))
-            sums = self.sums(mu, L, jax.random.key(int(state.rng.integers(2**63))))
+            sums = self.sums(mu, L, state.rng.integers(2**63))
             mu, L, new = jax.block_until_ready(_jitted(_moved)(mu, L, sums, old))
         self.here["q"] = mu, L
         lost = state.t + 1 if float(new.s) > LOST else -1
         return state._replace(t=state.t + 1, memory=new, diverged=np.array(lost))
 
-    def sums(self, mu: Any, L: Any, key: Any) -> tuple:
+    def sums(self, mu: Any, L: Any, seed: int | np.integer) -> tuple:
         """Over a rotation, in blocks: of values, of slopes, and of differences of slopes times e.
 
         Those of the first two are means of log p and of its slope under q, times d + 2.
@@ -341,9 +367,9 @@ class InJax(Rotated):
             add = jax.jit(partial(_sums, traced.f))
             traced.kept["sums"] = add, made(add, given, d)
         add, each = traced.kept["sums"]
-        blocks = -(-(d + 1) * each * SHARE // memory(jax.devices()[0]))
+        blocks = -(-(d + 1) * each * SHARE // memory())
         size = -(-(d + 1) // blocks)  # points e at a time; those that fill up are the centre
-        turned, found = _jitted(_turned, "d", "size")(key, d, size)
+        turned, found = _jitted(_turned, "d", "size")(seed, d, size)
         for e in turned:
             deadline.check()
             share = 1 / (size * len(turned) - d)
@@ -365,12 +391,13 @@ def _jitted(f, *static):
     return jax.jit(f, static_argnames=static)
 
 
-def _turned(key, d, size):
+def _turned(seed, d, size):
     """Blocks e (size, d) of a random rotation, a point a row, then of zeros; and sums to begin.
 
     The points are those of `spheres` with one radius.
     """
-    e = (d + 2.0) ** 0.5 * orthonormal(jax.random.normal(key, (d, d)))
+    normals = jax.random.normal(jax.random.key(seed), (d, d))
+    e = (d + 2.0) ** 0.5 * orthonormal(normals)
     rows = jnp.zeros((-(-(d + 1) // size) * size, d)).at[:d].set(e)
     return [*rows.reshape(-1, size, d)], (jnp.zeros(()), jnp.zeros(d), jnp.zeros((d, d)))
 
