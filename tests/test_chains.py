@@ -27,14 +27,27 @@ def test_a_table_shows_what_its_errors_leave():
              "tau[0]    0.00123        0", "! so so <"]  # fmt: skip
     assert repr(table).splitlines() == lines
     assert table["mean"] == {"mu": 1234.56789, "tau[0]": 0.001234}
-    with pytest.raises(KeyError, match="no column 'sd': there are mean, mcse"):
+    with pytest.raises(KeyError, match="no column 'sd': there are mean, mcse\"$"):
         table["sd"]
+    with pytest.raises(
+        KeyError, match=r"no column 'mu': .*; for the row write .*\['mean'\]\['mu'\]"
+    ):
+        table["mu"]
+    with pytest.raises(KeyError, match=r"no column \['mean'\]: there are mean"):
+        table[["mean"]]
+    with pytest.raises(KeyError, match=r"no row 'tau': there are mu, tau\[0\]\"$"):
+        table["mean"]["tau"]
+    assert [*table] == ["mean", "mcse"] and "mcse" in table and "mu" not in table
     page = table._repr_html_()
     assert page.count("<tr>") == 3 and ">1234.5679<" in page and "so so &lt;" in page
     assert repr(Table(["n"], {"ess": np.array([12345.6])})).split()[-1] == "12346"
     wide = Table(["beta[0]"], {f"x {k}": np.array([k / 1e6]) for k in range(111, 120)})
     assert "beta[0] 0.00011 0.00011" in repr(wide)  # more than 80 with two blanks
     many = Table([f"z[{k}]" for k in range(61)], {"mean": np.zeros(61)})
+    with pytest.raises(KeyError, match=r"no row 'z': there are z\[0\], .*, z\[59\], ...\"$"):
+        many["mean"]["z"]
+    own = Table(["mean"], {"mean": np.array([2.0])})  # a parameter may have a column's name
+    assert own["mean"]["mean"] == 2
     assert "z[59]" in repr(many) and repr(many).splitlines()[-1].split() == ["..."] * 2
 
 

@@ -1,5 +1,6 @@
 """The shell around the mathematics: state over calls, files, limits, order of data, printing."""
 
+import re
 import time
 from contextlib import nullcontext
 from functools import partial
@@ -12,6 +13,7 @@ import autograd.numpy as anp
 import numpy as np
 import pytest
 from autograd.extend import defvjp, primitive
+from bs4 import BeautifulSoup
 
 import cvlib as cv
 from cvlib.deadline import deadline
@@ -387,6 +389,58 @@ def test_a_long_fit_prints_its_first_rows():
     assert more.summary().rows == [f"z[{k}]" for k in range(61)]
     html = more._repr_html_()
     assert html.count("<tr>") == 62 and "z[59]" in html and "z[60]" not in html
+
+
+def pair(rho, name):
+    """A normal law of two unknowns with this correlation, whose data say nothing."""
+
+    def log_prior(p):
+        return -0.5 * (p.b**2 + p.c**2 - 2 * rho * p.b * p.c) / (1 - rho**2)
+
+    unknowns = {"b": cv.real, "c": cv.real}
+    return cv.models.Model(
+        lambda p, x: 0 * p.b * x[0], log_prior, X[:, 0], None, name, parameters=unknowns
+    )
+
+
+def contrast(colour, page):
+    """Of two colours "#rrggbb", by the formula of WCAG 2: 1 to 21; a mark needs 3."""
+    bits = np.array([[int(c[k : k + 2], 16) for k in (1, 3, 5)] for c in (colour, page)]) / 255
+    linear = np.where(bits > 0.03928, ((bits + 0.055) / 1.055) ** 2.4, bits / 12.92)
+    low, high = np.sort(linear @ [0.2126, 0.7152, 0.0722])
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize(
+    "rho, how, sign, says",
+    [
+        (0.5, {"steps": None}, "✓", "the posterior"),
+        (0.9999, {"steps": None, "q": cv.families.DiagonalGaussian(2)}, "!", "of q, not corrected"),
+        (0.5, {"steps": 1}, "!", "the posterior, with doubts"),
+    ],
+)
+def test_a_notebook_tells_the_outcome_at_a_glance(rho, how, sign, says):
+    """One line, a sign before its colour, then the table; the report is folded. All is escaped."""
+    fit = quick(pair(rho, "<b> & co"), **how)
+    text = fit._repr_html_()
+    page = BeautifulSoup(text, "html.parser")
+    note, table = page.select_one("p[style]"), page.table
+    assert note.b.text == sign and note.get_text("|").split("|")[1].strip().startswith(says)
+    assert note.find_next("table") is table and len(page.select("p[style]")) == 1
+    assert bool(fit.warnings) == (sign == "!")
+    for warning in fit.warnings:  # what is wrong, and what to do
+        assert warning.replace("\n", "") in note.text
+    (folded,) = page.find_all("details")
+    assert folded.pre.text == fit.report and "open" not in folded.attrs
+    rows = [[cell.text for cell in row.find_all("td")] for row in table.find_all("tr")]
+    assert rows == [[*row] for row in fit.summary()._cells()]
+    assert page.p.text.startswith("<b> & co: ") and not page.find_all(["script", "link", "img"])
+    assert "://" not in text and "url(" not in text
+    (colour,) = re.findall(r"solid (#\w{6});", note["style"])
+    assert "color" not in re.sub("background", "", note["style"])  # letters are the page's own
+    assert min(contrast(colour, paper) for paper in ("#ffffff", "#111111")) > 3
+    red, green = colour[1:3], colour[3:5]
+    assert (green > red) == (sign == "✓")  # green, or amber
 
 
 @pytest.mark.parametrize("changed", range(4))

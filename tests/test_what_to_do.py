@@ -2,7 +2,9 @@
 
 import re
 import warnings
+from contextlib import redirect_stdout
 from functools import cache, partial
+from io import StringIO
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 
@@ -40,7 +42,7 @@ def test_every_link_leads_somewhere():
 
 @cache
 def pasted(block):
-    """The names that a block leaves in an empty session; a fit takes a few steps."""
+    """The names that a block leaves, and what it prints, as `printed`; a fit takes a few steps."""
     for package in NEEDS:
         if re.search(rf"^(import|from) {package}\b", block, re.M):
             pytest.importorskip(package)
@@ -49,14 +51,14 @@ def pasted(block):
     def short(*args, seconds=None, **how):
         return fitted(*args, steps=5, progress=False, **how)
 
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()) as out:
         quick = partial(cvlib.choose, seconds=0.02, resamples=5)
         patch.setattr(cvlib, "fit", short, raising=False)
         patch.setattr(cvlib, "choose", quick, raising=False)
         patch.chdir(FOLDER.name)
         with warnings.catch_warnings(action="ignore"):
             exec(block.replace("1_000_000", "2000"), space)
-    return space
+    return space | {"printed": out.getvalue()}
 
 
 one = lambda name: pasted(dict(BLOCKS)[name])
@@ -69,6 +71,7 @@ def test_a_block_runs_as_it_stands(name, block):
     assert last in ("fit", "effects", "slope", "answer", "choice")
     if last == "fit":
         assert np.isfinite(made["fit"].elbo)
+    assert made["printed"] if last == "slope" else repr(made[last]) in made["printed"]
 
 
 def test_what_is_done_after_a_fit_runs_on_the_model_of_ones_own():
@@ -92,6 +95,13 @@ def test_what_is_done_after_a_fit_runs_on_the_model_of_ones_own():
 def test_a_model_finds_what_its_data_were_made_with(name, truth):
     found = one(name)["fit"].draws(2000, seed=0)
     assert all(np.allclose(found[key].mean(0), true, atol=0.2) for key, true in truth.items())
+
+
+def test_the_draws_are_of_the_posterior_and_are_made_more_exact():
+    """A gamma law, for the counts sum to 10 and the prior is gamma(2): E rate^2 is known."""
+    made = one("sec-todo-chain")
+    answer, plain = made["answer"], (made["chains"] ** 2).std() / 2000**0.5
+    assert abs(answer.estimate - 12 * 13 / 25) < 4 * answer.se < plain
 
 
 def test_the_gaussian_process_has_the_normal_density():
