@@ -179,6 +179,7 @@ def test_intercept_and_slope_by_their_closed_form():
         named(two_lik), two_prior, (x, y), effects={"a": (), "c": ()}, **shared
     )
     assert_allclose(by_name.totals(Z, 0)[0], true, atol=1e-5)
+    assert by_name.with_effects({}, np.array([[1.0], [2.0]])) == {"a": 1, "c": 2}
 
 
 def bernoulli_two(p, batch):
@@ -211,14 +212,18 @@ def test_a_group_of_a_thousand_rows_beside_groups_of_one():
 
 @pytest.mark.parametrize("z", [(0.3, 0.5, -12.0), (0.3, 0.5, 1.0), (-4.0, 3.0, 0.5)])
 def test_separated_zeros_and_ones_and_tau_near_zero(z):
-    """Newton's steps arrive wherever they begin, and the order of points changes nothing."""
+    """Newton's steps arrive wherever they begin: other points beside this one change nothing."""
     x, _, g = data(bernoulli, [4, 4, 4, 1], seed=5)
     y = (g % 2) * 1.0
     m, z = model(bernoulli, x, y, g, nodes=15), np.array(z)
     value = m.totals(z, 0)[0]
     assert_allclose(value, by_quadrature(bernoulli, x, y, g, z), atol=1e-3)
-    m.totals(np.array([5.0, -5.0, 3.0]), 0)  # from where the search begins next time
-    assert_allclose(m.totals(z, 0)[0], value, atol=1e-6)
+    beside = np.stack([[5.0, -5.0, 3.0], [4.0, -5.0, 2.0], z])
+    assert_allclose(m.totals(beside, 0)[0][2], value, atol=1e-6)
+    counts, part = model(poisson, x, y, g), m.parts[0]
+    here = counts.held(z[None], part).m
+    for start in (-30.0, 30.0, 800.0):  # the last one overflows
+        assert_allclose(counts.held(z[None], part, start).m, here, atol=1e-4)
 
 
 def test_parts_and_blocks_change_nothing(monkeypatch):
@@ -339,6 +344,46 @@ def test_globals_by_a_grid(fitted):
     assert_allclose(fit.summary()["sd"]["tau"], sd, rtol=0.03)
 
 
+def odd(case):
+    """Zeros and ones, and the group of each."""
+    if case == "a group of a thousand rows and one of one row":
+        return np.append(np.arange(1000) % 5 < 3, True) * 1.0, np.append(np.zeros(1000, int), 1)
+    g = np.repeat(np.arange(12), 4)
+    if case == "separated":
+        return (g % 2) * 1.0, g
+    return np.tile([0.0, 1.0], 24), g  # groups vary less than coins do: tau is near zero
+
+
+@pytest.mark.parametrize(
+    "case", ["a group of a thousand rows and one of one row", "separated", "tau near zero"]
+)
+def test_odd_groups_are_right_or_told(case):
+    """E log tau by sums over a grid of b, log tau and u / tau."""
+    y, g = odd(case)
+    rows, ones = np.bincount(g), np.bincount(g, y)
+    kinds, times = np.unique(np.stack([rows, ones]), axis=1, return_counts=True)
+    b, log_tau = np.linspace(-8, 8, 65), np.linspace(-5, 5, 31)
+    u = np.linspace(-8, 8, 1601)
+    log_p = np.empty((65, 31))
+    for i, j in np.ndindex(log_p.shape):
+        eta = b[i] + np.exp(log_tau[j]) * u
+        each = kinds[1][:, None] * eta - kinds[0][:, None] * np.logaddexp(0, eta)
+        log_p[i, j] = times @ logsumexp(each - 0.5 * u**2, 1)
+    log_p += -0.5 * b[:, None] ** 2 / 4 - 0.5 * log_tau**2
+    weight = np.exp(log_p - log_p.max()).sum(0)
+    mean = weight @ log_tau / weight.sum()
+    sd = np.sqrt(weight @ (log_tau - mean) ** 2 / weight.sum())
+    m = cv.models.Model(
+        intercept, log_normal, y, groups=g, parameters={"b": (), "tau": cv.positive},
+        effects={"u": ()}, log_effect=normal_effect,
+    )  # fmt: skip
+    with warnings.catch_warnings(action="ignore"):
+        fit = cv.fit(m, seconds=300, progress=False, bend=False)
+    answer = fit.expect(lambda p: np.log(p.tau))
+    right = abs(answer.estimate - mean) < 4 * answer.se + 1e-4 * sd
+    assert right != any("nodes are too few" in says for says in fit.warnings)
+
+
 def test_an_effect_by_a_grid(fitted):
     """Of a group of ones, and of its sum with b, by moments: mean, sd, quantiles; draws as well."""
     fit, y, g = fitted
@@ -375,14 +420,43 @@ def test_effects_of_normal_rows_by_their_closed_form():
         assert_allclose(np.cov(drawn[:, label].T), cov, atol=0.03)
         for j in range(2):
             held = m.held(z, m.parts[0])
-            first, scale, c = effects.series(m, m.parts[0], z, held, j)
-            of = effects.Series(first, scale, c[:, 0])
+            of = effects.law_of(j, effects.coefficients(m, m.parts[0], z, held), held)
             exact, about = stats.norm(mean[j], np.sqrt(cov[j, j])), np.full(3, mean[j] + 0.3)
             assert_allclose(of.moments()[0][0, label], mean[j], atol=1e-6)
             assert_allclose(of.moments(mean[j])[1][0, label], cov[j, j], atol=1e-6)
             below, density = of.law(about)
             assert_allclose(below[0, label], exact.cdf(about[0]), atol=1e-6)
             assert_allclose(density[0, label], exact.pdf(about[0]), atol=1e-6)
+
+
+def test_laws_of_two_numbers_that_are_not_normal_by_a_fine_grid():
+    """Of groups of zeros and ones: distribution functions of both numbers, moments of draws."""
+    from cvlib.fitting import effects
+
+    x, y, g = data(bernoulli, [6, 2, 9], seed=3)
+    y[g == 2] = 1.0
+    m = cv.models.Model(
+        bernoulli_two, two_prior, (x, y), parameters=TWO, groups=g, effects={"u": 2},
+        log_effect=two, nodes=15,
+    )  # fmt: skip
+    z, a = np.array([[0.2, 0.7, 0.4, 1.2]]), np.linspace(-14, 14, 1121)
+    drawn, p = effects.drawn(m, np.repeat(z, 40_000, 0))["u"], m.named(z[0])
+    p["u"] = np.stack(np.meshgrid(a, a, indexing="ij"), -1)
+    c = effects.coefficients(m, m.parts[0], z, held := m.held(z, m.parts[0]))
+    for j in range(3):
+        rows = sum(bernoulli_two(p, (x[i], y[i])) for i in np.flatnonzero(g == j))
+        share = np.exp(rows + two(p) - logsumexp(rows + two(p)))
+        for k in range(2):
+            margin, own = share.sum(1 - k), drawn[:, j, k]
+            below = np.cumsum(margin) - margin / 2
+            for at in range(400, 800, 50):
+                law = effects.law_of(k, c, held).law(np.full(3, a[at]))
+                assert_allclose(law[0][0, j], below[at], atol=5e-3)
+            assert_allclose(own.mean(), margin @ a, atol=0.04)
+            assert_allclose(np.mean(own < a[600]), below[600], atol=0.012)
+        both = np.einsum("ij,i,j", share, a, a)
+        assert_allclose(drawn[:, j].prod(-1).mean(), both, atol=0.1)
+        assert_allclose((drawn[:, j] > 1).all(-1).mean(), share[a > 1][:, a > 1].sum(), atol=0.012)
 
 
 def test_new_data_for_old_groups_and_new_ones(fitted):

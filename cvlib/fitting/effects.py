@@ -7,6 +7,8 @@ that of N(0, 1) times a smooth function, whose coefficients on Hermite's polynom
 
 so that its distribution function is Phi(t) - phi(t) sum over n > 0 of c_n He_(n - 1)(t). Under the
 posterior it is the mean of these over z: an answer like any other, with Stein's variates.
+Two numbers have coefficients on products He_i He_j; those of t = a t_1 + b t_2, a^2 + b^2 = 1, are
+sums of a^i b^j c_ij over i + j = n, for He_n(t) is such a sum of the products.
 """
 
 from math import factorial
@@ -18,7 +20,7 @@ import scipy
 
 from ..models.parameters import Named
 from . import stein
-from .groups import Grouped, Held, Part, coded, grid
+from .groups import UNSEEN, Grouped, Held, Part, coded, grid
 from .lots import Lot
 from .table import Table
 
@@ -30,7 +32,7 @@ CELLS = 2**22  # numbers of a table of distribution functions
 
 
 class Series(NamedTuple):
-    """Laws of one number of every effect: u = m + s t, and c for t."""
+    """Laws of one number of every effect: u = m + s t, and coefficients c of t."""
 
     m: np.ndarray  # (B, groups)
     s: np.ndarray  # (B, groups)
@@ -58,23 +60,24 @@ def hermite(t: np.ndarray, n: int) -> np.ndarray:
     return np.stack(He[:n])
 
 
-def series(model: Grouped, part: Part, z: np.ndarray, held: Held, j: int = 0) -> tuple:
-    """m and s of number j of every effect, and c (K, B, groups); of both numbers (K, K, ...)."""
-    x, log_w = grid(model.nodes, 1)
-    K, k, m, S = len(x), model.k, held.m, held.T
-    if j:  # the other number first
-        first = np.hypot(S[1, 0], S[1, 1])
-        turn, size = S[0, 0] * S[1, 0] / first, S[0, 0] * S[1, 1]
-        m, S = m[::-1], np.stack([[first, 0 * first], [turn, size / first]])
-    both = np.stack(np.meshgrid(*[x[:, 0]] * k, indexing="ij"), -1).reshape(-1, k)
-    log = np.sum(np.meshgrid(*[log_w] * k, indexing="ij"), 0).ravel() + (both**2).sum(1) / 2
-    u = Held(m, S).nodes(both)
-    log = model.heights(model.named(z[:, None, None]), u[::-1] if j else u, part) + log[:, None]
+def coefficients(model: Grouped, part: Part, z: np.ndarray, held: Held) -> np.ndarray:
+    """c of every effect in units of its nodes, (K, B, groups); of two numbers (K, K, B, groups)."""
+    x, K = grid(model.nodes, model.k)[0], model.nodes
+    log = model.at_nodes(z, held, part)
     share = np.exp(log - log.max(1, keepdims=True))
-    share = (share / share.sum(1, keepdims=True)).reshape(len(z), *[K] * k, -1)
-    basis = hermite(x[:, 0], K) / np.array([[factorial(n)] for n in range(K)])  # (n, K)
-    c = np.einsum("nk,bk...->nb...", basis, share)
-    return m[0], S[0, 0], c if k == 1 else np.einsum("lk,nbkg->nlbg", basis, c)
+    each = [hermite(t, K) / np.array([[factorial(n)] for n in range(K)]) for t in x.T]
+    basis = each[0] if model.k == 1 else each[0][:, None] * each[1]
+    return np.tensordot(basis, share / share.sum(1, keepdims=True), (-1, 1))
+
+
+def law_of(j: int, c: np.ndarray, held: Held) -> Series:
+    """The law of number j of every effect."""
+    if j == 0:
+        return Series(held.m[0], held.T[0, 0], c if c.ndim == 3 else c[:, 0])
+    s = np.hypot(*held.T[1])
+    a, b = held.T[1] / s
+    each = [sum(a**i * b ** (n - i) * c[i, n - i] for i in range(n + 1)) for n in range(len(c))]
+    return Series(held.m[1], s, np.stack(each))
 
 
 def table(
@@ -85,28 +88,30 @@ def table(
         known = "none" if model.effects is None else ", ".join(model.effects.each)
         raise ValueError(f"no effect {name!r}: the model's effects are {known}")
     where, shape = model.effects.where[name], model.effects.each[name].shape
-    parts = []
-    for j in range(where.start, where.stop):
-        found = [_of_part(model, part, lot, order, j) for part in model.parts]
-        parts.append(np.concatenate(found, -1))  # (columns and errors, groups)
-    each = np.stack(parts, -1).reshape(2, len(TAILS) + 2, -1)
-    ends = [f"[{i}]" for i in range(len(parts))] if shape else [""]
+    numbers = range(where.start, where.stop)
+    parts = [_of_part(model, part, lot, order, numbers) for part in model.parts]
+    each = np.concatenate(parts, 2).reshape(2, len(TAILS) + 2, -1)
+    ends = [f"[{i}]" for i in range(len(numbers))] if shape else [""]
     rows = [f"{label}{end}" for label in model.labels for end in ends]
     columns = dict(zip(("mean", "sd", *TAILS), each[0]))
     errors = {f"error of {column}": x for column, x in zip(columns, each[1])}
     return Table(rows, columns | errors, dict(zip(columns, errors)), head, says, tuple(errors))
 
 
-def _of_part(model, part, lot, order, j):
-    """Mean, sd and quantiles of number j of the effects of some groups, and errors, (2, 5, G)."""
-
-    def ask(z, held):
-        m, s, c = series(model, part, z, held, j)
-        return m, s, np.moveaxis(c if model.k == 1 else c[:, 0], 0, 1)
-
+def _of_part(model, part, lot, order, numbers):
+    """Mean, sd and quantiles of effects of some groups, and errors, (2, 5, groups, numbers)."""
     z = np.where(lot.w[:, None] > 0, lot.z, lot.z[lot.w.argmax()])  # none that is far out
-    m, s, c = model.blocks(z, part, ask)
-    of, w = Series(m, s, np.moveaxis(c, 1, 0)), lot.w / lot.w.sum()
+    found = []
+    for rows, held in model.blocks(z, part):
+        c = coefficients(model, part, z[rows], held)
+        found.append([law_of(j, c, held) for j in numbers])
+    laws = (Series(*(np.concatenate(x, -2) for x in zip(*each))) for each in zip(*found))
+    return np.stack([_read(of, lot, order) for of in laws], -1)
+
+
+def _read(of, lot, order):
+    """Mean, sd and quantiles of a `Series`, and errors, (2, 5, groups)."""
+    w = lot.w / lot.w.sum()
     mean, mean_error = _answer(of.moments()[0], lot, order)
     square, error = _answer(of.moments(mean)[1], lot, order)
     sd = np.sqrt(square)
@@ -145,8 +150,7 @@ def drawn(model: Any, z: np.ndarray, new: int = 0) -> dict[str, np.ndarray]:
     """
     rng = np.random.default_rng(crc32(np.ascontiguousarray(z).tobytes()))
     points, place = np.unique(z, axis=0, return_inverse=True)
-    unseen = Part(None, np.zeros(1, int), np.zeros(1, int))
-    parts = [unseen] if new else model.parts
+    parts = [UNSEEN] if new else model.parts
     found = [_turned(model, part, points, place.ravel(), rng, new) for part in parts]
     return dict(model.with_effects({}, np.concatenate(found, -1)))
 
@@ -155,26 +159,17 @@ def _turned(model, part, points, place, rng, new):
     """Draws (k, n, groups) at points[place]: distribution functions turned round."""
     n, groups = len(place), new or len(part.first)
     u, U = np.empty((model.k, n, groups)), rng.uniform(size=(model.k, n, groups))
-    first = 0
-
-    def ask(z, held):
-        nonlocal first
-        m, _, c = series(model, part, z, held)
-        here = np.flatnonzero((place >= first) & (place < first + len(z)))
-        size = max(1, CELLS // (groups * len(T)))
-        for rows in np.array_split(here, -(-len(here) // size)) if len(here) else []:
-            k = place[rows] - first
-            if model.k == 1:
-                t = _inverse(c[:, k], U[0, rows])[None]
-            else:
-                one = _inverse(c[:, 0, k], U[0, rows])
-                given = (hermite(one, len(c))[:, None] * c[:, :, k]).sum(0)
-                t = np.stack([one, _inverse(given / given[0], U[1, rows])])
-            u[:, rows] = held.m[:, k] + np.einsum("ij...,j...->i...", held.T[:, :, k], t)
-        first += len(z)
-        return (z,)
-
-    model.blocks(points, part, ask)
+    size = max(1, CELLS // (groups * len(T)))
+    for rows, held in model.blocks(points, part):
+        c = coefficients(model, part, points[rows], held)
+        here = np.flatnonzero((place >= rows.start) & (place < rows.stop))
+        for some in np.split(here, range(size, len(here), size)):
+            k = place[some] - rows.start
+            t = [_inverse(law_of(0, c, held).c[:, k], U[0, some])]
+            if model.k == 2:  # given the first
+                given = (hermite(t[0], len(c))[:, None] * c[:, :, k]).sum(0)
+                t.append(_inverse(given / given[0], U[1, some]))
+            u[:, some] = held.m[:, k] + np.einsum("ij...,j...->i...", held.T[:, :, k], t)
     return u
 
 

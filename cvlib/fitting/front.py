@@ -24,7 +24,7 @@ from ..models.density import Density, Model
 from ..models.parameters import point
 from . import files, starts
 from .found import K_HAT, Found
-from .looks import Weights, explained, weighed
+from .looks import WIDE, Weights, explained, weighed
 from .lots import FEW, HEAVY, THIN
 from .run import KEYBOARD, LATE, VAIN, Clock, Run
 from .settings import DEFAULT, Settings
@@ -305,7 +305,7 @@ def said(run: Run, last: Weights) -> Iterator[str]:
 def uncorrected(run: Run, found: Found) -> Iterator[str]:
     """What is wrong and what to do, if what is shown is q's, or has large errors."""
     if found.shown == "posterior":
-        if (worst := roughest(found.summary())) is not None:
+        if (worst := roughest(found.summary(), len(found.lot.w))) is not None:
             yield (
                 f"mean, sd or tails of {worst} are not known: their errors are large, or a few far "
                 "points decide them\n"
@@ -327,16 +327,18 @@ def uncorrected(run: Run, found: Found) -> Iterator[str]:
     )
 
 
-def roughest(table: Table) -> str | None:
+def roughest(table: Table, n: int) -> str | None:
     """The row of a summary with the largest errors, where they are too large to be of use.
 
-    Or where k-hat says that even these errors are too small to be believed.
+    Or where errors are not to be believed: among all rows and their squares k-hat from n points is
+    above one half by more than chance, sqrt(2 log(columns)) of its standard deviations.
     """
     spread = (table.columns["95 %"] - table.columns["5 %"]) / (2 * 1.645)  # an sd, if it is normal
     limits = (ROUGH * spread * (2 if "%" in k else 1) for k in table.errors)
     errors = (table.columns[error] for error in table.errors.values())
     seen = np.max([error / np.maximum(most, 1e-300) for error, most in zip(errors, limits)], 0)
-    seen = np.where(table.columns[K_HAT] > HEAVY, np.inf, seen)
+    chance = (1 + WIDE) / np.sqrt(3 * np.sqrt(n)) * np.sqrt(2 * np.log(2 * len(table.rows)))
+    seen = np.where(table.columns[K_HAT] > WIDE + chance, np.inf, seen)
     return table.rows[int(seen.argmax())] if seen.max() > 1 else None
 
 

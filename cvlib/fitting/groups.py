@@ -35,9 +35,9 @@ from ..special import LOG_2PI, hess_times
 
 MANY, WORK = 2**13, 2**16  # rows of a part; numbers of an array on its way, which a cache holds
 EACH = 6  # numbers that a row makes at each node, Newton's steps counted
-NEAR, TRIES = 1e-6, 80  # sds that the last of Newton's steps may have; steps at most
-LIGHT = 1e-7  # a node in two dimensions that weighs less is left out
-MOVED = 0.05  # nats by which twice the nodes may move log p(y, z)
+NEAR, TRIES = 1e-3, 80  # sds that the last of Newton's steps may have; steps at most
+LIGHT = 1e-9  # a node in two dimensions that weighs less is left out
+MOVED = 0.05  # nats by which twice the nodes, which answer, may move log p(y, z)
 FAR = np.linspace(-9, 9, 401)  # sinh of it: sds from the mode at which log_effect is integrated
 
 
@@ -47,7 +47,9 @@ class Part(NamedTuple):
     batch: tuple | None  # rows of the data, group after group
     row: np.ndarray  # (n,) the group of each row, within the part
     first: np.ndarray  # (groups,) the first row of each group
-    key: int = -1
+
+
+UNSEEN = Part(None, np.zeros(1, int), np.zeros(1, int))
 
 
 class Held(NamedTuple):
@@ -79,18 +81,11 @@ class Grouped(Model):
         self.k, self.of_row, self.of_effect = self.effects.dim, log_lik, effect
         # with the effects as parameters everything is tried that functions of a model must do
         both = partial(_both, log_prior, log_effect, [*every])
-        self.kept = Model(log_lik, both, data, parameters=every).data
-        code, self.labels = coded(groups, data, len(self.kept[0]))
-        self.code = code
-        self.parts = [*_parts(self.kept, code)]
-        self.seen: dict = {}  # by part: how its modes moved with z
-        index = np.arange(len(self.labels))
-        name = name or "model with groups"
+        self.inner = Model(log_lik, both, data, parameters=every)
+        self.code, self.labels = coded(groups, data, self.inner.N)
+        self.parts = [*_parts(self.inner.data, self.code)]
+        index, name = np.arange(len(self.labels)), name or "model with groups"
         super().__init__(log_lik, log_prior, index, dim, name, parameters=parameters)
-        self._check_normalised()
-
-    def _check_functions(self):
-        """Done, by the model with effects as parameters."""
 
     # The integral
 
@@ -104,28 +99,31 @@ class Grouped(Model):
 
     def with_effects(self, p: Mapping, u: np.ndarray) -> Named:
         """The globals, and effects u (k, ...) by name, (..., *shape)."""
-        if len(self.effects.each) == 2:
-            return Named(p, **{name: entry(u, j) for j, name in enumerate(self.effects.each)})
-        ((name, kind),) = self.effects.each.items()
-        return Named(p, **{name: anp.moveaxis(u, 0, -1) if kind.shape else entry(u, 0)})
+        last, each = anp.moveaxis(u, 0, -1), self.effects.each
+        own = {x: last[..., i] if len(each) > 1 else last for x, i in self.effects.where.items()}
+        shaped = {x: anp.reshape(a, (*u.shape[1:], *each[x].shape)) for x, a in own.items()}
+        return Named(p, **shaped)
+
+    def at_nodes(self, z: np.ndarray, held: Held, part: Part) -> np.ndarray:
+        """Logarithms of what nodes add to I_g / (|T| (2 pi)^(k/2)), (B, K, groups)."""
+        x, log_w = grid(self.nodes, self.k)
+        heights = self.heights(self.named(z[:, None, None]), held.nodes(x), part)
+        return heights + (log_w + (x**2).sum(1) / 2)[:, None]
 
     def log_integrals(self, z: np.ndarray, held: Held, part: Part) -> np.ndarray:
         """log I_g at points z (B, d), (B, groups)."""
-        x, log_w = grid(self.nodes, self.k)
-        p = self.named(z[:, None, None])  # (B, 1, 1, *shape)
-        each = self.heights(p, held.nodes(x), part) + (log_w + (x**2).sum(1) / 2)[:, None]
+        each = self.at_nodes(z, held, part)
         most = np.max(getval(each), 1)
         size = sum(np.log(held.T[j, j]) for j in range(self.k)) + self.k / 2 * LOG_2PI
         return most + anp.log(anp.sum(anp.exp(each - most[:, None]), 1)) + size
 
-    def held(self, z: np.ndarray, part: Part) -> Held:
-        """Modes and their widths by Newton's steps, which begin where the last modes point to.
+    def held(self, z: np.ndarray, part: Part, start: Any = 0.0) -> Held:
+        """Modes and their widths by Newton's steps, which begin at `start` (k, 1, groups).
 
         A step that lowers l_g is tried again at a quarter. Draws whose modes are all found rest.
         """
         f = lambda rows, u: curved(lambda u: self.heights(self.named(z[rows, None]), u, part), u)
-        rows = np.arange(len(z))
-        u = self._start(z, part)
+        rows, u = np.arange(len(z)), np.zeros((self.k, len(z), len(part.first))) + start
         value, slope, T = f(rows, u)
         if (lost := ~np.isfinite(value)).any():
             u = np.where(lost, 0.0, u)
@@ -143,42 +141,22 @@ class Grouped(Model):
                 old[..., rows, :] = np.where(better, new, old[..., rows, :])
             step[:, rows] = np.where(better, new_step, step[:, rows] / 4)
             size[rows] = np.where(better, new_size, size[rows] / 4)
-        u = np.where(size <= NEAR, u + step, u)
-        self._see(z, u, part)
-        return Held(u, T)
+        return Held(np.where(size <= NEAR, u + step, u), T)
 
-    def _start(self, z, part):
-        if part.key not in self.seen:
-            return np.zeros((self.k, len(z), len(part.first)))
-        centre, m, turn = self.seen[part.key]
-        return (m + (z - centre) @ turn).reshape(len(z), self.k, -1).swapaxes(0, 1).copy()
+    def blocks(self, z: np.ndarray, part: Part) -> Iterator[tuple[slice, Held]]:
+        """A few of the points z (B, d) after the other, and where their nodes lie.
 
-    def _see(self, z, u, part):
-        """Modes as a linear function of z, but those far out: centre, mean (k groups,) and turn."""
-        away = np.abs(z - np.median(z, 0))
-        near = (away <= 5 * np.median(away, 0)).all(-1)
-        if part.batch is None or not near.any():
-            return
-        z, flat = z[near], u[:, near].swapaxes(0, 1).reshape(near.sum(), -1)
-        centre, m = z.mean(0), flat.mean(0)
-        if len(z) >= self.dim + 2:
-            turn = np.linalg.pinv(z - centre) @ (flat - m)
-        else:
-            turn = self.seen.get(part.key, (0, 0, np.zeros((self.dim, len(m)))))[2]
-        self.seen[part.key] = centre, m, turn
-
-    def blocks(self, z: np.ndarray, part: Part, ask: Callable) -> tuple:
-        """ask(z, held) for a few of the points z (B, d) at a time, its arrays (B, ...) joined."""
-        each, found = max(1, len(part.row)), []
-        many, few = (max(1, WORK // (each * n)) for n in (1, len(grid(self.nodes, self.k)[0])))
+        The search for modes begins at those of the point in the middle.
+        """
+        each, K = max(1, len(part.row)), len(grid(self.nodes, self.k)[0])
+        many, few = (max(1, WORK // (each * n)) for n in (1, K))
+        middle = self.held(np.median(z, 0)[None], part).m if len(z) > 1 else 0.0
         for first in range(0, len(z), many):
-            some = z[first : first + many]
-            held = self.held(getval(some), part)
-            for i in range(0, len(some), few):
+            held = self.held(z[first : first + many], part, middle)
+            for i in range(0, held.m.shape[1], few):
                 deadline.check()
                 here = Held(held.m[:, i : i + few], held.T[:, :, i : i + few])
-                found.append(ask(some[i : i + few], here))
-        return tuple(anp.concatenate(x) for x in zip(*found))
+                yield slice(first + i, first + i + here.m.shape[1]), here
 
     # What fits ask a model for
 
@@ -188,7 +166,9 @@ class Grouped(Model):
         """log p(y | z), slope (order 1) and Hessian (2) at z (..., d), effects integrated out."""
         flat, found = anp.reshape(z, (-1, self.dim)), []
         for part in self.parts:
-            found.append(self.blocks(flat, part, partial(self._part, part, order)))
+            blocks = self.blocks(getval(flat), part)
+            each = [self._part(part, order, flat[rows], held) for rows, held in blocks]
+            found.append([anp.concatenate(x) for x in zip(*each)])
         sums = [sum(x) for x in zip(*found)]
         return tuple(anp.reshape(x, (*z.shape[:-1], *x.shape[1:])) for x in sums)
 
@@ -200,17 +180,16 @@ class Grouped(Model):
         slope = back(np.ones(len(z)))
         if order == 1:
             return value, slope
-        d, rows = self.dim, []
-        for e in np.eye(d):
-            rows.append(hess_times(f, z, np.broadcast_to(e, z.shape)))
-        return value, slope, np.stack(rows, -1)
+        columns = [hess_times(f, z, e + 0 * z) for e in np.eye(self.dim)]
+        return value, slope, np.stack(columns, -1)
 
     def pointwise(self, z: np.ndarray) -> np.ndarray:
         """The log-likelihood of every group, (..., d) -> (..., groups)."""
-        flat, found = anp.reshape(z, (-1, self.dim)), list[Any]()
+        flat, found = anp.reshape(z, (-1, self.dim)), []
         for part in self.parts:
-            ask = lambda z, held, part=part: (self.log_integrals(z, held, part),)
-            found += self.blocks(flat, part, ask)
+            blocks = self.blocks(getval(flat), part)
+            each = [self.log_integrals(flat[rows], held, part) for rows, held in blocks]
+            found.append(anp.concatenate(each))
         return anp.reshape(anp.concatenate(found, -1), (*z.shape[:-1], self.N))
 
     def log_lik(self, z: np.ndarray, batch: tuple) -> np.ndarray:
@@ -222,7 +201,7 @@ class Grouped(Model):
     @property
     def all_rows(self) -> tuple[np.ndarray, ...]:
         """Of all arrays in `data`, as they were given."""
-        return self.kept
+        return self.inner.data
 
     def take(self, index: np.ndarray) -> tuple[np.ndarray, ...]:
         """Refused: rows of a group hang together by its effect."""
@@ -239,24 +218,24 @@ class Grouped(Model):
     @cached_property
     def checksum(self) -> int:
         """Of the data, and of the groups that they are in."""
-        total = crc32(repr([*map(str, self.labels)]).encode(), crc32(self.code.tobytes()))
-        for a in self.kept:
-            total = crc32(np.ascontiguousarray(a).tobytes(), total)
-        return total
+        labels = repr([*map(str, self.labels)]).encode()
+        return crc32(self.code.tobytes(), crc32(labels, self.inner.checksum))
 
     @property
     def mark(self) -> float:
-        """The log-likelihood of all groups at one z."""
-        return float(self.totals(np.linspace(0.1, 0.3, self.dim), 0)[0])
+        """That of the model in which effects are parameters."""
+        return self.inner.mark
 
-    def __getstate__(self):
-        return {**vars(self), "seen": {}}
+    @property
+    def finer(self) -> Model:
+        """The same with twice the nodes: a fit looks for q with few, and answers with many."""
+        twice = copy(self)
+        twice.nodes = 2 * self.nodes
+        return twice
 
     def doubts(self, z: np.ndarray) -> list[str]:
         """A sentence, if twice the nodes move log p(y, z) at points z (n, d)."""
-        twice = copy(self)
-        twice.nodes, twice.seen = 2 * self.nodes, dict(self.seen)
-        change = twice.totals(z, 0)[0] - self.totals(z, 0)[0]
+        change = self.finer.totals(z, 0)[0] - self.totals(z, 0)[0]
         if np.hypot(change.std(), change.mean()) <= MOVED:
             return []
         return [
@@ -264,16 +243,15 @@ class Grouped(Model):
             f"many move log p(y, z). Make the model with nodes={2 * self.nodes}, and compare"
         ]
 
-    def _check_normalised(self):
-        """log_effect is a log density of the effects, at a few z."""
+    def _check_functions(self):
+        """log_effect is a log density of the effects, at a few z; the rest `inner` has tried."""
         z = checks.points_near_zero(self.dim)
-        one = Part(None, np.zeros(1, int), np.zeros(1, int))
-        held = self.held(z, one)
+        held = self.held(z, UNSEEN)
         x = np.stack(np.meshgrid(*[np.sinh(FAR)] * self.k), -1).reshape(-1, self.k)
         step = np.prod((FAR[1] - FAR[0]) * np.sqrt(1 + x**2), 1)  # (K,)
         size = np.prod([held.T[j, j] for j in range(self.k)], 0)  # (3, 1)
         with np.errstate(all="ignore"):
-            density = np.exp(self.heights(self.named(z[:, None, None]), held.nodes(x), one))
+            density = np.exp(self.heights(self.named(z[:, None, None]), held.nodes(x), UNSEEN))
         found = (density[..., 0] @ step) * size[:, 0]
         if not (np.abs(found - 1) < 1e-3).all():
             raise ValueError(
@@ -345,22 +323,8 @@ def spread(x: np.ndarray, row: np.ndarray, first: np.ndarray) -> np.ndarray:
     return np.take(x, row, -1)
 
 
-@primitive
-def entry(x: np.ndarray, j: int) -> np.ndarray:
-    """x[j]."""
-    return x[j]
-
-
-@primitive
-def _placed(g, j, k):
-    """Zeros (k, ...), but g in place j."""
-    return g[None] if k == 1 else np.stack([g if i == j else 0 * g for i in range(k)])
-
-
 defvjp(total, lambda ans, x, row, first: lambda g: spread(g, row, first), None, None)
 defvjp(spread, lambda ans, x, row, first: lambda g: total(g, row, first), None, None)
-defvjp(entry, lambda ans, x, j: lambda g: _placed(g, j, len(x)), None)
-defvjp(_placed, lambda ans, g, j, k: lambda u: entry(u, j), None, None)
 
 
 # What a reader gives ------------------------------------------------------------------------------
@@ -433,9 +397,9 @@ def _parts(data: tuple, code: np.ndarray) -> Iterator[Part]:
     order, counts = np.argsort(code, kind="stable"), np.bincount(code)
     ends = np.cumsum(counts)
     lot = (ends - 1) // MANY  # (groups,) a large group is a part of its own, nearly
-    for key, first in enumerate(np.flatnonzero(np.diff(lot, prepend=-1))):
+    for first in np.flatnonzero(np.diff(lot, prepend=-1)):
         groups = slice(first, first + int((lot == lot[first]).sum()))
         rows = order[ends[first] - counts[first] : ends[groups.stop - 1]]
         row = np.repeat(np.arange(groups.stop - first), counts[groups])
         starts = (ends - counts)[groups] - (ends - counts)[first]
-        yield Part(tuple(wide(a[rows]) for a in data), row, starts, key)
+        yield Part(tuple(wide(a[rows]) for a in data), row, starts)
