@@ -133,8 +133,9 @@ def from_jax(
     if not callable(log_joint):
         right = 'write from_jax(log_joint, {"beta": 3})'
         raise ValueError(f"log_joint={log_joint!r} is no function: {right}")
-    with double():  # a copy: the caller may change what was given
-        there = jax.device_put(jax.tree.map(_copied, data))
+    copied = lambda x: x if isinstance(x, jax.Array) else np.array(x)  # JAX would compile for it
+    with double():  # the caller may change what was given
+        there = jax.device_put(jax.tree.map(copied, data))
     joint = log_joint if data is None else lambda p: log_joint(p, there)
     if not isinstance(parameters, dict):
         _check_number(joint, name, whole("parameters", parameters))
@@ -147,11 +148,6 @@ def from_jax(
 
     _check_number(one, name, space.dim)
     return compiled(one, name, parameters=parameters)
-
-
-def _copied(x):
-    """By NumPy: JAX would compile a program for every shape."""
-    return x if isinstance(x, jax.Array) else np.array(x)
 
 
 def _check_number(log_joint, name, d):
