@@ -3,6 +3,7 @@
     python -m benchmarks.groups --jobs 14 --save        40 data sets of each kind, and the seconds
     python -m benchmarks.groups --jobs 2 --sets 4       a small version
     python -m benchmarks.groups --nuts --save           the rows of NUTS (NumPyro), in the same file
+    python -m benchmarks.groups --beside --save         200 groups by other ways, in the same file
 
 Truth is a sum over a grid of the globals, with a fine grid over the effect of each group inside, or
 its closed form: nothing of it is the package's. Seconds are those of one processor; those of NUTS
@@ -14,6 +15,7 @@ import json
 import time
 import warnings
 from multiprocessing import get_context
+from typing import Any
 
 import autograd.numpy as anp
 import numpy as np
@@ -28,6 +30,7 @@ KINDS = "bernoulli", "poisson", "normal", "intercept and slope"
 X = np.tile([0.0, 1.0], ROWS // 2)  # of the rows of every group
 HALF = np.log(2 * np.pi) / 2
 SIZES = 1_000, 10_000
+PROGRAMS: dict[int, Any] = {}  # of NUTS, by the number of groups
 GLOBALS = {"b": (), "slope": (), "tau": cv.positive}
 
 
@@ -79,24 +82,38 @@ def grid(*ends, n=49):
     return np.meshgrid(*(np.linspace(*end, n) for end in ends), indexing="ij", sparse=True)
 
 
-def truth(kind, y):
-    """E tau, P(tau > LINE) and the sd of tau: coarse grid first, then one where the mass is."""
+def located(kind, y):
+    """A grid of the globals where the mass is, found by a coarse one, and its weights."""
     ends = [(-2.0, 2.5), (-2.0, 2.5), (-3.0, 1.5), (-3.0, 1.5)]
     if kind in KINDS[:2]:
         ends = ends[:3]
     for n in (25, 25, 25) if len(ends) == 3 else (17, 17, 17, 25):
         at = grid(*ends, n=n)
-        log = heights(kind, y, *at)
-        weight = np.exp(log - log.max())
-        weight /= weight.sum()
-        margins = [weight.sum(tuple({*range(len(ends))} - {k})) for k in range(len(ends))]
+        weight = shares(heights(kind, y, *at))
         new = []
-        for x, margin in zip(at, margins):
+        for x, margin in zip(at, margins(weight)):
             x, step = x.ravel(), x.ravel()[1] - x.ravel()[0]
             inside = x[margin > 1e-7 * margin.max()]
             new.append((inside[0] - step, inside[-1] + step))
         ends = new
-    tau, margin = at[2].ravel(), margins[2]
+    return at, weight
+
+
+def shares(log):
+    """Weights that sum to one, from their logarithms."""
+    weight = np.exp(log - log.max())
+    return weight / weight.sum()
+
+
+def margins(weight):
+    axes = {*range(weight.ndim)}
+    return [weight.sum(tuple(axes - {k})) for k in range(weight.ndim)]
+
+
+def truth(kind, y):
+    """E tau, P(tau > LINE) and the sd of tau."""
+    at, weight = located(kind, y)
+    tau, margin = at[2].ravel(), margins(weight)[2]
     mean = margin @ np.exp(tau)
     t = np.linspace(tau[0], tau[-1], 20_001)  # the margin is smooth: its logarithm by a spline
     fine = np.exp(CubicSpline(tau, np.log(margin + 1e-300))(t))
@@ -185,6 +202,101 @@ def cells(found):
             }  # fmt: skip
 
 
+# Two hundred groups, other ways -------------------------------------------------------------------
+
+
+def first_effect(b, slope, log_tau, total):
+    """Mean and mean square of the effect of a group with `total` ones, at globals on a grid."""
+    v = np.linspace(-8, 8, 321)
+    u = np.exp(log_tau)[..., None] * v
+    eta = b[..., None] + u
+    log = total * eta - ROWS / 2 * (np.logaddexp(0, eta) + np.logaddexp(0, eta + slope[..., None]))
+    weight = np.exp(log - 0.5 * v**2 - (log - 0.5 * v**2).max(-1, keepdims=True))
+    return [(weight * u**k).sum(-1) / weight.sum(-1) for k in (1, 2)]
+
+
+def laplace(y):
+    """E tau and E u_1 on a grid of the globals, with Laplace's approximation for every effect."""
+    at = b, slope, log_tau = [x[..., None] for x in located_by_hand()]
+    sums, times = np.unique(y.sum(1), return_counts=True)
+    m = np.zeros(np.broadcast_shapes(*(x.shape for x in at), sums.shape))
+    share = lambda eta: 1 / (1 + np.exp(-eta))
+    for _ in range(25):  # Newton's steps, for all groups and globals at once
+        one, two = share(b + m), share(b + slope + m)
+        curvature = ROWS / 2 * (one * (1 - one) + two * (1 - two)) + np.exp(-2 * log_tau)
+        m = m + (sums - ROWS / 2 * (one + two) - m * np.exp(-2 * log_tau)) / curvature
+    rows = np.logaddexp(0, b + m) + np.logaddexp(0, b + slope + m)
+    log = sums * (b + m) - ROWS / 2 * rows - 0.5 * (m * np.exp(-log_tau)) ** 2
+    log = (log - log_tau - np.log(curvature) / 2) @ times + y[:, X == 1].sum() * slope[..., 0]
+    prior = (b / 2) ** 2 + (slope / 2) ** 2 + (np.exp(log_tau) / 2) ** 2
+    weight = shares(log + (log_tau - prior / 2)[..., 0])
+    own = m[..., sums == y[0].sum()][..., 0]
+    return (weight * np.exp(log_tau[..., 0])).sum(), (weight * own).sum()
+
+
+def located_by_hand():
+    return grid((-0.5, 1.1), (-0.3, 1.3), (-1.0, 0.7), n=33)
+
+
+def non_centred(y):
+    """All effects among the unknowns, in units of tau."""
+    code, x = np.repeat(np.arange(len(y)), ROWS), np.tile(X, len(y))
+
+    def log_lik(p, rows):
+        eta = p.b + p.slope * rows[0] + p.tau * cv.pick(p.v, rows[2])
+        return rows[1] * eta - anp.logaddexp(0, eta)
+
+    def log_prior(p):
+        near = (p.b / 2) ** 2 + (p.slope / 2) ** 2 + (p.tau / 2) ** 2
+        return -0.5 * (near + anp.sum(p.v**2, -1))
+
+    return cv.models.Model(log_lik, log_prior, (x, y.ravel(), code),
+                           parameters=GLOBALS | {"v": len(y)})  # fmt: skip
+
+
+def beside(groups=200, seeds=5):
+    """Errors of E tau and of the first effect in posterior sds, root mean square of seeds."""
+    kind, y = "bernoulli", simulated("bernoulli", 1, groups)
+    at, weight = located(kind, y)
+    tau = np.exp(at[2])
+    effect, square = first_effect(*np.broadcast_arrays(*at), y[0].sum())
+    means = np.array([(weight * tau).sum(), (weight * effect).sum()])
+    sds = np.sqrt(np.array([(weight * tau**2).sum(), (weight * square).sum()]) - means**2)
+
+    def integrated(seed):
+        fit = cv.fit(modelled(kind, y), seed=seed, progress=False)
+        return fit.summary()["mean"]["tau"], fit.effects("u")["mean"][0]
+
+    def everything(seed):
+        fit = cv.fit(non_centred(y), seed=seed, bend=False, seconds=300, progress=False)
+        draws = fit.draws(4000, corrected=False)
+        return draws["tau"].mean(), (draws["tau"] * draws["v"][:, 0]).mean()
+
+    def chains(seed):
+        draws = nuts_draws(y, seed, 1000, chains=4)
+        return draws["tau"].mean(), (draws["tau"] * draws["v"][..., 0]).mean()
+
+    ways = {
+        "effects integrated out, groups=": integrated,
+        "grid of the globals, Laplace inside": lambda seed: laplace(y),
+        "Gaussian q over all effects": everything,
+        "NUTS": chains,
+    }
+    for name, way in ways.items():
+        off, seconds = [], []
+        for seed in range(seeds):
+            start = time.process_time()
+            with warnings.catch_warnings(action="ignore"):
+                found = way(seed)
+            seconds.append(time.process_time() - start)
+            off.append((np.array(found, float) - means) / sds)
+        rms = np.sqrt(np.mean(np.square(off), 0))
+        yield {
+            "way": name, "E tau": stored.few(rms[0]), "one effect": stored.few(rms[1]),
+            "seconds": stored.few(np.median(seconds[1:])), "cold": stored.few(seconds[0]),
+        }  # fmt: skip
+
+
 @threadpool_limits.wrap(1)
 def timed(groups):
     """Seconds of one processor for a fit with its summary, and for the effects."""
@@ -202,35 +314,44 @@ def timed(groups):
     }  # fmt: skip
 
 
-def nuts(groups, draws=1000):
-    """The same by NUTS, effects in units of tau; its seconds at the same error follow from ESS."""
+def nuts_draws(y, seed, draws, chains=1):
+    """{name: (chains, draws, ...)} of NumPyro's NUTS, effects in units of tau."""
     import jax
     import jax.numpy as jnp
     import numpyro
     import numpyro.distributions as dist
-    from numpyro.diagnostics import effective_sample_size
 
     jax.config.update("jax_enable_x64", True)
-    y = simulated("bernoulli", 1, groups).ravel()
-    x, g = np.tile(X, groups), np.repeat(np.arange(groups), ROWS)
+    groups = len(y)
+    if groups not in PROGRAMS:
+        x, g = np.tile(X, groups), np.repeat(np.arange(groups), ROWS)
 
-    def program():
-        b = numpyro.sample("b", dist.Normal(0, 2))
-        slope = numpyro.sample("slope", dist.Normal(0, 2))
-        tau = numpyro.sample("tau", dist.HalfNormal(2))
-        v = numpyro.sample("v", dist.Normal(0, 1).expand([groups]).to_event(1))
-        numpyro.sample("y", dist.Bernoulli(logits=b + slope * x + tau * v[g]), obs=jnp.array(y))
+        def program():
+            b = numpyro.sample("b", dist.Normal(0, 2))
+            slope = numpyro.sample("slope", dist.Normal(0, 2))
+            tau = numpyro.sample("tau", dist.HalfNormal(2))
+            v = numpyro.sample("v", dist.Normal(0, 1).expand([groups]).to_event(1))
+            logits = b + slope * x + tau * v[g]
+            numpyro.sample("y", dist.Bernoulli(logits=logits), obs=jnp.array(y.ravel()))
 
-    mcmc = numpyro.infer.MCMC(
-        numpyro.infer.NUTS(program), num_warmup=500, num_samples=draws, progress_bar=False
-    )
-    seconds = []
-    for seed in (0, 1):  # the second finds everything compiled
+        PROGRAMS[groups] = numpyro.infer.MCMC(
+            numpyro.infer.NUTS(program), num_warmup=500, num_samples=draws, num_chains=chains,
+            chain_method="sequential", progress_bar=False,
+        )  # fmt: skip
+    mcmc = PROGRAMS[groups]  # the second run finds everything compiled
+    mcmc.run(jax.random.PRNGKey(seed))
+    return {k: np.asarray(x) for k, x in mcmc.get_samples(group_by_chain=True).items()}
+
+
+def nuts(groups, draws=1000):
+    """The same by NUTS; its seconds at the same error follow from the ESS of its tau."""
+    from numpyro.diagnostics import effective_sample_size
+
+    y, seconds = simulated("bernoulli", 1, groups), []
+    for seed in (0, 1):
         start = time.process_time()
-        mcmc.run(jax.random.PRNGKey(seed))
-        jax.block_until_ready(mcmc.get_samples())
+        tau = nuts_draws(y, seed, draws)["tau"]
         seconds.append(time.process_time() - start)
-    tau = np.asarray(mcmc.get_samples(group_by_chain=True)["tau"])
     error = tau.std() / np.sqrt(effective_sample_size(tau))
     return {
         "groups": groups, "way": "NUTS", "seconds": stored.few(seconds[1]), "effects": 0.0,
@@ -245,20 +366,25 @@ def main():
     parser.add_argument("--sets", type=int, default=SETS, help=f"data sets of each kind ({SETS})")
     parser.add_argument("--sizes", type=int, nargs="*", default=SIZES, help="groups that are timed")
     parser.add_argument("--nuts", action="store_true", help="the rows of NUTS alone")
+    parser.add_argument("--beside", action="store_true", help="200 groups by other ways alone")
     parser.add_argument("--save", action="store_true", help="write groups.json for the book")
     options = parser.parse_args()
     path = stored.path("groups")
-    old = json.loads(path.read_text()) if path.exists() else {"cells": [], "sets": [], "times": []}
-    times = [row for row in old["times"] if (row["way"] == "NUTS") != options.nuts]
-    found = old["sets"]
-    if options.nuts:
+    empty = {"cells": [], "sets": [], "times": [], "beside": []}
+    old = empty | (json.loads(path.read_text()) if path.exists() else {})
+    times, others, found = old["times"], old["beside"], old["sets"]
+    if not options.beside:
+        times = [row for row in times if (row["way"] == "NUTS") != options.nuts]
+    if options.beside:
+        others = stored.told(threadpool_limits.wrap(1)(beside)())
+    elif options.nuts:
         times += stored.told(map(nuts, options.sizes))
     else:
         tasks = [(kind, seed) for seed in range(1, options.sets + 1) for kind in KINDS]
         with get_context("spawn").Pool(options.jobs) as pool:
             found = pool.starmap(covered, tasks, chunksize=1)
             times += stored.told(pool.apply(timed, (n,)) for n in options.sizes)  # one by one
-    parts = {"cells": stored.told(cells(found)), "sets": found, "times": times}
+    parts = {"cells": stored.told(cells(found)), "sets": found, "times": times, "beside": others}
     if options.save:
         stored.save(path, ("numpy", "scipy", "autograd"), **parts)
 

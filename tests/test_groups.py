@@ -12,6 +12,7 @@ from scipy.special import logsumexp
 
 import cvlib as cv
 from cvlib.fitting import groups
+from cvlib.fitting.table import Column
 
 LOG_2PI = np.log(2 * np.pi)
 GLOBALS = {"b": (), "slope": (), "tau": cv.positive}
@@ -546,3 +547,10 @@ def test_labels_of_any_kind_and_other_data_have_other_marks():
     assert_allclose(m.totals(Z, 0)[0], model(bernoulli, x, y, g).totals(Z, 0)[0])
     assert m.checksum != model(bernoulli, x, y, g).checksum
     assert m.checksum != model(bernoulli, x, 1 - y, [mixed[k] for k in g]).checksum
+
+
+def test_an_effect_is_found_by_its_label_and_by_the_text_of_it():
+    found = Column({"0": 1.0, "2.5": 2.0})
+    assert found[0] == found["0"] == 1 and found[2.5] == 2
+    with pytest.raises(KeyError, match="no row 1: there are 0, 2.5"):
+        found[1]

@@ -42,7 +42,7 @@ SHRINK, TOO_WIDE = (
 
 def page_of(file):
     """The page of the site that a line of _toc.yml makes."""
-    return re.sub(r"\.\w+$", "", file) + ".html"
+    return re.sub(r"\.(md|ipynb)$", "", file) + ".html"  # a name may end in 0.13
 
 
 def anchor(page, name=""):

@@ -72,9 +72,11 @@ class Table:
 
 
 class Column(dict[str, float]):
-    """Numbers by row; the name of no row is told the rows."""
+    """Numbers by row, a label that is a number by itself too; no row's name is told the rows."""
 
     def __missing__(self, row):
+        if not isinstance(row, str) and str(row) in self:
+            return self[str(row)]
         more = ", ..." * (len(self) > MOST)
         raise KeyError(f"no row {row!r}: there are {', '.join([*self][:MOST])}{more}")
 
