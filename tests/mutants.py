@@ -350,7 +350,7 @@ tilted variates forget the slope | tilted | s[:, None] + b.T[own] | s[:, None] +
   test_tilted_variates_have_mean_zero
 tilted variates forget the divergence | tilted | score + 1 | score |
   test_tilted_variates_have_mean_zero
-no tilted variates | answer | if extra.size | if False |
+no tilted variates | answer | many[k] + extra < most | False |
   test_the_mean_of_a_scale_is_exact_where_its_tilted_variates_reach
 always the highest order | answer | x[1].missed + 1e-300 | 0 * x[1].missed + 1 |
   test_the_order_is_the_one_that_folds_prefer

@@ -289,11 +289,13 @@ def test_tilted_variates_have_mean_zero(cv):
     seen = p > 1e-18
     z, score, p = z.T[seen], score[seen], p[seen] / p.sum()
     values = {"exp": np.exp(1 + 0.5 * z[:, 0] - 0.1 * z[:, 1]), "other": 1 + np.exp(z[:, 0])}
-    stein = part(cv, "fitting.stein")
-    of = lambda name, most=100: stein.tilted(stein.drawn(values[name], z, score), most)
-    assert of("exp").shape == (len(z), 4)
-    assert_allclose(p @ of("exp") / np.sqrt(p @ of("exp") ** 2), 0, atol=1e-6)
-    assert of("other").size == of("exp", 4).size == 0  # no exponential; too many
+    drawn = part(cv, "fitting.stein").drawn
+    of = lambda f: part(cv, "fitting.chains").tilted(drawn(f, z, score))
+    C = of(values["exp"])
+    assert C.shape == (len(z), 4)
+    assert_allclose(p @ C / np.sqrt(p @ C**2), 0, atol=1e-6)
+    many = values["exp"][:, None] ** np.linspace(0.1, 1, 50)
+    assert of(values["other"]).size == of(many).size == 0  # no exponential; too many
 
 
 def test_the_mean_of_a_scale_is_exact_where_its_tilted_variates_reach(cv):

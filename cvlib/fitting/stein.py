@@ -28,7 +28,6 @@ FOLDS = 10  # parts of the draws, each left out once to choose the order
 FEW = 100  # independent draws below which an error says little
 BEHIND = 10  # so many draws must differ from the rest: else the error itself is not known
 MET = 0.4  # share that weights keep, below which a tail was hardly met
-EXACT = 1e-5  # a logarithm that is so near to a line in z is one, to rounding
 STACK = "stack several, np.stack([p.mu, p.sigma], -1)"
 WRITE = "write a function, lambda p: p.sigma, or give its values"
 BIG = 3.0  # times the mean weight: no tail of the weights matters where none is larger
@@ -155,6 +154,7 @@ class Drawn(NamedTuple):
     block: int = 1
     time: float = 1.0  # autocorrelation time of the slowest coordinate of z
     exact: bool = False  # are these all values of z?
+    more: np.ndarray = np.empty((0, 0))  # (n, m) variates beside Stein's
 
 
 def drawn(
@@ -210,29 +210,6 @@ def stein(e: np.ndarray, U: np.ndarray, order: int) -> np.ndarray:
     i, j = np.triu_indices(e.shape[1] if order > 1 else 0)
     both = e[:, i] * U[:, j] + e[:, j] * U[:, i] + 2.0 * (i == j)
     return np.column_stack([U if order else U[:, :0], both])
-
-
-def tilted(at: "Drawn", most: float) -> np.ndarray:
-    """f (s_i + b_i) and f (x_i (s_i + b_i) + 1) for every f of `at` that is exp(a + b.x).
-
-    x (n, d) is z in units of its sd, and s its score: s + b is that of the law f p, so all these
-    have mean zero under p. No polynomial follows such an f, a scale whose logarithm is in z, say.
-    Of `most` variates or more, and of draws with weights, there are none.
-    """
-    n, d = at.z.shape
-    if np.ptp(at.w):
-        return np.empty((n, 0))
-    sd, F = at.z.std(0), at.F.reshape(n, -1)
-    x, s = (at.z - at.z.mean(0)) / sd, at.score * sd
-    log = np.log(F[:, (F > 0).all(0)])
-    log -= log.mean(0)
-    b, _, rank, _ = np.linalg.lstsq(x, log)
-    moves, off = np.ptp(log, 0), np.ptp(log - x @ b, 0)
-    own = np.flatnonzero((moves > EXACT) & (off < EXACT))
-    if rank < d or 2 * d * len(own) >= most:
-        own = own[:0]
-    f, score = np.exp(log[:, own, None]), s[:, None] + b.T[own]  # (n, m, 1) and (n, m, d)
-    return np.concatenate([f * score, f * (x[:, None] * score + 1)], 1).reshape(n, 2 * d * len(own))
 
 
 # Weighted least squares, every draw left out once ------------------------------------------------
@@ -339,8 +316,8 @@ def answer(
 ) -> tuple[Answer, np.ndarray]:  # fmt: skip
     """The `Answer` for Y (n, k), of the order that folds prefer, and the share of each draw.
 
-    The variates, of an order, are Stein's in the draws' own coordinates, alone and with `tilted`
-    ones beside them, if no others are given.
+    The variates, of an order, are Stein's in the draws' own coordinates, if no others are given;
+    with `more` of `at` and without.
     Warnings call the columns of Y by their numbers, if they have no names.
     """
     if order not in (None, 0, 1, 2):
@@ -354,15 +331,13 @@ def answer(
     many = 0, d, d * (d + 3) // 2  # variates of each order; their mean leverage is many / n
     most = LEVERAGE * n if len(orders) == 1 else min(LEVERAGE * n, MANY)
     fits = [k for k in orders if many[k] < most] or orders[-1:]
-    extra = np.empty((n, 0))
     if variates is None:
         check_moves(at, order)
         own = standardised(at.z, at.score, at.w) if any(fits) else (at.z, at.score)
         variates = partial(stein, *own)
-        extra = tilted(at, most - d) if any(fits) else extra
     C = [(k, variates(k)) for k in fits]
-    if extra.size:
-        C = [(k, np.hstack([x, extra])) for k, x in C if k and many[k] + extra.shape[1] < most] + C
+    if extra := at.more.size // n:
+        C = [(k, np.hstack([x, at.more])) for k, x in C if k and many[k] + extra < most] + C
     found = [(k, intercept(Y, x, at.w, at.block, at.chains)) for k, x in C]
     plain = next((x for k, x in found if k == 0), None)
     plain = plain or intercept(Y, np.empty((n, 0)), at.w, at.block, at.chains)
