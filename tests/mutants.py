@@ -346,7 +346,13 @@ no weights in the regression | intercept | np.sqrt(w / w.sum())[:, None] |
 the bias doubled | intercept | v @ y + bias | v @ y - bias | test_the_jackknife_is_made_of_refits
 the smaller of two errors | intercept | np.max | np.min | test_the_jackknife_is_made_of_refits
 a slow chain believed | _doubts | left / at.time | left | test_several_chains
-always the highest order | answer | found[k].missed + 1e-300 | 0 * found[k].missed + 1 |
+tilted variates forget the slope | tilted | s[:, None] + b.T[own] | s[:, None] + 0 * b.T[own] |
+  test_tilted_variates_have_mean_zero
+tilted variates forget the divergence | tilted | score + 1 | score |
+  test_tilted_variates_have_mean_zero
+no tilted variates | answer | many[k] + extra < most | False |
+  test_the_mean_of_a_scale_is_exact_where_its_tilted_variates_reach
+always the highest order | answer | x[1].missed + 1e-300 | 0 * x[1].missed + 1 |
   test_the_order_is_the_one_that_folds_prefer
 no fold left out | _missed | b - Q[i].T @ y[i] | b | test_the_order_is_the_one_that_folds_prefer
 chains run into each other | correlation | x.reshape(chains, n, -1) |

@@ -227,7 +227,9 @@ def test_a_summary_of_a_chain(cv):
         other = cv.summary(same, model)
         for column in table.columns:
             rtol = 0.2 if same is flat else 1e-9  # one long chain: other blocks
-            assert_allclose(other.columns[column][:1], table.columns[column][:1], rtol=rtol)
+            assert_allclose(
+                other.columns[column][:1], table.columns[column][:1], rtol=rtol, atol=1e-12
+            )
 
 
 def test_the_shares_of_a_summary_are_those_of_one_regression(cv, monkeypatch):
@@ -273,3 +275,35 @@ def test_doubts_of_a_summary_have_names(cv):
     table = cv.summary(draws, model, order=0)
     assert any("(the sd of a[0])" in w for w in table.warnings)
     assert table["k_f"]["b[0]"] < 0.5
+
+
+# Answers whose logarithm is a line in z ----------------------------------------------------------
+
+
+def test_tilted_variates_have_mean_zero(cv):
+    """On a grid: z_1 is the logarithm of a Gamma(2), z_2 normal about 0.3 z_1^2."""
+    z = np.stack(np.meshgrid(np.linspace(-16, 4, 801), np.linspace(-12, 90, 4001)), -1)
+    a, b = z = z.reshape(-1, 2).T
+    p = np.exp(2 * a - np.exp(a) - 0.5 * (b - 0.3 * a**2) ** 2)
+    score = np.stack([2 - np.exp(a) + 0.6 * a * (b - 0.3 * a**2), 0.3 * a**2 - b], 1)
+    seen = p > 1e-18
+    z, score, p = z.T[seen], score[seen], p[seen] / p.sum()
+    values = {"exp": np.exp(1 + 0.5 * z[:, 0] - 0.1 * z[:, 1]), "other": 1 + np.exp(z[:, 0])}
+    drawn = part(cv, "fitting.stein").drawn
+    of = lambda f: part(cv, "fitting.chains").tilted(drawn(f, z, score))
+    C = of(values["exp"])
+    assert C.shape == (len(z), 4)
+    assert_allclose(p @ C / np.sqrt(p @ C**2), 0, atol=1e-6)
+    many = values["exp"][:, None] ** np.linspace(0.1, 1, 50)
+    assert of(values["other"]).size == of(many).size == 0  # no exponential; too many
+
+
+def test_the_mean_of_a_scale_is_exact_where_its_tilted_variates_reach(cv):
+    """v is inverse gamma(6, 2), mean 2 / 5: v (s + 1) is linear in v, though no polynomial is."""
+    log_lik = lambda p, b: -7 * anp.log(p.v) - 2 / p.v + 0 * b[0]
+    model = cv.models.Model(log_lik, lambda p: 0 * p.v, np.zeros(1), parameters={"v": cv.positive})
+    v = stats.invgamma(6, scale=2).rvs((4, 250), random_state=RNG(9))
+    table = cv.summary({"v": v}, model)
+    assert_allclose(table["mean"]["v"], 0.4, rtol=1e-9)
+    assert_allclose(cv.expect(lambda p: p.v, {"v": v}, model).estimate, 0.4, rtol=1e-9)
+    assert abs(v.mean() - 0.4) > 0.001

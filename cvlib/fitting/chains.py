@@ -24,6 +24,7 @@ CHANCE = (
 FAR = 0.05  # sds of a variate: where its mean is nearer to zero the draws are not refused
 LIGHT = 1 / 3  # k-hat from which weights have no third moment, and say too little for the test
 BEYOND = 3  # standard errors that an answer may lie outside the range of f
+EXACT = 1e-5  # a logarithm that is so near to a line in z is one, to rounding
 NEVER = 1e12  # effective draws from which an error is rounding
 TAILS = {"5 %": 0.05, "50 %": 0.5, "95 %": 0.95}
 FORMS = (
@@ -147,7 +148,30 @@ def _given(f, z, score, weights, block, order):
     at = stein.drawn(f, flat(z), flat(score), weights)
     at = _blocked(at, lead[0] if lead[1:] else 1, block)
     stein.check_moves(at, order)
-    return at, () if order == 0 else _check_law(at, names)
+    if order == 0:
+        return at, ()
+    return at._replace(more=tilted(at)), _check_law(at, names)
+
+
+def tilted(at: Drawn) -> np.ndarray:
+    """f (s_i + b_i) and f (x_i (s_i + b_i) + 1) for every f of `at` that is exp(a + b.x).
+
+    x (n, d) is z in units of its sd, and s its score: s + b is that of the law f p, so all these
+    have mean zero under p. No polynomial follows such an f, a scale whose logarithm is in z, say.
+    There are none if they would be too many, and for draws with weights.
+    """
+    n, d = at.z.shape
+    sd, F = at.z.std(0), at.F.reshape(n, -1)
+    x, s = (at.z - at.z.mean(0)) / sd, at.score * sd
+    log = np.log(F[:, (F > 0).all(0)])
+    log -= log.mean(0)
+    b, _, rank, _ = np.linalg.lstsq(x, log)
+    moves, off = np.ptp(log, 0), np.ptp(log - x @ b, 0)
+    own = np.flatnonzero((moves > EXACT) & (off < EXACT))
+    if np.ptp(at.w) or rank < d or 2 * d * len(own) >= min(n, stein.MANY):
+        own = own[:0]
+    f, score = np.exp(log[:, own, None]), s[:, None] + b.T[own]  # (n, m, 1) and (n, m, d)
+    return np.concatenate([f * score, f * (x[:, None] * score + 1)], 1).reshape(n, 2 * d * len(own))
 
 
 def _back(draws: Mapping, model: Model) -> np.ndarray:

@@ -154,6 +154,7 @@ class Drawn(NamedTuple):
     block: int = 1
     time: float = 1.0  # autocorrelation time of the slowest coordinate of z
     exact: bool = False  # are these all values of z?
+    more: np.ndarray = np.empty((0, 0))  # (n, m) variates beside Stein's
 
 
 def drawn(
@@ -315,7 +316,8 @@ def answer(
 ) -> tuple[Answer, np.ndarray]:  # fmt: skip
     """The `Answer` for Y (n, k), of the order that folds prefer, and the share of each draw.
 
-    The variates, of an order, are Stein's in the draws' own coordinates, if no others are given.
+    The variates, of an order, are Stein's in the draws' own coordinates, if no others are given;
+    with `more` of `at` and without.
     Warnings call the columns of Y by their numbers, if they have no names.
     """
     if order not in (None, 0, 1, 2):
@@ -333,11 +335,15 @@ def answer(
         check_moves(at, order)
         own = standardised(at.z, at.score, at.w) if any(fits) else (at.z, at.score)
         variates = partial(stein, *own)
-    found = {k: intercept(Y, variates(k), at.w, at.block, at.chains) for k in fits}
-    plain = found.get(0) or intercept(Y, np.empty((n, 0)), at.w, at.block, at.chains)
-    sound = [k for k in fits if found[k].leverage <= LEVERAGE] or fits[-1:]
-    order = min(sound, key=lambda k: np.log(found[k].missed + 1e-300).sum())
-    best, w = found[order], at.w / at.w.sum()
+    C = [(k, variates(k)) for k in fits]
+    if extra := at.more.size // n:
+        C = [(k, np.hstack([x, at.more])) for k, x in C if k and many[k] + extra < most] + C
+    found = [(k, intercept(Y, x, at.w, at.block, at.chains)) for k, x in C]
+    plain = next((x for k, x in found if k == 0), None)
+    plain = plain or intercept(Y, np.empty((n, 0)), at.w, at.block, at.chains)
+    sound = [x for x in found if x[1].leverage <= LEVERAGE] or found[-1:]
+    order, best = min(sound, key=lambda x: np.log(x[1].missed + 1e-300).sum())
+    w = at.w / at.w.sum()
     away = np.sqrt(w @ (Y - w @ Y) ** 2)  # standard deviations under p
     (seen, apart), left = behind(Y, at.w), float(1 / (w**2).sum())
     before, after = ((away / x.se) ** 2 for x in (plain, best))
