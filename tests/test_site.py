@@ -288,6 +288,12 @@ FOLDED = """() => [...document.querySelectorAll('.admonition.toggle > *, details
   .map(e => e.textContent.trim().slice(0, 40))"""
 
 
+WHOLE = """() => [...document.querySelectorAll(
+  'pre, figure, .output, .pst-scrollable-table-container')]
+  .filter(e => e.closest('.bd-article') && getComputedStyle(e).overflow != 'visible')
+  .map(e => e.outerHTML.slice(0, 60))"""
+
+
 def test_a_page_on_paper_is_unfolded_and_folds_again(browser, site):
     with opened(browser, site / "book/one-control-variate.html", 700) as page:
         page.wait_for_selector(".toggle-hidden")
@@ -299,6 +305,7 @@ def test_a_page_on_paper_is_unfolded_and_folds_again(browser, site):
         page.emulate_media(media="print")
         assert page.evaluate(FOLDED) == []
         assert page.evaluate(sitecheck.CLIPPED) == []
+        assert page.evaluate(WHOLE) == []  # printers move it to the next sheet, away from its box
         page.emulate_media(media="screen")
         page.wait_for_timeout(500)  # the theme folds with a little animation
         assert page.evaluate(FOLDED) == before
