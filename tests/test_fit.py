@@ -460,3 +460,13 @@ def test_data_from_outside_are_to_be_passed():
     with pytest.raises(ValueError) as error:
         cv.models.Model(lambda z, b: b[0] * anp.sum(z * scale, -1), NORMAL, y, 3)
     assert "from outside" not in str(error.value) and "z[..., k]" in str(error.value)
+
+
+def test_the_bar_names_the_phase(capsys):
+    """In the order of the work: what is not a step has a name."""
+    model = cv.models.logistic_regression(np.eye(3), np.ones(3))
+    cv.fit(model, progress=True)
+    said = capsys.readouterr().err
+    phases = "looking for the mode", "trying other shapes", "weighing points"
+    at = [said.find(phase) for phase in phases]
+    assert min(at) >= 0 and at == sorted(at)

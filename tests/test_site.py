@@ -206,9 +206,8 @@ def test_the_lines_of_the_home_page_fit_a_model(site, tmp_path):
     install, lines, *_ = [block.get_text().strip() for block in page.select("article pre")]
     assert install.startswith("pip install") and (site / install.split("/")[-1].strip("'")).exists()
     assert len([line for line in lines.splitlines() if line]) == 2
-    script = lines.replace("fit(models", "print(fit(models") + ")"
-    run = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
-    assert run.stdout.split()[:5] == ["mean", "sd", "5", "%", "50"], run.stderr
+    run = subprocess.run([sys.executable, "-c", lines], cwd=ROOT, capture_output=True, text=True)
+    assert re.search(r"^ +mean +sd +5 % +50 % +95 %\nz\[0\] ", run.stdout, re.M), run.stderr
 
 
 # Pages that are printed, and slides -------------------------------------------------------------
@@ -268,34 +267,11 @@ def test_dark_mode_switches(browser, site):
     assert len(seen) == 2
 
 
-CONTRAST = """() => {
-  const rgb = color => color.match(/[\\d.]+/g).map(Number);
-  const linear = c => c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4;
-  const bright = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
-  const ground = e => {
-    const color = e ? rgb(getComputedStyle(e).backgroundColor) : [255, 255, 255];
-    return color.length == 3 || color[3] == 1 ? color : ground(e.parentElement);
-  };
-  const kinds = 'p, figcaption, td, th, label, h1, h2, h3, a:not(.headerlink), pre, code, span';
-  const words = `.bd-article :is(${kinds})`;
-  const said = e => [...e.childNodes].some(n => n.nodeType == 3 && n.data.trim());
-  return [...document.querySelectorAll(words)].filter(said).flatMap(e => {
-    const [low, high] = [bright(rgb(getComputedStyle(e).color)), bright(ground(e))].sort(
-      (a, b) => a - b);
-    const contrast = (high + 0.05) / (low + 0.05);
-    return contrast < 4.5 ? [`${contrast.toFixed(1)}: ${e.textContent.slice(0, 40)}`] : [];
-  });
-}"""
-
-
 @pytest.mark.parametrize("mode", ["light", "dark"])
-def test_words_stand_out_from_their_ground(browser, site, mode):
-    """At least 4.5:1; in the dark figures are turned round, and nothing stands in a pale box."""
+def test_figures_are_turned_round_in_the_dark_and_nothing_stands_in_a_pale_box(browser, site, mode):
+    """That words stand out from their ground, test_every_page sees on each page."""
     page = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme=mode)
-    for name in "intro", "notation", "one-control-variate":
-        page.goto((site / f"book/{name}.html").resolve().as_uri(), wait_until="load")
-        page.evaluate(sitecheck.UNFOLD)
-        assert page.evaluate(CONTRAST) == []
+    page.goto((site / "book/one-control-variate.html").resolve().as_uri(), wait_until="load")
     styles = lambda which, key: page.evaluate(
         f"() => [...document.querySelectorAll('{which}')].map(e => getComputedStyle(e).{key})"
     )
@@ -312,6 +288,12 @@ FOLDED = """() => [...document.querySelectorAll('.admonition.toggle > *, details
   .map(e => e.textContent.trim().slice(0, 40))"""
 
 
+WHOLE = """() => [...document.querySelectorAll(
+  'pre, figure, .output, .pst-scrollable-table-container')]
+  .filter(e => e.closest('.bd-article') && getComputedStyle(e).overflow != 'visible')
+  .map(e => e.outerHTML.slice(0, 60))"""
+
+
 def test_a_page_on_paper_is_unfolded_and_folds_again(browser, site):
     with opened(browser, site / "book/one-control-variate.html", 700) as page:
         page.wait_for_selector(".toggle-hidden")
@@ -323,6 +305,7 @@ def test_a_page_on_paper_is_unfolded_and_folds_again(browser, site):
         page.emulate_media(media="print")
         assert page.evaluate(FOLDED) == []
         assert page.evaluate(sitecheck.CLIPPED) == []
+        assert page.evaluate(WHOLE) == []  # printers move it to the next sheet, away from its box
         page.emulate_media(media="screen")
         page.wait_for_timeout(500)  # the theme folds with a little animation
         assert page.evaluate(FOLDED) == before
@@ -472,6 +455,10 @@ DEFECTS = {  # what is added to the good page, and what must be found
     slider(KNOB + "x" * 700_000): "slider over 700 KB",
     '<a href="gone.html">gone</a>': "link to a missing page: gone.html",
     '<a href="#gone">gone</a>': "link to a missing anchor: good.html#gone",
+    inside('<p style="color: #888">so pale</p>'): "words too pale: 3.5",
+    inside(
+        "<style>[data-theme=dark] p { background: #111 }</style><p style='color: #000'>so dark</p>"
+    ): "in the dark, words too pale: 1.1",
     inside("<h3>deep</h3>"): "heading out of order: h3 deep",
     inside("<h1>second</h1>"): "2 headings h1",
     inside(

@@ -89,6 +89,7 @@ def test_what_is_done_after_a_fit_runs_on_the_model_of_ones_own():
         ("sec-todo-own", {"a": 1, "b": 2, "sigma": 1}),
         ("sec-todo-mixture", {"share": [0.6, 0.4], "centre": [0, 5], "sd": 1}),
         ("sec-todo-series", {"b": 0.7, "sd": 1}),
+        ("sec-todo-states", {"noise": 1, "drift": 0.5}),
         ("sec-todo-rows", {"a": 1, "b": 2, "sigma": 1}),
     ],
 )
@@ -102,6 +103,30 @@ def test_the_draws_are_of_the_posterior_and_are_made_more_exact():
     made = one("sec-todo-chain")
     answer, plain = made["answer"], (made["chains"] ** 2).std() / 2000**0.5
     assert abs(answer.estimate - 12 * 13 / 25) < 4 * answer.se < plain
+
+
+def test_the_first_model_prints_what_stands_below_it():
+    """The README's model and table, which test_parameters.py tries, and the ELBO above it."""
+    shown = re.search(r"^```\n(own model.*?)^```$", SECTIONS["sec-todo-own"], re.M | re.S)[1]
+    code = dict(BLOCKS)["sec-todo-own"].replace("print(fit)", "print(fit.summary())")
+    readme = (notebooks.BOOK.parent / "README.md").read_text("utf-8")
+    readme = readme.replace("  # one number a row", "")
+    name, elbo, *table = shown.splitlines(keepends=True)
+    assert code in readme and f"```\n{''.join(table)}```" in readme
+    fit = one("sec-todo-own")["fit"]
+    assert fit.model.name in name and abs(fit.elbo - float(elbo.split()[1])) < 0.1
+
+
+def test_the_filter_has_the_normal_density():
+    """Of the series as a whole: a level of variance 100, a walk on it, and noise."""
+    from scipy.stats import multivariate_normal
+
+    made = one("sec-todo-states")
+    t = np.arange(80)
+    K = 100 + 0.4**2 * np.minimum(t[:, None], t) + 1.2**2 * np.eye(80)
+    point = SimpleNamespace(noise=np.array(1.2), drift=np.array(0.4))
+    right = multivariate_normal(cov=K).logpdf(made["y"])
+    assert np.isclose(made["log_lik"](point, (made["y"][None],)), right)
 
 
 def test_the_gaussian_process_has_the_normal_density():

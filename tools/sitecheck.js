@@ -75,6 +75,27 @@ const SLIDERS = () => [...document.querySelectorAll('.cv-slider')].flatMap(box =
   return found;
 });
 
+// Words that stand out from their ground by less than 4.5:1.
+const CONTRAST = () => {
+  const rgb = color => color.match(/[\d.]+/g).map(Number);
+  const linear = c => c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4;
+  const bright = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
+  const ground = e => {
+    const color = e ? rgb(getComputedStyle(e).backgroundColor) : [255, 255, 255];
+    return color.length == 3 || color[3] == 1 ? color : ground(e.parentElement);
+  };
+  const kinds = 'p, figcaption, td, th, label, h1, h2, h3, a:not(.headerlink), pre, code, span';
+  const words = `.bd-article :is(${kinds})`;
+  const said = e => [...e.childNodes].some(n => n.nodeType == 3 && n.data.trim());
+  return [...document.querySelectorAll(words)].filter(said).flatMap(e => {
+    const [low, high] = [bright(rgb(getComputedStyle(e).color)), bright(ground(e))].sort(
+      (a, b) => a - b);
+    const contrast = (high + 0.05) / (low + 0.05);
+    const text = e.textContent.trim().slice(0, 40);
+    return contrast < 4.5 ? [`words too pale: ${contrast.toFixed(1)} in ${text}`] : [];
+  });
+};
+
 const IMAGES = () => [...document.querySelectorAll('img')]
   .filter(i => !i.alt.trim() || /\.(png|svg|jpe?g|gif)$/.test(i.alt))
   .map(i => 'picture without alt text: ' + i.getAttribute('src').slice(0, 80));

@@ -36,6 +36,7 @@ UNFOLD, MATHS, OVERFLOW, CLIPPED, PARTED, HIDDEN, SLIDERS, IMAGES, HEADINGS, COD
     script,
     "UNFOLD MATHS OVERFLOW CLIPPED PARTED HIDDEN SLIDERS IMAGES HEADINGS CODE LINKS".split(),
 )
+CONTRAST = script("CONTRAST")
 HEAVY = 2_000_000  # bytes of a page with all that it loads, compressed, without MathJax
 
 
@@ -131,7 +132,9 @@ def check_page(opened, html, site):
         found += page.evaluate(HIDDEN)
         if width == WIDTHS[0]:  # the same at any width
             found += page.evaluate(IMAGES) + page.evaluate(SLIDERS) + page.evaluate(HEADINGS)
-            found += broken_links(page.evaluate(LINKS))
+            found += broken_links(page.evaluate(LINKS)) + page.evaluate(CONTRAST)
+            page.evaluate("document.documentElement.dataset.theme = 'dark'")
+            found += [f"in the dark, {problem}" for problem in page.evaluate(CONTRAST)]
         page.close()
     if (size := sum(loaded.values())) > HEAVY:
         found.append(f"page over 2 MB: {size / 1e6:.1f} MB without MathJax")

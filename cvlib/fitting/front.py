@@ -69,7 +69,10 @@ class Fit(Found):
 
         late = partial(clock.over, 1.15, 1.0)  # the last look has more time than the run
         with deadline.until(late):
-            run.go(clock, bar, callback and partial(told, callback), why).bend(clock)
+            run.go(clock, bar, callback and partial(told, callback), why)
+            bar.set_postfix_str("trying other shapes")
+            run.bend(clock)
+            bar.set_postfix_str("weighing points")
             found = cls(run)
         for sentence in found.warnings:
             warnings.warn(sentence, Distrust, stacklevel=3)
