@@ -269,7 +269,7 @@ def test_a_valley(cv):
 
     prior = lambda z: -anp.sum(z[..., :1] ** 2, -1) / 50 - anp.sum(z[..., 1:] ** 2, -1) / 2
     model = cv.models.Model(lik, prior, (y, x, group), 8)
-    fit = lambda steps, **more: cv.fit(model, steps=steps, progress=False, **more)
+    fit = lambda steps, **more: cv.fit(model, steps=steps, bend=False, progress=False, **more)
     with watched(part(cv, "strategies"), "top") as top:
         without = fit(20, settings=cv.Settings(fixed=7))  # eight unknowns count as many
         assert top.call_count == 0
@@ -383,11 +383,14 @@ def test_a_scale_that_collapsed(cv):
         names = {"m": (), "t": (), "u": 10}
         return cv.models.Model(lik, log_prior, (y, group), parameters=names)
 
-    for power in (1.0, 0.5, -0.5):  # the logarithm of a scale, a variance, a precision
-        found = starts.start(hierarchy(True, power))
-        wrong, right = found.spike.split("\n")
-        assert wrong.startswith("t collapsed to nothing") and "spike of a centred" in wrong
-        assert "non-centred, u = t * e" in right and "groups=" in right and not found.trouble
+    with watched(starts, "collapsed") as seen:
+        found = starts.start(hierarchy(True))
+    wrong, right = found.spike.split("\n")
+    assert wrong.startswith("t collapsed to nothing") and "spike of a centred" in wrong
+    assert "non-centred, u = t * e" in right and "groups=" in right and not found.trouble
+    for power in (0.5, -0.5):  # the logarithm of a variance, a precision, as far out
+        z = seen.call_args.args[1] / np.array([1, power] + 10 * [1])
+        assert starts.collapsed(density(cv, hierarchy(True, power)), z) == found.spike
     small = cv.models.Model(
         lambda p, b: gauss(b[0] - p.m, p.s), lambda p: -p.s - p.m**2, tiny,
         parameters={"m": (), "s": cv.positive},
