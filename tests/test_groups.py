@@ -337,6 +337,11 @@ def fitted():
         return cv.fit(m, seconds=300, progress=False), y, g
 
 
+@pytest.fixture(scope="module")
+def drawn(fitted):
+    return fitted[0].draws(3000)
+
+
 def test_globals_by_a_grid(fitted):
     fit, y, g = fitted
     mean, sd, *_ = on_a_grid(y, g, 0)
@@ -385,19 +390,18 @@ def test_odd_groups_are_right_or_told(case):
     assert right != any("nodes are too few" in says for says in fit.warnings)
 
 
-def test_an_effect_by_a_grid(fitted):
+def test_an_effect_by_a_grid(fitted, drawn):
     """Of a group of ones, and of its sum with b, by moments: mean, sd, quantiles; draws as well."""
     fit, y, g = fitted
     label = int(np.argmax(np.bincount(g, y)))
     *_, middle, law, v = on_a_grid(y, g, label)
     table, name = fit.effects("u"), f"store {label:02d}"
-    draws, probs = fit.draws(4000), [0.05, 0.5, 0.95]
-    eta = draws["b"] + draws["u"][:, label]
+    probs, own = [0.05, 0.5, 0.95], drawn["u"][:, label]
+    eta = drawn["b"] + own
     assert_allclose(eta.mean(), law @ v, atol=0.06)
     assert_allclose(np.quantile(eta, probs), np.interp(probs, np.cumsum(law), v), atol=0.12)
     mean = law @ v - middle  # E u = E eta - E b
     assert abs(table["mean"][name] - mean) < 4 * table["error of mean"][name] + 0.003
-    own = draws["u"][:, label]
     assert_allclose(table["sd"][name], own.std(), rtol=0.05)
     for column, p in ("5 %", 0.05), ("50 %", 0.5), ("95 %", 0.95):
         assert_allclose(table[column][name], np.quantile(own, p), atol=0.1)
@@ -460,15 +464,15 @@ def test_laws_of_two_numbers_that_are_not_normal_by_a_fine_grid():
         assert_allclose((drawn[:, j] > 1).all(-1).mean(), share[a > 1][:, a > 1].sum(), atol=0.012)
 
 
-def test_new_data_for_old_groups_and_new_ones(fitted):
+def test_new_data_for_old_groups_and_new_ones(fitted, drawn):
     fit, y, g = fitted
     f = lambda p, batch, rng: p.u + 0 * batch[0]
     labels = ["store 03", "store 03", "a new one", "another"]
     u = fit.predict(f, 3000, data=np.zeros(4), groups=labels)
     assert u.shape == (3000, 4)
     assert (u[:, 0] == u[:, 1]).all()
-    assert_allclose(u[:, 0], fit.draws(3000)["u"][:, 3], rtol=1e-5)
-    second = np.sqrt((fit.draws(3000)["tau"] ** 2).mean())
+    assert_allclose(u[:, 0], drawn["u"][:, 3], rtol=1e-5)
+    second = np.sqrt((drawn["tau"] ** 2).mean())
     assert_allclose(u[:, 2:].std(0), second, rtol=0.06)
     assert abs(np.corrcoef(u[:, 2:].T)[0, 1]) < 0.06
     own = fit.predict(f, 10)

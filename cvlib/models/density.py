@@ -293,16 +293,18 @@ class Density:
 
     @np.errstate(all="ignore")
     def _up_to(self, order, z):
-        """Value and slope; point by point where one of them fails."""
+        """Value and slope; where one point fails, each half of them alone."""
         prior = lambda z, rows: self.model.log_prior(z)  # one row, of no data
-        self.gradients += len(z) * (1 + order) / 2 / self.scale
         try:
             both = zip(self.model.totals(z, order), _totals((), z, prior, order))
-            return tuple(self.scale * x + y for x, y in both)
+            found = tuple(self.scale * x + y for x, y in both)
         except np.linalg.LinAlgError:
-            if len(z) == 1:
-                return np.full(1, np.nan), np.full(z.shape, np.nan)
-            return tuple(map(np.concatenate, zip(*(self._up_to(order, one[None]) for one in z))))
+            if len(z) > 1:
+                halves = [self._up_to(order, half) for half in np.array_split(z, 2)]
+                return tuple(map(np.concatenate, zip(*halves)))
+            found = np.full(1, np.nan), np.full(z.shape, np.nan)
+        self.gradients += len(z) * (1 + order) / 2 / self.scale
+        return found
 
     @property
     def size(self) -> int:
