@@ -346,12 +346,6 @@ no weights in the regression | intercept | np.sqrt(w / w.sum())[:, None] |
 the bias doubled | intercept | v @ y + bias | v @ y - bias | test_the_jackknife_is_made_of_refits
 the smaller of two errors | intercept | np.max | np.min | test_the_jackknife_is_made_of_refits
 a slow chain believed | _doubts | left / at.time | left | test_several_chains
-tilted variates forget the slope | tilted | s[:, None] + b.T[own] | s[:, None] + 0 * b.T[own] |
-  test_tilted_variates_have_mean_zero
-tilted variates forget the divergence | tilted | score + 1 | score |
-  test_tilted_variates_have_mean_zero
-no tilted variates | answer | many[k] + extra < most | False |
-  test_the_mean_of_a_scale_is_exact_where_its_tilted_variates_reach
 always the highest order | answer | x[1].missed + 1e-300 | 0 * x[1].missed + 1 |
   test_the_order_is_the_one_that_folds_prefer
 no fold left out | _missed | b - Q[i].T @ y[i] | b | test_the_order_is_the_one_that_folds_prefer
@@ -493,6 +487,12 @@ answers out of range | _check_range | bad.any() | False | test_no_mean_lies_outs
 sd about another middle | summary | (mean - about) ** 2 | 0 * mean | test_a_summary_of_a_chain
 quantiles of draws of like share | summary | stein.inverse(F, share, tails) |
   stein.inverse(F, 0 * share + 1 / len(share), tails) | test_a_summary_of_a_chain
+tilted variates forget the slope | tilted | s[:, None] + b.T[own] | s[:, None] + 0 * b.T[own] |
+  test_tilted_variates_have_mean_zero
+tilted variates forget the divergence | tilted | x[:, None] * score + 1 |
+  x[:, None] * score | test_tilted_variates_have_mean_zero
+no tilted variates | answer | many[k] + extra < most | False |
+  test_the_mean_of_a_scale_is_exact_where_its_tilted_variates_reach
 raw errors of one regression | summary | F.std(0) / np.sqrt(raw) | F.std(0) / np.sqrt(ess) |
   test_a_summary_of_a_chain
 # adapters: test_adapters
