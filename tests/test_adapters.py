@@ -418,6 +418,27 @@ def test_the_draws_of_nuts_are_answered():
     assert_allclose(by_name.estimate, found.estimate, rtol=1e-5)
 
 
+def test_the_chapter_s_block_on_nuts_runs_as_it_stands():
+    """Eight schools: E mu is that of a quadrature over tau, and all means are worth more draws."""
+    need("numpyro")
+    code = re.search(
+        r"```python\n(import jax\n.*?)```",
+        (PAGE.parent / "after-the-fit.md").read_text("utf-8"),
+        re.S,
+    )[1]
+    space = {}
+    exec(code, space)
+    table, y, v = space["table"], np.array(space["y"]), np.array(space["sd"]) ** 2
+    tau = np.exp(np.linspace(-12, 9, 4001))[:, None]
+    precision = 1 / 25 + (1 / (v + tau**2)).sum(1)
+    m = (y / (v + tau**2)).sum(1) / precision  # E mu given tau
+    log = -0.5 * (np.log(v + tau**2) + y**2 / (v + tau**2)).sum(1) + 0.5 * precision * m**2
+    log += -0.5 * np.log(precision) + np.log(tau[:, 0]) - np.log1p((tau[:, 0] / 5) ** 2)
+    mean = np.average(m, weights=np.exp(log - log.max()))
+    assert len(table.rows) == 10 and abs(table["mean"]["mu"] - mean) < 4 * table["mcse"]["mu"]
+    assert all(table["ess"][k] > 2 * table["raw ess"][k] for k in table.rows)
+
+
 def test_the_posterior_predictive_of_pymc_is_near_the_data():
     """Where PyMC does not know an axis again it draws from the prior, without a word.
 
