@@ -1,6 +1,6 @@
 """First moves of a fit from fewer antithetic pairs than unknowns: gradients until it is near.
 
-    python -m benchmarks.few --save      the table of chapter 14, in some ten minutes
+    python -m benchmarks.few --save      an exercise of chapter 14, in some ten minutes
 
 Every run begins where `cv.fit` does, at the mode with the curvature that the search for it has
 seen, and ends in the natural steps on rotated draws that `cv.fit` takes; only what lies between

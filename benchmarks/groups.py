@@ -335,12 +335,13 @@ def nuts_draws(y, seed, draws, chains=1):
             numpyro.sample("y", dist.Bernoulli(logits=logits), obs=jnp.array(y.ravel()))
 
         PROGRAMS[groups] = numpyro.infer.MCMC(
-            numpyro.infer.NUTS(program), num_warmup=500, num_samples=draws, num_chains=chains,
-            chain_method="sequential", progress_bar=False,
-        )  # fmt: skip
-    mcmc = PROGRAMS[groups]  # the second run finds everything compiled
-    mcmc.run(jax.random.PRNGKey(seed))
-    return {k: np.asarray(x) for k, x in mcmc.get_samples(group_by_chain=True).items()}
+            numpyro.infer.NUTS(program), num_warmup=500, num_samples=draws, progress_bar=False
+        )
+    mcmc, found = PROGRAMS[groups], []
+    for key in jax.random.split(jax.random.PRNGKey(seed), chains):
+        mcmc.run(key)  # one chain: several at once are compiled anew by every run
+        found.append({k: np.asarray(x) for k, x in mcmc.get_samples().items()})
+    return {k: np.array([one[k] for one in found]) for k in found[0]}
 
 
 def nuts(groups, draws=1000):

@@ -495,6 +495,11 @@ def test_a_fit_keeps_its_effects_everywhere(fitted, tmp_path):
         fit.effects("v")
 
 
+def test_so_few_nodes_that_slopes_are_wrong_are_refused():
+    with pytest.raises(ValueError, match="nodes=4: it must be at least 5"):
+        model(bernoulli, np.zeros(4), np.ones(4), np.arange(4) % 2, nodes=4)
+
+
 def test_too_few_nodes_are_told():
     """All rows of a group alike and a wide tau: twice the nodes move log p(y, z)."""
     x, _, g = data(bernoulli, [4] * 40, seed=7)

@@ -128,7 +128,8 @@ class Fit(Found):
         return cls(run)
 
     def _head(self):
-        elbo = f"ELBO {self.elbo:.2f} ± {2 * self.error:.2f} after {self.steps} steps"
+        took = f"{self.steps} step{'s' * (self.steps != 1)}"
+        elbo = f"ELBO {self.elbo:.2f} ± {2 * self.error:.2f} after {took}"
         return [*super()._head(), elbo]
 
     @property
@@ -298,11 +299,8 @@ def judged(run: Run, found: Found) -> tuple[Weights, tuple[str, ...], tuple[str,
 def said(run: Run, last: Weights) -> Iterator[str]:
     """How near to a Gaussian the posterior is, once the ELBO has settled."""
     if run.settled and len(last.log) and run.law[0].gaussian:
-        share, left = explained(run.model, run.q, run.best, run.state.t + 1)
-        yield (
-            f"a quadratic explains {share:.0%} of the slope of log p at the draws, and a better "
-            f"Gaussian would remove {max(left, 0.0) + 0.0:.2g} a coordinate"
-        )
+        share, _ = explained(run.model, run.q, run.best, run.state.t + 1)
+        yield f"a quadratic explains {share:.0%} of the slope of log p at the draws"
 
 
 def uncorrected(run: Run, found: Found) -> Iterator[str]:

@@ -37,6 +37,7 @@ MANY, WORK = 2**13, 2**16  # rows of a part; numbers of an array on its way, whi
 EACH = 6  # numbers that a row makes at each node, Newton's steps counted
 NEAR, TRIES = 1e-3, 80  # sds that the last of Newton's steps may have; steps at most
 LIGHT = 1e-9  # a node in two dimensions that weighs less is left out
+FEWEST = 5  # nodes: with fewer, which are held, slopes are wrong
 MOVED = 0.05  # nats by which twice the nodes, which answer, may move log p(y, z)
 FAR = np.linspace(-9, 9, 401)  # sinh of it: sds from the mode at which log_effect is integrated
 
@@ -75,7 +76,7 @@ class Grouped(Model):
         groups: Any = None, effects: Mapping[str, Any] | None = None,
         log_effect: Callable | None = None, nodes: int = 11,
     ) -> None:  # fmt: skip
-        self.effects, self.nodes = _effects(effects, parameters), whole("nodes", nodes)
+        self.effects, self.nodes = _effects(effects, parameters), whole("nodes", nodes, FEWEST)
         every = {**dict(parameters or {}), **dict(effects or {})}
         effect = _tried(log_effect, Parameters(every))
         self.k, self.of_row, self.of_effect = self.effects.dim, log_lik, effect
