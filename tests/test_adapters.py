@@ -428,7 +428,7 @@ def test_the_chapter_s_block_on_nuts_runs_as_it_stands():
     )[1]
     space = {}
     exec(code, space)
-    table, y, v = space["table"], np.array(space["y"]), np.array(space["sd"]) ** 2
+    table, y, v = space["found"], np.array(space["effects"]), np.array(space["errors"]) ** 2
     tau = np.exp(np.linspace(-12, 9, 4001))[:, None]
     precision = 1 / 25 + (1 / (v + tau**2)).sum(1)
     m = (y / (v + tau**2)).sum(1) / precision  # E mu given tau
