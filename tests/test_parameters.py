@@ -357,7 +357,7 @@ def test_densities_of_autograd_scipy_in_a_model(name):
         lambda p, b: log(b[0], p.a), lambda p: ad.gamma.logpdf(p.a, 2.0), y,
         parameters={"a": cv.positive},
     )  # fmt: skip
-    z = np.linspace(-4, 4, 4001)
+    z = np.linspace(-4, 4, 401)  # smooth, and nothing at the ends: such a sum is exact
     which = "logpmf" if name == "poisson" else "logpdf"
     right = np.array([getattr(law(a), which)(y).sum() for a in np.exp(z)])
     right += stats.gamma(2).logpdf(np.exp(z)) + z
