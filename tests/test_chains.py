@@ -264,6 +264,8 @@ def test_what_is_no_chain_is_told(cv):
         cv.summary(model, draws)
     with pytest.raises(ValueError, match="the draws have no 'mu'"):
         cv.summary({"sigma": draws["sigma"]}, model)
+    with pytest.raises(ValueError, match=r"one n from 1 on; got \(0,\)"):
+        cv.summary({name: x.ravel()[:0] for name, x in draws.items()}, model)
 
 
 def test_doubts_of_a_summary_have_names(cv):

@@ -187,10 +187,10 @@ def _back(draws: Mapping, model: Model) -> np.ndarray:
     shapes = {k: np.shape(x)[1:] for k, x in model.named(np.zeros((1, model.dim))).items()}
     leads = {x.shape[: x.ndim - len(shapes[name])] for name, x in arrays.items()}
     lead = leads.pop()
-    if leads or len(lead) not in (1, 2):
+    if leads or len(lead) not in (1, 2) or 0 in lead:
         raise ValueError(
             f"draws of {', '.join(arrays)} must be (n, *shape) or (chains, n, *shape) each, all "
-            f"with one n; got {', '.join(str(x.shape) for x in arrays.values())}"
+            f"with one n from 1 on; got {', '.join(str(x.shape) for x in arrays.values())}"
         )
     z = back({name: x.reshape(-1, *shapes[name]) for name, x in arrays.items()})
     return z.reshape(*lead, model.dim)
