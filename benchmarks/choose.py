@@ -14,7 +14,8 @@ from cvlib.pilots import subsets
 
 M, RENEW = 10, 50
 RESULTS = stored.path("choose")
-PROBLEMS = ("sonar", "ionosphere", "australian", "eight schools", "sonar, paper")
+PAPER = {"sonar, 10 draws": 10, "sonar, 100 draws": 100}  # the seven variates, all data in a draw
+PROBLEMS = ("sonar", "ionosphere", "australian", "eight schools", *PAPER)
 
 
 def problem(name):
@@ -22,18 +23,19 @@ def problem(name):
     if name == "eight schools":
         model, q = eight_schools()
         return model, q, cv.candidates(model, q, False, M), {"subsample": False}
-    data, _, paper = name.partition(", ")
-    model = cv.models.logistic_regression(*cv.datasets.load(data))
+    model = cv.models.logistic_regression(*cv.datasets.load(name.partition(", ")[0]))
     q = cv.families.Gaussian(model.dim)
+    if name not in PAPER:
+        return model, q, cv.candidates(model, q, True, M), {}
     z = cv.zoo.paper(model, q)
     seven = {"h": (z.h, {f"c{l}": getattr(z, f"c{l}") for l in range(1, 8)})}
-    return model, q, seven if paper else cv.candidates(model, q, True, M), {}
+    return model, q, seven, {"subsample": False}
 
 
 def sets_of(name, table):
     """Every base with every set of its variates; of the paper's seven none, one or all."""
     found = [s for base, (_, cvs) in table.items() for s in subsets(base, cvs)]
-    return [s for s in found if not name.endswith("paper") or len(s.cvs) in (0, 1, 7)]
+    return [s for s in found if name not in PAPER or len(s.cvs) in (0, 1, 7)]
 
 
 def tables(seconds):
@@ -41,7 +43,7 @@ def tables(seconds):
     for name in PROBLEMS:
         model, q, table, see = problem(name)
         sets = sets_of(name, table)
-        how = {"lr": 1e-3, "M": M, "sampling": cv.Sampling(**see), "renew": RENEW}
+        how = {"lr": 1e-3, "M": PAPER.get(name, M), "sampling": cv.Sampling(**see), "renew": RENEW}
         plan = cv.optimize.Noisy(model, q, table[sets[0].base][0], **how)
         budget = seconds * len(sets)
         found = timed(sets, table, plan, q.start(), seconds=budget, clock=thread_time)

@@ -569,4 +569,4 @@ def test_stored_costs_know_every_set():
         *_, table, _ = bench.problem(name)
         assert list(costs) == [str(s) for s in bench.sets_of(name, table)]
         assert all(seconds > 0 for seconds in costs.values())
-    assert len(stored["sonar, paper"]) == 9
+    assert all(len(stored[name]) == 9 for name in bench.PAPER)
