@@ -1,4 +1,4 @@
-"""What a q gains that bends: twelve posteriors, straight and bent, judged on 20,000 fresh draws.
+"""What a q gains that bends: eight posteriors, straight and bent, judged on 20,000 fresh draws.
 
 Seconds are those of the processor, one thread; `share` is what importance weights keep.
 
@@ -47,64 +47,6 @@ def banana():
     return of_prior(log_prior, 2, "banana")
 
 
-def groups(J=8, n=5):
-    """Normal data in eight groups, their means a themselves unknown: centred."""
-    rng = np.random.default_rng(4)
-    g = np.repeat(np.arange(J), n)
-    y = rng.normal(0, 0.3, J)[g] + rng.standard_normal(J * n)
-
-    def log_lik(p, batch):
-        y, g = batch
-        return -0.5 * (y - cv.pick(p.a, g)) ** 2
-
-    def log_prior(p):
-        apart = anp.sum((p.a - p.m[..., None]) ** 2, -1) / p.t**2
-        return -0.5 * apart - J * anp.log(p.t) - 0.5 * p.m**2 - 0.5 * p.t**2
-
-    declared = {"a": J, "m": (), "t": cv.positive}
-    return cv.models.Model(log_lik, log_prior, (y, g), name="groups", parameters=declared)
-
-
-def counts(J=12, n=4):
-    """Counts in twelve groups, their rates e^(m + t z)."""
-    rng = np.random.default_rng(5)
-    g = np.repeat(np.arange(J), n)
-    y = rng.poisson(np.exp(0.5 + rng.normal(0, 0.4, J))[g])
-
-    def log_lik(p, batch):
-        y, g = batch
-        eta = p.m + p.t * cv.pick(p.z, g)
-        return y * eta - anp.exp(eta)
-
-    log_prior = lambda p: -0.5 * (anp.sum(p.z**2, -1) + p.m**2 + p.t**2)
-    declared = {"z": J, "m": (), "t": cv.positive}
-    return cv.models.Model(log_lik, log_prior, (y, g), name="counts", parameters=declared)
-
-
-def crossed(n=(5, 8)):
-    """A table of five rows and eight columns: effects of both, each with a spread of its own."""
-    rng = np.random.default_rng(6)
-    i, j = (x.ravel() for x in np.indices(n))
-    y = (
-        1
-        + rng.normal(0, 0.8, n[0])[i]
-        + rng.normal(0, 0.2, n[1])[j]
-        + 0.5 * rng.normal(size=i.size)
-    )
-
-    def log_lik(p, batch):
-        y, i, j = batch
-        mean = p.m + p.t[..., 0] * cv.pick(p.a, i) + p.t[..., 1] * cv.pick(p.c, j)
-        return -0.5 * ((y - mean) / p.s) ** 2 - anp.log(p.s)
-
-    def log_prior(p):
-        squares = anp.sum(p.a**2, -1) + anp.sum(p.c**2, -1) + anp.sum(p.t**2, -1)
-        return -0.5 * (squares + p.m**2 / 25 + p.s**2)
-
-    declared = {"m": (), "a": n[0], "c": n[1], "t": cv.positive(2), "s": cv.positive}
-    return cv.models.Model(log_lik, log_prior, (y, i, j), name="crossed", parameters=declared)
-
-
 def horseshoe(n=60, d=12):
     """Sixty rows, twelve columns of which two matter, a scale of its own for each."""
     rng = np.random.default_rng(3)
@@ -131,10 +73,6 @@ MODELS = {
     "Neal's funnel": funnel,
     "banana": banana,
     "orange trees": lambda: model_of("orange"),
-    "normal groups, centred": groups,
-    "counts in groups": counts,
-    "rows and columns": crossed,
-    "remission": lambda: model_of("remission"),
     "volatility": lambda: model_of("volatility"),
     "horseshoe": horseshoe,
 }

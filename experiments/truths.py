@@ -33,15 +33,17 @@ def truth(name):
     if name == "low_dim_gauss_mix":
         return Truth(mean := _tensor(known, NODES[0]), np.abs(mean - _tensor(known, NODES[1])))
     t = np.linspace(-6, 6, 60_001)  # log of the scale, about its own size
-    schools = name == "eight_schools"
-    log, mean = _schools(t, *known.model.data[:2]) if schools else _line(t, *known.model.data, name)
+    if name == "eight_schools":
+        log, mean = schools(t, *known.model.data[:2])
+    else:
+        log, mean = _line(t, *known.model.data, name)
     p = np.exp(log - log.max())
     mean = p @ mean / p.sum()
     return Truth(mean, 0 * mean)
 
 
-def _schools(t, y, sigma):
-    """log p(log tau | y), and the means given tau, in closed form."""
+def schools(t, y, sigma):
+    """log p(t | y) with tau = e^(t + 1), and the means of theta, mu and tau given tau."""
     tau = np.exp(t + 1)
     v = sigma**2 + tau[:, None] ** 2  # of y_j given mu
     precision = (1 / v).sum(1) + 1 / 25
@@ -67,9 +69,17 @@ def _line(t, X, y, name):
 
 
 def _tensor(known, nodes):
-    """Gauss and Hermite's rule of so many nodes for each unknown, about the mode."""
-    density, d = Density(known.model), known.model.dim
+    density = Density(known.model)
     minus = lambda z: tuple(-x[0] for x in density.slope(z[None]))
+    return by_nodes(known.model.log_joint, minus, known.model.dim, known.parameters, nodes)
+
+
+def by_nodes(log, minus, d, f, nodes, reach=7):
+    """E f by Gauss and Hermite's rule of so many nodes for each of d unknowns, about the mode.
+
+    log(z (n, d)) is log p up to a constant, minus(z (d,)) minus that and its slope; nodes more than
+    about `reach` standard deviations away are left out.
+    """
     mode = scipy.optimize.minimize(
         minus, np.zeros(d), jac=True, method="BFGS", options={"gtol": 1e-6}
     ).x
@@ -77,14 +87,14 @@ def _tensor(known, nodes):
     bend = np.array([minus(mode + e)[1] - minus(mode - e)[1] for e in h]) / 2e-4
     L = np.linalg.cholesky(np.linalg.inv((bend + bend.T) / 2))
     x, w = hermegauss(nodes)
-    e, log = (np.stack(np.meshgrid(*[v] * d, indexing="ij"), -1).reshape(-1, d)
-              for v in (x, np.log(w)))  # fmt: skip
-    log = log.sum(-1) + 0.5 * (e**2).sum(-1)
-    near = (e**2).sum(-1) < 7**2 + d
-    z, log = mode + e[near] @ L.T, log[near]
-    log = log + np.concatenate([known.model.log_joint(part) for part in np.array_split(z, 400)])
-    p = np.exp(log - log.max())
-    return p @ known.parameters(z) / p.sum()
+    e, log_w = (np.stack(np.meshgrid(*[v] * d, indexing="ij"), -1).reshape(-1, d)
+                for v in (x, np.log(w)))  # fmt: skip
+    log_w = log_w.sum(-1) + 0.5 * (e**2).sum(-1)
+    near = (e**2).sum(-1) < reach**2 + d
+    z = mode + e[near] @ L.T
+    own = log_w[near] + np.concatenate([log(part) for part in np.array_split(z, 400)])
+    p = np.exp(own - own.max())
+    return p @ f(z) / p.sum()
 
 
 # The Gaussian process ----------------------------------------------------------------------------
