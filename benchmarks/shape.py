@@ -22,7 +22,6 @@ from autograd.scipy.stats import norm
 
 import cvlib as cv
 from benchmarks import stored
-from benchmarks.rivals import svi
 from cvlib.fitting.looks import Weights
 from cvlib.models.density import Density
 from experiments.covered import hierarchical, rows_in_groups
@@ -128,20 +127,32 @@ def by_grid(_, n=(21, 9)):
     return np.array([p @ tau, np.nan]) / [p.sum(), 1]
 
 
-def flow(seed, rate, jax):
+def flow(seed, rate, jax, numpyro):
     """An inverse autoregressive flow: draws, their weights, seconds to get them and to compile."""
-    model, log_p = hierarchical()[0], in_jax(jax.numpy)
-    shape = {"num_flows": LAYERS, "hidden_dims": [2 * model.dim] * 2}
-    run = svi(log_p, model.dim, "IAFNormal", PARTICLES, rate, last=STEPS, block=500, shape=shape,
-              clip=True, vectorize_particles=True)  # fmt: skip
-    begin = lambda: jax.block_until_ready(run.steps(run.begin(seed)).optim_state)
-    compiled = timed(begin)[1]
+    model, log_p, block = hierarchical()[0], in_jax(jax.numpy), 500
+    flat = numpyro.distributions.ImproperUniform(
+        numpyro.distributions.constraints.real_vector, (), (model.dim,)
+    )
+    guide = numpyro.infer.autoguide.AutoIAFNormal(
+        lambda: numpyro.factor("log p", log_p(numpyro.sample("z", flat))),
+        num_flows=LAYERS, hidden_dims=[2 * model.dim] * 2,
+    )  # fmt: skip
+    falls = lambda t: rate * (1 + jax.numpy.cos(np.pi * jax.numpy.minimum(t / STEPS, 1))) / 2
+    loss = numpyro.infer.Trace_ELBO(num_particles=PARTICLES, vectorize_particles=True)
+    svi = numpyro.infer.SVI(guide.model, guide, numpyro.optim.ClippedAdam(falls), loss)
+
+    @jax.jit
+    def steps(state):
+        return jax.lax.fori_loop(0, block, lambda _, s: svi.update(s)[0], state)
+
+    begin = lambda: svi.init(jax.random.PRNGKey(seed))
+    compiled = timed(lambda: jax.block_until_ready(steps(begin()).optim_state))[1]
 
     def climb():
-        state = run.begin(seed)
-        for _ in range(STEPS // 500):
-            state = run.steps(state)
-        q = run.guide.get_posterior(run.parameters(state))
+        state = begin()
+        for _ in range(STEPS // block):
+            state = steps(state)
+        q = guide.get_posterior(svi.get_params(state))
         z, between = q.sample_with_intermediates(jax.random.PRNGKey(seed + 9), (DRAWS,))
         return np.array(z), np.array(q.log_prob(z, between))
 
@@ -208,7 +219,7 @@ def measured():
         runs = [timed(partial(ask, seed)) for seed in SEEDS]
         answers, seconds = zip(*runs)
         tell(name, answers, seconds, seconds)
-    tried = [[flow(seed, rate, jax) for seed in SEEDS] for rate in RATES]
+    tried = [[flow(seed, rate, jax, numpyro) for seed in SEEDS] for rate in RATES]
     best = max(tried, key=lambda runs: np.mean([run[1].elbo[0] for run in runs]))
     for name, runs in {
         "NUTS": [nuts(seed, jax, numpyro) for seed in SEEDS], "autoregressive flow": best
