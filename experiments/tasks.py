@@ -301,7 +301,7 @@ def cost(task, *, data="toy", runs=1, replicas=1, steps=1, cvs="S7", **_):
     scale = {"toy": 0.1, "australian": 0.3, "sonar": 2.4}.get(data, 1.1) / 1000
     share = {"none": 0.1, "S4": 0.6, "S5": 0.8, "S6": 0.9, "S7": 1.0}.get(cvs, 0.25)
     slow = {"answers": runs / 4, "covered": runs / 4, "vae": 200.0}
-    slow |= {"quadratics": 20_000 * scale, "vae_noise": 20.0, "held_out": 20.0}
+    slow |= {"quadratics": 20_000 * scale, "vae_noise": 20.0}
     if task in slow:
         return slow[task]
     return 0.1 + scale * share * max(runs, replicas) * steps
