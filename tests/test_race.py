@@ -286,7 +286,7 @@ def test_the_yardstick_is_the_evidence_and_the_judge_is_exact(monkeypatch):
     found = yardstick.yardstick(line)
     assert abs(found["elbo"] - line.evidence) < 1e-4 and found["apart"] < 1e-4
     assert found["blur"] < 1e-6  # no judge has noise on a Gaussian
-    began = lambda problem, start: ours.Begun(problem.start, 0, "start")
+    began = lambda problem, start: hand.began(problem, "usual")
     monkeypatch.setattr(yardstick, "began", began)
     for method in (yardstick.by_fixed_draws, yardstick.by_rotations):  # from far away
         assert abs(line.elbo(method(line)) - line.evidence) < 1e-4

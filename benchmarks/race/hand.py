@@ -88,10 +88,11 @@ class Begun(NamedTuple):
     by: str
 
 
-def began(problem, start):
+def began(problem, start, about=None):
+    """`about`: slope and Hessian where no JAX is there."""
     if start == "usual":
         return Begun(*problem.q.unpack(problem.start), 0, START)
-    return Begun(*moves.laplace(*curvature(problem))[:3], MODE)
+    return Begun(*moves.laplace(*(about or curvature(problem)))[:3], MODE)
 
 
 def packed(problem, mu, L):

@@ -5,7 +5,6 @@ A way of the loop is line(problem, setting, w) -> a plan and the gradients of on
 
 import re
 import warnings
-from typing import NamedTuple
 
 import numpy as np
 
@@ -13,7 +12,6 @@ import cvlib as cv
 from benchmarks.fit import Counted
 from benchmarks.race import hand
 from benchmarks.race.hand import ADAM, KL
-from benchmarks.race.moves import laplace
 from benchmarks.race.rules import MODE, OURS, START, STEPS, Look, Runner, clock, compiled, once
 from cvlib import CF, RP1, rules, taylor_z
 from cvlib.ascent.optimize import Noisy
@@ -34,19 +32,8 @@ def curvature(model):
     return slope, lambda z: hess_times(model.log_joint, np.broadcast_to(z, I.shape), I), model.dim
 
 
-class Begun(NamedTuple):
-    """Where a run begins: w (D,), gradients spent, and what brought it there."""
-
-    w: np.ndarray
-    spent: float
-    by: str
-
-
 def began(problem, start):
-    if start == "usual":
-        return Begun(problem.start, 0, START)
-    mu, L, spent, _ = laplace(*curvature(problem.model))
-    return Begun(problem.q.pack(mu, L), spent, MODE)
+    return hand.began(problem, start, curvature(problem.model))
 
 
 def by_quadrature(problem, setting, seed, seconds):
@@ -63,7 +50,8 @@ def loop(line, each=1):
     def run(problem, setting, seed, seconds):
         yield Look(0, problem.start, START)
         rng = np.random.default_rng(seed)
-        w, spent, by = began(problem, setting["start"])
+        mu, L, spent, by = began(problem, setting["start"])
+        w = problem.q.pack(mu, L)
         yield Look(spent, w, by)
         plan, cost = line(problem, setting, w)
         state = plan.first(rng, w=w)
