@@ -5,8 +5,6 @@ Seconds are those of the processor, one thread; `share` is what importance weigh
     OPENBLAS_NUM_THREADS=1 python -m benchmarks.bends --save
 """
 
-import argparse
-import json
 import time
 import warnings
 
@@ -21,7 +19,6 @@ from cvlib.fitting.looks import Weights
 from cvlib.models.density import Density
 from experiments.covered import hierarchical
 
-RESULTS = stored.path("bends")
 SEEDS, DRAWS = range(5), 20_000
 ENOUGH = 600  # seconds by the clock, on however busy a machine; those of the processor are told
 
@@ -81,15 +78,11 @@ MODELS = {
 # Measured -----------------------------------------------------------------------------------------
 
 
-def said(found):
-    """ELBO, its error, share and k-hat."""
-    return [round(float(x), 4) for x in (*found.elbo, found.effective, found.k_hat)]
-
-
 def judge(model, q, w, seed):
-    """The same, of fresh draws."""
+    """ELBO, its error, share and k-hat of fresh draws."""
     z = q.sample(w, DRAWS, np.random.default_rng([seed, 7]))
-    return said(Weights(z, Density(model).value(z) - q.log_q(w, z)))
+    found = Weights(z, Density(model).value(z) - q.log_q(w, z))
+    return [round(float(x), 4) for x in (*found.elbo, found.effective, found.k_hat)]
 
 
 def row(model):
@@ -108,20 +101,14 @@ def row(model):
     return found
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--only", nargs="*", default=MODELS, choices=MODELS, help="names of rows")
-    parser.add_argument("--save", action="store_true", help=f"put them into {RESULTS.name}")
-    options = parser.parse_args()
+def measure():
     warnings.simplefilter("ignore", cv.Distrust)
     rows = {}
-    for name in options.only:
-        rows[name] = row(MODELS[name]())
+    for name, make in MODELS.items():
+        rows[name] = row(make())
         print(name, rows[name], flush=True)
-    if options.save:
-        old = json.loads(RESULTS.read_text())
-        stored.save(RESULTS, ("numpy", "autograd"), rows=old["rows"] | rows)
+    return {"rows": rows}
 
 
 if __name__ == "__main__":
-    main()
+    stored.command(__doc__, "bends", ("numpy", "autograd"), measure)

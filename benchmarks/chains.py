@@ -1,23 +1,19 @@
 """Short runs of NUTS with and without Stein's variates: effective draws, and do intervals hold?
 
-    python -m benchmarks.chains [--save] [--runs 40]
+    python -m benchmarks.chains --save
 
 Three models of NumPyro, one hierarchical. Truths are no chains: a grid over the one scale with all
 else normal in closed form, and Gauss-Hermite nodes in four dimensions about the mode.
 """
 
-import argparse
-
 import autograd.numpy as anp
 import numpy as np
 from autograd import value_and_grad
-from threadpoolctl import threadpool_limits
 
 import cvlib as cv
 from benchmarks import stored
 from experiments import truths
 
-RESULTS = stored.path("chains")
 CHAINS, DRAWS, WARMUP = 4, 250, 300  # of a run
 EFFECTS = np.array([28.0, 8, -3, 7, -1, 1, 18, 12])
 ERRORS = np.array([15.0, 10, 16, 11, 9, 11, 10, 18])
@@ -103,7 +99,7 @@ def nodes(log, f, d=4, n=24):
 # Runs ---------------------------------------------------------------------------------------------
 
 
-def measured(name, count):
+def measured(name, count=40):
     """Rows, one a quantity: over all runs the gain in effective draws, and how many hold."""
     import jax
     import numpyro
@@ -135,16 +131,9 @@ def measured(name, count):
 MODELS = {"eight schools": eight_schools, "logistic": logistic, "weibull": weibull}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name} for the book")
-    parser.add_argument("--runs", type=int, default=40)
-    options = parser.parse_args()
-    with threadpool_limits(1):
-        rows = [row for name in MODELS for row in stored.told(measured(name, options.runs))]
-    if options.save:
-        stored.save(RESULTS, ["numpy", "jax", "numpyro"], rows=rows)
+def measure():
+    return {"rows": [row for name in MODELS for row in stored.told(measured(name))]}
 
 
 if __name__ == "__main__":
-    main()
+    stored.command(__doc__, "chains", ("numpy", "jax", "numpyro"), measure)

@@ -10,7 +10,6 @@ gradients and a rate that falls along a cosine; the better of two rates by its o
 off the clock. Five seeds each.
 """
 
-import argparse
 import os
 import time
 import warnings
@@ -191,11 +190,11 @@ def errors(answers, truth):
     return float(np.sqrt((away**2).mean())), float(away.max())
 
 
-def measured():
+def measure():
     """{name: [rms error, largest error, seconds, seconds with compilation]}"""
-    os.environ["XLA_FLAGS"] = (
-        "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"  # one core, as ours
-    )
+    warnings.simplefilter("ignore")
+    one_core = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"  # as ours
+    os.environ["XLA_FLAGS"] = one_core
     import jax
     import numpyro
 
@@ -203,9 +202,8 @@ def measured():
     truth, found = by_quadrature(), {}
 
     def tell(name, answers, warm, cold):
-        found[name] = [
-            *map(stored.few, (*errors(answers, truth), np.median(warm), np.median(cold)))
-        ]
+        row = *errors(answers, truth), np.median(warm), np.median(cold)
+        found[name] = [*map(stored.few, row)]
         print(name, found[name], flush=True)
 
     ways = {
@@ -236,15 +234,5 @@ def measured():
     return {"rows": found, "flow": {"relative ESS": kept, "ELBO": [r[1].elbo[0] for r in best]}}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--save", action="store_true", help="write shape.json for the book")
-    options = parser.parse_args()
-    with warnings.catch_warnings(action="ignore"):
-        found = measured()
-    if options.save:
-        stored.save(stored.path("shape"), ("numpy", "autograd", "jax", "numpyro"), **found)
-
-
 if __name__ == "__main__":
-    main()
+    stored.command(__doc__, "shape", ("numpy", "autograd", "jax", "numpyro"), measure)

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from benchmarks.race.hand import ADAM, KL, PARTICLES, began, curvature, in_jax, packed
+from benchmarks.race.hand import ADAM, PARTICLES, began, curvature, in_jax, packed, started
 from benchmarks.race.rules import CLIMB, SEARCH, START, STEPS, Look, Runner, once
 
 
@@ -95,14 +95,10 @@ def numpyro_svi(each=20):
 
     def run(problem, setting, seed, seconds):
         init, steps, weights = once((problem.name, "NumPyro"), lambda: build(problem))
-        if setting["start"] == "mode":
-            curvature(problem)
         import jax
 
-        yield Look(0, problem.start, START)
-        mu, L, spent, by = began(problem, setting["start"])
+        mu, L, spent, _ = yield from started(problem, setting)
         state = init(jax.random.key(seed), mu, L)
-        yield Look(spent, partial(weights, state), by)
         rate, after = setting["rate"], setting["after"]
         while True:
             state = steps(state, rate, np.inf if after is None else float(after))
@@ -178,7 +174,7 @@ def pymc_advi(each=20):
 # The list ----------------------------------------------------------------------------------------
 
 RUNNERS = (
-    Runner("Pathfinder", KL, pathfinder, {}, ("jax", "blackjax")),
-    Runner("NumPyro", KL, numpyro_svi(), ADAM, ("jax", "numpyro")),
-    Runner("PyMC", KL, pymc_advi(), ADAM, ("pymc",), at_mode=("jax", SEARCH)),
+    Runner("Pathfinder", pathfinder, {}, ("jax", "blackjax")),
+    Runner("NumPyro", numpyro_svi(), ADAM, ("jax", "numpyro")),
+    Runner("PyMC", pymc_advi(), ADAM, ("pymc",), at_mode=("jax", SEARCH)),
 )

@@ -72,15 +72,13 @@ class Axis(NamedTuple):
 
 
 class Runner(NamedTuple):
-    """A name, what it minimises, its run and its settings. `ours`: is it a way of this book?"""
+    """A name, its run and its settings."""
 
     name: str
-    minimises: str  # "KL(q, p)", the ELBO's; or another divergence
     run: Callable
     axes: dict = {}  # name of a setting: its `Axis`
     imports: tuple = OURS  # what a new process must import
     enters: Callable = lambda problem: True  # is this problem for it?
-    ours: bool = False
     at_mode: tuple = (SEARCH,)  # what it must import as well to begin there
 
     @property
