@@ -470,21 +470,19 @@ def quadratics(size):
             dict(zip(("data", "way"), key)) | _spread(results[c.name]) for key, c in cells.items()
         ]
         noises = [{"data": data} | row for data, c in noise.items() for row in results[c.name]]
-        laplace = {data: climbs.target(data) for data in size.sets}
-        laplace = {data: t.laplace()[2] / t.d for data, t in laplace.items()}
-        return {"marks": climbs.MARKS, "laplace": laplace, "rows": rows, "noise": noises}
+        return {"marks": climbs.MARKS, "rows": rows, "noise": noises}
 
     return [*cells.values(), *noise.values()], gather
 
 
 def _spread(result):
-    """Mean, its standard error and the worst run at each mark; None where a run was lost."""
+    """Mean and its standard error at each mark; None where a run was lost."""
     gap = -_none_last(-np.array(result["gap"], float))  # (runs, marks)
     error = gap.std(0, ddof=min(1, len(gap) - 1)) / np.sqrt(len(gap))
-    spread = {"mean": gap.mean(0), "error": error, "worst": gap.max(0)}
-    return {"each": result["each"], "fall": result["fall"]} | {
-        key: digits(x, 3) for key, x in spread.items()
-    }
+    return {
+        "each": result["each"], "fall": result["fall"], "mean": digits(gap.mean(0), 3),
+        "error": digits(error, 3),
+    }  # fmt: skip
 
 
 # After the fit -------------------------------------------------------------------------------
@@ -523,10 +521,9 @@ def covered(size):
 
     def gather(results):
         rows = [
-            {"case": case, "bend": bend, "fits_warned": sum(map(bool, results[one.name]["fit"]))}
-            | row
+            {"case": case, "bend": bend} | row
             for (case, bend), one in zip(some, cells)
-            for row in results[one.name]["rows"]
+            for row in results[one.name]
         ]
         return {"rows": rows}
 

@@ -259,7 +259,7 @@ def test_what_is_kept_of_a_cell():
     assert plans._reached(result, -2.0) == steps | kept
     result = {"each": 2, "fall": 1.0, "gap": [[1.0, 0.5], [3.0, None]]}
     assert plans._spread(result) == {
-        "each": 2, "fall": 1.0, "mean": [2.0, None], "error": [1.0, None], "worst": [3.0, None],
+        "each": 2, "fall": 1.0, "mean": [2.0, None], "error": [1.0, None],
     }  # fmt: skip
 
 

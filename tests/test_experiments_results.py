@@ -66,7 +66,6 @@ def test_the_ways_with_gradients_alone_are_whole():
     assert keys == {(d, w) for d in SETS for w in WAYS}
     assert all(len(r["mean"]) == 7 and None not in r["mean"] for r in stored["rows"])
     assert len(stored["noise"]) == 3 * 3 * 9
-    assert all(1 < price < 3 for price in stored["laplace"].values())
 
 
 def again(task, key, **settings):
