@@ -315,8 +315,6 @@ categorical: the clocks remember | Categorical.zeta_given_z | np.logaddexp | np.
   test_conditional_draw_of_a_class
 relaxation without its temperature | Relaxed.function | draw.q.squash(zeta, self.tau) |
   draw.q.squash(zeta, 1.0) | test_functions_of_one_name_stay_apart
-RELAX: sign of the variance's gradient | variance_gradient | total - 2 * anp.sum(by_value * s(phi,
-  points)) | total + 2 * anp.sum(by_value * s(phi, points)) | test_variance_gradient
 # zoo: test_zoo
 a term forgotten | catalogue._sums | [data, prior, variational, data + prior, data - variational,
   prior - variational] | [data, prior, variational, data + prior, prior - variational] |
