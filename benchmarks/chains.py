@@ -12,11 +12,9 @@ from autograd import value_and_grad
 
 import cvlib as cv
 from benchmarks import stored
-from experiments import truths
+from experiments import posteriors, truths
 
 CHAINS, DRAWS, WARMUP = 4, 250, 300  # of a run
-EFFECTS = np.array([28.0, 8, -3, 7, -1, 1, 18, 12])
-ERRORS = np.array([15.0, 10, 16, 11, 9, 11, 10, 18])
 
 
 # Models, and their truths -------------------------------------------------------------------------
@@ -27,15 +25,17 @@ def eight_schools():
     import numpyro
     from numpyro import distributions as dist
 
+    effects, errors = posteriors.load("eight_schools").model.data[:2]
+
     def model():
         mu = numpyro.sample("mu", dist.Normal(0, 5))
         tau = numpyro.sample("tau", dist.HalfCauchy(5))
         with numpyro.plate("schools", 8):
             eta = numpyro.sample("eta", dist.Normal(0, 1))
             theta = numpyro.deterministic("theta", mu + tau * eta)
-            numpyro.sample("y", dist.Normal(theta, ERRORS), obs=EFFECTS)
+            numpyro.sample("y", dist.Normal(theta, errors), obs=effects)
 
-    log, at = truths.schools(np.linspace(-13, 8, 8001), EFFECTS, ERRORS)
+    log, at = truths.schools(np.linspace(-13, 8, 8001), effects, errors)
     theta, mu, tau = at[:, :8], at[:, 8:9], at[:, 9:]
     p = np.exp(log - log.max())
     p /= p.sum()
