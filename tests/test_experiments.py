@@ -211,7 +211,6 @@ def test_norms_by_hand():
     second[:, 0] -= g
     mean2 = g @ g
     noise = lambda a, draws: ((draws[0] + np.tensordot(a, draws[1:], 1)) ** 2).sum()
-    pooled = np.moveaxis(second, 1, 0).reshape(8, R * n, q.D)
     assert_allclose(found["v0"], v0)
     for k, v in enumerate(v0):
         a = []
@@ -220,15 +219,10 @@ def test_norms_by_hand():
             rows = np.vstack([rows, np.sqrt(q.D * v) * np.eye(7)])
             a.append(-np.linalg.lstsq(rows, np.append(first[r, 0], np.zeros(7)))[0])
         norm2 = [mean2 + noise(a[r], second[r]) / n / M for r in range(R)]
-        median = mean2 + np.median([noise(b, pooled) for b in a]) / (R * n) / M
         assert_allclose(found["mean"][k], np.mean(norm2), rtol=1e-4)
         assert_allclose(found["error"][k], np.std(norm2, ddof=1) / R**0.5, rtol=6e-3)
-        assert_allclose(found["median"][k], median, rtol=1e-4)
-    h, C = pooled[0].ravel(), pooled[1:].reshape(7, -1).T
-    best = -np.linalg.lstsq(C, h)[0]
-    assert_allclose(found["none"], mean2 + noise(0 * best, pooled) / (R * n) / M, rtol=1e-4)
-    assert_allclose(found["best"], mean2 + noise(best, pooled) / (R * n) / M, rtol=1e-4)
-    assert_allclose(found["exact"], mean2, rtol=1e-4)
+    none = np.mean([noise(np.zeros(7), one) for one in second]) / n / M
+    assert_allclose(found["none"], mean2 + none, rtol=1e-4)
 
 
 def test_a_cell_has_one_thread_whatever_the_machine(monkeypatch):
