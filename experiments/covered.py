@@ -111,7 +111,7 @@ def covered(rng, *, case, bend, n, runs):
     An answer is warned of if it, or the fit that it is asked of, says what to distrust.
     """
     if case in posteriors.names:
-        known, exact = posteriors.load(case), truth(case).mean
+        known, exact = posteriors.load(case), truth(case)
         model, asked, most = known.model, {"": (known.of, None)}, {"steps": 640}
         rows = [(name, exact[k], "", k) for k, name in enumerate(known.names)]
     else:

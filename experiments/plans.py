@@ -499,13 +499,8 @@ def answers(size):
     }
 
     def gather(results):
-        found = {name: results[c.name] for name, c in cells.items()}
-        rows = [{"posterior": name} | row for name, one in found.items() for row in one["rows"]]
-        about = [
-            {"posterior": name} | {key: x for key, x in one.items() if key != "rows"}
-            for name, one in found.items()
-        ]
-        return {"rows": rows, "about": about}
+        rows = [{"posterior": name} | row for name, c in cells.items() for row in results[c.name]]
+        return {"rows": rows, "about": [{"posterior": name} for name in cells]}
 
     return [*cells.values()], gather
 
