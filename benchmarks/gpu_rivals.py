@@ -12,18 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.scipy.linalg import solve_triangular
 
-from benchmarks.gpu import (
-    RANK,
-    STEPS,
-    adam,
-    climb,
-    elbo,
-    exact_step,
-    log_p,
-    optimum,
-    problem,
-    run,
-)
+from benchmarks.gpu import RANK, STEPS, adam, climb, elbo, exact_step, log_p, optimum, problem, run
 from benchmarks.race import moves
 
 RHO = lambda t: 0.5 if t < 2 else 1 / max(t - 3, 1)  # of Price's steps
