@@ -5,7 +5,7 @@
 Every run begins where `cv.fit` does, at the mode with the curvature that the search for it has
 seen, and ends in the natural steps on rotated draws that `cv.fit` takes; only what lies between
 differs. Told are gradients of log p over all data, those of the search for the mode among them,
-until the ELBO is so near to its best, and what is missing after the last step.
+until the ELBO is so near to its best.
 """
 
 from dataclasses import dataclass
@@ -125,7 +125,7 @@ def model_of(name):
 
 
 def rows(name):
-    """{model, d, moves, to: gradients of every seed to each of NEAR, or None, short: nats}."""
+    """{model, d, moves, to: gradients of every seed to each of NEAR, or None}."""
     model = model_of(name)
     elbo, q = judge(model), cv.families.Gaussian(model.dim)
     runs = [(key, moves, seed) for key, moves in MOVES.items() for seed in SEEDS]
@@ -135,20 +135,10 @@ def rows(name):
     for _ in range(SURE):
         state = plan.step(state)
     best = elbo(state.w)
+    first = lambda run, near: next((used for used, w in run if best - elbo(w) < near), None)
     for key in MOVES:
-        to, short = {near: [] for near in NEAR}, []
-        for seed in SEEDS:
-            run = paths[key, seed]
-            gaps = []
-            for _, w in run:
-                gaps.append(best - elbo(w))
-                if gaps[-1] < min(NEAR):
-                    break
-            for near in NEAR:
-                first = (used for (used, _), gap in zip(run, gaps) if gap < near)
-                to[near].append(next(first, None))
-            short.append(float(f"{best - elbo(run[-1][1]):.2g}"))
-        yield {"model": name, "d": model.dim, "moves": key, "to": list(to.values()), "short": short}
+        to = [[first(paths[key, seed], near) for seed in SEEDS] for near in NEAR]
+        yield {"model": name, "d": model.dim, "moves": key, "to": to}
 
 
 def measure():
