@@ -30,10 +30,11 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.race import hand, ours, peers
 from benchmarks.race.models import PROBLEMS
-from benchmarks.race.rules import clock, compiled, few, referee
+from benchmarks.race.rules import clock, compiled, referee
 from benchmarks.race.tuning import tuned, value
 from benchmarks.race.yardstick import yardstick
 from benchmarks.race_read import RESULTS, TARGETS, Race, imported, shown
+from benchmarks.stored import few
 
 SEEDS = (1, 2, 3, 4, 5)
 SHARE = 1 / 3  # of a model's seconds, for a trial

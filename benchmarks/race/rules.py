@@ -154,7 +154,3 @@ def missed(problem, w, best):
     """Nats that w misses; what is no number misses very many, but its run may go on."""
     gap = best - problem.elbo(w) if np.isfinite(w).all() else np.inf
     return min(float(gap), LOWEST) if np.isfinite(gap) else LOWEST
-
-
-def few(x):
-    return float(f"{x:.3g}")
