@@ -1,12 +1,10 @@
-"""What a q gains that bends: twelve posteriors, straight and bent, judged on 20,000 fresh draws.
+"""What a q gains that bends: eight posteriors, straight and bent, judged on 20,000 fresh draws.
 
 Seconds are those of the processor, one thread; `share` is what importance weights keep.
 
     OPENBLAS_NUM_THREADS=1 python -m benchmarks.bends --save
 """
 
-import argparse
-import json
 import time
 import warnings
 
@@ -21,7 +19,6 @@ from cvlib.fitting.looks import Weights
 from cvlib.models.density import Density
 from experiments.covered import hierarchical
 
-RESULTS = stored.path("bends")
 SEEDS, DRAWS = range(5), 20_000
 ENOUGH = 600  # seconds by the clock, on however busy a machine; those of the processor are told
 
@@ -45,64 +42,6 @@ def banana():
     """x ~ N(0, 1.5^2), y ~ N(x^2, .5^2)."""
     log_prior = lambda z: -0.5 * (z[..., 0] / 1.5) ** 2 - 2 * (z[..., 1] - z[..., 0] ** 2) ** 2
     return of_prior(log_prior, 2, "banana")
-
-
-def groups(J=8, n=5):
-    """Normal data in eight groups, their means a themselves unknown: centred."""
-    rng = np.random.default_rng(4)
-    g = np.repeat(np.arange(J), n)
-    y = rng.normal(0, 0.3, J)[g] + rng.standard_normal(J * n)
-
-    def log_lik(p, batch):
-        y, g = batch
-        return -0.5 * (y - cv.pick(p.a, g)) ** 2
-
-    def log_prior(p):
-        apart = anp.sum((p.a - p.m[..., None]) ** 2, -1) / p.t**2
-        return -0.5 * apart - J * anp.log(p.t) - 0.5 * p.m**2 - 0.5 * p.t**2
-
-    declared = {"a": J, "m": (), "t": cv.positive}
-    return cv.models.Model(log_lik, log_prior, (y, g), name="groups", parameters=declared)
-
-
-def counts(J=12, n=4):
-    """Counts in twelve groups, their rates e^(m + t z)."""
-    rng = np.random.default_rng(5)
-    g = np.repeat(np.arange(J), n)
-    y = rng.poisson(np.exp(0.5 + rng.normal(0, 0.4, J))[g])
-
-    def log_lik(p, batch):
-        y, g = batch
-        eta = p.m + p.t * cv.pick(p.z, g)
-        return y * eta - anp.exp(eta)
-
-    log_prior = lambda p: -0.5 * (anp.sum(p.z**2, -1) + p.m**2 + p.t**2)
-    declared = {"z": J, "m": (), "t": cv.positive}
-    return cv.models.Model(log_lik, log_prior, (y, g), name="counts", parameters=declared)
-
-
-def crossed(n=(5, 8)):
-    """A table of five rows and eight columns: effects of both, each with a spread of its own."""
-    rng = np.random.default_rng(6)
-    i, j = (x.ravel() for x in np.indices(n))
-    y = (
-        1
-        + rng.normal(0, 0.8, n[0])[i]
-        + rng.normal(0, 0.2, n[1])[j]
-        + 0.5 * rng.normal(size=i.size)
-    )
-
-    def log_lik(p, batch):
-        y, i, j = batch
-        mean = p.m + p.t[..., 0] * cv.pick(p.a, i) + p.t[..., 1] * cv.pick(p.c, j)
-        return -0.5 * ((y - mean) / p.s) ** 2 - anp.log(p.s)
-
-    def log_prior(p):
-        squares = anp.sum(p.a**2, -1) + anp.sum(p.c**2, -1) + anp.sum(p.t**2, -1)
-        return -0.5 * (squares + p.m**2 / 25 + p.s**2)
-
-    declared = {"m": (), "a": n[0], "c": n[1], "t": cv.positive(2), "s": cv.positive}
-    return cv.models.Model(log_lik, log_prior, (y, i, j), name="crossed", parameters=declared)
 
 
 def horseshoe(n=60, d=12):
@@ -131,10 +70,6 @@ MODELS = {
     "Neal's funnel": funnel,
     "banana": banana,
     "orange trees": lambda: model_of("orange"),
-    "normal groups, centred": groups,
-    "counts in groups": counts,
-    "rows and columns": crossed,
-    "remission": lambda: model_of("remission"),
     "volatility": lambda: model_of("volatility"),
     "horseshoe": horseshoe,
 }
@@ -143,15 +78,11 @@ MODELS = {
 # Measured -----------------------------------------------------------------------------------------
 
 
-def said(found):
-    """ELBO, its error, share and k-hat."""
-    return [round(float(x), 4) for x in (*found.elbo, found.effective, found.k_hat)]
-
-
 def judge(model, q, w, seed):
-    """The same, of fresh draws."""
+    """ELBO, its error, share and k-hat of fresh draws."""
     z = q.sample(w, DRAWS, np.random.default_rng([seed, 7]))
-    return said(Weights(z, Density(model).value(z) - q.log_q(w, z)))
+    found = Weights(z, Density(model).value(z) - q.log_q(w, z))
+    return [round(float(x), 4) for x in (*found.elbo, found.effective, found.k_hat)]
 
 
 def row(model):
@@ -170,20 +101,14 @@ def row(model):
     return found
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--only", nargs="*", default=MODELS, choices=MODELS, help="names of rows")
-    parser.add_argument("--save", action="store_true", help=f"put them into {RESULTS.name}")
-    options = parser.parse_args()
+def measure():
     warnings.simplefilter("ignore", cv.Distrust)
     rows = {}
-    for name in options.only:
-        rows[name] = row(MODELS[name]())
+    for name, make in MODELS.items():
+        rows[name] = row(make())
         print(name, rows[name], flush=True)
-    if options.save:
-        old = json.loads(RESULTS.read_text())
-        stored.save(RESULTS, ("numpy", "autograd"), rows=old["rows"] | rows)
+    return {"rows": rows}
 
 
 if __name__ == "__main__":
-    main()
+    stored.command(__doc__, "bends", ("numpy", "autograd"), measure)

@@ -1,28 +1,20 @@
 """Short runs of NUTS with and without Stein's variates: effective draws, and do intervals hold?
 
-    python -m benchmarks.chains [--save] [--runs 40]
+    python -m benchmarks.chains --save
 
 Three models of NumPyro, one hierarchical. Truths are no chains: a grid over the one scale with all
 else normal in closed form, and Gauss-Hermite nodes in four dimensions about the mode.
 """
 
-import argparse
-from itertools import product
-
+import autograd.numpy as anp
 import numpy as np
-from scipy import optimize
-from threadpoolctl import threadpool_limits
+from autograd import value_and_grad
 
 import cvlib as cv
 from benchmarks import stored
+from experiments import posteriors, truths
 
-RESULTS = stored.path("chains")
-SHAPES = (4, 250), (24, 300)  # chains, draws of each
-WARMUP = 300
-WARNED = 0.5  # k_f from which the error of a mean is not believed
-TAILS = {"5 %": 0.05, "95 %": 0.95}
-EFFECTS = np.array([28.0, 8, -3, 7, -1, 1, 18, 12])
-ERRORS = np.array([15.0, 10, 16, 11, 9, 11, 10, 18])
+CHAINS, DRAWS, WARMUP = 4, 250, 300  # of a run
 
 
 # Models, and their truths -------------------------------------------------------------------------
@@ -33,25 +25,22 @@ def eight_schools():
     import numpyro
     from numpyro import distributions as dist
 
+    effects, errors = posteriors.load("eight_schools").model.data[:2]
+
     def model():
         mu = numpyro.sample("mu", dist.Normal(0, 5))
         tau = numpyro.sample("tau", dist.HalfCauchy(5))
         with numpyro.plate("schools", 8):
             eta = numpyro.sample("eta", dist.Normal(0, 1))
             theta = numpyro.deterministic("theta", mu + tau * eta)
-            numpyro.sample("y", dist.Normal(theta, ERRORS), obs=EFFECTS)
+            numpyro.sample("y", dist.Normal(theta, errors), obs=effects)
 
-    t = np.linspace(-12, 9, 8001)[:, None]  # log tau
-    tau, v = np.exp(t), np.exp(2 * t) + ERRORS**2  # (n, 1), (n, 8)
-    precision = 1 / 25 + (1 / v).sum(1)
-    m = (EFFECTS / v).sum(1) / precision  # E mu given tau
-    log = -0.5 * np.log(v).sum(1) - 0.5 * np.log(precision) + 0.5 * precision * m**2
-    log += -0.5 * (EFFECTS**2 / v).sum(1) + t[:, 0] - np.log1p((tau[:, 0] / 5) ** 2)
+    log, at = truths.schools(np.linspace(-13, 8, 8001), effects, errors)
+    theta, mu, tau = at[:, :8], at[:, 8:9], at[:, 9:]
     p = np.exp(log - log.max())
     p /= p.sum()
-    eta = tau / v * (EFFECTS - m[:, None])
-    of = {"mu": m, "tau": tau[:, 0], "eta": eta, "theta": m[:, None] + tau * eta}
-    return model, (), {name: np.atleast_1d(p @ x) for name, x in of.items()}
+    of = {"mu": mu, "tau": tau, "eta": (theta - mu) / tau, "theta": theta}
+    return model, (), {name: p @ x for name, x in of.items()}
 
 
 def logistic(rows=60):
@@ -68,10 +57,10 @@ def logistic(rows=60):
         numpyro.sample("y", dist.Bernoulli(logits=X @ beta), obs=y)
 
     def log(b):
-        eta = b @ X.T
-        return eta @ y - np.logaddexp(0, eta).sum(-1) - (b**2).sum(-1) / 12.5
+        eta = anp.dot(b, X.T)
+        return anp.dot(eta, y) - anp.sum(anp.logaddexp(0, eta), -1) - anp.sum(b**2, -1) / 12.5
 
-    return model, (X, y), {"beta": nodes(log, 4, lambda b: b)}
+    return model, (X, y), {"beta": nodes(log, lambda b: b)}
 
 
 def weibull(rows=40):
@@ -93,118 +82,58 @@ def weibull(rows=40):
         numpyro.factor("y", jnp.sum(broke * (jnp.log(k) + power) - jnp.exp(power)))
 
     def log(z):  # (log k, beta); the Jacobian of k is in the prior's 2 log k
-        k = np.exp(z[..., :1])
-        power = k * (np.log(t) - z[..., 1:] @ X.T)
-        own = (broke * (z[..., :1] + power) - np.exp(power)).sum(-1)
-        return own + 2 * z[..., 0] - k[..., 0] - (z[..., 1:] ** 2).sum(-1) / 8
+        k = anp.exp(z[..., :1])
+        power = k * (np.log(t) - anp.dot(z[..., 1:], X.T))
+        own = anp.sum(broke * (z[..., :1] + power) - anp.exp(power), -1)
+        return own + 2 * z[..., 0] - k[..., 0] - anp.sum(z[..., 1:] ** 2, -1) / 8
 
-    found = nodes(log, 4, lambda z: np.column_stack([np.exp(z[:, 0]), z[:, 1:]]))
+    found = nodes(log, lambda z: np.column_stack([np.exp(z[:, 0]), z[:, 1:]]))
     return model, (X, t, broke), {"k": found[:1], "beta": found[1:]}
 
 
-def nodes(log, d, f, n=24):
-    """E f by Gauss-Hermite nodes in d dimensions about the mode, scaled by its curvature."""
-    best = optimize.minimize(lambda z: -log(z), np.zeros(d), tol=1e-10).x
-    h, eye = 1e-3, np.eye(d)
-    at = lambda i, j, a, b: log(best + h * (a * eye[i] + b * eye[j]))
-    H = np.array([
-        [(at(i, j, 1, 1) - at(i, j, 1, -1) - at(i, j, -1, 1) + at(i, j, -1, -1)) / (4 * h * h)
-         for j in range(d)] for i in range(d)
-    ])  # fmt: skip
-    x, w = np.polynomial.hermite_e.hermegauss(n)
-    e = np.array([*product(x, repeat=d)])
-    z = best + 1.15 * e @ np.linalg.cholesky(np.linalg.inv(-H)).T
-    log_w = np.array([*map(sum, product(np.log(w) + x**2 / 2, repeat=d))])
-    own = np.concatenate([log(part) for part in np.array_split(z, 50)]) + log_w
-    p = np.exp(own - own.max())
-    return p @ f(z) / p.sum()
+def nodes(log, f, d=4, n=24):
+    """E f from a log density of autograd's; no chain has a part in it."""
+    return truths.by_nodes(log, value_and_grad(lambda z: -log(z)), d, f, n, np.inf)
 
 
 # Runs ---------------------------------------------------------------------------------------------
 
 
-def runs(make, shape, count):
-    """Rows, one a quantity: over all runs the gain in effective draws, what holds, what warns."""
+def measured(name, count=40):
+    """Rows, one a quantity: over all runs the gain in effective draws, and how many hold."""
     import jax
     import numpyro
     from numpyro import infer
 
     numpyro.enable_x64()
-    described, given, truth = make()
-    model = cv.models.from_numpyro(described, *given)
-    chains, draws = shape
+    described, given, truth = MODELS[name]()
+    model, exact = cv.models.from_numpyro(described, *given), np.concatenate([*truth.values()])
     sampler = infer.MCMC(
-        infer.NUTS(described), num_warmup=WARMUP, num_samples=draws, num_chains=count * chains,
+        infer.NUTS(described), num_warmup=WARMUP, num_samples=DRAWS, num_chains=count * CHAINS,
         chain_method="vectorized", progress_bar=False,
     )  # fmt: skip
-    sampler.run(
-        jax.random.PRNGKey(0), *given
-    )  # chains know nothing of each other: all runs at once
+    # chains know nothing of each other: all runs at once
+    sampler.run(jax.random.PRNGKey(0), *given)
     every = {k: np.asarray(x, float) for k, x in sampler.get_samples(True).items()}
-    exact, seen, refused = np.concatenate([*truth.values()]), [], 0
+    gain, held = [], []
     for run in range(count):
-        samples = {k: x[run * chains : (run + 1) * chains] for k, x in every.items()}
-        try:
-            table = cv.summary(samples, model)
-        except ValueError as error:
-            print(error)
-            refused += 1
-            continue
+        own = slice(run * CHAINS, (run + 1) * CHAINS)
+        table = cv.summary({k: x[own] for k, x in every.items()}, model)
         rows = [row for k in truth for row in table.rows if row.split("[")[0] == k]
-        each = {k: np.array([table[k][row] for row in rows]) for k in table.columns}
-        x = np.concatenate([samples[k].reshape(chains * draws, -1) for k in truth], 1)
-        general = any(" draws are " in w or "do not quite" in w for w in table.warnings)
-        warned = (each["k_f"] > WARNED) | general
-        seen.append({
-            "raw mean": x.mean(0), **each, "warned": warned,
-            **{f"raw {k}": np.quantile(x, u, axis=0) for k, u in TAILS.items()}, "raw sd": x.std(0),
-        })  # fmt: skip
-    return rows, exact, {k: np.array([one[k] for one in seen]) for k in seen[0]}, refused
-
-
-def measured(name, shape, count):
-    """{quantity: what was seen}."""
-    rows, exact, seen, refused = runs(MODELS[name], shape, count)
-    sd, gain, fine = np.median(seen["sd"], 0), seen["ess"] / seen["raw ess"], ~seen["warned"]
-    held = lambda what, mcse: np.abs(seen[what] - exact) < 1.96 * seen[mcse]
-    good, of_raw = held("mean", "mcse"), held("raw mean", "raw mcse")
-    for k, row in enumerate(rows):
-        own = gain[fine[:, k], k]
-        error = lambda x, of=0.0: stored.few(np.sqrt(((x[:, k] - of) ** 2).mean()) / sd[k])
-        spread = lambda what: error(seen[what] - seen[what].mean(0))
-        found = {"gain": np.median(gain[:, k]), "least unwarned": own.min(initial=np.inf)}
-        counts = {
-            "refused": refused, "unwarned": len(own), "unwarned below 5": (own < 5).sum(),
-            "held": good[:, k].sum(), "unwarned held": (good & fine)[:, k].sum(),
-            "held raw": of_raw[:, k].sum(),
-        }  # fmt: skip
-        yield {
-            "model": name, "chains": shape[0], "draws": shape[1], "mean of": row,
-            **{what: stored.few(x) for what, x in found.items()},
-            **{what: int(x) for what, x in counts.items()},
-            "error raw": error(seen["raw mean"], exact[k]), "error": error(seen["mean"], exact[k]),
-            **{f"scatter of {what}": spread(what) for what in ("raw sd", "sd", "raw 95 %", "95 %")},
-        }  # fmt: skip
+        of = lambda column: np.array([table[column][row] for row in rows])
+        gain.append(of("ess") / of("raw ess"))
+        held.append(np.abs(of("mean") - exact) < 1.96 * of("mcse"))
+    for row, more, good in zip(rows, np.median(gain, 0), np.sum(held, 0)):
+        yield {"model": name, "chains": CHAINS, "draws": DRAWS, "mean of": row,
+               "gain": stored.few(more), "held": int(good)}  # fmt: skip
 
 
 MODELS = {"eight schools": eight_schools, "logistic": logistic, "weibull": weibull}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name} for the book")
-    parser.add_argument("--runs", type=int, default=40)
-    options = parser.parse_args()
-    with threadpool_limits(1):
-        rows = [
-            row
-            for shape in SHAPES
-            for name in MODELS
-            for row in stored.told(measured(name, shape, options.runs))
-        ]
-    if options.save:
-        stored.save(RESULTS, ["numpy", "jax", "numpyro"], rows=rows)
+def measure():
+    return {"rows": [row for name in MODELS for row in stored.told(measured(name))]}
 
 
 if __name__ == "__main__":
-    main()
+    stored.command(__doc__, "chains", ("numpy", "jax", "numpyro"), measure)

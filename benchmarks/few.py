@@ -5,7 +5,7 @@
 Every run begins where `cv.fit` does, at the mode with the curvature that the search for it has
 seen, and ends in the natural steps on rotated draws that `cv.fit` takes; only what lies between
 differs. Told are gradients of log p over all data, those of the search for the mode among them,
-until the ELBO is so near to its best, and what is missing after the last step.
+until the ELBO is so near to its best.
 """
 
 from dataclasses import dataclass
@@ -30,12 +30,12 @@ STEPS, SEEDS = 20, (0, 1, 2)
 JUDGES, SURE = 2000, 100  # draws that judge, and steps to the best q that they compare with
 
 
-def completed(U, V, alpha=None):
+def completed(U, V):
     """The symmetric A (d, d) with A U^T = V^T that is nearest to alpha I; rows of U orthonormal.
 
-    U and V are (n, d). Without alpha it is the mean of the curvatures seen, u.v.
+    U and V are (n, d). alpha is the mean of the curvatures seen, u.v.
     """
-    alpha = np.vecdot(U, V).mean() if alpha is None else alpha
+    alpha = np.vecdot(U, V).mean()
     R = V - alpha * U  # what alpha I misses
     half = R.T @ U - U.T @ (U @ R.T) @ U / 2
     return alpha * np.eye(U.shape[1]) + half + half.T
@@ -46,11 +46,10 @@ class Pairs:
     """Natural steps on n antithetic pairs each, until they promise less than a nat.
 
     The first n is a share of d, and n doubles when they do: d pairs are the last, or all. What no
-    pair has seen is the mean of what they have seen, or what q says ("q", A = 0 there).
+    pair has seen is the mean of what they have seen.
     """
 
     first: float
-    prior: str = "mean"
 
     def __call__(self, model, q, w, rng):
         """Weights w (D,) after each step."""
@@ -67,7 +66,7 @@ class Pairs:
             if not np.isfinite(V).all():
                 w = q.pack(mu, L / 2)
                 continue
-            A = completed(U, V, None if self.prior == "mean" else 0.0)
+            A = completed(U, V)
             if old is not None and c @ old[0] + (A * old[1]).sum() / 2 < 0:
                 s += 1  # as on rotated draws: two steps against each other
             old = c, A
@@ -83,10 +82,8 @@ def search(model, q, w, rng):
 
 MOVES = {
     "search on fixed draws": [search],
-    "none": [],
     "few pairs": [Pairs(1 / 4)],
     "few pairs, search": [Pairs(1 / 4), search],
-    "few pairs and q, search": [Pairs(1 / 4, "q"), search],
     "all pairs, search": [Pairs(1.0), search],
 }
 
@@ -128,7 +125,7 @@ def model_of(name):
 
 
 def rows(name):
-    """{model, d, moves, to: gradients of every seed to each of NEAR, or None, short: nats}."""
+    """{model, d, moves, to: gradients of every seed to each of NEAR, or None}."""
     model = model_of(name)
     elbo, q = judge(model), cv.families.Gaussian(model.dim)
     runs = [(key, moves, seed) for key, moves in MOVES.items() for seed in SEEDS]
@@ -138,25 +135,15 @@ def rows(name):
     for _ in range(SURE):
         state = plan.step(state)
     best = elbo(state.w)
+    first = lambda run, near: next((used for used, w in run if best - elbo(w) < near), None)
     for key in MOVES:
-        to, short = {near: [] for near in NEAR}, []
-        for seed in SEEDS:
-            run = paths[key, seed]
-            gaps = []
-            for _, w in run:
-                gaps.append(best - elbo(w))
-                if gaps[-1] < min(NEAR):
-                    break
-            for near in NEAR:
-                first = (used for (used, _), gap in zip(run, gaps) if gap < near)
-                to[near].append(next(first, None))
-            short.append(float(f"{best - elbo(run[-1][1]):.2g}"))
-        yield {"model": name, "d": model.dim, "moves": key, "to": list(to.values()), "short": short}
+        to = [[first(paths[key, seed], near) for seed in SEEDS] for near in NEAR]
+        yield {"model": name, "d": model.dim, "moves": key, "to": to}
 
 
-def measure(seconds):
+def measure():
     return {"rows": stored.told(row for name in MODELS for row in rows(name))}
 
 
 if __name__ == "__main__":
-    stored.command(__doc__, "few", ("numpy", "scipy", "autograd"), measure, seconds=0)
+    stored.command(__doc__, "few", ("numpy", "scipy", "autograd"), measure)

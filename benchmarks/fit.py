@@ -62,7 +62,7 @@ def case(name):
     if name in posteriors.names:
         p = posteriors.load(name)
         return p.model, p.parameters, p.mean, p.sd
-    model, mean, sd = others.load("groups")
+    model, mean, sd = others.load()
     return model, lambda z: z, mean, sd
 
 

@@ -1,19 +1,20 @@
 """Models with groups: what the intervals of answers cover, and what 1,000 and 10,000 groups take.
 
-    python -m benchmarks.groups --jobs 14 --save        40 data sets of each kind, and the seconds
+    python -m benchmarks.groups --jobs 14 --save        40 data sets of each kind
     python -m benchmarks.groups --jobs 2 --sets 4       a small version
-    python -m benchmarks.groups --nuts --save           the rows of NUTS (NumPyro), in the same file
-    python -m benchmarks.groups --beside --save         200 groups by other ways, in the same file
+    python -m benchmarks.groups --part times --save     the seconds, and those of NUTS (NumPyro)
+    python -m benchmarks.groups --part beside --save    200 groups by other ways
 
 Truth is a sum over a grid of the globals, with a fine grid over the effect of each group inside, or
-its closed form: nothing of it is the package's. Seconds are those of one processor; those of NUTS
-are told with and without compilation, and scaled to the error of `fit`'s answer.
+its closed form: nothing of it is the package's. Seconds are those of one processor, and of NUTS
+without compilation.
 """
 
 import argparse
 import json
 import time
 import warnings
+from itertools import product
 from multiprocessing import get_context
 from typing import Any
 
@@ -29,7 +30,7 @@ GROUPS, ROWS, SETS, LINE = 150, 4, 40, 1.1  # P(tau > LINE) is asked
 KINDS = "bernoulli", "poisson", "normal", "intercept and slope"
 X = np.tile([0.0, 1.0], ROWS // 2)  # of the rows of every group
 HALF = np.log(2 * np.pi) / 2
-SIZES = 1_000, 10_000
+SIZES, PARTS = (1_000, 10_000), ("cells", "times", "beside")
 PROGRAMS: dict[int, Any] = {}  # of NUTS, by the number of groups
 GLOBALS = {"b": (), "slope": (), "tau": cv.positive}
 
@@ -111,14 +112,14 @@ def margins(weight):
 
 
 def truth(kind, y):
-    """E tau, P(tau > LINE) and the sd of tau."""
+    """E tau and P(tau > LINE)."""
     at, weight = located(kind, y)
     tau, margin = at[2].ravel(), margins(weight)[2]
     mean = margin @ np.exp(tau)
     t = np.linspace(tau[0], tau[-1], 20_001)  # the margin is smooth: its logarithm by a spline
     fine = np.exp(CubicSpline(tau, np.log(margin + 1e-300))(t))
     above = fine[t > np.log(LINE)].sum() / fine.sum()
-    return mean, above, np.sqrt(margin @ (np.exp(tau) - mean) ** 2)
+    return mean, above
 
 
 @np.errstate(over="ignore")
@@ -169,37 +170,27 @@ def _normals(x, mean, sd):
 
 @threadpool_limits.wrap(1)
 def covered(kind, seed):
-    """A data set: what a fit says of E tau and P(tau > LINE), and what is true."""
+    """A data set: do the intervals of E tau and P(tau > LINE) hold, and does the fit warn?"""
     y = simulated(kind, seed)
-    mean, above, sd = truth(kind, y)
     with warnings.catch_warnings(action="ignore"):
-        start = time.process_time()
         fit = cv.fit(modelled(kind, y), seconds=900, progress=False)
-        seconds = time.process_time() - start
         # other points for every data set: the same ones err alike where posteriors are alike
         fit.lot = fit._weighed(len(fit.lot.w), np.random.default_rng(seed))
         answers = [fit.expect(lambda p: p.tau), fit.expect(lambda p: (p.tau > LINE) * 1.0)]
-    says = [*fit.warnings, *(w for a in answers for w in a.warnings)]
-    found = {"kind": kind, "seed": seed, "warned": bool(fit.warnings), "says": says[:2]}
-    for name, answer, true in zip(("mean", "above"), answers, (mean, above)):
-        x, se = float(answer.estimate), float(answer.se)
-        found |= {name: x, f"{name} se": se, f"{name} true": float(true)}
-        found[f"{name} in"] = bool(abs(x - true) <= 1.96 * se + 1e-6)
-    return found | {"off": float(abs(found["mean"] - mean) / sd), "seconds": round(seconds, 2)}
+    held = [
+        bool(abs(float(x.estimate) - true) <= 1.96 * float(x.se) + 1e-6)
+        for x, true in zip(answers, truth(kind, y))
+    ]
+    return held, bool(fit.warnings)
 
 
-def cells(found):
-    """One row a kind."""
+def cells(kinds, found):
+    """One row a kind, of [(which hold, is the fit warned of)] for its data sets."""
     for kind in KINDS:
-        own = [row for row in found if row["kind"] == kind]
-        if own:
-            yield {
-                "kind": kind, "sets": len(own), "E tau": sum(r["mean in"] for r in own),
-                "P": sum(r["above in"] for r in own), "warned": sum(r["warned"] for r in own),
-                "off": stored.few(max(r["off"] for r in own)),
-                "se": stored.few(np.median([r["mean se"] for r in own])),
-                "seconds": stored.few(np.median([r["seconds"] for r in own])),
-            }  # fmt: skip
+        held, warned = zip(*(one for k, one in zip(kinds, found) if k == kind))
+        means, shares = np.sum(held, 0)
+        yield {"kind": kind, "sets": len(held), "E tau": int(means), "P": int(shares),
+               "warned": sum(warned)}  # fmt: skip
 
 
 # Two hundred groups, other ways -------------------------------------------------------------------
@@ -299,18 +290,15 @@ def beside(groups=200, seeds=5):
 
 @threadpool_limits.wrap(1)
 def timed(groups):
-    """Seconds of one processor for a fit with its summary, and for the effects."""
+    """Seconds of one processor for a fit with its summary."""
     model = modelled("bernoulli", simulated("bernoulli", 1, groups))
     with warnings.catch_warnings(action="ignore"):
         start = time.process_time()
         fit = cv.fit(model, seconds=600, progress=False)
         table = fit.summary()
-        after = time.process_time()
-        fit.effects("u")
     return {
-        "groups": groups, "way": "cvlib", "seconds": stored.few(after - start),
-        "effects": stored.few(time.process_time() - after), "compiling": 0.0,
-        "E tau": round(table["mean"]["tau"], 5), "error": stored.few(table["error of mean"]["tau"]),
+        "groups": groups, "way": "cvlib", "seconds": stored.few(time.process_time() - start),
+        "error": stored.few(table["error of mean"]["tau"]),
     }  # fmt: skip
 
 
@@ -345,47 +333,37 @@ def nuts_draws(y, seed, draws, chains=1):
 
 
 def nuts(groups, draws=1000):
-    """The same by NUTS; its seconds at the same error follow from the ESS of its tau."""
+    """The same by NUTS, compiled before."""
     from numpyro.diagnostics import effective_sample_size
 
-    y, seconds = simulated("bernoulli", 1, groups), []
-    for seed in (0, 1):
-        start = time.process_time()
-        tau = nuts_draws(y, seed, draws)["tau"]
-        seconds.append(time.process_time() - start)
-    error = tau.std() / np.sqrt(effective_sample_size(tau))
-    return {
-        "groups": groups, "way": "NUTS", "seconds": stored.few(seconds[1]), "effects": 0.0,
-        "compiling": stored.few(max(seconds[0] - seconds[1], 0)), "E tau": round(tau.mean(), 5),
-        "error": stored.few(error),
-    }  # fmt: skip
+    y = simulated("bernoulli", 1, groups)
+    nuts_draws(y, 0, draws)
+    start = time.process_time()
+    tau = nuts_draws(y, 1, draws)["tau"]
+    seconds, error = time.process_time() - start, tau.std() / np.sqrt(effective_sample_size(tau))
+    return {"groups": groups, "way": "NUTS", "seconds": stored.few(seconds),
+            "error": stored.few(error)}  # fmt: skip
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--jobs", type=int, default=1, help="processes (1)")
     parser.add_argument("--sets", type=int, default=SETS, help=f"data sets of each kind ({SETS})")
-    parser.add_argument("--sizes", type=int, nargs="*", default=SIZES, help="groups that are timed")
-    parser.add_argument("--nuts", action="store_true", help="the rows of NUTS alone")
-    parser.add_argument("--beside", action="store_true", help="200 groups by other ways alone")
+    parser.add_argument("--part", choices=PARTS, default="cells", help="what is measured (cells)")
     parser.add_argument("--save", action="store_true", help="write groups.json for the book")
     options = parser.parse_args()
     path = stored.path("groups")
-    empty = {"cells": [], "sets": [], "times": [], "beside": []}
-    old = empty | (json.loads(path.read_text()) if path.exists() else {})
-    times, others, found = old["times"], old["beside"], old["sets"]
-    if not options.beside:
-        times = [row for row in times if (row["way"] == "NUTS") != options.nuts]
-    if options.beside:
-        others = stored.told(threadpool_limits.wrap(1)(beside)())
-    elif options.nuts:
-        times += stored.told(map(nuts, options.sizes))
-    else:
-        tasks = [(kind, seed) for seed in range(1, options.sets + 1) for kind in KINDS]
+    parts = json.loads(path.read_text()) if path.exists() else {}
+    parts = dict.fromkeys(PARTS, []) | {k: x for k, x in parts.items() if k in PARTS}
+    if options.part == "cells":
+        kinds, seeds = zip(*product(KINDS, range(1, options.sets + 1)))
         with get_context("spawn").Pool(options.jobs) as pool:
-            found = pool.starmap(covered, tasks, chunksize=1)
-            times += stored.told(pool.apply(timed, (n,)) for n in options.sizes)  # one by one
-    parts = {"cells": stored.told(cells(found)), "sets": found, "times": times, "beside": others}
+            found = cells(kinds, pool.starmap(covered, zip(kinds, seeds), chunksize=1))
+    elif options.part == "times":
+        found = [*map(timed, SIZES), *map(nuts, SIZES)]
+    else:
+        found = threadpool_limits.wrap(1)(beside)()
+    parts[options.part] = stored.told(found)
     if options.save:
         stored.save(path, ("numpy", "scipy", "autograd"), **parts)
 

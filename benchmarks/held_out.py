@@ -15,14 +15,11 @@ from scipy import stats
 
 import cvlib as cv
 
-from .known import Case, diagonal, even, main, marginal, no_rows, of_law, of_normals, on_a_grid, own
+from . import known
+from .known import Case, even, no_rows, of_law, own
 
 MODELS: dict[str, Any] = {}
-
-
-def held_out(make):
-    MODELS[make.__name__.replace("_", " ")] = make
-    return make
+held_out = known.kept(MODELS)
 
 
 def alone(law, log, constraint=cv.real, heavy=False):
@@ -40,46 +37,10 @@ def flat(law, log, heavy=False, **parameters):
 
 
 @held_out
-def a_gumbel_law():
-    return alone(stats.gumbel_r(), lambda x: -x - anp.exp(-x))
-
-
-@held_out
-def a_skewed_normal_law():
-    return alone(stats.skewnorm(4), lambda x: -0.5 * x**2 + ad.norm.logcdf(4 * x))
-
-
-@held_out
-def a_share_at_both_ends():
-    log = lambda x: -0.6 * (anp.log(x) + anp.log1p(-x))
-    return flat(stats.beta(0.4, 0.4), log, x=cv.interval(0, 1)(1))
-
-
-@held_out
-def a_small_gamma_shape():
-    return flat(stats.gamma(0.3), lambda x: -0.7 * anp.log(x) - x, x=cv.positive(1))
-
-
-@held_out
-def an_inverse_gaussian_law():
-    log = lambda x: -1.5 * anp.log(x) - (x - 1) ** 2 / (2 * x)
-    return flat(stats.invgauss(1.0), log, x=cv.positive(1))
-
-
-@held_out
-def a_wide_lognormal_law():
-    log = lambda x: -0.5 * (anp.log(x) / 1.5) ** 2 - anp.log(x)
-    return flat(stats.lognorm(1.5), log, heavy=True, x=cv.positive(1))
-
-
-@held_out
 def five_rows_and_a_scale():
     y = np.array([0.4, -1.2, 0.7, 2.1, -0.3])
     log_lik = lambda p, b: -anp.log(p.s) - 0.5 * (b[0] / p.s) ** 2
-    s = np.exp(np.linspace(-5, 5, 20_001))
-    p = s * np.exp(-5 * np.log(s) - 0.5 * (y @ y) / s**2 - s**2 / 8)
-    prior = lambda p: -(p.s**2) / 8
-    return Case(own(log_lik, prior, y, s=cv.positive), {"s": marginal(s, p)})
+    return known.gridded(log_lik, lambda p: -(p.s**2) / 8, (y,), s=known.scale(-5, 5, 20_001))
 
 
 @held_out
@@ -88,36 +49,26 @@ def two_peaks_of_unlike_width():
         np.log(0.7) + ad.norm.logpdf(p.x, 0.0, 1.0), np.log(0.3) + ad.norm.logpdf(p.x, 6.0, 0.5)
     )
     where = np.array([[0.0], [6.0]]), np.array([[1.0], [0.5]])
-    return Case(no_rows(log, x=cv.real), {"x": of_normals(np.array([0.7, 0.3]), *where)[:, 0]})
+    return Case(
+        no_rows(log, x=cv.real), {"x": known.of_normals(np.array([0.7, 0.3]), *where)[:, 0]}
+    )
 
 
 @held_out
 def a_sharp_banana():
-    log = lambda a, b: -0.125 * a**2 - 8 * (b - 0.5 * a**2) ** 2
-    truth = on_a_grid(log, a=even(-11, 11, 1201), b=even(-2, 60, 6001))
-    return Case(no_rows(lambda p: log(p.a, p.b), a=cv.real, b=cv.real), truth)
+    log = lambda p: -0.125 * p.a**2 - 8 * (p.b - 0.5 * p.a**2) ** 2
+    return known.prior_alone(log, a=even(-11, 11, 1201), b=even(-2, 60, 6001))
 
 
 @held_out
 def a_funnel_of_six():
     log = lambda p: -0.5 * (p.v / 1.5) ** 2 - 2.5 * p.v - 0.5 * anp.sum(p.x**2, -1) * anp.exp(-p.v)
-    v, each = even(-7.5, 7.5, 601)
-    share = each * stats.norm.pdf(v, 0, 1.5)
-    x = np.sinh(np.linspace(-6, 6, 8001))
-    density = stats.norm.pdf(x[:, None], 0, np.exp(v / 2)) @ share
-    one = marginal(x, density * np.gradient(x))
+    v, each, _ = even(-7.5, 7.5, 601)
+    x, part, _ = known.wide(6, 8001)
+    density = stats.norm.pdf(x[:, None], 0, np.exp(v / 2)) @ (each * stats.norm.pdf(v, 0, 1.5))
+    one = known.marginal(x, density * part)
     truth = {"v": of_law(stats.norm(0, 1.5)), "x": np.repeat(one[:, None], 5, 1)}
     return Case(no_rows(log, v=cv.real, x=5), truth)
-
-
-@held_out
-def eight_laplace_laws():
-    return flat(stats.laplace(), lambda x: -anp.abs(x), x=8)
-
-
-@held_out
-def ten_uniform_shares():
-    return flat(stats.uniform(), lambda x: 0 * x, x=cv.interval(0, 1)(10))
 
 
 @held_out
@@ -138,9 +89,9 @@ def shares_of_five():
 
 @held_out
 def three_in_order():
-    x, _ = even(-6, 6, 12_001)
+    x = even(-6, 6, 12_001).x
     F, f = stats.norm.cdf(x), stats.norm.pdf(x)
-    truth = np.transpose([marginal(x, F**k * (1 - F) ** (2 - k) * f) for k in range(3)])
+    truth = np.transpose([known.marginal(x, F**k * (1 - F) ** (2 - k) * f) for k in range(3)])
     log_lik = lambda p, b: 0 * b[0] * p.x[..., 0]
     model = own(log_lik, lambda p: -0.5 * anp.sum(p.x**2, -1), np.zeros(1), x=cv.ordered(3))
     return Case(model, {"x": truth})
@@ -153,31 +104,38 @@ def leaning(d, rho):
     return Case(no_rows(log, x=d), {"x": of_law(stats.norm(), (d,))})
 
 
-@held_out
-def forty_that_lean_and_a_diagonal_q():
-    return diagonal(leaning(40, 0.3))
-
-
-@held_out
-def twelve_that_lean_a_little_and_a_diagonal_q():
-    return diagonal(leaning(12, 0.05))
-
-
-@held_out
-def eighty_that_lean():
-    return leaning(80, 0.5)
-
-
-@held_out
-def fifty_inverse_gammas():
-    log = lambda x: -7 * anp.log(x) - 5 / x
-    return flat(stats.invgamma(6, scale=5), log, x=cv.positive(50))
-
-
-@held_out
-def thirty_logistic_laws():
-    return flat(stats.logistic(), lambda x: -x - 2 * anp.logaddexp(0, -x), x=30)
+both_logs = lambda x: anp.log(x) + anp.log1p(-x)
+MODELS |= {
+    "a gumbel law": lambda: alone(stats.gumbel_r(), lambda x: -x - anp.exp(-x)),
+    "a skewed normal law": lambda: alone(
+        stats.skewnorm(4), lambda x: -0.5 * x**2 + ad.norm.logcdf(4 * x)
+    ),
+    "a share at both ends": lambda: flat(
+        stats.beta(0.4, 0.4), lambda x: -0.6 * both_logs(x), x=cv.interval(0, 1)(1)
+    ),
+    "a small gamma shape": lambda: flat(
+        stats.gamma(0.3), lambda x: -0.7 * anp.log(x) - x, x=cv.positive(1)
+    ),
+    "an inverse gaussian law": lambda: flat(
+        stats.invgauss(1.0), lambda x: -1.5 * anp.log(x) - (x - 1) ** 2 / (2 * x), x=cv.positive(1)
+    ),
+    "a wide lognormal law": lambda: flat(
+        stats.lognorm(1.5), lambda x: -0.5 * (anp.log(x) / 1.5) ** 2 - anp.log(x), heavy=True,
+        x=cv.positive(1),
+    ),
+    "eight laplace laws": lambda: flat(stats.laplace(), lambda x: -anp.abs(x), x=8),
+    "ten uniform shares": lambda: flat(stats.uniform(), lambda x: 0 * x, x=cv.interval(0, 1)(10)),
+    "forty that lean and a diagonal q": lambda: known.diagonal(leaning(40, 0.3)),
+    "twelve that lean a little and a diagonal q": lambda: known.diagonal(leaning(12, 0.05)),
+    "eighty that lean": lambda: leaning(80, 0.5),
+    "fifty inverse gammas": lambda: flat(
+        stats.invgamma(6, scale=5), lambda x: -7 * anp.log(x) - 5 / x, x=cv.positive(50)
+    ),
+    "thirty logistic laws": lambda: flat(
+        stats.logistic(), lambda x: -x - 2 * anp.logaddexp(0, -x), x=30
+    ),
+}  # fmt: skip
 
 
 if __name__ == "__main__":
-    main(MODELS)
+    known.main(MODELS)

@@ -1,7 +1,7 @@
 """Models of one's own: eight schools, a small network, and a Poisson GLM with many unknowns.
 
-Every sample sees all data, as one would do with so few. Only calls that every version of the
-package has are used, so that `benchmarks.versions` can time two of them.
+Every sample sees all data, as one would do with so few. Only calls that versions of the package
+since 0.9 have are used, so that `benchmarks.versions` can time two of them.
 """
 
 import autograd.numpy as anp
@@ -9,28 +9,15 @@ import numpy as np
 
 import cvlib as cv
 from cvlib import CF, RP1, combine, taylor_z
+from experiments import posteriors
 
 SAMPLES = (10, 50)
 SETS = ("base", "c7")
 
 
 def eight_schools():
-    """y_j ~ N(mu + tau t_j, sigma_j), z = (mu, log tau, t_1 ... t_8); d = 10."""
-    y = np.array([28.0, 8, -3, 7, -1, 1, 18, 12])
-    sigma = np.array([15.0, 10, 16, 11, 9, 11, 10, 18])
-
-    def log_lik(z, batch):
-        y, sigma, school = batch
-        theta = z[..., 0] + anp.exp(z[..., 1]) * anp.sum(school * z[..., 2:], -1)
-        return -0.5 * ((y - theta) / sigma) ** 2
-
-    def log_prior(z):
-        tau = anp.exp(z[..., 1])
-        wide = -0.5 * (z[..., 0] / 5) ** 2 - anp.log(1 + (tau / 5) ** 2) + z[..., 1]
-        return wide - 0.5 * anp.sum(z[..., 2:] ** 2, -1)
-
-    model = cv.models.Model(log_lik, log_prior, (y, sigma, np.eye(8)), 10, "eight schools")
-    return model, cv.families.Gaussian(10)
+    """y_j ~ N(mu + tau t_j, sigma_j); d = 10."""
+    return posteriors.load("eight_schools").model, cv.families.Gaussian(10)
 
 
 def network(N=100, inputs=3, hidden=6):

@@ -2,11 +2,9 @@
 
 Part "size": logistic regression, d = 30, on data in a file that is made here and removed. The
 variate is PR(T) - CF(T.over_all_data()) with T = taylor_z(data, at="snapshot"), the base PR. A step
-is one of `plan.step`, without renewals; a renewal is one `snapshot`. "left" is the noise as a
-share of that of the plain gradient, with a snapshot one standard deviation of q away in every
-direction. Each size has a process of its own, whose largest resident memory is kept.
+is one of `plan.step`, without renewals; a renewal is one `snapshot`. Each size has a process of
+its own, whose largest resident memory is kept.
 
-Part "sets": the three data sets, eight runs side by side, K = 50, renewals paid for in the steps.
 Part "batch": samples M and data points B a sample, on sonar, without variates.
 
 Costs are ratios to the plain step of the same turn: RP1 of data and prior, without variates. Run it
@@ -28,12 +26,11 @@ import cvlib as cv
 from benchmarks import stored
 from benchmarks.steps import best_times
 from cvlib import CF, PR, RP1, taylor_z
-from experiments.plans import LR
-from experiments.tasks import both, problem
+from experiments.tasks import problem
 
 SIZES = 10_000, 100_000, 1_000_000, 5_000_000
 D, M, K, STEPS = 30, 10, 50, 20
-BATCHES = (10, 1), (30, 1), (100, 1), (1, 10), (1, 100), (10, 100)  # samples, data points each
+BATCHES = (10, 1), (100, 1), (1, 100), (10, 100)  # samples, data points each
 
 
 # Data in a file -----------------------------------------------------------------------------------
@@ -73,12 +70,10 @@ def megabytes():
 
 def size(folder, z, seconds):
     """The row of one size, from a process that has done nothing else."""
-    model, rng = mapped(folder), np.random.default_rng(0)
-    q = cv.families.Gaussian(D)
+    model, q = mapped(folder), cv.families.Gaussian(D)
     mu = np.array(z)
     H = cv.snapshot(model, mu).hessian
     w = q.pack(mu, np.linalg.cholesky(np.linalg.inv(np.eye(D) - H)))  # about the posterior
-    away = mu + q.unpack(w)[1] @ rng.choice([-1.0, 1.0], D)
     data, prior, variational = cv.terms(model, q)
     T, rest = taylor_z(data, at="snapshot"), CF(prior) - CF(variational)
     h, c = PR(data) + rest, PR(T) - CF(T.over_all_data())
@@ -89,11 +84,8 @@ def size(folder, z, seconds):
     }
     times = {way: t / STEPS for way, t in best_times(ways, seconds).items()}
     renewal = best_times({"renewal": lambda: cv.snapshot(model, mu)}, 0.01, 3)["renewal"]
-    draw = cv.draw(model, q, w, 1000, rng, snapshot=cv.snapshot(model, away))
-    G, F, C = cv.evaluate([plain, h, c], draw)
-    left = (F - C).var(0).sum() / G.var(0).sum()
     row = {"part": "size", "N": model.N, "plain": times["plain"], "joint": times["joint"]}
-    return row | {"renewal": renewal, "left": left, "megabytes": megabytes()}
+    return row | {"renewal": renewal, "megabytes": megabytes()}
 
 
 def stepping(model, q, h, cvs, w, renew, M=M, **seen):
@@ -128,28 +120,6 @@ def in_a_process(N, d, seconds):
     return json.loads(ran.stdout)
 
 
-# Small data ---------------------------------------------------------------------------------------
-
-
-def sets(data, seconds):
-    """The row of a data set: a step of eight runs, renewals included, over the plain one."""
-    model, q, z = problem(data)
-    steps, runs = 4 * K, (8,)
-
-    def loop(h, cvs, renew, weights=None):
-        return lambda: cv.optimize.sgd(
-            model, q, h, cvs, lr=LR[data], steps=steps, M=M, runs=runs, every=steps, renew=renew,
-            rng=np.random.default_rng(0), weights=weights,
-        )  # fmt: skip
-
-    lines = {base: both(data, base, "taylor") for base in ("RP1", "PR", "QD")}
-    ways = {base: loop(h, [c], K) for base, (h, c) in lines.items()}
-    h, c = lines["PR"]
-    ways["PR, weight -1"] = loop(h, [c], K, cv.rules.fixed(-1.0))
-    times = best_times({"plain": loop(z.h, [], None)} | ways, seconds)
-    return {"part": "sets", "data": data} | {base: times[base] / times["plain"] for base in ways}
-
-
 def batches(seconds):
     """Rows for samples and data points on sonar, one batch for all samples, in plain steps."""
     model, q, _ = problem("sonar")
@@ -175,8 +145,6 @@ def measure(seconds):
     def rows():
         for N in SIZES:
             yield in_a_process(N, D, seconds)
-        for data in LR:
-            yield sets(data, seconds)
         yield from batches(seconds)
 
     short = lambda x: stored.few(x) if type(x) is float else x

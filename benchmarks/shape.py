@@ -10,7 +10,6 @@ gradients and a rate that falls along a cosine; the better of two rates by its o
 off the clock. Five seeds each.
 """
 
-import argparse
 import os
 import time
 import warnings
@@ -22,7 +21,6 @@ from autograd.scipy.stats import norm
 
 import cvlib as cv
 from benchmarks import stored
-from benchmarks.rivals import svi
 from cvlib.fitting.looks import Weights
 from cvlib.models.density import Density
 from experiments.covered import hierarchical, rows_in_groups
@@ -128,20 +126,32 @@ def by_grid(_, n=(21, 9)):
     return np.array([p @ tau, np.nan]) / [p.sum(), 1]
 
 
-def flow(seed, rate, jax):
+def flow(seed, rate, jax, numpyro):
     """An inverse autoregressive flow: draws, their weights, seconds to get them and to compile."""
-    model, log_p = hierarchical()[0], in_jax(jax.numpy)
-    shape = {"num_flows": LAYERS, "hidden_dims": [2 * model.dim] * 2}
-    run = svi(log_p, model.dim, "IAFNormal", PARTICLES, rate, last=STEPS, block=500, shape=shape,
-              clip=True, vectorize_particles=True)  # fmt: skip
-    begin = lambda: jax.block_until_ready(run.steps(run.begin(seed)).optim_state)
-    compiled = timed(begin)[1]
+    model, log_p, block = hierarchical()[0], in_jax(jax.numpy), 500
+    flat = numpyro.distributions.ImproperUniform(
+        numpyro.distributions.constraints.real_vector, (), (model.dim,)
+    )
+    guide = numpyro.infer.autoguide.AutoIAFNormal(
+        lambda: numpyro.factor("log p", log_p(numpyro.sample("z", flat))),
+        num_flows=LAYERS, hidden_dims=[2 * model.dim] * 2,
+    )  # fmt: skip
+    falls = lambda t: rate * (1 + jax.numpy.cos(np.pi * jax.numpy.minimum(t / STEPS, 1))) / 2
+    loss = numpyro.infer.Trace_ELBO(num_particles=PARTICLES, vectorize_particles=True)
+    svi = numpyro.infer.SVI(guide.model, guide, numpyro.optim.ClippedAdam(falls), loss)
+
+    @jax.jit
+    def steps(state):
+        return jax.lax.fori_loop(0, block, lambda _, s: svi.update(s)[0], state)
+
+    begin = lambda: svi.init(jax.random.PRNGKey(seed))
+    compiled = timed(lambda: jax.block_until_ready(steps(begin()).optim_state))[1]
 
     def climb():
-        state = run.begin(seed)
-        for _ in range(STEPS // 500):
-            state = run.steps(state)
-        q = run.guide.get_posterior(run.parameters(state))
+        state = begin()
+        for _ in range(STEPS // block):
+            state = steps(state)
+        q = guide.get_posterior(svi.get_params(state))
         z, between = q.sample_with_intermediates(jax.random.PRNGKey(seed + 9), (DRAWS,))
         return np.array(z), np.array(q.log_prob(z, between))
 
@@ -180,11 +190,11 @@ def errors(answers, truth):
     return float(np.sqrt((away**2).mean())), float(away.max())
 
 
-def measured():
+def measure():
     """{name: [rms error, largest error, seconds, seconds with compilation]}"""
-    os.environ["XLA_FLAGS"] = (
-        "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"  # one core, as ours
-    )
+    warnings.simplefilter("ignore")
+    one_core = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"  # as ours
+    os.environ["XLA_FLAGS"] = one_core
     import jax
     import numpyro
 
@@ -192,9 +202,8 @@ def measured():
     truth, found = by_quadrature(), {}
 
     def tell(name, answers, warm, cold):
-        found[name] = [
-            *map(stored.few, (*errors(answers, truth), np.median(warm), np.median(cold)))
-        ]
+        row = *errors(answers, truth), np.median(warm), np.median(cold)
+        found[name] = [*map(stored.few, row)]
         print(name, found[name], flush=True)
 
     ways = {
@@ -208,7 +217,7 @@ def measured():
         runs = [timed(partial(ask, seed)) for seed in SEEDS]
         answers, seconds = zip(*runs)
         tell(name, answers, seconds, seconds)
-    tried = [[flow(seed, rate, jax) for seed in SEEDS] for rate in RATES]
+    tried = [[flow(seed, rate, jax, numpyro) for seed in SEEDS] for rate in RATES]
     best = max(tried, key=lambda runs: np.mean([run[1].elbo[0] for run in runs]))
     for name, runs in {
         "NUTS": [nuts(seed, jax, numpyro) for seed in SEEDS], "autoregressive flow": best
@@ -225,15 +234,5 @@ def measured():
     return {"rows": found, "flow": {"relative ESS": kept, "ELBO": [r[1].elbo[0] for r in best]}}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--save", action="store_true", help="write shape.json for the book")
-    options = parser.parse_args()
-    with warnings.catch_warnings(action="ignore"):
-        found = measured()
-    if options.save:
-        stored.save(stored.path("shape"), ("numpy", "autograd", "jax", "numpyro"), **found)
-
-
 if __name__ == "__main__":
-    main()
+    stored.command(__doc__, "shape", ("numpy", "autograd", "jax", "numpyro"), measure)

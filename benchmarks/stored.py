@@ -34,20 +34,22 @@ def told(rows):
     return found
 
 
-def command(doc, name, packages, measure, seconds, threads=1):
+def command(doc, name, packages, measure, seconds=None, threads=1):
     """What `python -m benchmarks.NAME` does: measure(seconds) -> parts for `save`.
 
-    `doc` begins with a line on what is measured; `seconds` are for each row, unless it is told.
+    `doc` begins with a line on what is measured; `seconds` are for each row, unless it is told, and
+    without them it is measure().
     """
     from threadpoolctl import threadpool_limits  # here: on a GPU there may be none
 
     parser = argparse.ArgumentParser(description=doc.split("\n")[0])
     parser.add_argument("--save", action="store_true", help=f"write {path(name).name} for the book")
-    parser.add_argument("--seconds", type=float, default=seconds, help=f"of each row ({seconds})")
-    options = parser.parse_args()
+    if seconds:
+        parser.add_argument("--seconds", type=float, default=seconds, help="of each row")
+    options = vars(parser.parse_args())
     with threadpool_limits(threads):
-        parts = measure(options.seconds)
-    if options.save:
+        parts = measure(*([options["seconds"]] if seconds else []))
+    if options["save"]:
         save(path(name), packages, **parts)
 
 

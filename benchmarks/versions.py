@@ -67,9 +67,6 @@ class Worker:
         self.process.stdin.flush()
         return json.loads(self.process.stdout.readline())
 
-    def time(self, name, calls):
-        return self.ask(name, calls)
-
     def end(self):
         self.process.stdin.close()
         self.process.wait()
@@ -84,8 +81,8 @@ def compare(old, new, part="", seconds=0.2, rounds=9):
     found = []
     print(f"{'':36}{'old':>9}{'new':>9}{'old / new':>11}   milliseconds a step")
     for name in (row for row in workers[0].rows if part in row):
-        calls = [max(1, int(seconds / rounds / w.time(name, 1))) for w in workers]
-        turns = [[w.time(name, n) for w, n in zip(workers, calls)] for _ in range(rounds)]
+        calls = [max(1, int(seconds / rounds / w.ask(name, 1))) for w in workers]
+        turns = [[w.ask(name, n) for w, n in zip(workers, calls)] for _ in range(rounds)]
         best = [min(times) for times in zip(*turns)]
         found.append({"row": name, "old": best[0], "new": best[1]})
         ms = "".join(f"{1e3 * t:9.3f}" for t in best)

@@ -6,8 +6,7 @@ plans    which cells make up a table or a figure, and what is kept of them
 store    files that are written whole or not at all
 engine   cells on all cores, or on a Dask cluster
 
-Beside them lie things that chapters build on the package: `trained`, quadratics that learn along
-the way; `relaxing`, RELAX; `weights`, other rules for weights.
+Beside them lie things that chapters build on the package: `weights`, other rules for weights.
 
 Several machines share the cells of an experiment through Dask. Install this project with the same
 versions on all of them (`pip install -r requirements.txt`, which brings Dask), choose a network you

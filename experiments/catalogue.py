@@ -1,6 +1,5 @@
 """Every legal line: the catalogue of chapter 7, of which its periodic table shows a part."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -69,9 +68,7 @@ class Variate:
         return not moments and any(ALL in way for way in self.pair)
 
 
-def legal(
-    model: Model, q: Family, subsample: bool = True, more: dict[str, Callable] | None = None
-) -> list[Variate]:
+def legal(model: Model, q: Family, subsample: bool = True) -> list[Variate]:
     """Every control variate of the recipe that may be written, as a list of `Variate`.
 
     All sums of data, prior and -variational (and `one`), all approximations that need nothing more
@@ -80,14 +77,11 @@ def legal(
     if it can be written. Of lines with the same parts up to sign the first stays. Then one generic
     draw decides: a line that is zero there goes, and so does a multiple of an earlier line, unless
     it has a name: then `same_as` says whose multiple it is.
-
-    more: approximations of one's own beside these, {name: function of an integrand}; they raise
-        `Illegal` where they have nothing to say.
     """
     known = {_unsigned(line): name for name, line in published(model, q).items()}
     found: dict[frozenset, Variate] = {}
     for term, f in _sums(*terms(model, q)).items():
-        for approximation, approximate in (APPROXIMATIONS | (more or {})).items():
+        for approximation, approximate in APPROXIMATIONS.items():
             ways = _ways(written(approximate, f), q, subsample)
             for a, b in combinations(ways, 2):
                 line = ways[a] - ways[b]

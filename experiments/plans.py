@@ -127,7 +127,8 @@ def figure3(size):
         rows = []
         for (data, cvs, lr), parts in cells.items():
             elbo = sum((results[c.name]["elbo"] for c in parts), [])  # (runs, T)
-            rows.append({"data": data, "cvs": cvs, "lr": lr} | _quantiles(elbo))
+            median = _median_of_runs(elbo)
+            rows.append({"data": data, "cvs": cvs, "lr": lr, "median": median})
         for (data, lr), c in paths.items():
             rows.append({"data": data, "cvs": "exact", "lr": lr, "median": results[c.name]["elbo"]})
         return {"steps": _steps(paths.values(), results), "rows": rows + _best_rates(rows)}
@@ -173,16 +174,15 @@ def figure5(size):
     return [*norms.values(), *sum(ends.values(), [])], gather
 
 
-ON_Q = ("none", "c7", "bound", "Jd", "bound+Jd")
-RUNGS = {"paper": ("none", "c7", "S7", "price"), "RP1": ON_Q, "RB": ON_Q, "PR": ON_Q,
-         "QD": ("none", "Jd")}  # fmt: skip
-MORE = {"RP1": (30, 100), "PR": (30,), "QD": (30,)}  # draws a step, in place of a variate
-LADDER = [(base, cvs, LOOP["M"]) for base, names in RUNGS.items() for cvs in names]
-LADDER += [(base, "none", M) for base, Ms in MORE.items() for M in Ms]
+LADDER = [  # base, variates, draws a step: ten, or more in place of a variate
+    ("paper", "none", 10), ("paper", "S7", 10), ("RB", "none", 10), ("PR", "none", 10),
+    ("PR", "Jd", 10), ("QD", "none", 10), ("QD", "Jd", 10), ("RP1", "none", 100),
+    ("QD", "none", 30),
+]  # fmt: skip
 
 
 def ladder(size):
-    """Final ELBOs of RP1, RB, PR, QD, with variates and with more draws; the share of the gap.
+    """Final ELBOs of RP1, RB, PR, QD, with a variate and with more draws; the share of the gap.
 
     The gap is that between the median of the paper's base gradient and the noise-free run.
     """
@@ -226,7 +226,7 @@ def _halves(size):
 
 def _rung(data, base, cvs, M, size):
     """The cells of one line of the ladder; the paper's own lines are cells of Table 1."""
-    if base == "paper" and cvs != "price":
+    if base == "paper":
         return _sgd(data, cvs, LR[data], size, size.runs)
     return _sgd(data, cvs, LR[data], size, size.runs, task="rung", base=base, M=M)
 
@@ -307,11 +307,10 @@ def _steps(cells, results):
     return list(steps)
 
 
-def _quantiles(elbo):
-    """Order statistics over runs at each step; a diverged run counts as worse than all others."""
+def _median_of_runs(elbo):
+    """At each step; of two in the middle one of them, and a diverged run is the worst of all."""
     ranked = np.sort(_none_last(elbo), axis=0)  # (runs, T)
-    pick = lambda p: digits(ranked[round(p * (len(ranked) - 1))], 6)
-    return {"median": pick(0.5), "low": pick(0.1), "high": pick(0.9)}
+    return digits(ranked[round(0.5 * (len(ranked) - 1))], 6)
 
 
 def _best_rates(rows):
@@ -344,11 +343,9 @@ def _none_last(rows):
 RHOS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 FALLS = ((0.1, 40), (0.2, 20), (0.4, 10), (1.0, 10))  # rho = first min(1, after / t)
 NATURAL = [("RP1", cvs, True) for cvs in ("none", "c7", "S7")] + [("PR", "none", True)]
-NATURAL += [("RP1", cvs, False) for cvs in ("none", "c7", "S7", "snapshot")]
-NATURAL += [(base, cvs, False) for base in ("PR", "QD") for cvs in ("none", "snapshot")]
-QUIET = [("RP1", "landing", True), ("PR", "landing", True), ("PR", "parabola", True)]
-QUIET += [("PR", "pairs", True), ("PR", "joint", False)]  # their ELBOs need more decimals
-NATURAL += QUIET
+NATURAL += [(base, "none", False) for base in ("RP1", "PR", "QD")]
+QUIET = [("RP1", "landing", True), ("PR", "landing", True), ("PR", "pairs", True)]
+NATURAL += QUIET  # whose ELBOs need more decimals
 
 
 def natural(size):
@@ -407,27 +404,16 @@ def _reached(result, optimum):
 # Both noises ---------------------------------------------------------------------------------
 
 RENEW = (1, 5, 20, 50, 200)  # steps from one snapshot to the next
-JOINT = [
-    (base, cvs, renew)
-    for base, cvs in [("RP1", "taylor"), ("PR", "taylor"), ("PR", "bound"), ("QD", "taylor")]
-    for renew in RENEW
-]
-ONCE = ("RP1", "svrg"), ("PR", "svrg"), ("PR", "data"), ("PR", "fixed"), ("QD", "bound")
+JOINT = [("PR", "taylor", K) for K in RENEW] + [("QD", "means", K) for K in RENEW]
+ONCE = ("RP1", "svrg"), ("RP1", "taylor"), ("PR", "means"), ("QD", "taylor"), ("QD", "gradient")
 JOINT += [(*line, 50) for line in ONCE]
-JOINT += [("QD", "means", K) for K in RENEW]
-JOINT += [
-    (base, cvs, 50) for base, cvs in [("PR", "means"), ("PR", "gradient"), ("QD", "gradient")]
-]
-BATCH = 100  # data points that one sample of a batch row sees
-BATCHES = "PR", "QD"
-CURVES = [("paper", "none", 0), ("PR", "none", 0), ("QD", "none", 0)]  # kept along the way
-CURVES += [("PR", "taylor", 50), ("QD", "taylor", 50), ("QD", "means", 50), ("QD", "gradient", 50)]
+BATCH = 100  # data points that one sample of PR sees, without a variate
 
 
 def joint(size):
     """Final ELBOs with one variate for both noises, from snapshots of several ages.
 
-    Beside them batches without a variate. Of some lines ("curves") the ELBO at every recorded step.
+    Beside them a batch without a variate.
     """
     lines = [line for line in JOINT if line[2] in RENEW[-1 - size.halves :]]
     cells = {
@@ -441,15 +427,14 @@ def joint(size):
         (data, "none", LR[data], "paper", 0): _sgd(data, "none", LR[data], size, size.runs)
         for data in size.sets
     }
-    cells = plain | cells
-    cells |= {
-        (data, "none", LR[data], base, 0): _sgd(
-            data, "none", LR[data], size, size.runs, task="joint", M=1, base=base, renew=0,
+    batches = {
+        (data, "none", LR[data], "PR", 0): _sgd(
+            data, "none", LR[data], size, size.runs, task="joint", M=1, base="PR", renew=0,
             batch=BATCH,
         )
         for data in size.sets
-        for base in BATCHES
     }  # fmt: skip
+    cells = plain | cells | batches
     paths = {(data, LR[data]): _noise_free(data, LR[data], size) for data in size.sets}
 
     def gather(results):
@@ -458,27 +443,9 @@ def joint(size):
             {"data": row.pop("data"), "base": base, "renew": renew} | row
             for row, (*_, base, renew) in zip(_finals(cells, results), cells)
         ]
-        return {
-            "rows": _closed(rows, limits),
-            "limits": limits,
-            "steps": _steps(paths.values(), results),
-            "curves": _curves(cells, paths, results),
-        }
+        return {"rows": _closed(rows, limits), "limits": limits}
 
     return [*sum(cells.values(), []), *paths.values()], gather
-
-
-def _curves(cells, paths, results):
-    """Order statistics over runs of the ELBO at the recorded steps, for the lines of CURVES."""
-    rows = []
-    for (data, cvs, _, base, renew), parts in cells.items():
-        if (base, cvs, renew) in CURVES:
-            elbo = sum((results[c.name]["elbo"] for c in parts), [])  # (runs, T)
-            name = {"data": data, "base": base, "cvs": cvs, "renew": renew}
-            rows.append(name | _quantiles(elbo))
-    for (data, _), c in paths.items():
-        rows.append({"data": data, "base": "exact", "median": results[c.name]["elbo"]})
-    return rows
 
 
 # All quadratics ------------------------------------------------------------------------------
@@ -503,21 +470,19 @@ def quadratics(size):
             dict(zip(("data", "way"), key)) | _spread(results[c.name]) for key, c in cells.items()
         ]
         noises = [{"data": data} | row for data, c in noise.items() for row in results[c.name]]
-        laplace = {data: climbs.target(data) for data in size.sets}
-        laplace = {data: t.laplace()[2] / t.d for data, t in laplace.items()}
-        return {"marks": climbs.MARKS, "laplace": laplace, "rows": rows, "noise": noises}
+        return {"marks": climbs.MARKS, "rows": rows, "noise": noises}
 
     return [*cells.values(), *noise.values()], gather
 
 
 def _spread(result):
-    """Mean, its standard error and the worst run at each mark; None where a run was lost."""
+    """Mean and its standard error at each mark; None where a run was lost."""
     gap = -_none_last(-np.array(result["gap"], float))  # (runs, marks)
     error = gap.std(0, ddof=min(1, len(gap) - 1)) / np.sqrt(len(gap))
-    spread = {"mean": gap.mean(0), "error": error, "worst": gap.max(0)}
-    return {"each": result["each"], "fall": result["fall"]} | {
-        key: digits(x, 3) for key, x in spread.items()
-    }
+    return {
+        "each": result["each"], "fall": result["fall"], "mean": digits(gap.mean(0), 3),
+        "error": digits(error, 3),
+    }  # fmt: skip
 
 
 # After the fit -------------------------------------------------------------------------------
@@ -534,13 +499,8 @@ def answers(size):
     }
 
     def gather(results):
-        found = {name: results[c.name] for name, c in cells.items()}
-        rows = [{"posterior": name} | row for name, one in found.items() for row in one["rows"]]
-        about = [
-            {"posterior": name} | {key: x for key, x in one.items() if key != "rows"}
-            for name, one in found.items()
-        ]
-        return {"rows": rows, "about": about}
+        rows = [{"posterior": name} | row for name, c in cells.items() for row in results[c.name]]
+        return {"rows": rows, "about": [{"posterior": name} for name in cells]}
 
     return [*cells.values()], gather
 
@@ -556,10 +516,9 @@ def covered(size):
 
     def gather(results):
         rows = [
-            {"case": case, "bend": bend, "fits_warned": sum(map(bool, results[one.name]["fit"]))}
-            | row
+            {"case": case, "bend": bend} | row
             for (case, bend), one in zip(some, cells)
-            for row in results[one.name]["rows"]
+            for row in results[one.name]
         ]
         return {"rows": rows}
 

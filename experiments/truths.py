@@ -1,11 +1,8 @@
-"""Posterior means of the seven posteriors that do not come from the package's own answers.
+"""Posterior means of six of the seven posteriors, which do not come from the package's own answers.
 
 Given one scale, five of them are normal: a quadrature over that scale is exact. The mixture has
-five unknowns: Gauss and Hermite's rule in all of them. The Gaussian process has two unknown scales:
-a grid of those, and at each of its points importance sampling of the field.
+five unknowns: Gauss and Hermite's rule in all of them.
 """
-
-from typing import NamedTuple
 
 import numpy as np
 import scipy
@@ -15,33 +12,27 @@ from cvlib.models.density import Density
 
 from . import posteriors
 
-NODES = 13, 11  # for each of five unknowns; the two differ by the error
-
-
-class Truth(NamedTuple):
-    """Means of the reference's quantities and their errors, (P,) each."""
-
-    mean: np.ndarray
-    error: np.ndarray
+NODES = 13  # for each of five unknowns
 
 
 def truth(name):
-    """The `Truth` of one of `posteriors.names`."""
+    """Means of the reference's quantities (P,), of any of `posteriors.names` but the process."""
     known = posteriors.load(name)
-    if name == "gp_pois_regr":
-        return _field(*known.model.data)
     if name == "low_dim_gauss_mix":
-        return Truth(mean := _tensor(known, NODES[0]), np.abs(mean - _tensor(known, NODES[1])))
+        density = Density(known.model)
+        minus = lambda z: tuple(-x[0] for x in density.slope(z[None]))
+        return by_nodes(known.model.log_joint, minus, known.model.dim, known.parameters, NODES)
     t = np.linspace(-6, 6, 60_001)  # log of the scale, about its own size
-    schools = name == "eight_schools"
-    log, mean = _schools(t, *known.model.data[:2]) if schools else _line(t, *known.model.data, name)
+    if name == "eight_schools":
+        log, mean = schools(t, *known.model.data[:2])
+    else:
+        log, mean = _line(t, *known.model.data, name)
     p = np.exp(log - log.max())
-    mean = p @ mean / p.sum()
-    return Truth(mean, 0 * mean)
+    return p @ mean / p.sum()
 
 
-def _schools(t, y, sigma):
-    """log p(log tau | y), and the means given tau, in closed form."""
+def schools(t, y, sigma):
+    """log p(t | y) with tau = e^(t + 1), and the means of theta, mu and tau given tau."""
     tau = np.exp(t + 1)
     v = sigma**2 + tau[:, None] ** 2  # of y_j given mu
     precision = (1 / v).sum(1) + 1 / 25
@@ -66,10 +57,12 @@ def _line(t, X, y, name):
     return log + more.get(name, 0.0), np.column_stack([m @ V.T, sigma])
 
 
-def _tensor(known, nodes):
-    """Gauss and Hermite's rule of so many nodes for each unknown, about the mode."""
-    density, d = Density(known.model), known.model.dim
-    minus = lambda z: tuple(-x[0] for x in density.slope(z[None]))
+def by_nodes(log, minus, d, f, nodes, reach=7):
+    """E f by Gauss and Hermite's rule of so many nodes for each of d unknowns, about the mode.
+
+    log(z (n, d)) is log p up to a constant, minus(z (d,)) minus that and its slope; nodes more than
+    about `reach` standard deviations away are left out.
+    """
     mode = scipy.optimize.minimize(
         minus, np.zeros(d), jac=True, method="BFGS", options={"gtol": 1e-6}
     ).x
@@ -77,49 +70,11 @@ def _tensor(known, nodes):
     bend = np.array([minus(mode + e)[1] - minus(mode - e)[1] for e in h]) / 2e-4
     L = np.linalg.cholesky(np.linalg.inv((bend + bend.T) / 2))
     x, w = hermegauss(nodes)
-    e, log = (np.stack(np.meshgrid(*[v] * d, indexing="ij"), -1).reshape(-1, d)
-              for v in (x, np.log(w)))  # fmt: skip
-    log = log.sum(-1) + 0.5 * (e**2).sum(-1)
-    near = (e**2).sum(-1) < 7**2 + d
-    z, log = mode + e[near] @ L.T, log[near]
-    log = log + np.concatenate([known.model.log_joint(part) for part in np.array_split(z, 400)])
-    p = np.exp(log - log.max())
-    return p @ known.parameters(z) / p.sum()
-
-
-# The Gaussian process ----------------------------------------------------------------------------
-
-GRID, LOTS, POINTS = 25, 8, 2048  # a side; and of importance sampling, at each point of the grid
-
-
-def _field(k):
-    """rho, alpha and f = C t, t ~ N(0, I), counts k ~ Poisson(exp f), by independent lots."""
-    k = np.ravel(k)
-    sides = np.linspace(1.0, 2.4, GRID), np.linspace(-0.6, 3.2, GRID)  # log rho, log alpha
-    grid = np.stack(np.meshgrid(*sides), -1).reshape(-1, 2)
-    found = []
-    for seed in range(LOTS):
-        e = scipy.stats.norm.ppf(scipy.stats.qmc.Sobol(len(k), rng=seed).random(POINTS))
-        each = [_given(k, *log, e) for log in grid]
-        log, f = np.array([one[0] for one in each]), np.array([one[1] for one in each])
-        p = np.exp(log - log.max())
-        found.append(p @ np.column_stack([np.exp(grid), f]) / p.sum())
-    return Truth(np.mean(found, 0), np.std(found, 0, ddof=1) / np.sqrt(LOTS))
-
-
-def _given(k, log_rho, log_alpha, e):
-    """log p(k, log rho, log alpha) and E f given both, with draws about the mode of t."""
-    x, rho, alpha = np.arange(-10.0, 11, 2), np.exp(log_rho), np.exp(log_alpha)
-    K = alpha**2 * np.exp(-((x[:, None] - x) ** 2) / (2 * rho**2)) + 1e-10 * np.eye(len(x))
-    C = np.linalg.cholesky(K)
-    minus = lambda t: np.exp(C @ t).sum() - k @ C @ t + t @ t / 2
-    slope = lambda t: C.T @ (np.exp(C @ t) - k) + t
-    bend = lambda t: np.eye(len(k)) + (C.T * np.exp(C @ t)) @ C
-    mode = scipy.optimize.minimize(minus, 0 * k, jac=slope, hess=bend, method="trust-exact").x
-    L = np.linalg.inv(np.linalg.cholesky(bend(mode))).T
-    t = mode + e @ L.T
-    f = t @ C.T
-    log = f @ k - np.exp(f).sum(1) - (t**2).sum(1) / 2 + (e**2).sum(1) / 2
-    w = np.exp(log - log.max())
-    prior = 25 * log_rho - 4 * rho - alpha**2 / 8 + log_alpha
-    return log.max() + np.log(w.mean() * np.diag(L).prod()) + prior, w @ f / w.sum()
+    e, log_w = (np.stack(np.meshgrid(*[v] * d, indexing="ij"), -1).reshape(-1, d)
+                for v in (x, np.log(w)))  # fmt: skip
+    log_w = log_w.sum(-1) + 0.5 * (e**2).sum(-1)
+    near = (e**2).sum(-1) < reach**2 + d
+    z = mode + e[near] @ L.T
+    own = log_w[near] + np.concatenate([log(part) for part in np.array_split(z, 400)])
+    p = np.exp(own - own.max())
+    return p @ f(z) / p.sum()

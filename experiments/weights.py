@@ -3,14 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cvlib.combining.combine import (
-    Moments,
-    bayes_weights,
-    best_weights,
-    combine,
-    empirical_weights,
-    moments,
-)  # fmt: skip
+from cvlib.combining.combine import Moments, bayes_weights, combine, empirical_weights, moments
 
 
 def posterior_moments(moments: Moments, T_cc: ArrayLike, T_hc: ArrayLike, n0: float) -> Moments:
@@ -38,13 +31,6 @@ def general_weights(moments: Moments, T_cc: ArrayLike, T_hc: ArrayLike) -> np.nd
     "my guess S of E[C^T C] is worth n0 samples", give T_cc = n0 S.
     """
     return empirical_weights(posterior_moments(moments, T_cc, T_hc, n0=1))
-
-
-def scalar_weight(moments: Moments) -> np.ndarray:
-    """The best single weight for the sum of all variates, repeated: (..., L)."""
-    CC = moments.CC.sum((-2, -1))[..., None, None]
-    Ch = moments.Ch.sum(-1, keepdims=True)
-    return np.broadcast_to(best_weights(CC, Ch), moments.Ch.shape)
 
 
 def coordinate_weights(h: ArrayLike, C: ArrayLike, v0: ArrayLike = 0.0) -> np.ndarray:

@@ -191,8 +191,6 @@ start with one sample seen | combine.start | Moments(np.zeros((*runs, L, L)), np
 mean over samples is a sum | mean | 1 / h.shape[-2] | 1.0 | test_combine
 combine subtracts | combine | h + g.reshape(*g.shape[:-2], M, D) |
   h - g.reshape(*g.shape[:-2], M, D) | test_combine
-sum of squares for square of sum | scalar_weight | moments.CC.sum((-2, -1)) |
-  np.trace(moments.CC, axis1=-2, axis2=-1) | test_scalar_weight
 ridge judged on its own samples | ridge_weights | moments(h[..., ~out, :], C[..., ~out, :]) |
   moments(h[..., out, :], C[..., out, :]) | test_ridge_weights
 variates not scaled | best_weights | 1 / np.sqrt(np.where(size2 > 0, size2, np.inf)) |
@@ -317,8 +315,6 @@ categorical: the clocks remember | Categorical.zeta_given_z | np.logaddexp | np.
   test_conditional_draw_of_a_class
 relaxation without its temperature | Relaxed.function | draw.q.squash(zeta, self.tau) |
   draw.q.squash(zeta, 1.0) | test_functions_of_one_name_stay_apart
-RELAX: sign of the variance's gradient | variance_gradient | total - 2 * anp.sum(by_value * s(phi,
-  points)) | total + 2 * anp.sum(by_value * s(phi, points)) | test_variance_gradient
 # zoo: test_zoo
 a term forgotten | catalogue._sums | [data, prior, variational, data + prior, data - variational,
   prior - variational] | [data, prior, variational, data + prior, prior - variational] |

@@ -26,7 +26,7 @@ from cvlib.fitting.bent import Bent
 from cvlib.fitting.found import Found
 from cvlib.points import spheres
 from cvlib.recipe.estimators import Method, Route, check_variate
-from experiments import catalogue, posteriors, relaxing, weights
+from experiments import catalogue, posteriors, weights
 
 pytestmark = pytest.mark.filterwarnings("error", "ignore::ResourceWarning")  # others leave those
 X = np.array([[0.5, -1.0], [0.2, 0.3], [1.0, 1.0]])
@@ -110,7 +110,6 @@ class Halved(type(cv.AQ.route.pull)):
 draw = lambda **changes: cv.draw(LOGISTIC, q, **DRAWN | changes)
 fresh = lambda **changes: cv.draw(LOGISTIC, q, **FRESH | changes)
 coins = lambda M, **more: cv.draw(COINS, COIN, np.zeros(2), M, rng, subsample=False, **more)
-compared = lambda s: cv.LOO(cv.surrogate(of_coins, s)) - SF(cv.surrogate(of_coins, s))
 shifted = lambda: cv.draw(LOGISTIC, shifted_of(cv)(2), np.zeros(2), M=3, rng=rng)
 fit = lambda made=LOGISTIC, family=q, **how: cv.fit(made, family, progress=False, **how)
 choose = lambda **how: cv.choose(LOGISTIC, q, W, **{"rng": rng, "pilot": 2} | how)
@@ -280,9 +279,6 @@ VALUES = [  # with a ValueError
      lambda: Method("half", "", Route("z1", pull=Halved()))(data).mean(fresh(M=6))),
     ("belongs to none", lambda: cv.surrogate(cv.one, lambda z: z)),
     ("is no control variate", lambda: check_variate(SF(of_coins) - RP1(relax(of_coins)))),
-    ("variate", lambda: relaxing.variance_gradient(0, None, 0, lambda s: SF(of_coins), None)),
-    ("LOO compares samples: variance_gradient takes SF, RP1, GR",
-     lambda: relaxing.variance_gradient(0, None, 0, compared, None)),
     ("two models or families", lambda: RP1(data + other_prior),
      lambda: RP1(data) - RP1(cv.terms(LOGISTIC, D)[0])),
     ("different models or families", lambda: (SF(cv.one) + RP1(other_data))(draw()),

@@ -29,11 +29,10 @@ def test_a_curvature_is_completed_by_the_least_symmetric_change():
     unit = np.zeros((len(i), d, d))
     unit[range(len(i)), i, j] = unit[range(len(i)), j, i] = np.where(i == j, 1, np.sqrt(0.5))
     seen = np.array([(U @ E).ravel() for E in unit]).T
-    for alpha in None, -1.0:
-        start = alpha or np.trace(V @ U.T) / n
-        least = np.linalg.lstsq(seen, (V - start * U).ravel(), rcond=None)[0]
-        right = start * np.eye(d) + np.tensordot(least, unit, 1)
-        assert_allclose(few.completed(U, V, alpha), right, atol=1e-12)
+    start = np.trace(V @ U.T) / n
+    least = np.linalg.lstsq(seen, (V - start * U).ravel(), rcond=None)[0]
+    right = start * np.eye(d) + np.tensordot(least, unit, 1)
+    assert_allclose(few.completed(U, V), right, atol=1e-12)
     assert_allclose(few.completed(U[:1], -U[:1]), -np.eye(d), atol=1e-12)
 
 
@@ -44,7 +43,7 @@ def test_few_pairs_come_near_a_gaussian_posterior():
     P = P @ P.T + np.eye(4)
     log_p = lambda z: -anp.sum(anp.dot(z - 1, P) * (z - 1), -1) / 2
     normal = cv.models.Model(lambda z, b: 0 * b[0] * z[..., 0], log_p, (np.zeros(1),), 4)
-    for moves in few.Pairs(1 / 4), few.Pairs(1 / 4, "q"), few.Pairs(1.0):
+    for moves in few.Pairs(1 / 4), few.Pairs(1.0):
         with few.Counted(normal) as count:
             *path, w = moves(normal, q, q.start(), rng)
         mu, L = q.unpack(w)
@@ -58,8 +57,8 @@ def test_a_size_in_a_file(monkeypatch, tmp_path):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     row = scale.in_a_process(3000, scale.D, 0.001)
-    assert list(row) == ["part", "N", "plain", "joint", "renewal", "left", "megabytes"]
-    assert row["N"] == 3000 and 0 < row["left"] < 1e-3 and row["megabytes"] < 600
+    assert list(row) == ["part", "N", "plain", "joint", "renewal", "megabytes"]
+    assert row["N"] == 3000 and row["megabytes"] < 600
     assert not list(tmp_path.iterdir())
 
 

@@ -205,9 +205,9 @@ def test_warnings_that_a_bend_leaves(monkeypatch):
 
 
 def test_a_bend_is_never_worse_and_takes_seconds():
-    """Twelve posteriors, five seeds, on 20,000 fresh draws: no ELBO is lower beyond its error."""
+    """Eight posteriors, five seeds, on 20,000 fresh draws: no ELBO is lower beyond its error."""
     rows = load("benchmarks/bends")["rows"]
-    assert len(rows) == 12 and all(len(row["bent"]) == 5 for row in rows.values())
+    assert len(rows) == 8 and all(len(row["bent"]) == 5 for row in rows.values())
     for name, row in rows.items():
         one, two = (np.array(row[way]).T for way in ("straight", "bent"))
         assert (two[0] - one[0] > -3 * np.hypot(one[1], two[1])).all(), name

@@ -131,7 +131,7 @@ def test_batched_equals_looped(cv):
         return {
             "moving CC": moving(h, C).CC, "moving Ch": moving(h, C).Ch,
             "bayes": cb.bayes_weights(moments, 0.3, 5), "empirical": cb.empirical_weights(moments),
-            "scalar": cb.scalar_weight(moments), "coordinate": cb.coordinate_weights(h, C, 0.3),
+            "coordinate": cb.coordinate_weights(h, C, 0.3),
             **dict(zip(("ridge", "its penalty"), cb.ridge_weights(h, C, folds=2), strict=True)),
             "gradient": cb.combine(h, C, cb.coordinate_weights(h, C)),
         }  # fmt: skip
@@ -158,12 +158,6 @@ def test_combine(cv):
     for d in range(4):
         alone = cv.combine.combine(h[:, [d]], C[:, :, [d]], by_coordinate[:, d])
         assert_allclose(g[:, [d]], alone)
-
-
-def test_scalar_weight(cv):
-    cb, (h, C) = with_other_rules(cv), sample()
-    total, a = C.sum(0), cb.scalar_weight(cb.moments(h, C))
-    assert_allclose(a, np.full(3, -(total * h).sum() / (total**2).sum()))
 
 
 def test_ridge_weights(cv):

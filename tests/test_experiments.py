@@ -41,42 +41,35 @@ def cells_as_loops(model, q):
     f, prior, variational = cv.terms(model, q)
     rest, sure = cv.CF(prior) - cv.CF(variational), {"weights": rules.fixed(-1.0)}
     near, T = cv.taylor_z(f), cv.taylor_z(f, at="snapshot")
-    T1, B = cv.taylor_z(f, at="snapshot", order=1), cv.bound(f, at="snapshot")
-    P = cv.parabola(f, at="snapshot")
+    T1, P = cv.taylor_z(f, at="snapshot", order=1), cv.parabola(f, at="snapshot")
     minus = lambda word, old: [word(old) - cv.CF(old.over_all_data())]
-    c7, pair = cv.CF(near) - cv.RP1(near), cv.CF(cv.bound(f)) - cv.PR(cv.bound(f))
+    c7 = cv.CF(near) - cv.RP1(near)
     loop = {"lr": 0.3, "v0": 1e-3, "gamma": 0.1, "steps": 9}
     cell = loop | {"first": 0, "runs": 2}
     for cvs, some in {"none": [], "c7": [zoo.c7], "S5": zoo.S5}.items():
         yield "sgd", cell | {"cvs": cvs, "M": 3}, zoo.h, some, loop | {"M": 3}
-    both = [pair, *minus(cv.CF, near)]
-    ladder = cell | {"base": "PR", "cvs": "bound+Jd", "M": 3}
-    yield "rung", ladder, cv.PR(f) + rest, both, loop | {"M": 3}
+    ladder = cell | {"base": "PR", "cvs": "Jd", "M": 3}
+    yield "rung", ladder, cv.PR(f) + rest, minus(cv.CF, near), loop | {"M": 3}
     told = {key: x for key, x in loop.items() if key not in ("v0", "gamma")}
     bayes = {"weights": rules.bayes(1e-3, 0.1)}
     for base, cvs, renew, variates, how in (
-        ("RP1", "taylor", 3, minus(cv.RP1, T), bayes),
-        ("PR", "bound", 1, minus(cv.PR, B), bayes), ("PR", "data", 4, minus(cv.CF, T), bayes),
-        ("PR", "fixed", 4, minus(cv.PR, T), sure), ("RP1", "svrg", 2, minus(cv.RP1, T1), bayes),
-        ("QD", "bound", 2, minus(cv.CF, B), bayes), ("QD", "means", 3, minus(cv.CF, P), sure),
-        ("PR", "means", 2, minus(cv.PR, P), sure), ("PR", "none", 0, [], {}),
+        ("RP1", "taylor", 3, minus(cv.RP1, T), bayes), ("PR", "taylor", 1, minus(cv.PR, T), bayes),
+        ("QD", "taylor", 4, minus(cv.CF, T), bayes), ("RP1", "svrg", 2, minus(cv.RP1, T1), bayes),
+        ("QD", "means", 3, minus(cv.CF, P), sure), ("PR", "means", 2, minus(cv.PR, P), sure),
+        ("PR", "none", 0, [], {}),
     ):  # fmt: skip
         draws = {"M": 3} if variates else {"M": 1, "batch": 4}  # a batch for one sample
         settings = cell | draws | {"base": base, "cvs": cvs, "renew": renew}
         how = told | draws | {"renew": renew or None} | how
         yield "joint", settings, getattr(cv, base)(f) + rest, variates, how
-    old, pairs = sure | {"renew": 5}, {"noise": "pairs"}
+    pairs = {"noise": "pairs"}
     landing = lambda word: word(f) + word(prior) - word(variational)
     for base, cvs, whole, after, h, variates, how in (
         ("PR", "none", True, 0, None, [], {}), ("RP1", "c7", False, 3, None, [c7], {}),
-        ("RP1", "snapshot", False, 0, None, minus(cv.RP1, T), old),
-        ("PR", "snapshot", False, 0, None, minus(cv.CF, T), old),
-        ("QD", "snapshot", False, 3, None, minus(cv.CF, T), old),
+        ("QD", "none", False, 3, None, [], {}),
         ("RP1", "landing", True, 3, landing(cv.RP1), [], {}),
         ("PR", "landing", True, 0, landing(cv.PR), [], {}),
-        ("PR", "parabola", True, 0, None, [cv.PR(near) - cv.CF(near)], sure),
         ("PR", "pairs", True, 3, None, [], pairs),
-        ("PR", "joint", False, 0, None, minus(cv.PR, T), old),
     ):  # fmt: skip
         settings = {"base": base, "cvs": cvs, "whole": whole, "rho": 0.3, "after": after}
         loop = {"M": 2, "steps": 7, "rule": rules.natural(), "subsample": not whole}
@@ -218,7 +211,6 @@ def test_norms_by_hand():
     second[:, 0] -= g
     mean2 = g @ g
     noise = lambda a, draws: ((draws[0] + np.tensordot(a, draws[1:], 1)) ** 2).sum()
-    pooled = np.moveaxis(second, 1, 0).reshape(8, R * n, q.D)
     assert_allclose(found["v0"], v0)
     for k, v in enumerate(v0):
         a = []
@@ -227,15 +219,10 @@ def test_norms_by_hand():
             rows = np.vstack([rows, np.sqrt(q.D * v) * np.eye(7)])
             a.append(-np.linalg.lstsq(rows, np.append(first[r, 0], np.zeros(7)))[0])
         norm2 = [mean2 + noise(a[r], second[r]) / n / M for r in range(R)]
-        median = mean2 + np.median([noise(b, pooled) for b in a]) / (R * n) / M
         assert_allclose(found["mean"][k], np.mean(norm2), rtol=1e-4)
         assert_allclose(found["error"][k], np.std(norm2, ddof=1) / R**0.5, rtol=6e-3)
-        assert_allclose(found["median"][k], median, rtol=1e-4)
-    h, C = pooled[0].ravel(), pooled[1:].reshape(7, -1).T
-    best = -np.linalg.lstsq(C, h)[0]
-    assert_allclose(found["none"], mean2 + noise(0 * best, pooled) / (R * n) / M, rtol=1e-4)
-    assert_allclose(found["best"], mean2 + noise(best, pooled) / (R * n) / M, rtol=1e-4)
-    assert_allclose(found["exact"], mean2, rtol=1e-4)
+    none = np.mean([noise(np.zeros(7), one) for one in second]) / n / M
+    assert_allclose(found["none"], mean2 + none, rtol=1e-4)
 
 
 def test_a_cell_has_one_thread_whatever_the_machine(monkeypatch):

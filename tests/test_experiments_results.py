@@ -35,8 +35,7 @@ def test_every_line_has_all_its_runs_and_none_is_above_the_optimum():
         assert len(row["diverged"]) == row["elbo"].count(None)
     assert len(table) == 3 * 7 + 6 * 4
     joint = {(r["data"], r["base"], r["cvs"], r["renew"]): r for r in load("joint")["rows"]}
-    others = {key[1:] for key in joint} - {*JOINT}  # renewed by a rule that only the page has
-    assert all(line[2] == "worn" for line in others) and len(joint) == 3 * (len(JOINT) + 4)
+    assert {*joint} == {(data, *line) for data in SETS for line in JOINT}
     assert all(len(r["elbo"]) == 50 and not r["diverged"] for r in joint.values())
     ladder = load("ladder")
     best = {row["data"]: row["optimum"] for row in ladder["limits"]}
@@ -67,7 +66,6 @@ def test_the_ways_with_gradients_alone_are_whole():
     assert keys == {(d, w) for d in SETS for w in WAYS}
     assert all(len(r["mean"]) == 7 and None not in r["mean"] for r in stored["rows"])
     assert len(stored["noise"]) == 3 * 3 * 9
-    assert all(1 < price < 3 for price in stored["laplace"].values())
 
 
 def again(task, key, **settings):
@@ -84,7 +82,7 @@ def test_slices_are_computed_again():
     loop = plans.LOOP | more | {"steps": 500, "first": 0, "runs": 10}
     result, row = again("joint", line | more, **line, **loop)
     assert [run[-1] for run in result["elbo"]] == row["elbo"][:10]
-    key = dict(data="australian", base="QD", cvs="snapshot", whole=False, rho=0.4, after=10)
+    key = dict(data="australian", base="QD", cvs="none", whole=False, rho=0.4, after=10)
     result, row = again("natural", key, **key, M=10, steps=150, runs=20)
     (best,) = (r["optimum"] for r in load("natural")["limits"] if r["data"] == "australian")
     assert plans._reached(result, best).items() <= row.items()
@@ -95,15 +93,12 @@ def test_slices_are_computed_again():
     assert_allclose(found["mean"], row["mean"], rtol=0.02)
 
 
-@pytest.mark.parametrize("name", posteriors.names)
+@pytest.mark.parametrize("name", plans.NEAR)
 def test_truths_agree_with_the_reference_draws(name, monkeypatch):
     """Ten thousand of them: an error of a hundredth of a standard deviation."""
-    monkeypatch.setattr(truths, "NODES", (5, 4))
-    for size, few in {"GRID": 9, "LOTS": 2, "POINTS": 256}.items():
-        monkeypatch.setattr(truths, size, few)
+    monkeypatch.setattr(truths, "NODES", 5)
     known, found = posteriors.load(name), truths.truth(name)
-    assert np.abs((found.mean - known.mean) / known.sd).max() < 0.035
-    assert (found.error / known.sd).max() < 0.02
+    assert np.abs((found - known.mean) / known.sd).max() < 0.035
 
 
 def test_the_truths_of_a_student_posterior():

@@ -79,12 +79,12 @@ def climber(begun):
             yield Look(spent, lambda w=w: w, "steps")
 
     rates = Axis((1.9, 0.9, 0.5, 0.1), (0.5, 0.1))
-    return rules.Runner("climber", "KL(q, p)", run, {"rate": rates})
+    return rules.Runner("climber", run, {"rate": rates})
 
 
 def judged(run, rate=None, seconds=900.0, **options):
     """A climber with this rate, or a run of one's own, on the hill."""
-    runner, hill = climber([]) if run is None else rules.Runner("x", "-", run), Hill()
+    runner, hill = climber([]) if run is None else rules.Runner("x", run), Hill()
     return rules.referee(runner, hill, {"rate": rate}, 0, 0.0, seconds, hill, **options)
 
 
@@ -137,7 +137,7 @@ def test_who_asks_for_what_another_has_compiled_is_charged_for_it():
         rules.once("key", lambda: sum(x * x for x in range(300_000)))  # slow
         yield Look(0, np.zeros(1))
 
-    runner, own = rules.Runner("x", "-", run), rules.clock
+    runner, own = rules.Runner("x", run), rules.clock
     runs = [rules.referee(runner, Hill(), {}, 0, 0.0, clock=own) for _ in "ab"]
     assert 0.5 < runs[1].ready / runs[0].ready < 2 and runs[1].ready > 0.003
     rules.compiled.clear()
@@ -212,7 +212,7 @@ def stored_race(**seeds):
          "seconds": [[t] for t in times], "gradients": [[t / 2] for t in times]}
         for name, times in seeds.items()
     ]  # fmt: skip
-    ways = {name: {"ours": False, "imports": [], "at_mode": []} for name in seeds}
+    ways = {name: {"imports": [], "at_mode": []} for name in seeds}
     about = {"best": {"hill": {"elbo": 0.0, "apart": 0.0, "blur": 0.004}}, "imports": {"": 1.0}}
     return Race(about | {"rows": rows, "ways": ways})
 
@@ -286,7 +286,7 @@ def test_the_yardstick_is_the_evidence_and_the_judge_is_exact(monkeypatch):
     found = yardstick.yardstick(line)
     assert abs(found["elbo"] - line.evidence) < 1e-4 and found["apart"] < 1e-4
     assert found["blur"] < 1e-6  # no judge has noise on a Gaussian
-    began = lambda problem, start: ours.Begun(problem.start, 0, "start")
+    began = lambda problem, start: hand.began(problem, "usual")
     monkeypatch.setattr(yardstick, "began", began)
     for method in (yardstick.by_fixed_draws, yardstick.by_rotations):  # from far away
         assert abs(line.elbo(method(line)) - line.evidence) < 1e-4

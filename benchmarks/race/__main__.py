@@ -30,10 +30,11 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.race import hand, ours, peers
 from benchmarks.race.models import PROBLEMS
-from benchmarks.race.rules import clock, compiled, few, referee
+from benchmarks.race.rules import clock, compiled, referee
 from benchmarks.race.tuning import tuned, value
 from benchmarks.race.yardstick import yardstick
 from benchmarks.race_read import RESULTS, TARGETS, Race, imported, shown
+from benchmarks.stored import few
 
 SEEDS = (1, 2, 3, 4, 5)
 SHARE = 1 / 3  # of a model's seconds, for a trial
@@ -60,10 +61,10 @@ class Stored:
         names = [*PROBLEMS, *self.said["best"]]
         best = {name: self.said["best"][name] for name in names if name in self.said["best"]}
         ways = {
-            r.name: {"ours": r.ours, "minimises": r.minimises, "imports": r.imports,
-                     "at_mode": r.at_mode, "axes": {k: a.values for k, a in r.axes.items()}}
+            r.name: {"imports": r.imports, "at_mode": r.at_mode}
+            | {"axes": {k: a.values for k, a in r.axes.items()}}
             for r in RUNNERS
-        }  # fmt: skip
+        }
         left_out = [name for name in PROBLEMS if name not in self.said["took"]]
         return self.said | {"left_out": left_out, "best": best, "ways": ways}
 
@@ -260,7 +261,7 @@ def listed():
 def everything(models, ways, stored):
     """The whole race, model by model, and what is known about the machine."""
     began, now = perf_counter(), datetime.now(UTC)
-    stored.said |= {"began": f"{now:%Y-%m-%d %H:%M} UTC", "on": machine(), "beside": {}}
+    stored.said |= {"began": f"{now:%Y-%m-%d %H:%M} UTC", "on": machine()}
     imports(stored, entrants(ways))
     for name in (name for name in models if name not in stored.said["took"]):
         alone(name, stored, ["--way", *ways] if ways else [])

@@ -29,7 +29,6 @@ from benchmarks.race.rules import (
 from cvlib.points import rotations
 
 PARTICLES, BATCH = 10, 1000  # draws of a step of Adam's; rows of a batch
-KL = "KL(q, p)"
 JAX, BOTH = ("jax",), ("jax", SEARCH)
 
 
@@ -88,10 +87,21 @@ class Begun(NamedTuple):
     by: str
 
 
-def began(problem, start):
+def began(problem, start, about=None):
+    """`about`: slope and Hessian where no JAX is there."""
     if start == "usual":
         return Begun(*problem.q.unpack(problem.start), 0, START)
-    return Begun(*moves.laplace(*curvature(problem))[:3], MODE)
+    return Begun(*moves.laplace(*(about or curvature(problem)))[:3], MODE)
+
+
+def started(problem, setting, about=None):
+    """The looks with which a run begins; returned is where it then is."""
+    if setting["start"] == "mode" and not about:
+        curvature(problem)
+    yield Look(0, problem.start, START)
+    begun = began(problem, setting["start"], about)
+    yield Look(begun.spent, packed(problem, begun.mu, begun.L), begun.by)
+    return begun
 
 
 def packed(problem, mu, L):
@@ -296,14 +306,10 @@ def by_hand(kind, size=None):
         steps, begin, cost = built(problem, kind, size(setting, d))
         if count:
             first, begin_first, cost_first = built(problem, FIRST, max(2 * d, 20))
-        if setting["start"] == "mode":
-            curvature(problem)
         after = setting.get("after")
         knobs = Knobs(setting.get("rate", 1.0), np.inf if after is None else float(after))
         rng = np.random.default_rng(seed)
-        yield Look(0, problem.start, START)
-        mu, L, spent, by = began(problem, setting["start"])
-        yield Look(spent, packed(problem, mu, L), by)
+        mu, L, spent, _ = yield from started(problem, setting)
         if count:
             place = begin_first(mu, L)
             for _ in range(count):
@@ -447,20 +453,18 @@ ten = lambda setting, d: PARTICLES
 large = lambda problem: problem.large
 not_large = lambda problem: not problem.large
 RUNNERS = (
-    Runner("Laplace", "-", laplace, {}, BOTH),
-    Runner("natural, landing", KL, by_hand(LAND), LANDING, JAX),
-    Runner("natural, rotated", KL, by_hand(TURN, lambda s, d: s["turns"]),
-           NATURAL | {"turns": TURNS}, JAX, ours=True),
-    Runner("natural, even", KL, by_hand(EVEN, times_d), NATURAL | {"draws": DOUBLE}, JAX,
-           ours=True),
-    Runner("natural, all quadratics", KL, by_hand(QUAD, times_d), NATURAL | {"draws": DOUBLE}, JAX,
-           ours=True),
-    Runner("natural, Price", KL, by_hand(PRICE, lambda s, d: s["draws"]),
+    Runner("Laplace", laplace, {}, BOTH),
+    Runner("natural, landing", by_hand(LAND), LANDING, JAX),
+    Runner("natural, rotated", by_hand(TURN, lambda s, d: s["turns"]),
+           NATURAL | {"turns": TURNS}, JAX),
+    Runner("natural, even", by_hand(EVEN, times_d), NATURAL | {"draws": DOUBLE}, JAX),
+    Runner("natural, all quadratics", by_hand(QUAD, times_d), NATURAL | {"draws": DOUBLE}, JAX),
+    Runner("natural, Price", by_hand(PRICE, lambda s, d: s["draws"]),
            NATURAL | {"draws": PAIRS}, JAX),
-    Runner("batch and match", "score", by_hand(MATCHED, times_d), MATCH, JAX),
-    Runner("score matching", "score", by_hand(SCORED, lambda s, d: s["draws"]), SCORE, JAX),
-    Runner("fixed draws", KL, fixed_draws, FIXED, BOTH, not_large),
-    Runner("Adam", KL, by_hand(ORDINARY, ten), ADAM, JAX),
-    Runner("Adam, landing", KL, by_hand(LANDS, ten), ADAM, JAX),
-    Runner("Adam, batches", KL, by_hand(IN_BATCHES, ten), ADAM, JAX, large),
+    Runner("batch and match", by_hand(MATCHED, times_d), MATCH, JAX),
+    Runner("score matching", by_hand(SCORED, lambda s, d: s["draws"]), SCORE, JAX),
+    Runner("fixed draws", fixed_draws, FIXED, BOTH, not_large),
+    Runner("Adam", by_hand(ORDINARY, ten), ADAM, JAX),
+    Runner("Adam, landing", by_hand(LANDS, ten), ADAM, JAX),
+    Runner("Adam, batches", by_hand(IN_BATCHES, ten), ADAM, JAX, large),
 )  # fmt: skip

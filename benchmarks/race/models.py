@@ -3,7 +3,7 @@
 `density` gives log p(x, z) up to a constant as lik(z, *rows) + prior(z) for the NumPy, JAX or
 PyTensor of `xp`. `OTHERS` are written once for all, packages included: a hierarchical model with a
 hundred unknowns; three, `FRESH`, that were chosen, written and committed before any runner met
-them; and three that had this part in an earlier race and that other pages still use.
+them; and two that had this part in an earlier race and that other pages still use.
 """
 
 import json
@@ -13,6 +13,7 @@ from importlib import resources
 import numpy as np
 
 import cvlib as cv
+from benchmarks.race import moves
 from cvlib.models.density import Density
 from experiments import posteriors
 from experiments.others import Other
@@ -43,29 +44,6 @@ def hospitals(J=98):
         return wide - 0.5 * (z[..., 2:] ** 2).sum(-1)
 
     return Other(log_lik, log_prior, (y, n, np.arange(J)), 2 + J)
-
-
-def remission():
-    """Weeks of remission in leukaemia, 42 patients, some censored: z = (a, b, log k), Weibull's.
-
-    Freireich et al. 1963. log of the scale is a + b for treated patients, k the shape.
-    """
-    treated = [6, 6, 6, 7, 10, 13, 16, 22, 23, 6, 9, 10, 11, 17, 19, 20, 25, 32, 32, 34, 35]
-    others = [1, 1, 2, 2, 3, 4, 4, 5, 5, 8, 8, 8, 8, 11, 11, 12, 12, 15, 17, 22, 23]
-    weeks = np.array(treated + others, float)
-    drug = np.repeat([1.0, 0.0], 21)
-    ended = np.ones(42)
-    ended[9:21] = 0.0  # the last twelve treated patients were well when last seen
-
-    def log_lik(z, batch, xp, pick):
-        log_t, drug, ended = batch
-        u = xp.exp(z[..., 2]) * (log_t - z[..., 0] - z[..., 1] * drug)
-        return ended * (z[..., 2] + u) - xp.exp(u)
-
-    def log_prior(z, xp):
-        return -(z[..., 0] ** 2 + z[..., 1] ** 2) / 50 - 0.5 * z[..., 2] ** 2
-
-    return Other(log_lik, log_prior, (np.log(weeks), drug, ended), 3)
 
 
 def orange():
@@ -204,7 +182,7 @@ def exam(I=20, J=15):
 
 OTHERS = {
     "hospitals": hospitals, "stacks": stacks, "indomethacin": indomethacin, "exam": exam,
-    "remission": remission, "orange": orange, "volatility": volatility,
+    "orange": orange, "volatility": volatility,
 }  # fmt: skip
 
 
@@ -348,9 +326,7 @@ def even_draws(n, d, seed):
     """
     from scipy.stats import norm, qmc  # takes longer than all of cvlib, and is the judge's
 
-    e = norm.ppf(qmc.Sobol(d, seed=seed).random(n // 2))
-    e = np.linalg.solve(np.linalg.cholesky(e.T @ e / len(e)), e.T).T
-    return np.concatenate([e, -e])
+    return moves.evened(norm.ppf(qmc.Sobol(d, seed=seed).random(n // 2)))
 
 
 def of_the_paper(name, seconds):

@@ -73,18 +73,20 @@ def triangular(xp):
     return solve_triangular
 
 
-def newton(xp, mu, L, c, A, rho, reach=3.0):
+def newton(xp, mu, L, c, A, rho, reach=3.0, safe=False):
     """A natural step from L^T grad_mu = c and A = I - P, P the curvature in q's own coordinates.
 
     The precision of the next q is S = I - rho A in units of this one, where that is positive
-    definite; else (I + S S^T) / 2 (Lin, Schmidt and Khan 2020). JAX's alone: where a matrix is not
-    positive definite its factor is no number, and nothing is raised.
+    definite; else, and if `safe`, (I + S S^T) / 2 (Lin, Schmidt and Khan 2020). Where a matrix is
+    not positive definite its factor is no number in JAX, and NumPy wants the safe one.
     """
     I, solve = xp.eye(len(mu)), triangular(xp)
     upper = lambda S: xp.linalg.cholesky(S[::-1, ::-1])[::-1, ::-1]  # S = R R^T
     B = I - rho * A
-    R = upper(B)
-    R = xp.where(xp.isfinite(R).all(), R, upper((I + B @ B.T) / 2))
+    R = upper((I + B @ B.T) / 2)
+    if not safe:
+        short = upper(B)
+        R = xp.where(xp.isfinite(short).all(), short, R)
     step = solve(R, rho * solve(R, c), trans=1)  # in units of this q
     far = xp.sqrt((step**2).mean()) / reach  # no further than that many standard deviations
     return mu + L @ step / xp.maximum(far, 1.0), xp.tril(solve(R, L.T).T)

@@ -5,15 +5,13 @@ A way of the loop is line(problem, setting, w) -> a plan and the gradients of on
 
 import re
 import warnings
-from typing import NamedTuple
 
 import numpy as np
 
 import cvlib as cv
 from benchmarks.fit import Counted
 from benchmarks.race import hand
-from benchmarks.race.hand import ADAM, KL
-from benchmarks.race.moves import laplace
+from benchmarks.race.hand import ADAM
 from benchmarks.race.rules import MODE, OURS, START, STEPS, Look, Runner, clock, compiled, once
 from cvlib import CF, RP1, rules, taylor_z
 from cvlib.ascent.optimize import Noisy
@@ -34,19 +32,8 @@ def curvature(model):
     return slope, lambda z: hess_times(model.log_joint, np.broadcast_to(z, I.shape), I), model.dim
 
 
-class Begun(NamedTuple):
-    """Where a run begins: w (D,), gradients spent, and what brought it there."""
-
-    w: np.ndarray
-    spent: float
-    by: str
-
-
 def began(problem, start):
-    if start == "usual":
-        return Begun(problem.start, 0, START)
-    mu, L, spent, _ = laplace(*curvature(problem.model))
-    return Begun(problem.q.pack(mu, L), spent, MODE)
+    return hand.began(problem, start, curvature(problem.model))
 
 
 def by_quadrature(problem, setting, seed, seconds):
@@ -61,10 +48,9 @@ def loop(line, each=1):
     """Steps of a plan, a few at a time."""
 
     def run(problem, setting, seed, seconds):
-        yield Look(0, problem.start, START)
-        rng = np.random.default_rng(seed)
-        w, spent, by = began(problem, setting["start"])
-        yield Look(spent, w, by)
+        rng, about = np.random.default_rng(seed), curvature(problem.model)
+        mu, L, spent, _ = yield from hand.started(problem, setting, about)
+        w = problem.q.pack(mu, L)
         plan, cost = line(problem, setting, w)
         state = plan.first(rng, w=w)
         with np.errstate(all="ignore"):
@@ -169,10 +155,10 @@ def in_jax(problem):
 
 glm = lambda problem: problem.glm
 RUNNERS = (
-    Runner("exact.optimum", KL, by_quadrature, enters=glm, ours=True),
-    Runner("cv.fit", KL, front_door(), ours=True),
-    Runner("cv.fit, JAX model", KL, front_door(in_jax), {}, (*OURS, "jax"), ours=True),
-    Runner("cvlib, c7", KL, loop(one_variate, 10), ADAM, ours=True),
-    Runner("cvlib, seven", KL, loop(seven, 10), ADAM, enters=glm, ours=True),
-    Runner("cvlib, plain", KL, loop(plain, 10), ADAM, ours=True),
+    Runner("exact.optimum", by_quadrature, enters=glm),
+    Runner("cv.fit", front_door()),
+    Runner("cv.fit, JAX model", front_door(in_jax), {}, (*OURS, "jax")),
+    Runner("cvlib, c7", loop(one_variate, 10), ADAM),
+    Runner("cvlib, seven", loop(seven, 10), ADAM, enters=glm),
+    Runner("cvlib, plain", loop(plain, 10), ADAM),
 )

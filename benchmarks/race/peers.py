@@ -8,13 +8,13 @@ from functools import partial
 
 import numpy as np
 
-from benchmarks.race.hand import ADAM, KL, PARTICLES, began, curvature, in_jax, packed
+from benchmarks.race.hand import ADAM, PARTICLES, began, curvature, in_jax, packed, started
 from benchmarks.race.rules import CLIMB, SEARCH, START, STEPS, Look, Runner, once
 
 
-def short(problem, each):
+def short(problem):
     """Steps of one call: fewer where each takes long, so that a run can be ended in time."""
-    return max(each // 4, 1) if problem.large else each
+    return 5 if problem.large else 20
 
 
 def pathfinder(problem, setting, seed, seconds):
@@ -52,133 +52,123 @@ def pathfinder(problem, setting, seed, seconds):
 # NumPyro and PyMC --------------------------------------------------------------------------------
 
 
-def numpyro_svi(each=20):
+def _numpyro_built(problem):
+    import jax
+    import jax.numpy as jnp
+    import numpyro
+    from numpyro import distributions as dist
+    from numpyro.infer import SVI, Trace_ELBO, autoguide
+
+    joint, d = in_jax(problem), problem.model.dim
+    flat = dist.ImproperUniform(dist.constraints.real_vector, (), (d,))
+
+    def model():
+        numpyro.factor("joint", joint(numpyro.sample("z", flat)))
+
+    begin = numpyro.infer.init_to_value(values={"z": jnp.zeros(d)})
+    guide = autoguide.AutoMultivariateNormal(model, init_loc_fn=begin)
+    svi = SVI(model, guide, numpyro.optim.Adam(0.1), Trace_ELBO(num_particles=PARTICLES))
+    first = svi.init(jax.random.key(0))
+    free = dist.biject_to(guide.scale_tril_constraint).inv
+
+    @jax.jit
+    def init(key, mu, L):
+        place = svi.optim.init({"auto_loc": mu, "auto_scale_tril": free(L)})
+        return first._replace(optim_state=place, rng_key=key)
+
+    @jax.jit
+    def steps(state, rate, after):
+        svi.optim = numpyro.optim.Adam(lambda t: rate * jnp.minimum(1.0, after / (t + 1)))
+        some = short(problem)
+        return jax.lax.scan(lambda s, _: (svi.update(s)[0], None), state, length=some)[0]
+
+    def weights(state):
+        found = svi.get_params(state)
+        return packed(problem, found["auto_loc"], found["auto_scale_tril"])()
+
+    state = init(jax.random.key(0), jnp.zeros(d), jnp.eye(d))
+    jax.block_until_ready(steps(state, 0.1, 1.0))
+    return init, steps, weights
+
+
+def numpyro_svi(problem, setting, seed, seconds):
     """NumPyro's SVI with AutoMultivariateNormal and its Adam."""
+    init, steps, weights = once((problem.name, "NumPyro"), lambda: _numpyro_built(problem))
+    import jax
 
-    def build(problem):
-        import jax
-        import jax.numpy as jnp
-        import numpyro
-        from numpyro import distributions as dist
-        from numpyro.infer import SVI, Trace_ELBO, autoguide
-
-        joint, d = in_jax(problem), problem.model.dim
-        flat = dist.ImproperUniform(dist.constraints.real_vector, (), (d,))
-
-        def model():
-            numpyro.factor("joint", joint(numpyro.sample("z", flat)))
-
-        begin = numpyro.infer.init_to_value(values={"z": jnp.zeros(d)})
-        guide = autoguide.AutoMultivariateNormal(model, init_loc_fn=begin)
-        svi = SVI(model, guide, numpyro.optim.Adam(0.1), Trace_ELBO(num_particles=PARTICLES))
-        first = svi.init(jax.random.key(0))
-        free = dist.biject_to(guide.scale_tril_constraint).inv
-
-        @jax.jit
-        def init(key, mu, L):
-            place = svi.optim.init({"auto_loc": mu, "auto_scale_tril": free(L)})
-            return first._replace(optim_state=place, rng_key=key)
-
-        @jax.jit
-        def steps(state, rate, after):
-            svi.optim = numpyro.optim.Adam(lambda t: rate * jnp.minimum(1.0, after / (t + 1)))
-            some = short(problem, each)
-            return jax.lax.scan(lambda s, _: (svi.update(s)[0], None), state, length=some)[0]
-
-        def weights(state):
-            found = svi.get_params(state)
-            return packed(problem, found["auto_loc"], found["auto_scale_tril"])()
-
-        state = init(jax.random.key(0), jnp.zeros(d), jnp.eye(d))
-        jax.block_until_ready(steps(state, 0.1, 1.0))
-        return init, steps, weights
-
-    def run(problem, setting, seed, seconds):
-        init, steps, weights = once((problem.name, "NumPyro"), lambda: build(problem))
-        if setting["start"] == "mode":
-            curvature(problem)
-        import jax
-
-        yield Look(0, problem.start, START)
-        mu, L, spent, by = began(problem, setting["start"])
-        state = init(jax.random.key(seed), mu, L)
-        yield Look(spent, partial(weights, state), by)
-        rate, after = setting["rate"], setting["after"]
-        while True:
-            state = steps(state, rate, np.inf if after is None else float(after))
-            state = jax.block_until_ready(state)
-            spent += PARTICLES * short(problem, each)
-            yield Look(spent, partial(weights, state), STEPS)
-
-    return run
+    mu, L, spent, _ = yield from started(problem, setting)
+    state = init(jax.random.key(seed), mu, L)
+    rate, after = setting["rate"], setting["after"]
+    while True:
+        state = steps(state, rate, np.inf if after is None else float(after))
+        state = jax.block_until_ready(state)
+        spent += PARTICLES * short(problem)
+        yield Look(spent, partial(weights, state), STEPS)
 
 
-def pymc_advi(each=20):
+def _pymc_built(problem):
+    import pymc as pm
+    import pytensor
+    import pytensor.tensor as pt
+
+    lik, prior, rows = problem.density(pt)
+    rate, d = pytensor.shared(0.1), problem.model.dim
+    with pm.Model():
+        z = pm.Flat("z", shape=d, initval=np.zeros(d))
+        pm.Potential("joint", lik(z, *rows) + prior(z))
+        fit = pm.FullRankADVI(random_seed=0)
+        how = {"obj_optimizer": pm.adam(learning_rate=rate), "obj_n_mc": PARTICLES}
+        step = fit.objective.step_function(score=True, **how)
+    kept = [(v, v.get_value()) for v in step.get_shared() if v is not rate]
+    params, low = {v.name: v for v in fit.approx.params}, np.tril_indices(d)
+
+    def reset(seed):
+        for v, first in kept:
+            random = isinstance(first, np.random.Generator)
+            v.set_value(np.random.default_rng(seed) if random else first)
+
+    def place(mu, L):
+        L = L.copy()
+        np.fill_diagonal(L, np.log(np.expm1(np.diag(L))))
+        params["mu"].set_value(mu)
+        params["L_tril"].set_value(L[low])
+
+    def weights(mu, tril):
+        L = np.zeros((d, d))
+        L[low] = tril
+        np.fill_diagonal(L, np.logaddexp(0.0, np.diag(L)))
+        return problem.q.pack(mu, L)
+
+    now = lambda: partial(weights, params["mu"].get_value(), params["L_tril"].get_value())
+    step()  # what is compiled when it is first called
+    return step, rate, reset, place, now
+
+
+def pymc_advi(problem, setting, seed, seconds):
     """PyMC's FullRankADVI, with its Adam and ten draws; its own start is N(0, I)."""
-
-    def build(problem):
-        import pymc as pm
-        import pytensor
-        import pytensor.tensor as pt
-
-        lik, prior, rows = problem.density(pt)
-        rate, d = pytensor.shared(0.1), problem.model.dim
-        with pm.Model():
-            z = pm.Flat("z", shape=d, initval=np.zeros(d))
-            pm.Potential("joint", lik(z, *rows) + prior(z))
-            fit = pm.FullRankADVI(random_seed=0)
-            how = {"obj_optimizer": pm.adam(learning_rate=rate), "obj_n_mc": PARTICLES}
-            step = fit.objective.step_function(score=True, **how)
-        kept = [(v, v.get_value()) for v in step.get_shared() if v is not rate]
-        params, low = {v.name: v for v in fit.approx.params}, np.tril_indices(d)
-
-        def reset(seed):
-            for v, first in kept:
-                random = isinstance(first, np.random.Generator)
-                v.set_value(np.random.default_rng(seed) if random else first)
-
-        def place(mu, L):
-            L = L.copy()
-            np.fill_diagonal(L, np.log(np.expm1(np.diag(L))))
-            params["mu"].set_value(mu)
-            params["L_tril"].set_value(L[low])
-
-        def weights(mu, tril):
-            L = np.zeros((d, d))
-            L[low] = tril
-            np.fill_diagonal(L, np.logaddexp(0.0, np.diag(L)))
-            return problem.q.pack(mu, L)
-
-        now = lambda: partial(weights, params["mu"].get_value(), params["L_tril"].get_value())
-        step()  # what is compiled when it is first called
-        return step, rate, reset, place, now
-
-    def run(problem, setting, seed, seconds):
-        step, rate, reset, place, now = once((problem.name, "PyMC"), lambda: build(problem))
-        if setting["start"] == "mode":
-            curvature(problem)
-        reset(seed)
-        yield Look(0, now(), START)
-        spent, t, by = 0.0, 0, START
-        if setting["start"] == "mode":
-            mu, L, spent, by = began(problem, setting["start"])
-            place(mu, L)
-        yield Look(spent, now(), by)
-        some = short(problem, each)
-        while True:
-            rate.set_value(setting["rate"] * min(1.0, (setting["after"] or np.inf) / (t + 1)))
-            for _ in range(some):
-                step()
-            t, spent = t + some, spent + PARTICLES * some
-            yield Look(spent, now(), STEPS)
-
-    return run
+    step, rate, reset, place, now = once((problem.name, "PyMC"), lambda: _pymc_built(problem))
+    if setting["start"] == "mode":
+        curvature(problem)
+    reset(seed)
+    yield Look(0, now(), START)
+    spent, t, by = 0.0, 0, START
+    if setting["start"] == "mode":
+        mu, L, spent, by = began(problem, setting["start"])
+        place(mu, L)
+    yield Look(spent, now(), by)
+    some = short(problem)
+    while True:
+        rate.set_value(setting["rate"] * min(1.0, (setting["after"] or np.inf) / (t + 1)))
+        for _ in range(some):
+            step()
+        t, spent = t + some, spent + PARTICLES * some
+        yield Look(spent, now(), STEPS)
 
 
 # The list ----------------------------------------------------------------------------------------
 
 RUNNERS = (
-    Runner("Pathfinder", KL, pathfinder, {}, ("jax", "blackjax")),
-    Runner("NumPyro", KL, numpyro_svi(), ADAM, ("jax", "numpyro")),
-    Runner("PyMC", KL, pymc_advi(), ADAM, ("pymc",), at_mode=("jax", SEARCH)),
+    Runner("Pathfinder", pathfinder, {}, ("jax", "blackjax")),
+    Runner("NumPyro", numpyro_svi, ADAM, ("jax", "numpyro")),
+    Runner("PyMC", pymc_advi, ADAM, ("pymc",), at_mode=("jax", SEARCH)),
 )

@@ -72,15 +72,13 @@ class Axis(NamedTuple):
 
 
 class Runner(NamedTuple):
-    """A name, what it minimises, its run and its settings. `ours`: is it a way of this book?"""
+    """A name, its run and its settings."""
 
     name: str
-    minimises: str  # "KL(q, p)", the ELBO's; or another divergence
     run: Callable
     axes: dict = {}  # name of a setting: its `Axis`
     imports: tuple = OURS  # what a new process must import
     enters: Callable = lambda problem: True  # is this problem for it?
-    ours: bool = False
     at_mode: tuple = (SEARCH,)  # what it must import as well to begin there
 
     @property
@@ -156,7 +154,3 @@ def missed(problem, w, best):
     """Nats that w misses; what is no number misses very many, but its run may go on."""
     gap = best - problem.elbo(w) if np.isfinite(w).all() else np.inf
     return min(float(gap), LOWEST) if np.isfinite(gap) else LOWEST
-
-
-def few(x):
-    return float(f"{x:.3g}")

@@ -76,7 +76,7 @@ def by_fixed_draws(problem):
 def _climbed(problem, f):
     """L-BFGS on f(w) -> value, (grad_mu, grad_L), in x: mu + S a, S B, with log of B's diagonal."""
     q, d = problem.q, problem.model.dim
-    mu, S = q.unpack(began(problem, "mode").w)
+    mu, S, *_ = began(problem, "mode")
     low, on = np.tril_indices(d), np.equal(*np.tril_indices(d))
 
     def place(x):
@@ -106,7 +106,7 @@ def by_rotations(problem):
     Blocks of steps whose rho falls, while a block's mean gains; a step that loses is halved.
     """
     slope, d, rng = _slope(problem), problem.model.dim, np.random.default_rng(0)
-    mu, L = problem.q.unpack(began(problem, "mode").w)
+    mu, L, *_ = began(problem, "mode")
     M = -(-SLOPES // (2 * d + 1)) * (2 * d + 1)  # whole rotations
     for t in range(1, FIRST + 1):
         e = rng.standard_normal((M, d))
@@ -120,7 +120,7 @@ def by_rotations(problem):
                 e, weight = (x[0] for x in rotations(rng, (1,), M, d))
                 u = slope(mu + e @ L.T)[1]
                 c, A = moves.landing(np, e, u @ L + e, weight / M)
-                mu, L = _step(mu, L, c, A, rho)
+                mu, L = moves.newton(np, mu, L, c, A, rho, safe=True)
                 path.append((mu, L @ L.T))
             half = path[BLOCK // 2 :]  # the mean over it
             mean, cov = (np.mean([x[k] for x in half], 0) for k in (0, 1))
@@ -131,16 +131,6 @@ def by_rotations(problem):
             if not np.isfinite(gain) or gain < -1:  # astray: from the best place again
                 mu, L = problem.q.unpack(best)
     return best
-
-
-def _step(mu, L, c, A, rho, reach=3.0):
-    """A natural step that is positive definite whatever the noise."""
-    I = np.eye(len(mu))
-    B = I - rho * A
-    cov = np.linalg.inv((I + B @ B.T) / 2)
-    off = rho * cov @ c
-    off = off / max(np.sqrt((off**2).mean()) / reach, 1.0)
-    return mu + L @ off, L @ np.linalg.cholesky((cov + cov.T) / 2)
 
 
 def _slope(problem):
