@@ -9,12 +9,11 @@ import sys
 import warnings
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from unittest import mock
 
+import harness
 import notebooks  # tools/notebooks.py
 import numpy as np
 import pytest
-from harness import WRONG
 from numpy.testing import assert_allclose
 
 import cvlib as cv
@@ -53,9 +52,7 @@ class Framework:
 
 class Jax(Framework):
     def __init__(self):
-        self.jax = pytest.importorskip("jax")
-        with mock.patch.dict("os.environ", XLA_FLAGS="--xla_backend_optimization_level=0"):
-            self.jax.devices()  # XLA begins: what runs once is compiled in a hurry
+        self.jax = harness.jax()
         self.sigmoid, self.exp = self.jax.nn.log_sigmoid, self.jax.numpy.exp
         self.key = self.jax.random.key
 
@@ -474,7 +471,7 @@ def test_a_bug_is_seen(framework, bug):
     if only and not isinstance(frame, FRAMES[only[0]]):
         pytest.skip("it is a bug of the other framework")
     assert old in text
-    with pytest.raises(WRONG):
+    with pytest.raises(harness.WRONG):
         CHECKS[name](Recipes(text.replace(old, new), frame))
 
 
