@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy import stats
+from test_experiments import COARSE
 from test_experiments_plans import JOINT
 from test_experiments_quadratics import WAYS
 from test_project import released
@@ -98,8 +99,7 @@ def test_slices_are_computed_again():
 @pytest.mark.parametrize("name", posteriors.names)
 def test_truths_agree_with_the_reference_draws(name, monkeypatch):
     """Ten thousand of them: an error of a hundredth of a standard deviation."""
-    monkeypatch.setattr(truths, "NODES", (5, 4))
-    for size, few in {"GRID": 9, "LOTS": 2, "POINTS": 256}.items():
+    for size, few in COARSE.items():
         monkeypatch.setattr(truths, size, few)
     known, found = posteriors.load(name), truths.truth(name)
     assert np.abs((found.mean - known.mean) / known.sd).max() < 0.035
