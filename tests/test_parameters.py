@@ -369,23 +369,6 @@ def test_densities_of_autograd_scipy_in_a_model(name):
     assert_allclose(found.estimate, mean, atol=5 * found.se + 1e-4)
 
 
-def test_a_dirichlet_of_autograd_scipy_in_a_model():
-    """It takes one point at a time, so its prior is written for a simplex along the last axis."""
-    counts = np.array([3.0, 5.0, 1.0])
-    log_lik = lambda p, b: anp.sum(b[0] * anp.log(p.x), -1)
-    prior = lambda p: anp.sum(anp.log(p.x), -1)  # Dirichlet(2, 2, 2)
-    model = cv.models.Model(log_lik, prior, counts[None], parameters={"x": cv.simplex(3)})
-    x = np.array([0.2, 0.5, 0.3])
-    one, other = np.array([0.1, 0.7, 0.2]), x
-    at = lambda x: model.log_prior(model.parameters.back({"x": x[None]}))[0]
-    stretch = lambda x: model.parameters.mapped(model.parameters.back({"x": x[None]}))[1][0]
-    right = ad.dirichlet.logpdf(one, 2 * np.ones(3)) - ad.dirichlet.logpdf(other, 2 * np.ones(3))
-    assert_allclose(at(one) - stretch(one) - at(other) + stretch(other), right)
-    with warnings.catch_warnings(action="ignore"):
-        found = cv.fit(model, bend=False, progress=False).expect(lambda p: p.x, 2000)
-    assert_allclose(found.estimate, (2 + counts) / (6 + counts.sum()), atol=5 * found.se.max())
-
-
 def test_an_answer_has_the_names_of_its_parameter():
     """Where f gives a parameter as it is; else its entries have numbers alone."""
     fit = fitted(cv)

@@ -189,13 +189,8 @@ WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
 
 
 def test_workflows_have_the_forge_s_form_and_call_make_and_ci_alone(tmp_path):
-    check = [
-        sys.executable,
-        "-m",
-        "check_jsonschema",
-        "--builtin-schema",
-        "vendor.github-workflows",
-    ]
+    check = [sys.executable, *"-m check_jsonschema --builtin-schema".split()]
+    check += ["vendor.github-workflows"]
     run = lambda files: subprocess.run([*check, *map(str, files)], capture_output=True, text=True)
     assert run(WORKFLOWS).returncode == 0, run(WORKFLOWS).stdout
     broken = []

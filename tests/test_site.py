@@ -37,16 +37,7 @@ def newest(*patterns):
 
 @pytest.fixture(scope="module")
 def site(browser_required):
-    tools = (
-        "backmatter",
-        "booksite",
-        "cvbook",
-        "reading",
-        "sharing",
-        "slides",
-        "takeaway",
-        "typeset",
-    )
+    tools = "backmatter booksite cvbook reading sharing slides takeaway typeset".split()
     pages = "book/[!.]*.*", "book/_static/*", "_*.yml", "cvlib/*.py"
     sources = newest(*pages, *(f"tools/{name}.py" for name in tools))
     if newest("_build/html/index.html") < sources:
