@@ -362,18 +362,6 @@ def test_records_are_thinned_to_a_hundred_megabytes(cv):
     assert cv.optimize.thinning(500, 8 * 10 * 1952) == 1
 
 
-def test_a_quadratic_is_its_own_expansion(cv):
-    """Of second order; that of first order has its slope at mu."""
-    model, rng = logistic(cv)[0], np.random.default_rng(0)
-    for q in cv.families.Gaussian(2), cv.families.DiagonalGaussian(2):
-        f = cv.bound(cv.terms(model, q)[0])
-        (atom,) = f.parts
-        assert cv.taylor_z(f).parts == f.parts
-        draw = cv.draw(model, q, q.start(), 3, rng, subsample=False)
-        line = cv.RP1(cv.taylor_z(f, order=1))(draw)
-        assert_allclose(line[:, :2], np.tile(atom.grad(draw, "mu"), (3, 1)), rtol=1e-12)
-
-
 def test_the_noise_free_path_diverges_with_a_word(cv):
     model, q, _, _ = regression(cv)
     said = r"1 of 1 runs .* step \d+: .* smaller lr, or a st"

@@ -84,17 +84,6 @@ def test_no_large_file():
         assert not path.is_file() or path.stat().st_size < 2_000_000, path
 
 
-def test_the_book_and_its_chapters_stay_short():
-    """A chapter that grows has to lose something first. All words outside code count.
-
-    test_edition.py counts them as a reader does, on the rendered pages, chapter by chapter.
-    """
-    code = re.compile(r"^```(\{code-cell\}|python).*?^```$", re.M | re.S)
-    counts = {md.stem: len(code.sub("", read(md)).split()) for md in BOOK.glob("*.md")}
-    assert not {name: n for name, n in counts.items() if n > 4_400}
-    assert sum(counts.values()) <= 75_000
-
-
 @each(NUMBERED)
 def test_four_to_six_exercises_all_but_the_project_with_a_folded_solution(md):
     text = read(md)

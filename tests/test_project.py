@@ -213,11 +213,6 @@ def test_both_kinds_of_processor_and_three_pythons_are_tested():
     assert "macos" in matrix["include"][0]["machine"] and "macos" in job["continue-on-error"]
 
 
-def test_templates_are_short():
-    for path in (ROOT / ".github").rglob("*.md"):
-        assert sum(bool(line.strip()) for line in path.read_text("utf-8").splitlines()) <= 10, path
-
-
 # Names of 0.13 -----------------------------------------------------------------------------------
 
 DEPARTED = [(core, name) for core, names in cvlib.GONE.items() for name in names]
