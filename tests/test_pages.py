@@ -234,7 +234,8 @@ def test_on_paper_a_section_says_once_which_code_is_left_out():
 BANNED = {  # what stood in the first edition, and what a word must not mean: what to write
     r"\beven draws\b": "moment-matched draws", r"(?<!ticking )\bthe landing\b": "STL",
     r"\bparabolas?\b": "quadratic", r"\b(at|between) (a|each|every|two) looks?\b": "checkpoint",
-    r"\bplateaus?\b": "stationary gap", r"\bprices?\b(?!')": "cost, or stationary loss",
+    r"\bplateaus?\b": "stationary gap",
+    r"\b(?-i:prices?)\b(?!')": "cost, or stationary loss",
     r"\bPrice's (formula|gradient)\b": "the Bonnet-Price gradient",
     r"\bswitch(es)?\b": "Bernoulli variable", r"\bgauge\b": "score residual",
     r"\bkept apart\b": "spread rotations", r"\bshare of (the |its )?draws\b": "relative ESS",

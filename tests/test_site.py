@@ -248,16 +248,6 @@ def test_every_letter_of_a_formula_is_named_on_its_slide(site):
     assert letters(r"\hat A_k = \alpha x \mathrm{tr}\, v^\top") == {"A", "alpha", "x", "v"}
 
 
-def test_dark_mode_switches(browser, site):
-    with opened(browser, site / "book/intro.html", color_scheme="light") as page:
-        paper = lambda: page.evaluate("getComputedStyle(document.body).backgroundColor")
-        seen = {paper()}
-        for _ in range(3):  # the button goes round light, dark and the system's choice
-            page.locator(".theme-switch-button:visible").first.click()
-            seen.add(paper())
-    assert len(seen) == 2
-
-
 @pytest.mark.parametrize("mode", ["light", "dark"])
 def test_figures_are_turned_round_in_the_dark_and_nothing_stands_in_a_pale_box(browser, site, mode):
     """That words stand out from their ground, test_every_page sees on each page."""
