@@ -317,6 +317,14 @@ def test_random_points_come_from_the_seed():
     assert np.array_equal(given[0], [0.5, 0.2]) and len(given) == 2
 
 
+def test_no_restart_begins_when_it_is_late(monkeypatch):
+    points = []
+    monkeypatch.setattr(starts, "searched", lambda density, z: points.append(z) or found)
+    found = starts.Mode(np.zeros(2), 0.0, np.eye(2), np.zeros(2))
+    starts.start(LINE, restarts=5, late=lambda: len(points) > 2)
+    assert len(points) == 3
+
+
 def test_a_fit_hands_its_clock_to_every_search(monkeypatch):
     """A third of the seconds are for the mode; a tenth is kept for the last looks."""
     over, now = {passed: set() for passed in (0, 150, 170, 430, 460)}, time.perf_counter
