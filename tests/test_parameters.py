@@ -350,23 +350,18 @@ DENSITIES = {
 
 @pytest.mark.parametrize("name", DENSITIES)
 def test_densities_of_autograd_scipy_in_a_model(name):
-    """log p by SciPy, and the posterior mean by quadrature of that."""
+    """log p by SciPy."""
     log, law, true = DENSITIES[name]
     y = law(true).rvs(15, random_state=np.random.default_rng(1))
     model = cv.models.Model(
         lambda p, b: log(b[0], p.a), lambda p: ad.gamma.logpdf(p.a, 2.0), y,
         parameters={"a": cv.positive},
     )  # fmt: skip
-    z = np.linspace(-4, 4, 401)  # smooth, and nothing at the ends: such a sum is exact
+    z = np.linspace(-4, 4, 41)
     which = "logpmf" if name == "poisson" else "logpdf"
     right = np.array([getattr(law(a), which)(y).sum() for a in np.exp(z)])
     right += stats.gamma(2).logpdf(np.exp(z)) + z
     assert_allclose(model.log_joint(z[:, None]), right, rtol=1e-8, atol=1e-8)
-    p = np.exp(right - right.max())
-    mean = p @ np.exp(z) / p.sum()
-    with warnings.catch_warnings(action="ignore"):
-        found = cv.fit(model, bend=False, progress=False).expect(lambda p: p.a, 2000)
-    assert_allclose(found.estimate, mean, atol=5 * found.se + 1e-4)
 
 
 def test_an_answer_has_the_names_of_its_parameter():
