@@ -1,7 +1,4 @@
-"""Answers after a fit: against quadrature, refits, closed forms, SciPy and ArviZ.
-
-Each check is a function of the package, so that it can be run on copies with a bug (harness.py).
-"""
+"""Answers after a fit: against quadrature, refits, closed forms, SciPy and ArviZ."""
 
 import itertools
 import re

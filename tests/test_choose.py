@@ -1,7 +1,4 @@
-"""Reports and choices against enumeration, least squares by NumPy, closed forms and made-up clocks.
-
-The checks take the package, so that they can be run on copies with a bug (tests/harness.py).
-"""
+"""Reports and choices against enumeration, least squares, closed forms and made-up clocks."""
 
 from itertools import combinations
 from unittest import mock

@@ -1,7 +1,6 @@
 """Copies that must keep every option, defaults beside other arguments, edges, and single helpers.
 
 Each is tested where it is, by brute force, a closed form, or the same without the odd one.
-Each check is a function of the package, so that it can be run on copies with a bug (harness.py).
 """
 
 import warnings

@@ -1,8 +1,4 @@
-"""What a model of one's own needs, and `fit`: each a function of the package.
-
-Tests and mutants share them. The other side of every comparison is scipy, a closed form or
-autograd by another route.
-"""
+"""What a model of one's own needs, and `fit`: against scipy, closed forms, autograd another way."""
 
 from functools import partial
 from unittest import mock

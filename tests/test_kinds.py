@@ -2,7 +2,6 @@
 
 The other side of a comparison is written here: the posterior on a grid or corner by corner, the
 log-likelihood and the weights in NumPy, quantiles of many draws, shapes as they were declared.
-Each check is a function of the package, so that it can be run on copies with a bug (harness.py).
 """
 
 import pickle

@@ -1,7 +1,4 @@
-"""What defines the loop and its rules, each a function of the package under test.
-
-Those of mutants.py are copies with a bug in them, and each must fail one of these.
-"""
+"""What defines the loop and its rules."""
 
 import dataclasses
 import itertools

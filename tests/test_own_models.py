@@ -1,7 +1,4 @@
-"""The defining properties of models and exact references, each a function of the package.
-
-The tests run them on cvlib; what mutants.py lists must fail one of them.
-"""
+"""The defining properties of models and exact references."""
 
 import itertools
 import pickle

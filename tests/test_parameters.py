@@ -1,7 +1,6 @@
 """Parameters by name, what comes out of a fit, and models that bring their own value and slope.
 
-Each check is a function of the package; mutants.py has bugs that they must see. The
-other side is the same model written for z by hand, scipy, or a closed form.
+The other side is the same model written for z by hand, scipy, or a closed form.
 """
 
 import pickle
