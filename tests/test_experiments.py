@@ -304,13 +304,6 @@ def test_the_command_makes_every_file(quick):
     assert tree(quick) == before
 
 
-@pytest.mark.parametrize("wrong", ["table2", "table1 --runs 0", "table1 --jobs 0"])
-def test_wrong_arguments_are_explained(wrong, capsys):
-    with pytest.raises(SystemExit) as stop:
-        main(wrong.split())
-    assert stop.value.code == 2 and "usage" in capsys.readouterr().err
-
-
 def test_load_lists_what_is_there(quick):
     with pytest.raises(ValueError, match="no result 'table9'.*'table1-quick'"):
         load("table9", quick)

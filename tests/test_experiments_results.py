@@ -7,7 +7,6 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import stats
 from test_experiments import COARSE
-from test_experiments_plans import JOINT
 from test_project import released
 
 from experiments import RESULTS, cell, compute, covered, load, plans, posteriors, store, truths
@@ -26,24 +25,6 @@ def test_a_result_says_how_it_was_made(name):
     now = json.loads(json.dumps(size._asdict() | plans.LOOP))  # the paper's sizes and settings
     assert now | content["settings"] == now | {"momentum": 0.9, "block": 10}
     assert len((RESULTS / f"{name}.json").read_bytes()) < 350_000
-
-
-def test_every_line_has_all_its_runs_and_none_is_above_the_optimum():
-    table = load("table1")["rows"]
-    for row in table:
-        assert len(row["elbo"]) == (10 if "half" in row["data"] else 50)
-        assert len(row["diverged"]) == row["elbo"].count(None)
-    assert len(table) == 3 * 7 + 6 * 4
-    joint = {(r["data"], r["base"], r["cvs"], r["renew"]): r for r in load("joint")["rows"]}
-    others = {key[1:] for key in joint} - {*JOINT}  # renewed by a rule that only the page has
-    assert all(line[2] == "worn" for line in others) and len(joint) == 3 * (len(JOINT) + 4)
-    assert all(len(r["elbo"]) == 50 and not r["diverged"] for r in joint.values())
-    ladder = load("ladder")
-    best = {row["data"]: row["optimum"] for row in ladder["limits"]}
-    assert tuple(best) == SETS and len(ladder["rows"]) == 3 * len(plans.LADDER)
-    for row in ladder["rows"]:
-        assert len(row["elbo"]) == 50
-        assert max(v for v in row["elbo"] if v is not None) < best[row["data"]]
 
 
 def again(task, key, **settings):

@@ -177,10 +177,3 @@ def test_slider():
     assert (slider["value"], slider["aria-valuetext"]) == ("1", "a < b")
     assert page.div["data-values"].split("|") == ["1", "a < b", "2.5"]
     assert page.output.get_text() == "a < b" and page.span.get_text() == "draws & M"
-
-
-@pytest.mark.parametrize("values, alts", [([1], "ab"), ([1, 2], "a"), ([1, 2, 3], "ab")])
-def test_a_slider_needs_a_value_and_words_for_each_figure(values, alts):
-    said = f"got 2 figures, {len(values)} values and {len(alts)} alt texts"
-    with plt.rc_context(), pytest.raises(ValueError, match=said):
-        sliders.slider(coloured(["red", "blue"]), values, label="", alts=[*alts], dpi=30)
