@@ -26,6 +26,7 @@ from inspect import signature
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -141,6 +142,15 @@ def _at_its_values(name, test):
     if needed == {"cv"}:
         for label, said in ways:
             yield name + f"[{label}]" * bool(label), partial(test, **said)
+
+
+@cache
+def jax():
+    """JAX, with what runs once compiled in a hurry; without JAX the test is skipped."""
+    found = pytest.importorskip("jax")
+    with mock.patch.dict("os.environ", XLA_FLAGS="--xla_backend_optimization_level=0"):
+        found.devices()  # XLA begins
+    return found
 
 
 def part(cv, name):

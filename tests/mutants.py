@@ -29,6 +29,8 @@ sigma for |sigma| in a diagonal RP2 | DiagonalGaussian.z2 | np.abs(draw.factor) 
 RP2 at the points of RP1 | RP2 | 'z2' | 'z1' | test_own_model_at_samples
 a batch stands for N times its size | look_up | model.N / rows.shape[-1] | model.N |
   test_batches[poisson-DiagonalGaussian]
+one batch for all runs | draw | rng.integers(model.N, size=shape) | rng.integers(model.N,
+  size=shape[len(runs) :]) + np.zeros(shape, int) | test_draws
 own model forgets N | OwnData.function | model.N * model.log_lik(z, one) | model.log_lik(z, one) |
   test_batches[curved-Gaussian]
 own model's batch stands for N times its size | OwnData.function | model.N / B | model.N |
@@ -245,8 +247,6 @@ rho as large as rest allows | Regressed.step | min(1 / max(s, 1), self.most) | 1
 # coupled: test_coupled
 a batch for each is taken for one for all | Sampling.shared |
   self.batch is not None and not self.each | self.batch is not None | test_pairs_share_their_data
-one batch for all runs | draw | rng.integers(model.N, size=shape) | rng.integers(model.N,
-  size=shape[len(runs) :]) + np.zeros(shape, int) | test_plain_draws_are_what_they_were
 others: one left out | Draw.others | self.M - self.group | self.M - 1 | test_leave_one_pair_out
 pairs with a partner of its own data | draw | [index] * same | [index, index[::-1]] |
   test_pairs_share_their_data

@@ -396,38 +396,14 @@ def test_rows_of_a_model_from_elsewhere(name):
     plot(whole)
 
 
-def test_the_draws_of_nuts_are_answered():
-    """Real chains of NumPyro: truth by quadrature over sigma; at least five times the draws."""
-    numpyro, az, jax = need("numpyro"), need("arviz"), need("jax")
-    infer, described = numpyro.infer, Regression(numpyro)
-    how = {"num_chains": 2, "chain_method": "sequential", "progress_bar": False}
-    sampler = infer.MCMC(infer.NUTS(described), num_warmup=200, num_samples=200, **how)
-    sampler.run(jax.random.PRNGKey(0), X, y)
-    f = lambda p: np.concatenate([p["beta"], p["sigma"][:, None]], -1)
-    found = cvlib.expect(f, az.from_numpyro(sampler), model("in_numpyro"))
-    sigma = np.exp(np.linspace(-3, 2, 4001))
-    A = X.T @ X / sigma[:, None, None] ** 2 + 0.01 * np.eye(3)
-    m = np.linalg.solve(A, (X.T @ y / sigma[:, None] ** 2)[..., None])[..., 0]
-    log = -39 * np.log(sigma) - sigma - 0.5 * np.linalg.slogdet(A)[1]  # dsigma = sigma dt
-    log -= 0.5 * (y @ y / sigma**2 - np.einsum("ni,nij,nj->n", m, A, m))
-    p = np.exp(log - log.max())
-    truth = p @ np.column_stack([m, sigma]) / p.sum()
-    assert (np.abs(found.estimate - truth) < 4 * found.se).all()
-    assert (found.after > 5 * found.before).all()
-    by_name = cvlib.expect(f, sampler.get_samples(group_by_chain=True), model("in_numpyro"))
-    assert_allclose(by_name.estimate, found.estimate, rtol=1e-5)
-
-
 def test_the_chapter_s_block_on_nuts_runs_as_it_stands():
-    """Eight schools: E mu is that of a quadrature over tau, and all means are worth more draws."""
+    """Eight schools: E mu is that of a quadrature over tau, and all means are worth more draws.
+
+    The same from what ArviZ makes of the sampler.
+    """
+    az, page = need("arviz"), (PAGE.parent / "after-the-fit.md").read_text("utf-8")
     need("numpyro")
-    code = re.search(
-        r"```python\n(import jax\n.*?)```",
-        (PAGE.parent / "after-the-fit.md").read_text("utf-8"),
-        re.S,
-    )[1]
-    space = {}
-    exec(code, space)
+    exec(re.search(r"```python\n(import jax\n.*?)```", page, re.S)[1], space := {})
     table, y, v = space["found"], np.array(space["effects"]), np.array(space["errors"]) ** 2
     tau = np.exp(np.linspace(-12, 9, 4001))[:, None]
     precision = 1 / 25 + (1 / (v + tau**2)).sum(1)
@@ -437,6 +413,9 @@ def test_the_chapter_s_block_on_nuts_runs_as_it_stands():
     mean = np.average(m, weights=np.exp(log - log.max()))
     assert len(table.rows) == 10 and abs(table["mean"]["mu"] - mean) < 4 * table["mcse"]["mu"]
     assert all(table["ess"][k] > 2 * table["raw ess"][k] for k in table.rows)
+    described = cvlib.models.from_numpyro(space["schools"], space["effects"], space["errors"])
+    again = cvlib.summary(az.from_numpyro(space["sampler"]), described)
+    assert_allclose([*again["mean"].values()], [*table["mean"].values()], rtol=1e-4)
 
 
 def test_the_posterior_predictive_of_pymc_is_near_the_data():

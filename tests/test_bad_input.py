@@ -117,6 +117,8 @@ report = lambda lines=H, **how: cv.report(lines, LOGISTIC, q, W, rng=rng, **how)
 expect = lambda f=np.ones(3), z=np.zeros((3, 1)), *more: cv.expect(f, z, 0 * z, *more)  # noqa: B008
 free = lambda **how: cv.optimize.noise_free(LOGISTIC, q, **{"lr": 0.1, "steps": 3} | how)
 
+normals = lambda B: np.random.default_rng(0).normal(size=(2, B, 3))
+regress = lambda B, ridge, **group: regression.regress(*normals(B), ridge, **group)
 moments, mixed = combine.moments, combine.combine
 update = lambda L, gamma: combine.update(combine.start(L), h, C, gamma)
 
@@ -309,6 +311,16 @@ VALUES = [  # with a ValueError
     ("CC must", lambda: combine.best_weights(np.eye(3), np.ones(2))),
     ("negative eigenvalue", lambda: combine.best_weights([[1.0, 2.0], [2.0, 1.0]], [1.0, 1.0])),
     ("samples, 6; got 7", lambda: weights.ridge_weights(h, C, folds=7)),
+    # regressions on the draws
+    ("no draw is indep", lambda: regress(1, 1.0)),
+    ("8 draws in groups of 8", lambda: regression.rows(*normals(8), 1.0, group=8)),
+    ("5 draws in groups of 2", lambda: regress(5, 1.0, group=2)),
+    ("3 independent draws cannot tell 3 slopes", lambda: regress(4, 0.0)),
+    ("give a ridge > 0", lambda: regress(6, 0.0, group=2)),
+    ("ridge must", lambda: regress(5, -1.0)), ("finite", lambda: regress(5, np.inf)),
+    ("need one B", lambda: regression.regress(normals(5)[0], normals(6)[0], 1.0)),
+    ("two groups; got 1 draws", lambda: regression.gauge(*normals(1))),
+    ("give one > 0", lambda: regression.baseline(normals(5)[0], np.ones(5), np.ones(3), 0.0)),
     # fits and answers
     ("no matrix of covariances", lambda: fitted("gamma").cov),
     ("Gaussian q", lambda: fitted("gamma").evidence()),

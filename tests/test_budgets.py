@@ -41,6 +41,7 @@ def work(monkeypatch):
     monkeypatch.setattr(run, "time", SimpleNamespace(perf_counter=lambda: found.now))
     monkeypatch.setattr(passes, "CHUNK", 512)
     monkeypatch.setattr(passes, "TALL", 1)
+    found.in_one_part = lambda: monkeypatch.setattr(passes, "CHUNK", 2**20)
     return found
 
 
@@ -125,6 +126,7 @@ def test_a_first_step_that_compiles_is_no_measure(work, monkeypatch):
         whole(self)
 
     monkeypatch.setattr(run.Run, "_step", first_is_long)
+    work.in_one_part()
     fit = cv.fit(own(work), seconds=10.0, bend=False, progress=False)
     assert fit.run.state.t > 1 and work.now <= 10.0  # less six are forty steps
 
@@ -150,6 +152,7 @@ def test_a_callback_at_every_look_with_its_seconds(work, kind):
     make, q = KINDS[kind]
     model, seen = make(work), []
     work.cost = 1e-5
+    work.in_one_part()
     see = lambda fit: seen.append((fit.steps, fit.seconds, fit.settled))
     how = {"steps": 200, "bend": False, "progress": False}
     fit = cv.fit(model, q, **how, callback=see)
@@ -259,8 +262,8 @@ def wide(d, n, linear=False):
 @pytest.mark.parametrize("chunk", (50, 1000, 2**14, 2**20))
 @pytest.mark.parametrize("linear", (False, True), ids=("own", "glm"))
 def test_totals_do_not_depend_on_the_parts(chunk, linear, monkeypatch):
-    model, X, y = wide(7, 90, linear)
-    z = RNG.standard_normal((2, 11, 7))
+    model, X, y = wide(7, 40, linear)
+    z = RNG.standard_normal((2, 5, 7))
     eta = z @ X.T
     p = 1 / (1 + np.exp(y * eta))
     hessian = -np.einsum("abn,ni,nj->abij", p * (1 - p), X, X)

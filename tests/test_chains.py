@@ -1,7 +1,4 @@
-"""Draws of chains, asked about their model: against closed forms, SciPy and ArviZ.
-
-Each check is a function of the package, so that it can be run on copies with a bug (harness.py).
-"""
+"""Draws of chains, asked about their model: against closed forms, SciPy and ArviZ."""
 
 import sys
 from types import SimpleNamespace

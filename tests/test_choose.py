@@ -1,11 +1,6 @@
-"""Reports and choices against enumeration, least squares by NumPy, closed forms and made-up clocks.
+"""Reports and choices against enumeration, least squares, closed forms and made-up clocks."""
 
-The checks take the package, so that they can be run on copies with a bug (tests/harness.py).
-"""
-
-import json
 from itertools import combinations
-from pathlib import Path
 from unittest import mock
 
 import autograd.numpy as anp
@@ -18,7 +13,6 @@ from numpy.testing import assert_allclose
 from test_own_families import shifted_of
 
 import cvlib
-from benchmarks import choose as bench
 
 choosing, pilots = (lambda cv, name=name: part(cv, name) for name in ("choosing", "pilots"))
 
@@ -559,14 +553,3 @@ def test_it_works_with_a_real_clock():
     model, q, w = logistic(cvlib)
     got = cvlib.choose(model, q, w, rng=rng, pilot=8, seconds=0.02, natural=True)
     cvlib.optimize.sgd(model, q, **got.line, lr=0.1, steps=5, M=10, rng=rng)
-
-
-def test_stored_costs_know_every_set():
-    """choose.json, from which chapter 16 reads: all sets, positive, sums predictable."""
-    stored = json.loads(Path(bench.RESULTS).read_text())["costs"]
-    assert set(stored) == set(bench.PROBLEMS)
-    for name, costs in stored.items():
-        *_, table, _ = bench.problem(name)
-        assert list(costs) == [str(s) for s in bench.sets_of(name, table)]
-        assert all(seconds > 0 for seconds in costs.values())
-    assert all(len(stored[name]) == 9 for name in bench.PAPER)

@@ -10,7 +10,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from scipy.special import expit, gammaln
 from test_nongaussian import cdf as cdf_of_z
-from test_passes import setting
 
 EXACT = {"rtol": 0, "atol": 1e-9}
 RNG = np.random.default_rng
@@ -98,16 +97,6 @@ def cdf(q, w, eps):
         return np.concatenate([stats.logistic.cdf(eps[..., :d]), eps[..., d:]], -1)
     m, s = q.moments(w)
     return cdf_of_z(kind, np.exp(w[:d]), np.exp(w[d:]), m + s * eps)
-
-
-def test_plain_draws_are_what_they_were(cv):
-    """The same numbers from the same generator, to the bit, with and without the word."""
-    model, q = toy(cv)
-    for more in ({}, {"noise": "plain"}):
-        draw, rng = cv.draw(model, q, q.start((3,)), 5, RNG(1), **more), RNG(1)
-        assert_array_equal(draw.eps, rng.standard_normal((3, 5, 2)))
-        assert_array_equal(draw.index, rng.integers(model.N, size=(3, 5)))
-        assert draw.group == 1
 
 
 def test_partners_have_the_law_and_the_opposite_place(cv):
@@ -245,26 +234,3 @@ def test_weights_count_what_is_independent(cv):
         assert_allclose(Ch, np.einsum("rlmd,rmd->rl", G[:, 1:], G[:, 0]) / groups, rtol=1e-12)
         mean = state.G[:, 0].mean(1) / model.N
         assert_allclose(state.w - q.start(), 0.1 * 0.1 * mean, rtol=1e-9)
-
-
-def test_shapes_of_batches(cv):
-    _, model, q, w, _ = setting(cv, "logistic", "Gaussian")
-    draw = lambda **kind: cv.draw(model, q, w, M=4, rng=RNG(1), **kind)
-    plain, one = draw(), draw(batch=1, each=True)  # a batch of one is today's draw, to the bit
-    assert np.array_equal(plain.index, one.index[..., 0]) and one.index.shape == (3, 4, 1)
-    line = cv.PR(cv.terms(model, q)[0])
-    assert np.array_equal(line(plain), line(one))
-    given = np.arange(15).reshape(3, 5) % 7
-    assert np.array_equal(draw(batch=5, index=given).index[:, 0], given)
-
-
-def test_sampling_is_one_value(cv):
-    S, (_, model, q, w, _) = cv.Sampling, setting(cv, "logistic", "Gaussian")
-    shared = [how.shared for how in (S(), S(batch=5), S(batch=5, each=True))]
-    assert shared == [False, True, False]
-    assert [S(noise=noise).group(q, 6) for noise in ("plain", "pairs", "sobol")] == [1, 2, 6]
-    draw = lambda **how: cv.draw(model, q, w, M=4, rng=RNG(1), **how)
-    one, other = draw(sampling=S(batch=3, noise="pairs")), draw(batch=3, noise="pairs")
-    assert np.array_equal(one.eps, other.eps) and np.array_equal(one.index, other.index)
-    first, second, third = draw(noise="sobol").eps  # runs are independent
-    assert len({first[0, 0], second[0, 0], third[0, 0]}) == 3

@@ -1,7 +1,6 @@
 """Copies that must keep every option, defaults beside other arguments, edges, and single helpers.
 
 Each is tested where it is, by brute force, a closed form, or the same without the odd one.
-Each check is a function of the package, so that it can be run on copies with a bug (harness.py).
 """
 
 import warnings
@@ -308,22 +307,6 @@ def test_weights_at_their_edges(cv):
         w, k = tails.smoothed(np.full(n, -700.0))
         assert_array_equal(w, 1.0)
         assert np.isnan(k)
-
-
-def test_a_single_row(cv):
-    """Every word on one data point is that word on all data, and the fit is the posterior."""
-    model = cv.models.linear_regression(X[:1], Y[:1])
-    precision = np.eye(2) + np.outer(X[0], X[0])
-    for made in (model, cv.models.Model(model.log_lik, model.log_prior, model.data, 2)):
-        fit = cv.fit(made, progress=False)
-        assert_allclose(fit.cov, np.linalg.inv(precision), rtol=1e-4)
-        assert_allclose(fit.mean, np.linalg.solve(precision, X[0] * Y[0]), atol=1e-5)
-        q = fit.q
-        data = cv.terms(made, q)[0]
-        draw = lambda **how: cv.draw(made, q, fit.w, eps=X[:3], **how)
-        for word in (cv.SF, cv.RP1, cv.RP2, cv.PR):
-            one, whole = word(data)(draw(index=np.zeros(3, int))), word(data)(draw(subsample=False))
-            assert_allclose(one, whole, rtol=1e-9, atol=1e-12)
 
 
 # Single helpers -----------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from functools import cache
 import notebooks  # tools/notebooks.py
 import pytest
 from bs4 import BeautifulSoup
+from test_pages import BANNED
 from test_site import SITE, site  # noqa: F401
 
 pytestmark = [pytest.mark.site, pytest.mark.usefixtures("site")]
@@ -24,15 +25,6 @@ CHAPTERS = {  # words at most
 }  # fmt: skip
 IN_ALL, BESIDE, HOME = 63_000, 15_000, 900
 CELLS, LINES, TABLES, ROWS = 24, 25, 3, 8
-BANNED = {  # what stood in the first edition: what to write
-    r"\beven draws\b": "moment-matched draws", r"(?<!sticking )\bthe landing\b": "STL",
-    r"\bparabolas?\b": "quadratic", r"\bgauge\b": "score residual",
-    r"\bkept apart\b": "spread rotations", r"\bopposite (pairs|draws)\b": "antithetic pairs",
-    r"\blean on each other\b": "dependent", r"\bsummed out\b": "marginalised",
-    r"\bStudent's law\b": "Student-t", r"\bnats (missing|short)\b": "nats below the optimum",
-    r"\bdear\b": "expensive", r"\bin the head\b": "by hand", r"\bno number\b(?! of)": "not finite",
-    r"\bPrice's (formula|gradient)\b": "the Bonnet-Price gradient",
-}  # fmt: skip
 CODE = ".cell, .highlight, .headerlink, .headerbtn, .cv-slider, script, dl.py, [id^='module-']"
 pages = pytest.mark.parametrize("page", CHAPTERS)
 

@@ -5,7 +5,6 @@ import hashlib
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -198,21 +197,6 @@ def unpack(files, folder):
     for name, data in files.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(data)
-
-
-def test_kill_9_and_go_on(tmp_path, undisturbed):
-    out = tmp_path / "out"
-    process = start(out, "--jobs", "2")
-    wait_for_cells(out, 3, process)
-    process.kill()  # SIGKILL: nothing can be tidied up
-    assert process.wait(timeout=PATIENCE) == -signal.SIGKILL
-    kept = {name: data for name, data in tree(out).items() if name.endswith(".json")}
-    assert 3 <= len(kept) <= CELLS
-    assert all(undisturbed[name] == data for name, data in kept.items())
-    assert start(out, "--jobs", "2").wait(timeout=PATIENCE) == 0, words(out)
-    assert f"{CELLS} of {CELLS} cells" in words(out)
-    left = {name: data for name, data in tree(out).items() if not name.endswith(".part")}
-    assert left == undisturbed
 
 
 @pytest.fixture

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy import stats
-from test_experiments_plans import JOINT
-from test_experiments_quadratics import WAYS
 from test_project import released
 
 from experiments import RESULTS, cell, compute, covered, load, plans, posteriors, store, truths
@@ -26,46 +24,6 @@ def test_a_result_says_how_it_was_made(name):
     now = json.loads(json.dumps(size._asdict() | plans.LOOP))  # the paper's sizes and settings
     assert now | content["settings"] == now | {"momentum": 0.9, "block": 10}
     assert len((RESULTS / f"{name}.json").read_bytes()) < 350_000
-
-
-def test_every_line_has_all_its_runs_and_none_is_above_the_optimum():
-    table = load("table1")["rows"]
-    for row in table:
-        assert len(row["elbo"]) == (10 if "half" in row["data"] else 50)
-        assert len(row["diverged"]) == row["elbo"].count(None)
-    assert len(table) == 3 * 7 + 6 * 4
-    joint = {(r["data"], r["base"], r["cvs"], r["renew"]): r for r in load("joint")["rows"]}
-    assert {*joint} == {(data, *line) for data in SETS for line in JOINT}
-    assert all(len(r["elbo"]) == 50 and not r["diverged"] for r in joint.values())
-    ladder = load("ladder")
-    best = {row["data"]: row["optimum"] for row in ladder["limits"]}
-    assert tuple(best) == SETS and len(ladder["rows"]) == 3 * len(plans.LADDER)
-    for row in ladder["rows"]:
-        assert len(row["elbo"]) == 50
-        assert max(v for v in row["elbo"] if v is not None) < best[row["data"]]
-
-
-def test_every_line_of_natural_steps_has_every_rate_and_all_its_runs():
-    stored, seen = load("natural"), {}
-    assert stored["steps"] == 150
-    rates = {(rho, 0) for rho in plans.RHOS} | {(0.1, 40), (0.2, 20), (0.4, 10), (1.0, 10)}
-    for r in stored["rows"]:
-        line = r["data"], r["base"], r["cvs"], r["whole"]
-        seen.setdefault(line, set()).add((r["rho"], r["after"]))
-        assert len(r["gap"]) == len(r["to_1"]) == len(r["to_0.1"]) == 20
-        assert len(r["diverged"]) == r["gap"].count(None)
-        assert min(gap for gap in r["gap"] if gap is not None) > 0
-    assert set(seen) == {(data, *line) for data in SETS for line in plans.NATURAL}
-    assert all(found == rates for found in seen.values())
-
-
-def test_the_ways_with_gradients_alone_are_whole():
-    stored = load("quadratics")
-    assert stored["marks"] == [2, 4, 8, 12, 20, 40, 60]
-    keys = {(r["data"], r["way"]) for r in stored["rows"]}
-    assert keys == {(d, w) for d in SETS for w in WAYS}
-    assert all(len(r["mean"]) == 7 and None not in r["mean"] for r in stored["rows"])
-    assert len(stored["noise"]) == 3 * 3 * 9
 
 
 def again(task, key, **settings):

@@ -54,15 +54,6 @@ def test_the_means_of_the_reference_are_found(name):
         assert 0.85 < (x.std(0) / p.sd).min() and (x.std(0) / p.sd).max() < 1.15
 
 
-def test_fits_do_not_depend_on_the_order_of_the_data():
-    rng = np.random.default_rng(0)
-    X, y = rng.standard_normal((30, 2)), rng.standard_t(3, 30)
-    lik = lambda z, b: -2 * anp.log(1 + (b[1] - anp.sum(b[0] * z, -1)) ** 2 / 3)
-    models = (cv.models.Model(lik, NORMAL, (X[::way], y[::way]), 2) for way in (1, -1))
-    one, other = (cv.fit(model, progress=False) for model in models)
-    assert_allclose([other.elbo, *other.mean], [one.elbo, *one.mean], rtol=1e-8)
-
-
 def test_a_file_of_another_model_or_another_kind_is_refused(tmp_path):
     fit = cv.fit(SCHOOLS, steps=3, progress=False)
     fit.save(tmp_path / "fit.npz")

@@ -1,8 +1,4 @@
-"""What a model of one's own needs, and `fit`: each a function of the package.
-
-Tests and mutants share them. The other side of every comparison is scipy, a closed form or
-autograd by another route.
-"""
+"""What a model of one's own needs, and `fit`: against scipy, closed forms, autograd another way."""
 
 from functools import partial
 from unittest import mock
@@ -38,10 +34,9 @@ def watched(module, name):
 
 
 def test_stretching(cv):
-    """Values lie where they should, and log-Jacobians are those of autograd's matrices."""
+    """Log-Jacobians are those of autograd's matrices; values: test_parameters.py."""
     each = {"positive": cv.positive(3), "interval": cv.interval(-2.0, 5.0)(3),
             "ordered": cv.ordered(3), "simplex": cv.simplex(4), "real": cv.real(3)}  # fmt: skip
-    values = {}
     for name, constraint in each.items():
         space = part(cv, "parameters").Parameters({"x": constraint})
         p, stretch = space.mapped(U)
@@ -49,12 +44,6 @@ def test_stretching(cv):
         right = [np.linalg.slogdet(jacobian(free)(u))[1] for u in U]
         assert_allclose(stretch, right, rtol=1e-9, atol=1e-12, err_msg=name)
         assert p.x.shape == (3, *constraint.shape) and space.dim == 3
-        values[name] = p.x
-    assert (values["positive"] > 0).all() and (np.diff(values["ordered"]) > 0).all()
-    assert (values["interval"] > -2).all() and (values["interval"] < 5).all()
-    assert (values["simplex"] > 0).all()
-    assert_allclose(values["simplex"].sum(-1), 1, rtol=1e-12)
-    assert_allclose(values["real"], U)
     middle = part(cv, "parameters").Parameters(each).named(np.zeros(15))
     assert_allclose(middle.interval, 1.5)
     assert_allclose(middle.simplex, 0.25)
@@ -216,9 +205,7 @@ def test_fixed_draws(cv):
 def top_by_scipy(glm, q, rng):
     """The best w on one rotation of five points in two dimensions, whose radius is sqrt(d + 2)."""
     Q = np.linalg.qr(rng.standard_normal((2, 2)))[0].T
-    e = np.concatenate(
-        [2 * Q, -2 * Q, np.zeros((1, 2))]
-    )  # weights 1 / 8 and, for the centre, 1 / 2
+    e = np.concatenate([2 * Q, -2 * Q, np.zeros((1, 2))])  # of weights 1 / 8; the centre 1 / 2
 
     def minus(w):
         mu, L = q.unpack(w)
@@ -496,20 +483,6 @@ def test_from_far_away(cv):
         assert_allclose(q.sd(state.w), np.sqrt(np.diag(cov)), rtol=1e-3)
 
 
-def test_a_diagonal_posterior(cv):
-    """The best independent q of a Gaussian posterior: its mean, and 1 / sqrt(precision)."""
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((40, 3)) @ np.array([[1, 0.3, 0], [0, 1, 0.3], [0, 0, 1.0]])
-    y = X @ [1.0, 0.5, -2.0] + rng.standard_normal(40)
-    lik = lambda z, b: -0.5 * (b[1] - anp.sum(b[0] * z, -1)) ** 2
-    model = cv.models.Model(lik, cv.models.GaussianPrior(3.0), (X, y), 3)
-    P = X.T @ X + np.eye(3) / 9
-    fit = cv.fit(model, cv.families.DiagonalGaussian(3), steps=40, progress=False)
-    fit = fit.go_on(steps=160, progress=False)  # after 40 steps the sds have a noise of 2 %
-    assert_allclose(fit.sd, np.diag(P) ** -0.5, rtol=0.03)
-    assert np.abs((fit.mean - np.linalg.solve(P, X.T @ y)) / fit.sd).max() < 0.1
-
-
 def test_kinks(cv):
     """A Laplace prior and one number seen with noise: the optimum of E log p by quadrature."""
     lik = lambda z, b: -0.5 * (b[0] - z[..., 0]) ** 2
@@ -557,8 +530,8 @@ def test_draws_without_a_number(cv):
     assert plan.step(state).diverged == 2
 
 
-def test_other_families(cv):
-    """A gamma and a beta posterior in closed form."""
+def test_another_family(cv):
+    """A gamma posterior in closed form."""
     F = cv.families
     lik = lambda z, b: b[0] * z[..., 0] - anp.exp(z[..., 0])
     count = cv.models.Model(lik, F.Gamma(1).prior(2.0, 1.0), np.array([2.0, 0, 3, 1]), 1)
@@ -566,11 +539,6 @@ def test_other_families(cv):
     rate = np.exp(fit.sample(20_000, 0))
     assert abs(rate.mean() - 8 / 5) < 0.05  # Gamma(2 + 6, 1 + 4)
     assert abs(rate.std() - np.sqrt(8) / 5) < 0.03 and not fit.warnings
-    logit = lambda z, b: -anp.logaddexp(0, anp.where(b[0] > 0, -1.0, 1.0) * z[..., 0])
-    coin = cv.models.Model(logit, F.Beta(1).prior(2.0, 2.0), np.array([1.0, 1, 0, 1, 1, 0, 1]), 1)
-    fit = cv.fit(coin, F.Beta(1), steps=800, progress=False)
-    share = 1 / (1 + np.exp(-fit.sample(20_000, 0)))
-    assert abs(share.mean() - 7 / 11) < 0.02  # Beta(2 + 5, 2 + 2)
 
 
 def test_glms(cv):
@@ -599,27 +567,6 @@ def test_many_rows(cv):
     best = cv.exact.optimum(glm, fit.q)
     assert cv.exact.elbo(glm, fit.q, best) - cv.exact.elbo(glm, fit.q, fit.w) < 0.005
     assert density.Density.of_some(glm, rng).model is glm
-
-
-def test_exposure(cv):
-    """Counts per time under observation: the rate's posterior, on a grid."""
-    rng = np.random.default_rng(0)
-    time = rng.uniform(5, 50, 60)
-    y = rng.poisson(1.3 * time).astype(float)
-    model = cv.models.poisson_regression(np.ones((60, 1)), y, offset=np.log(time))
-    z = np.linspace(-1, 3, 20_001)
-    each = stats.poisson.logpmf(y[:, None], np.outer(time, np.exp(z)))
-    log_p = each.sum(0) + stats.norm.logpdf(z)
-    p = np.exp(log_p - log_p.max())
-    mean = np.average(z, weights=p)
-    sd = np.sqrt(np.average((z - mean) ** 2, weights=p))
-    evidence = log_p.max() + np.log(p.sum() * (z[1] - z[0]))
-    begin = part(cv, "starts").start(model)
-    fit = cv.fit(model, steps=20, progress=False)
-    for found in (begin.mu[0], fit.mean[0]):
-        assert abs(found - mean) < 0.1 * sd
-    assert_allclose(fit.sd, sd, rtol=0.02)
-    assert abs(fit.elbo - evidence) < 0.01
 
 
 def test_a_diagonal_q_forgets(cv):
@@ -790,20 +737,3 @@ def test_what_a_quadratic_explains(cv):
     odd = of_lik(cv, lambda z: anp.sin(40 * z[..., 0]))
     shares = [explained(odd, q, w, seed)[0] for seed in range(40)]
     assert min(shares) == 0 and max(shares) < 0.2  # as often below nothing as above
-
-
-def test_one_snapshot_for_all_runs(cv):
-    """It gives what a copy for each run gives, for an own model, batches and single points."""
-    model, mean, cov, _ = gaussian_case(cv)
-    q, old = cv.families.Gaussian(3), cv.snapshot(model, mean)
-    data, *_ = cv.terms(model, q)
-    far = cv.taylor_z(data, at="snapshot")
-    lines = [cv.RP1(far), cv.PR(far), cv.CF(far), cv.CF(far.over_all_data())]
-    w = q.start((2,)) + 0.1 * np.random.default_rng(0).standard_normal((2, q.D))
-    for options in ({}, {"batch": 5}, {"batch": 5, "each": True}, {"subsample": False}):
-        sums = {kind: [np.stack([x, x]) for x in each] for kind, each in old.parabolas.items()}
-        each = old._replace(mu=np.stack([old.mu, old.mu]), parabolas=sums)
-        rng = lambda: np.random.default_rng(1)
-        draws = (cv.draw(model, q, w, 4, rng(), snapshot=s, **options) for s in (old, each))
-        one, two = (cv.evaluate(lines, draw) for draw in draws)
-        assert_allclose(one, two, rtol=1e-9, atol=1e-9)

@@ -2,7 +2,6 @@
 
 The other side of a comparison is written here: the posterior on a grid or corner by corner, the
 log-likelihood and the weights in NumPy, quantiles of many draws, shapes as they were declared.
-Each check is a function of the package, so that it can be run on copies with a bug (harness.py).
 """
 
 import pickle
@@ -313,7 +312,7 @@ def test_what_the_start_and_the_clock_saw_stays(cv):
     assert read.seconds == 1000 < after.seconds < 1100
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "exact"])
+@kinds
 @pytest.mark.parametrize("first", (10, 13))
 def test_going_on_is_the_run_that_did_not_stop(cv, kind, first):
     """At a look and between two of them, from one step to the next."""

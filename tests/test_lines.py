@@ -1,7 +1,4 @@
-"""The defining properties of every line a reader can write, each a function of the package.
-
-The tests run them on cvlib; harness.py runs the same functions on copies with a bug in them.
-"""
+"""The defining properties of every line a reader can write."""
 
 import itertools
 import re

@@ -1,4 +1,4 @@
-"""What defines a natural step, each a function of the package: tests and mutants share them."""
+"""What defines a natural step."""
 
 import autograd.numpy as anp
 import numpy as np

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import periodic
 import pytest
-from test_plotting import linear, luminance
 
 import cvlib as cv
 from experiments import catalogue
@@ -63,12 +62,6 @@ def test_the_cells_without_sums_are_independent_and_with_the_score_span_the_zoo(
     lines = [c.line for _, term, cells in periodic.rows(small) for c in cells.values()
              if "+" not in term]  # fmt: skip
     assert rank(lines) == len(lines) == rank([c.line for c in small]) - 1
-
-
-@pytest.mark.parametrize("share", [0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0, 1.5])
-def test_ink_can_be_read_on_every_ground(share):
-    low, high = sorted(luminance(linear(colour)) for colour in periodic.look(share))
-    assert (high + 0.05) / (low + 0.05) > 4.5
 
 
 def test_every_cell_is_a_button_with_words_and_one_of_them_can_be_tabbed_to(page):

@@ -3,7 +3,6 @@
 import base64
 import io
 import itertools
-from xml.etree import ElementTree
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -178,26 +177,3 @@ def test_slider():
     assert (slider["value"], slider["aria-valuetext"]) == ("1", "a < b")
     assert page.div["data-values"].split("|") == ["1", "a < b", "2.5"]
     assert page.output.get_text() == "a < b" and page.span.get_text() == "draws & M"
-
-
-def test_a_table_is_html_and_text():
-    rows = [["one", 1.5, 3], ["another", (2, 0.25), 0.125]]
-    shown = sliders.table("rule | a < b:.1f | n", rows, "nats", form=".2f")
-    shown.add("third", "never", -1e-9)
-    rows = [[e.text for e in row] for row in ElementTree.fromstring(shown.text).iter("tr")]
-    assert rows[:2] == [["rule", "a < b", "n"], ["one", "1.5", "3"]]
-    assert rows[2:] == [["another", "2.0 ± 0.2", "0.12"], ["third", "never", "-0.00"]]
-    lines = repr(shown).splitlines()
-    assert lines[:3] == ["nats", "rule         a < b      n", "one            1.5      3"]
-    assert lines[3:] == ["another  2.0 ± 0.2   0.12", "third        never  -0.00"]
-    words = sliders.table(["n", "name"], [[1, "a"], [10, "bc"]])
-    assert repr(words) == " n  name\n 1  a\n10  bc"
-    with pytest.raises(ValueError, match="2 titles, and a row of 1 cells"):
-        sliders.table("a | b", [["one"]])
-
-
-@pytest.mark.parametrize("values, alts", [([1], "ab"), ([1, 2], "a"), ([1, 2, 3], "ab")])
-def test_a_slider_needs_a_value_and_words_for_each_figure(values, alts):
-    said = f"got 2 figures, {len(values)} values and {len(alts)} alt texts"
-    with plt.rc_context(), pytest.raises(ValueError, match=said):
-        sliders.slider(coloured(["red", "blue"]), values, label="", alts=[*alts], dpi=30)

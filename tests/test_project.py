@@ -189,15 +189,7 @@ WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
 
 
 def test_workflows_have_the_forge_s_form_and_call_make_and_ci_alone(tmp_path):
-    check = [
-        sys.executable,
-        "-m",
-        "check_jsonschema",
-        "--builtin-schema",
-        "vendor.github-workflows",
-    ]
-    run = lambda files: subprocess.run([*check, *map(str, files)], capture_output=True, text=True)
-    assert run(WORKFLOWS).returncode == 0, run(WORKFLOWS).stdout
+    """The schema sees what is broken, in each, and nothing in the files as they are."""
     broken = []
     for path in WORKFLOWS:
         text = path.read_text("utf-8")
@@ -206,8 +198,11 @@ def test_workflows_have_the_forge_s_form_and_call_make_and_ci_alone(tmp_path):
         assert lines and all(re.fullmatch(r"make [\w -]+|\.ci/run", line) for line in lines)
         broken.append(tmp_path / path.name)
         broken[-1].write_text(text.replace("runs-on", "run-on"))
-    said = run(broken).stdout  # the schema sees it, in each
-    assert all(f"{path}::" in said for path in broken) and "run-on" in said
+    check = [sys.executable, *"-m check_jsonschema --builtin-schema".split()]
+    check += ["vendor.github-workflows", *map(str, [*WORKFLOWS, *broken])]
+    said = subprocess.run(check, capture_output=True, text=True).stdout
+    wrong = {path for path in [*WORKFLOWS, *broken] if f"{path}::" in said}
+    assert wrong == {*broken} and "run-on" in said, said
 
 
 def test_both_kinds_of_processor_and_three_pythons_are_tested():
@@ -216,11 +211,6 @@ def test_both_kinds_of_processor_and_three_pythons_are_tested():
     assert matrix["python"] == ["3.11", "3.12", "3.13"]
     assert [name.endswith("-arm") for name in matrix["machine"]] == [False, True]
     assert "macos" in matrix["include"][0]["machine"] and "macos" in job["continue-on-error"]
-
-
-def test_templates_are_short():
-    for path in (ROOT / ".github").rglob("*.md"):
-        assert sum(bool(line.strip()) for line in path.read_text("utf-8").splitlines()) <= 10, path
 
 
 # Names of 0.13 -----------------------------------------------------------------------------------

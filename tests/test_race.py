@@ -374,6 +374,6 @@ def test_a_reader_who_takes_a_stored_setting_finds_its_gradients(model, way, nat
     setting = stored().row(model, way, nats, "gradients")["setting"]
     told = WAYS[way], PROBLEMS[model](), setting
     best, how = stored().best[model]["elbo"], {"seconds": 60.0, "targets": (nats,)}
-    for seed, known in zip((1, 2, 3), stored().seeds(model, way, nats, "gradients")):
-        again = rules.referee(*told, seed, best, **how).met[nats].gradients
-        assert 1 / LOOK - 0.01 < again / known < LOOK + 0.01
+    known, *_ = stored().seeds(model, way, nats, "gradients")
+    again = rules.referee(*told, 1, best, **how).met[nats].gradients
+    assert 1 / LOOK - 0.01 < again / known < LOOK + 0.01

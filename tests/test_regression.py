@@ -7,12 +7,9 @@ a few values, slopes are a table of arbitrary numbers, and all outcomes of a dra
 import itertools
 
 import numpy as np
-import pytest
 from harness import part
 from numpy.testing import assert_allclose
 from scipy import linalg
-
-from cvlib.combining import regression
 
 
 def module(cv):
@@ -244,31 +241,3 @@ def test_the_baseline_by_refits(cv):
     assert_allclose(rg.baseline(S, f, diagonal, ridge), right, atol=1e-11)
     linear = rg.baseline(S, 2 + S @ [1.0, -1, 3], F, 1e-9)  # coefficients: the natural gradient
     assert_allclose(linear, np.tile(F @ [1.0, -1, 3], (6, 1)), atol=1e-5)
-
-
-def normal(*shape):
-    return np.random.default_rng(0).normal(size=shape)
-
-
-fit = lambda B, ridge, **group: regression.regress(*normal(2, B, 3), ridge, **group)
-BAD = {
-    "one draw": (lambda: fit(1, 1.0), "no draw is indep"),
-    "all draws lean": (lambda: regression.rows(*normal(2, 8, 3), 1.0, group=8),
-                       "8 draws in groups of 8"),
-    "half a pair": (lambda: fit(5, 1.0, group=2), "5 draws in groups of 2"),
-    "no ridge, few draws": (lambda: fit(4, 0.0), "3 independent draws cannot tell 3 slopes"),
-    "no ridge, few pairs": (lambda: fit(6, 0.0, group=2), "give a ridge > 0"),
-    "negative ridge": (lambda: fit(5, -1.0), "ridge must"),
-    "endless ridge": (lambda: fit(5, np.inf), "finite"),
-    "other B": (lambda: regression.regress(normal(5, 3), normal(6, 3), 1.0), "need one B"),
-    "a gauge of one draw": (lambda: regression.gauge(*normal(2, 1, 2)), "two groups; got 1 draws"),
-    "baseline without ridge": (
-        lambda: regression.baseline(normal(5, 2), normal(5), np.ones(2), 0.0), "give one > 0"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", BAD)
-def test_bad_input_says_what_is_wrong(name):
-    act, message = BAD[name]
-    with pytest.raises(ValueError, match=message):
-        act()

@@ -443,12 +443,13 @@ def test_a_notebook_tells_the_outcome_at_a_glance(rho, how, sign, says):
     assert (green > red) == (sign == "✓")  # green, or amber
 
 
-@pytest.mark.parametrize("changed", range(4))
+@pytest.mark.parametrize("changed", range(5))
 def test_what_happens_to_an_array_later_is_not_seen(changed):
     """By models, snapshots and what was found. Masked, with nothing masked, it is an array."""
-    arrays = X, y, mu, w = RNG(0).standard_normal((6, 2)), np.arange(6.0), np.zeros(2), Q.start()
+    X, y = RNG(0).standard_normal((6, 2)), np.arange(6.0)
+    arrays = X, y, mu, w, sd = X, y, np.zeros(2), Q.start(), np.ones(2)
     away = lambda z, b: -0.5 * (b[1] - (b[0] * z).sum(-1)) ** 2
-    own = cv.models.Model(away, cv.models.GaussianPrior(), (X, np.ma.masked_array(y)), 2)
+    own = cv.models.Model(away, cv.models.GaussianPrior(sd), (X, np.ma.masked_array(y)), 2)
     models = own, cv.models.linear_regression(X, y, 1.0)
     shot, found = cv.snapshot(own, mu), Found(own, Q, w)
     see = lambda: [*(model.log_joint(Z) for model in models), shot.mu + 0, found.mean + 0]

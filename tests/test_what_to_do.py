@@ -8,6 +8,7 @@ from io import StringIO
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 
+import harness
 import notebooks  # tools/notebooks.py
 import numpy as np
 import pytest
@@ -45,11 +46,15 @@ def pasted(block):
     """The names that a block leaves, and what it prints, as `printed`; a fit takes a few steps."""
     for package in NEEDS:
         if re.search(rf"^(import|from) {package}\b", block, re.M):
-            pytest.importorskip(package)
-    fitted, space = cvlib.fit, {}
+            harness.jax() if package == "jax" else pytest.importorskip(package)
+    fitted, space, few = cvlib.fit, {}, cvlib.Settings(looks=(25, 100, 400))
+    block = block.replace("1_000_000", "2000")
+    if "groups=" in block:
+        block = block.replace("200", "50").replace("20,", "6,")
 
     def short(*args, seconds=None, **how):
-        return fitted(*args, steps=5, progress=False, **how)
+        how |= {"restarts": 0} if len(args) == 1 else {}  # a q of another kind has none
+        return fitted(*args, steps=5, settings=few, progress=False, **how)
 
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()) as out:
         quick = partial(cvlib.choose, seconds=0.02, resamples=5)
@@ -57,7 +62,7 @@ def pasted(block):
         patch.setattr(cvlib, "choose", quick, raising=False)
         patch.chdir(FOLDER.name)
         with warnings.catch_warnings(action="ignore"):
-            exec(block.replace("1_000_000", "2000"), space)
+            exec(block, space)
     return space | {"printed": out.getvalue()}
 
 
@@ -142,7 +147,7 @@ def test_the_gaussian_process_has_the_normal_density():
 
 
 def test_the_policy_s_slope_is_right_over_all_groups_of_answers():
-    jax = pytest.importorskip("jax")
+    jax = harness.jax()
     loss = one("sec-todo-policy")["loss"]
     each, w = np.array([1.0, 0.0, 0.4]), jax.numpy.array([0.3, -0.5, 0.1])
     groups = np.indices((3, 3)).reshape(2, -1).T  # all pairs of answers
@@ -155,7 +160,7 @@ def test_the_policy_s_slope_is_right_over_all_groups_of_answers():
 
 def test_the_deep_model_s_slope_is_that_of_its_elbo():
     """The mean over draws, beside the closed form of the divergence."""
-    jax = pytest.importorskip("jax")
+    jax = harness.jax()
     jnp = jax.numpy
     made = one("sec-todo-deep")
     x, params, elbo = made["x"][:2], made["params"], made["elbo"]
