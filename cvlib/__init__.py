@@ -42,7 +42,7 @@ __all__ = [
 LATER = {
     "": {
         "definitions": "definitions",
-        "candidates": "pilots", "choose": "choosing", "report": "choosing",
+        "candidates": "choosing", "choose": "choosing", "report": "choosing",
         "Distrust": "fitting.front", "Fit": "fitting.front", "fit": "fitting.front",
         "Settings": "fitting.settings",
         "Answer": "fitting.stein", "expect": "fitting.chains", "quantile": "fitting.chains",
