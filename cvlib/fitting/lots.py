@@ -98,12 +98,12 @@ def weighed(model: Model, q: Family, w: np.ndarray, n: int, rng: np.random.Gener
     return min(found, key=lambda lot: lot.k_hat)
 
 
-def plain(q: Family, w: np.ndarray, n: int, rng: np.random.Generator) -> tuple[np.ndarray, int]:
-    """n points of q or a few more, (n, d), and how many neighbours are one scrambling."""
-    if q.mapped is None:
-        return q.sample(w, n, rng), 1
-    e, block = spread(n, q.dim, rng)
-    return q.mapped(w[None], e)[0], block
+def plain(q: Family, w: np.ndarray, n: int, rng: np.random.Generator) -> Lot:
+    """n points of q itself or a few more, which weigh alike."""
+    e, block = spread(n, q.dim, rng) if q.mapped else (None, 1)
+    z = q.sample(w, n, rng) if e is None else q.mapped(w[None], e)[0]
+    none = np.zeros(len(z))
+    return Lot(z, 0 * z, none, none + 1, np.nan, block)
 
 
 def more(lot: Lot, model: Model, q: Family, w: np.ndarray, F: Any, rng: Any) -> Lot:

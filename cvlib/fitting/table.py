@@ -12,6 +12,7 @@ from ..adapters import Package
 pandas = Package("pandas", extra="arviz")  # which brings it
 MOST = 60  # rows that are shown
 WIDTH = 80  # of a line, beyond which columns stand closer
+TAILS = {"5 %": 0.05, "50 %": 0.5, "95 %": 0.95}
 GOOD, DOUBT = ("✓", "#1a8f5a"), ("!", "#b87000")  # signs, and colours for pages light and dark
 
 
@@ -29,6 +30,17 @@ class Table:
     head: str = ""
     warnings: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls, rows: list[str], values: np.ndarray, errors: np.ndarray, head: str = "",
+        warnings: tuple[str, ...] = (), **more: np.ndarray,
+    ) -> "Table":  # fmt: skip
+        """Means, sds and quantiles, (5, n), with errors; these and `more` columns are hidden."""
+        columns = dict(zip(("mean", "sd", *TAILS), values))
+        of = {name: f"error of {name}" for name in columns}
+        columns |= dict(zip(of.values(), errors)) | more
+        return cls(rows, columns, of, head, warnings, (*of.values(), *more))
 
     def __getitem__(self, column: str) -> dict[str, float]:
         if column not in [*self.columns]:  # which may be of any kind, a list of names, say
