@@ -69,7 +69,7 @@ class Clock:
 class Run:
     """State of the loop, and what was seen at the looks."""
 
-    model: Any  # None in a file
+    model: Model
     q: Family
     strategy: Strategy
     settings: Settings
@@ -214,7 +214,7 @@ class Run:
         if not (worse or known and gain.mean() < -tolerance / 5):
             self.best = w
         doubled = bool(self.looks) and 0 < t == 2 * self.looks[-1][0]
-        self._seen(new)
+        self.looks = (*self.looks, (t, *map(float, new.elbo)))
         if doubled and not worse and most < tolerance and both >= several[0]:
             self.settled = True
             more = round(gain.mean(), 2) + 0.0  # no minus zero
@@ -224,13 +224,9 @@ class Run:
     def left(self) -> str:
         """One more pass: what a better Gaussian would gain, which for many rows is soon nothing."""
         self.best = self.state.w
-        left = explained(self.model, self.q, self.best, self.state.t)[1]
-        gain = left * self.q.dim / 2
+        gain = explained(self.model, self.q, self.best, self.state.t)[1]
         self.settled = bool(gain < self.settings.tolerance)
         return f"a better Gaussian would gain {gain:.2f} nats: it stopped" if self.settled else ""
-
-    def _seen(self, found: Weights) -> None:
-        self.looks = (*self.looks, (self.state.t, *map(float, found.elbo)))
 
 
 def _timed(f):
