@@ -145,7 +145,7 @@ class Found:
         X[lot.w == 0] = 0.0  # far out, where it may overflow
         probs = np.array([*TAILS.values()])
         values, errors, k_f = stein.described(lot.drawn(X), order, probs=probs)
-        return Table.of(names, values, errors, head, **{K_HAT: k_f})
+        return Table.of(names, values, errors, head, more={K_HAT: k_f})
 
     @cached_property
     def _read(self):
@@ -164,7 +164,8 @@ class Found:
 
     def effects(self, name: str) -> Table:
         """Of a model with groups: the effect of every group, by label, as `summary` shows it."""
-        return effects.table(self.model, name, *self._read, self._shown_badly)
+        lot, order, head = self._read
+        return effects.table(self.model, name, lot, order, head, self._shown_badly)
 
     def predict(
         self, f: Callable, n: int, seed: int = 0, data: Any = None,

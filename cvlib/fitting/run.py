@@ -127,9 +127,6 @@ class Run:
         self.words = (*self.words, *filter(None, [why]))
         self.seconds += clock.passed - begun
 
-    def __getstate__(self):
-        return {name: x for name, x in vars(self).items() if name != "plan"} | {"last": None}
-
     def go(self, clock: Clock, bar: Any, told: Callable | None = None, why: str = "") -> "Run":
         """Steps until settled or out of budget, none if there is a reason."""
         self.settled, self.last, before = False, None, self.seconds
