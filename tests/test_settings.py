@@ -64,7 +64,7 @@ def bent(settings, d=2):
 
 
 SEEN = {  # another value, and what it changes
-    "seconds": (1e-9, lambda s: fitted(settings=s).run.ended),
+    "seconds": (1e-9, lambda s: fitted(settings=s).run.words[-1]),
     "tolerance": (1e-6, lambda s: fitted(steep, settings=s, steps=40).steps),
     "chance": (1e-6, lambda s: looks.at_most(ROWS, 1, s)),
     "looks": ((100, 200), lambda s: looks.sizes(model(), s)),

@@ -20,7 +20,7 @@ from .settings import Settings
 from .strategies import named
 
 FORMAT = 1
-PLAIN = "M trouble words looks settled seconds rivals spike ended bends seed".split()  # of a run
+PLAIN = "M trouble words looks settled seconds rivals spike bends seed".split()  # of a run
 ARRAYS = "w a diverged mean".split()  # of its state
 PICKLE = b"\x1f\x8b"  # files of 0.13 and before begin so
 

@@ -113,18 +113,18 @@ class Fit(Found):
             if data != model.checksum:
                 raise files.Broken(f"it is a fit of {name} with other numbers in its data")
             run = files.restored(model, told, arrays, q)
+            for what, new in _seen(run, arrays["seen_z"]).items():
+                old = arrays[f"seen_{what}"]
+                if (bad := ~np.isclose(old, new, rtol=1e-7, equal_nan=True)).any():
+                    raise files.Broken(
+                        f"it is a fit of {name} with another {what} of log p(x, z): "
+                        f"{old[bad][0]:.8g} in the file, and {new[bad][0]:.8g} here, at the same z"
+                    )
         except files.Broken as error:
             raise ValueError(f"{path}: {error}") from error
         except (KeyError, TypeError) as error:  # something is missing, or of another kind
             said = f"{path}: it holds no fit that was saved whole: {error!r}"
             raise ValueError(said) from error
-        for what, new in _seen(run, arrays["seen_z"]).items():
-            old = arrays[f"seen_{what}"]
-            if (bad := ~np.isclose(old, new, rtol=1e-7, equal_nan=True)).any():
-                raise ValueError(
-                    f"{path}: it is a fit of {name} with another {what} of log p(x, z): "
-                    f"{old[bad][0]:.8g} in the file, and {new[bad][0]:.8g} here, at the same z"
-                )
         return cls(run)
 
     def _head(self):

@@ -71,11 +71,8 @@ class Grouped(Model):
     rows = False  # its data points are groups
 
     def __init__(
-        self, log_lik: Callable, log_prior: Callable, data: Any, dim: int | None = None,
-        name: str | None = None, *, parameters: Mapping[str, Any] | None = None,
-        groups: Any = None, effects: Mapping[str, Any] | None = None,
-        log_effect: Callable | None = None, nodes: int = 11,
-    ) -> None:  # fmt: skip
+        self, log_lik, log_prior, data, dim, name, parameters, groups, effects, log_effect, nodes
+    ):  # what `Model` hands on
         self.effects, self.nodes = _effects(effects, parameters), whole("nodes", nodes, FEWEST)
         every = {**dict(parameters or {}), **dict(effects or {})}
         effect = _tried(log_effect, Parameters(every))
@@ -166,9 +163,7 @@ class Grouped(Model):
 
     # What fits ask a model for
 
-    def totals(
-        self, z: np.ndarray, order: int, factor: np.ndarray | None = None, mean: bool = False
-    ) -> tuple:
+    def totals(self, z, order, factor=None, mean=False):
         """log p(y | z), slope (order 1) and Hessian (2) at z (..., d), effects integrated out."""
         walked = self.walked(partial(self._summed, order), anp.reshape(z, (-1, self.dim)))
         parts = [[anp.concatenate(x) for x in zip(*each)] for each in walked]
@@ -226,16 +221,11 @@ class Grouped(Model):
         """That of the model in which effects are parameters."""
         return self.inner.mark
 
-    @property
-    def finer(self) -> Model:
-        """The same with twice the nodes: a fit looks for q with few, and answers with many."""
-        twice = copy(self)
-        twice.nodes = 2 * self.nodes
-        return twice
-
     def doubts(self, z: np.ndarray) -> list[str]:
         """A sentence, if twice the nodes move log p(y, z) at points z (n, d)."""
-        change = self.finer.totals(z, 0)[0] - self.totals(z, 0)[0]
+        twice = copy(self)
+        twice.nodes = 2 * self.nodes
+        change = twice.totals(z, 0)[0] - self.totals(z, 0)[0]
         if np.hypot(change.std(), change.mean()) <= MOVED:
             return []
         return [

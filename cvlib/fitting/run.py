@@ -83,7 +83,6 @@ class Run:
     seconds: float = 0.0
     rivals: str = ""  # other modes that the search saw
     spike: str = ""  # a scale that collapsed where the search ended
-    ended: str = ""  # why; LATE if there was no time for more
     bends: bool | None = False  # is q to bend in the end? None: if its shape is wrong
     seed: int = 0  # of the draws that it bends on
     bent: Any = None  # how it did, a `Bend`
@@ -140,7 +139,7 @@ class Run:
                         why = why or "stopped by the callback"
         except KeyboardInterrupt:
             why = KEYBOARD
-        self.seconds, self.ended = before + clock.passed, why
+        self.seconds = before + clock.passed
         self.words = (*self.words, f"{why} after step {self.state.t}")
         return self
 
