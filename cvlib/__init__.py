@@ -53,7 +53,7 @@ LATER = {
         "from_numpyro": "adapters.numpyro", "from_pymc": "adapters.pymc",
     },
     ".models.passes": {"connect": "adapters.dask", "on": "adapters.dask"},
-    ".families": {"Bent": "fitting.bent"},
+    ".families": {"Bent": "fitting.bends"},
 }  # fmt: skip
 
 # What has gone since 0.13, for one version: {name: what to write in its place}.

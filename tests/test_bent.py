@@ -14,7 +14,7 @@ from scipy import stats
 import cvlib as cv
 from cvlib.deadline import Late
 from cvlib.fitting import bends, looks, lots, run, starts
-from cvlib.fitting.bent import Bent
+from cvlib.fitting.bends import Bent
 from cvlib.models.density import Density
 from experiments import load
 

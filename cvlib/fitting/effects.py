@@ -19,7 +19,7 @@ import numpy as np
 import scipy
 
 from ..models.parameters import Named
-from . import stein
+from . import lots, stein
 from .groups import UNSEEN, Grouped, Held, Part, coded, grid
 from .lots import Lot
 from .table import TAILS, Table
@@ -100,7 +100,7 @@ def table(
     values, errors = np.concatenate(parts, 2).reshape(2, len(TAILS) + 2, -1)
     ends = [f"[{i}]" for i in range(len(numbers))] if shape else [""]
     rows = [f"{label}{end}" for label in model.labels for end in ends]
-    return Table.of(rows, values, errors, head, says)
+    return lots.table(rows, values, errors, head, says)
 
 
 def _read(of, lot, order):

@@ -13,8 +13,7 @@ import numpy as np
 
 from .. import families
 from ..families import Family
-from .bends import Bend
-from .bent import Bent
+from .bends import Bend, Bent
 from .run import Run
 from .settings import Settings
 from .strategies import named

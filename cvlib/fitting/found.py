@@ -145,7 +145,7 @@ class Found:
         X[lot.w == 0] = 0.0  # far out, where it may overflow
         probs = np.array([*TAILS.values()])
         values, errors, k_f = stein.described(lot.drawn(X), order, probs=probs)
-        return Table.of(names, values, errors, head, more={K_HAT: k_f})
+        return lots.table(names, values, errors, head, more={K_HAT: k_f})
 
     @cached_property
     def _read(self):

@@ -31,17 +31,6 @@ class Table:
     warnings: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
 
-    @classmethod
-    def of(
-        cls, rows: list[str], values: np.ndarray, errors: np.ndarray, head: str,
-        warnings: tuple[str, ...] = (), more: Mapping[str, np.ndarray] | None = None,
-    ) -> "Table":  # fmt: skip
-        """Means, sds and quantiles, (5, n), with errors; these and `more` columns are hidden."""
-        columns = dict(zip(("mean", "sd", *TAILS), values))
-        of = {name: f"error of {name}" for name in columns}
-        hidden = dict(zip(of.values(), errors)) | dict(more or {})
-        return cls(rows, columns | hidden, of, head, warnings, tuple(hidden))
-
     def __getitem__(self, column: str) -> dict[str, float]:
         if column not in [*self.columns]:  # which may be of any kind, a list of names, say
             row = column in self.rows
