@@ -18,9 +18,7 @@ from . import stein
 from .stein import Answer, Drawn, correlation, floats
 from .table import TAILS, Table
 
-CHANCE = (
-    1e-5  # by Student's t, of refusing the model's own draws; of 1,500 slow short lots none was
-)
+CHANCE = 1e-5  # of refusing the model's own draws; of 1,500 slow short lots none was
 FAR = 0.05  # sds of a variate: where its mean is nearer to zero the draws are not refused
 LIGHT = 1 / 3  # k-hat from which weights have no third moment, and say too little for the test
 BEYOND = 3  # standard errors that an answer may lie outside the range of f

@@ -126,7 +126,7 @@ class Run:
         self.words = (*self.words, *filter(None, [why]))
         self.seconds += clock.passed - begun
 
-    def go(self, clock: Clock, bar: Any, told: Callable | None = None, why: str = "") -> "Run":
+    def go(self, clock: Clock, bar: Any, told: Callable | None = None, why: str = "") -> None:
         """Steps until settled or out of budget, none if there is a reason."""
         self.settled, self.last, before = False, None, self.seconds
         try:
@@ -134,14 +134,12 @@ class Run:
                 while not why:
                     why = self._block(clock, bar)
                     self.seconds = before + clock.passed
-                    looked = self.state.diverged < 0
-                    if looked and told is not None and told():
+                    if self.state.diverged < 0 and told is not None and told():
                         why = why or "stopped by the callback"
         except KeyboardInterrupt:
             why = KEYBOARD
         self.seconds = before + clock.passed
         self.words = (*self.words, f"{why} after step {self.state.t}")
-        return self
 
     def _block(self, clock, bar):
         """Steps to the next look, and the look: "" to go on, or why the run ended."""
@@ -160,9 +158,9 @@ class Run:
         why = LATE
         with suppress(Late), deadline.until(clock.over):
             why, clock.look = _timed(lambda: self.strategy.look(self))
-        if why or self.state.t >= clock.steps or clock.out():
-            return why or ("out of steps" if self.state.t >= clock.steps else LATE)
-        return ""
+        if why or self.state.t < clock.steps:
+            return why or (LATE if clock.out() else "")
+        return "out of steps"
 
     def _steps(self, end, clock, bar):
         """Steps up to this one, if there is time and none diverges."""

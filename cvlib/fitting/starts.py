@@ -26,8 +26,6 @@ MOST = 8  # of them
 SCALES = np.exp2(np.arange(-1.0, 4.0))  # of points that know the prior
 PLACES, SHORT = 1024, 8  # such points, and those among them at which log p is looked at
 SAME = 0.1  # nats: modes that differ by less, and have no deeper dip between them, are one
-
-
 CURE = (
     "A prior may be missing, or a log-Jacobian have the wrong sign; if neither is, compare with "
     "draws of another method"
