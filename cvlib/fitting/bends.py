@@ -31,7 +31,7 @@ from ..families.base import Array, ArrayLike
 from ..families.gaussian import Gaussian, OfNormal, filled
 from ..models.density import Density, Model
 from .climbing import Curvature, climb
-from .looks import Weights, poor
+from .looks import Weights
 from .settings import DEFAULT, Settings
 
 EACH = 2  # fixed draws for each weight, at least, in the end
@@ -187,7 +187,8 @@ def fixed(model: Model, settings: Settings = DEFAULT) -> tuple[int, ...]:
 
 def wanted(seen: Weights, settings: Settings = DEFAULT) -> bool:
     """Do weights leave few draws of q, have a heavy tail, or move what q says of a coordinate?"""
-    if poor(seen, settings):
+    heavy = seen.k_hat > settings.heavy and seen.share.max() * len(seen.log) > settings.big
+    if heavy or not seen.effective >= settings.fair:
         return True
     mean, sd = seen.z.mean(0), np.maximum(seen.z.std(0), 1e-300)
     new = seen.share @ seen.z

@@ -135,17 +135,6 @@ def weighed(model: Model, q: Family, w: np.ndarray, seed: int, n: int | None = N
     return Weights(draw.z[some], log_p - draw.of("log_q1")[some])
 
 
-def heavy(found: Weights, settings: Settings = DEFAULT) -> bool:
-    """Have the weights too heavy a tail, and is one of them so large that this matters?"""
-    large = found.share.max() * len(found.log) > settings.big
-    return bool(found.k_hat > settings.heavy and large)
-
-
-def poor(found: Weights, settings: Settings = DEFAULT) -> bool:
-    """Do weights leave too few draws, or have too heavy a tail?"""
-    return not found.effective >= settings.fair or heavy(found, settings)
-
-
 def _draws(model, least, most):
     return int(np.clip(2**25 // Density(model).size, least, most))
 
