@@ -280,9 +280,8 @@ def _apart(density, modes):
     """The modes without those that an earlier one is, found once more."""
     found: list[Mode] = []
     for mode in modes:
-        alike = [abs(mode.value - one.value) < SAME for one in found]
-        known = [one for one, near in zip(found, alike) if near]
-        if not any(_dip(density, mode, one) < SAME for one in known):
+        alike = [one for one in found if abs(mode.value - one.value) < SAME]
+        if not any(_dip(density, mode, one) < SAME for one in alike):
             found.append(mode)
     return found
 
