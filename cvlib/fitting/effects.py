@@ -83,10 +83,10 @@ def table(
     model: Any, name: str, lot: Lot, order: int | None, head: str = "", says: tuple[str, ...] = ()
 ) -> Table:
     """Mean, sd and quantiles of an effect by label, read from weighed points, with their errors."""
-    if model.effects is None or name not in model.effects.each:
-        known = "none" if model.effects is None else ", ".join(model.effects.each)
-        raise ValueError(f"no effect {name!r}: the model's effects are {known}")
-    where, shape = model.effects.where[name], model.effects.each[name].shape
+    each = {} if model.effects is None else model.effects.each
+    if name not in each:
+        raise ValueError(f"no effect {name!r}: the model's effects are {', '.join(each) or 'none'}")
+    where, shape = model.effects.where[name], each[name].shape
     numbers = range(where.start, where.stop)
 
     def laws(z, held, part):

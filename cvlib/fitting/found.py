@@ -220,9 +220,8 @@ class Found:
         return replace(found, name=_name(f, self.model.given(self.sample(2, seed))))
 
     def quantile(
-        self, f: Callable, probs: Any = (0.05, 0.5, 0.95), n: int | None = None,
-        seed: int = 0,
-    ) -> Answer:  # fmt: skip
+        self, f: Callable, probs: Any = (0.05, 0.5, 0.95), n: int | None = None, seed: int = 0
+    ) -> Answer:
         """Quantiles of f under the posterior, (len(probs), ...), with errors, as `expect` works."""
         return self._asked(f, n, seed, partial(stein.quantile, probs=stein.levels(probs)))
 
