@@ -9,8 +9,7 @@ from time import thread_time
 import cvlib as cv
 from benchmarks import stored
 from benchmarks.own import eight_schools
-from cvlib.choosing import timed
-from cvlib.pilots import subsets
+from cvlib.choosing import subsets, timed
 
 M, RENEW = 10, 50
 RESULTS = stored.path("choose")

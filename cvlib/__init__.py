@@ -42,7 +42,7 @@ __all__ = [
 LATER = {
     "": {
         "definitions": "definitions",
-        "candidates": "pilots", "choose": "choosing", "report": "choosing",
+        "candidates": "choosing", "choose": "choosing", "report": "choosing",
         "Distrust": "fitting.front", "Fit": "fitting.front", "fit": "fitting.front",
         "Settings": "fitting.settings",
         "Answer": "fitting.stein", "expect": "fitting.chains", "quantile": "fitting.chains",
@@ -53,7 +53,7 @@ LATER = {
         "from_numpyro": "adapters.numpyro", "from_pymc": "adapters.pymc",
     },
     ".models.passes": {"connect": "adapters.dask", "on": "adapters.dask"},
-    ".families": {"Bent": "fitting.bent"},
+    ".families": {"Bent": "fitting.bends"},
 }  # fmt: skip
 
 # What has gone since 0.13, for one version: {name: what to write in its place}.

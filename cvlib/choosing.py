@@ -1,36 +1,212 @@
 """Which lines to take: those with the least cost x E||g||^2; and reports on what lines do.
 
 A run needs steps in proportion to E||g||^2 and time in proportion to steps x cost, so the rule is
-the least product (Geffner and Domke 2020). A pilot knows the noise; what a step costs is timed.
+the least product (Geffner and Domke 2020). A pilot knows the noise of every set of lines; what a
+step costs is timed.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
-from math import inf, sqrt
+from math import ceil, inf, sqrt
 from time import perf_counter
 from timeit import Timer
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 
 from .arguments import number, whole
 from .ascent.plans import Noisy, taken
-from .draws import Sampling
+from .combining.combine import best_weights
+from .draws import Sampling, draw
 from .families.base import Family
 from .models.density import Model
-from .pilots import Pilot, Set, Table, candidates
-from .recipe.estimators import Estimator
-from .zoo import whole_gradient
+from .recipe.approximations import bound, taylor_z
+from .recipe.atoms import terms
+from .recipe.ensemble import AQ
+from .recipe.estimators import CF, GR, PR, QD, RB, RP1, SF, Estimator, evaluate
+from .recipe.integrands import wanted
+from .zoo import published, whole_gradient, written
 
+CHUNK = 2**22  # numbers that the draws of a pilot may make at a time
+DOUBT = 1e-6  # chance that a base with the right mean is taken for one without
+RIGHT = 'write among={"mine": (h, {"c7": c7})}'
 FINALISTS, RIVALS = 5, 32  # sets that are timed themselves; that vie in a resampled pilot
+Table = dict[str, tuple[Estimator, dict[str, Estimator]]]  # {base: (h, {variate: line})}
+
+
+def candidates(model: Model, q: Family, subsample: bool = True, M: int = 10) -> Table:
+    """{base: (h, {variate: line})}, what is legal and sensible for the model and the family.
+
+    "RP1", "RB", "PR", "QD" estimate the data term so, with prior and entropy in closed form where
+    there is one. Beside them stand variates that share their noise: expansion ("c7") and bound
+    against their closed forms, and the expansion at a snapshot against that over all data, with
+    ("joint") or without ("snapshot") the noise of q. Their best weights are about 1, 1, -1 and -1.
+    "RP1 of all three" samples the entropy too, so that noise vanishes where q is the posterior.
+    With all data in every step, so do PR and AQ, the regression on the other samples.
+    """
+    data, prior, variational = terms(model, q)
+    closed, found = written(CF, prior), {}
+    dear = q.gaussian and model.likelihood is None and q.dim > 200  # a Hessian: d gradients
+    words = (RP1,) if dear else (RP1, RB, PR, QD)
+    for word in words if q.gaussian else (RP1 if RP1.fits(q) else GR, SF):
+        h = written(lambda: word(data) + (closed or word(prior)) - CF(variational))
+        if h is not None:
+            lines = _expansions(word, data, prior, subsample) if q.gaussian else published(model, q)
+            found[word.name] = h, {} if dear else lines
+    (first,) = {word for word, _ in whole_gradient(model, q).parts}
+    more = [PR] * (not dear) + [AQ] * (M > 3)  # which leans on the other samples
+    for word in (first, *(more if q.gaussian and not subsample else [])):
+        found[f"{word} of all three"] = word(data + prior - variational), {}
+    return found
+
+
+def _expansions(word, data, prior, subsample):
+    """The variates beside a word under a Gaussian q, as far as they may be written."""
+    f, far = data if written(CF, prior) else data + prior, taylor_z(data, at="snapshot")
+    lines = {
+        "c7": lambda: CF(taylor_z(f)) - word(taylor_z(f)),
+        "bound": lambda: CF(bound(f)) - word(bound(f)),
+        "joint": lambda: word(far) - CF(far.over_all_data()),
+    }
+    found = {name: written(write) for name, write in lines.items() if word.samples}  # else as CF
+    found |= {"snapshot": CF(far) - CF(far.over_all_data())} if subsample else {}
+    return {name: line for name, line in found.items() if line is not None}
+
+
+class Set(NamedTuple):
+    """A base gradient and the variates that go with it, by name."""
+
+    base: str
+    cvs: tuple = ()
+
+    def __str__(self):
+        return self.base + (f" with {', '.join(self.cvs)}" if self.cvs else "")
+
+
+def subsets(base: str, cvs: Iterable[str]) -> list[Set]:
+    """A base with each subset of its variates; of more than ten, with none, one or two of them."""
+    names = tuple(cvs)
+    most = len(names) if len(names) <= 10 else 2
+    return [Set(base, some) for n in range(most + 1) for some in combinations(names, n)]
+
+
+class Pilot:
+    """Steps at w with all lines of a table: the noise of any set of them.
+
+    Steps of one half try weights that the other half fits. A snapshot, if lines want one, is new.
+    """
+
+    def __init__(
+        self, table: Table, plan: Noisy, w: np.ndarray, steps: int, rng: np.random.Generator
+    ):
+        half = ceil(whole("pilot", steps, 2) / 2)
+        if np.ndim(w) != 1:
+            raise ValueError(f"w has shape {np.shape(w)}: give one w, ({plan.q.D},)")
+        self.plan, self.w, self.table = plan, plan.q.check(w), _checked(table, plan)
+        key = lambda line: frozenset(line.parts.items())  # a line of two bases is there once
+        lines = {key(line): line for own in self.table.values() for line in own.values()}
+        at = {name: place for place, name in enumerate(lines)}
+        self.places = {b: [at[key(c)] for c in own.values()] for b, own in self.table.items()}
+        wants = wanted(atom for line in lines.values() for _, atom in line.parts)
+        old = taken(plan.model, plan.q, self.w, wants) if wants else None
+        R = max(3, min(half, CHUNK // (len(lines) * plan.M * plan.q.D)))
+        looks = [self._look([*lines.values()], rng, R, old) for _ in range(2 * ceil(half / R))]
+        self.n, self.K, self.along, self.mean = R * len(looks), {}, {}, {}
+        for base in self.table:
+            K, along, mean = zip(*(look[base] for look in looks))
+            self.K[base] = np.stack([np.concatenate(K[k::2]) for k in (0, 1)])  # (2, n / 2, P, P)
+            self.along[base], self.mean[base] = np.concatenate(along), np.mean(mean, 0)
+        self.least = 1e-12 * max(K[..., 0, 0].mean() for K in self.K.values()) + 1e-300
+        self.refused = self._astray()
+
+    def _look(self, lines, rng, R, old):
+        """R steps side by side, {base: products, gradients along q's width, means}."""
+        q, M, D, found = self.plan.q, self.plan.M, self.plan.q.D, {}
+        w, width = np.broadcast_to(self.w, (R, D)), np.where(np.arange(D) < q.dim, 0.0, self.w)
+        d = draw(self.plan.model, q, w, M, rng, snapshot=old, sampling=self.plan.sampling)
+        G = evaluate(lines, d)  # (R, all lines, M, D)
+        for base, own in self.places.items():
+            # a word with rows or a pull of its own may look at all samples, as LOO does
+            words = {word for k in own for word, _ in lines[k].parts}
+            together = self.plan.sampling.shared or any(word.rows or word.pull for word in words)
+            size = M if together else d.group  # samples that lean on each other
+            # their means, a unit each, (R, P, units, D); partners are M / 2 apart
+            X = G[:, own].reshape(R, len(own), size, -1, D).mean(2)
+            mean, units = X.mean((0, 2)), X.shape[2]
+            X = (X - mean[:, None]).reshape(R, len(own), -1)
+            K = X @ X.mT / units**2 * (R * units / (R * units - 1))  # of means of steps
+            found[base] = K, G[:, own[0]].mean(1) @ width, mean
+        return found
+
+    def _astray(self):
+        """{base: a sentence} if its mean along q's width is not the first's: PR's at a kink."""
+        first = self.along[next(iter(self.table))]  # (n,)
+        apart = np.stack([self.along[base] - first for base in self.table])
+        error = apart.std(1, ddof=1) / sqrt(self.n) + 1e-10 * np.abs(first).max() + 1e-300
+        z, most = np.abs(apart.mean(1)) / error, scipy.special.stdtrit(self.n - 1, 1 - DOUBT / 2)
+        why = "{} is refused: its mean is {:.0f} standard errors off, as where log p has a kink"
+        return {base: why.format(base, x) for base, x in zip(self.table, z) if x > most}
+
+    @property
+    def sets(self) -> list[Set]:
+        """All sets of the bases that are not refused."""
+        own = {base: [*own][1:] for base, own in self.table.items() if base not in self.refused}
+        return [s for base, cvs in own.items() for s in subsets(base, cvs)]
+
+    def weights(self, s: Set) -> np.ndarray:
+        """Those of all lines of the base, (..., 2, 1, P): of each half, as the other fits them."""
+        own = [[*self.table[s.base]].index(name) for name in s.cvs]
+        K = self.K[s.base].mean(-3, keepdims=True)[..., ::-1, :, :, :]
+        v = np.zeros(K.shape[:-1])
+        v[..., 0] = 1.0
+        v[..., own] = best_weights(K[..., own, :][..., own], K[..., own, 0])
+        return v
+
+    def each(self, s: Set) -> np.ndarray:
+        """||g - E g||^2 at every step, (..., 2, n / 2). Below rounding error all sets are alike."""
+        v = self.weights(s)
+        return np.maximum(np.vecdot(np.vecmat(v, self.K[s.base]), v), self.least)
+
+    def noise(self, s: Set) -> np.ndarray:
+        """E||g - E g||^2 of a step, (...)."""
+        return self.each(s).mean((-2, -1))
+
+    def slope2(self, sets: list[Set]) -> float:
+        """||E g||^2, from the set with the least noise."""
+        quiet = min(sets, key=self.noise)
+        g = self.weights(quiet).mean((0, 1)) @ self.mean[quiet.base]
+        return max(0.0, g @ g - self.noise(quiet) / self.n)
+
+    def resampled(self, times: int, rng: np.random.Generator) -> "Pilot":
+        """Many pilots side by side, of steps drawn from this one: K is (times, 2, 1, P, P)."""
+        half, other = self.n // 2, copy(self)
+        counts = [rng.multinomial(half, np.full(half, 1 / half), times) / half for _ in range(2)]
+        mean = lambda K: np.stack([np.tensordot(c, k, 1) for c, k in zip(counts, K)], 1)
+        other.K = {base: mean(K)[:, :, None] for base, K in self.K.items()}
+        return other
+
+
+def _checked(table, plan):
+    """{base: {name: line}}, the base's name empty, or an error that says what is wrong."""
+    if not (isinstance(table, dict) and table):
+        raise TypeError(f"{table!r} is no table of bases and their variates: {RIGHT}")
+    for name, pair in table.items():
+        if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[1], dict)):
+            raise TypeError(f"{name!r}: {pair!r} is no pair of h and variates by name: {RIGHT}")
+        replace(plan, h=pair[0], cvs=[*pair[1].values()])  # refuses what is neither
+    return {base: {"": h} | cvs for base, (h, cvs) in table.items()}
+
+
+# What sets cost and leave ------------------------------------------------------------------------
 
 
 def cost_of(s: Set, costs: dict[str, float]) -> float:
     """Seconds a step: known, or the base's and what each variate adds to it on its own."""
-    name = str(s._replace(pairs=False))  # two samples cost what a pair costs
-    parts = [name] if name in costs else [s.base, *(str(Set(s.base, (c,))) for c in s.cvs)]
+    parts = [str(s)] if str(s) in costs else [s.base, *(str(Set(s.base, (c,))) for c in s.cvs)]
     for part in parts:
         if part not in costs:
             raise ValueError(f"costs say nothing of {part!r}: give its seconds a step")
@@ -120,8 +296,7 @@ def _begun(model, q, h, M, renew, costs, sampling, keywords):
 def report(
     lines: dict[str, Estimator], model: Model, q: Family, w: np.ndarray, *, M: int = 10,
     rng: np.random.Generator, pilot: int = 100, costs: dict[str, float] | None = None,
-    seconds: float = 1.0, renew: int = 50, natural: bool = False,
-    sampling: Sampling | None = None, **keywords: Any,
+    seconds: float = 1.0, renew: int = 50, sampling: Sampling | None = None, **keywords: Any,
 ) -> Report:  # fmt: skip
     """What lines leave of the noise and cost, as a `Report`; any model, any family, w (D,).
 
@@ -129,7 +304,6 @@ def report(
     pilot: steps of M samples to measure noise with.
     costs: {set, as it prints: seconds a step}, in place of `seconds` of timing.
     renew: the number of steps that a snapshot serves.
-    natural: measure gradients in units of q, by Fisher's matrix, as natural steps do.
     sampling: as in `draw`; or its fields: subsample, batch, each, noise.
     """
     if not (isinstance(lines, dict) and lines):
@@ -137,7 +311,7 @@ def report(
     (base, h), *cvs = lines.items()
     plan, known = _begun(model, q, h, M, renew, costs, sampling, keywords)
     table, sizes = {base: (h, dict(cvs))}, sorted({0, 1, len(cvs)})
-    found = Pilot(table, plan, w, pilot, rng, natural=natural)
+    found = Pilot(table, plan, w, pilot, rng)
     sets = [Set(base, some) for n in sizes for some in combinations(dict(cvs), n)]
     if costs is None:
         known = timed(sets, table, plan, found.w, seconds=number("seconds", seconds, 0))
@@ -170,7 +344,7 @@ class Choice:
 def choose(
     model: Model, q: Family, w: np.ndarray, *, M: int = 10, rng: np.random.Generator,
     among: dict | None = None, pilot: int = 40, costs: dict[str, float] | None = None,
-    seconds: float = 1.0, renew: int = 50, natural: bool = False, resamples: int = 200,
+    seconds: float = 1.0, renew: int = 50, resamples: int = 200,
     sampling: Sampling | None = None, **keywords: Any,
 ) -> Choice:  # fmt: skip
     """The `Choice` of base and variates with the least cost x E||g||^2 at w (D,).
@@ -180,25 +354,20 @@ def choose(
     costs: as in `report`. Without them single variates are timed, sets predicted from these, and
         the best of them timed themselves.
     resamples: how many times the pilot is resampled to see how sure the choice is.
-    sampling: as in `report`. Where `noise` is not given and every sample sees the same data, each
-        set is tried with independent samples and with opposite pairs, which cost the same.
+    sampling: as in `report`. Products of choices with other samplings can be compared.
     A base whose mean is not that of the first one is refused: PR, where log p has a kink.
     """
     plan, known = _begun(model, q, whole_gradient(model, q), M, renew, costs, sampling, keywords)
     seconds, resamples = number("seconds", seconds, 0), whole("resamples", resamples)
-    seen = plan.sampling
-    table = candidates(model, q, seen.subsample, M) if among is None else among
-    free = sampling is None and "noise" not in keywords and (seen.shared or not seen.subsample)
-    pairs = free and M % 2 == 0 and q.mirror is not None
-    found = Pilot(table, plan, w, pilot, rng, natural=natural, pairs=pairs)
+    table = candidates(model, q, plan.sampling.subsample, M) if among is None else among
+    found = Pilot(table, plan, w, pilot, rng)
     tried, slope2 = found.sets, found.slope2(found.sets)
     product = lambda s, pilot=found: cost_of(s, known) * (slope2 + pilot.noise(s))
     # to nine digits: of sets that differ in rounding alone the first is best
     score = lambda *given: np.round(np.log(product(*given)), 9)
-    alone = lambda sets: [*dict.fromkeys(s._replace(pairs=False) for s in sets)]
-    time = lambda sets, share: timed(alone(sets), table, plan, found.w, seconds=share * seconds)
+    time = lambda sets, share: timed(sets, table, plan, found.w, seconds=share * seconds)
     known |= time([s for s in tried if len(s.cvs) < 2], 0.6) if costs is None else {}
-    bases = [s for s in tried if not s.cvs and not s.pairs]
+    bases = [s for s in tried if not s.cvs]
     last = [*bases, *sorted(tried, key=score)[:FINALISTS]]
     known |= time(last, 0.4) if costs is None else {}
     order = sorted(tried, key=score)
@@ -212,6 +381,6 @@ def choose(
     h, cvs = table[best.base]
     own = replace(plan, h=h, cvs=[cvs[name] for name in best.cvs])
     line = {"h": h, "cvs": own.cvs, "renew": renew if own.wants else None}
-    line["sampling"] = found.ways[best.pairs]
+    line |= {"sampling": plan.sampling}
     rows = _reported(sorted(last, key=bases[0].__ne__), found, known, slope2, chosen)
     return Choice(best, line, rows, chosen[best], float(regret), float(product(best)))

@@ -273,8 +273,8 @@ HERE, THERE = {"model": ONE, "q": FULL}, {"model": TWO, "q": DIAGONAL}
 AT, AWAY = {**HERE, "w": W}, {**THERE, "w": V}
 HOW = {"subsample": False, "batch": 2, "noise": "pairs", "sampling": cv.Sampling(subsample=False)}
 CLOSE, CLEAR = ({"mine": 1.0, "mine with c7": cost} for cost in (1.25, 2.0))  # contests
-PILOT = {**AT, "M": 4, "rng": Seed(0), "pilot": 6, "natural": False, "costs": CLOSE}
-OTHER_PILOT = {**AWAY, "M": 6, "rng": Seed(1), "pilot": 8, "natural": True, "costs": CLEAR, **HOW}
+PILOT = {**AT, "M": 4, "rng": Seed(0), "pilot": 6, "costs": CLOSE}
+OTHER_PILOT = {**AWAY, "M": 6, "rng": Seed(1), "pilot": 8, "costs": CLEAR, **HOW}
 RUN = {**HERE, "steps": 6, "lr": 0.1}
 OTHER_RUN = {**AWAY, "steps": 7, "lr": 0.2, "every": 2, "average": 3, "hooks": {2: hook},
              "rule": cv.rules.adam(), "momentum": 0.5}  # fmt: skip

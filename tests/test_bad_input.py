@@ -21,8 +21,7 @@ import cvlib as cv
 from cvlib import CF, RP1, RP2, SF, bound, combine, parabola, relax, rules, taylor_x, taylor_z
 from cvlib.ascent import plans, rotated
 from cvlib.combining import regression
-from cvlib.fitting import climbing
-from cvlib.fitting.bent import Bent
+from cvlib.fitting.bends import Bent
 from cvlib.fitting.found import Found
 from cvlib.points import spheres
 from cvlib.recipe.estimators import Method, Route, check_variate
@@ -411,8 +410,6 @@ TYPES = [  # with a TypeError
     ("only by a number", lambda: RP1(data) * RP1(data)),
     ("list of lines", lambda: cv.evaluate(RP1(data), draw())),
     ("data is no estimator", lambda: cv.evaluate([data], draw()), lambda: sgd([data])),
-    (r"climb: f\(z\) must give a number and its slope, as long as z; got -2",
-     lambda: climbing.climb(lambda z: -z @ z, np.ones(2), 1e-6)),
     # fits and answers
     ("no function of the draws", lambda: fitted().expect(3.0)),
     ("what f gives: {'a': .* no array of numbers; stack",

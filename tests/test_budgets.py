@@ -99,7 +99,7 @@ def test_a_fit_is_back_in_time(work, kind, pass_of_one, seconds, monkeypatch):
     assert fit.seconds <= work.now < 1.3 * seconds + 2
     assert fit.seconds < seconds + 8 * pass_of_one + work.most  # beyond: four draws of two q's
     if kind not in ("diagonal", "passes", "adam") or (pass_of_one, seconds) == (0.5, 3.0):
-        assert not fit.settled and fit.run.ended == run.LATE == "out of time"
+        assert not fit.settled
         assert f"out of time after step {fit.steps}" in fit.report
 
 
@@ -112,7 +112,7 @@ def test_a_step_that_was_cut_off_has_not_begun(work, monkeypatch):
     for steps in (0.5, 1.5, 2.7):
         work.cost = 1 / one_step
         fit = two.go_on(seconds=steps / 0.9, progress=False)  # a tenth is for the look
-        assert fit.steps == 2 + int(steps) and not fit.settled and fit.run.ended == "out of time"
+        assert fit.steps == 2 + int(steps) and not fit.settled and "out of time after" in fit.report
         work.cost = 0.0
         on = fit.go_on(steps=9, progress=False)
         assert (on.run.state.w == whole.run.state.w).all()

@@ -1,5 +1,6 @@
 """Reports and choices against enumeration, least squares, closed forms and made-up clocks."""
 
+from functools import partial
 from itertools import combinations
 from unittest import mock
 
@@ -14,7 +15,7 @@ from test_own_families import shifted_of
 
 import cvlib
 
-choosing, pilots = (lambda cv, name=name: part(cv, name) for name in ("choosing", "pilots"))
+choosing = partial(part, name="choosing")
 
 
 def logistic(cv):
@@ -60,14 +61,14 @@ def plan_of(cv, table, model, q, **how):
     return cv.optimize.Noisy(model, q, next(iter(table.values()))[0], lr=1.0, **how)
 
 
-def pilot(cv, table, model, q, w, M=5, steps=20, seed=0, pairs=False, **see):
+def pilot(cv, table, model, q, w, M=5, steps=20, seed=0, **see):
     plan = plan_of(cv, table, model, q, M=M, sampling=cv.Sampling(**see))
-    return pilots(cv).Pilot(table, plan, w, steps, default_rng(seed), pairs=pairs)
+    return choosing(cv).Pilot(table, plan, w, steps, default_rng(seed))
 
 
 def noise_of(cv, h, *given, **how):
     """That of a gradient alone, and ||E g||^2."""
-    found, alone = pilot(cv, {"h": (h, {})}, *given, **how), pilots(cv).Set("h")
+    found, alone = pilot(cv, {"h": (h, {})}, *given, **how), choosing(cv).Set("h")
     return found.noise(alone), found.slope2([alone])
 
 
@@ -103,7 +104,7 @@ def test_noise_of_every_subset(cv):
     found = pilot(cv, table, model, q, w)
     sets, right = [], []
     for base, names in every(table):
-        sets.append(pilots(cv).Set(base, names))
+        sets.append(choosing(cv).Set(base, names))
         right.append(left_by_least_squares(X, at((base, 0)), [at((base, c)) for c in names]))
     assert len(sets) == 3 * 16 + 3
     assert_allclose([found.noise(s) for s in sets], right, rtol=1e-6)
@@ -121,12 +122,6 @@ def test_squared_length_of_a_step(cv):
         square = (h(d).mean(-2) ** 2).sum(-1)
         assert abs(found + noise - square.mean()) < 6 * square.std() / np.sqrt(3000)
         assert abs(found - slope) < 0.1 * slope
-    how, Set = {"M": 4, "steps": 3000, "subsample": False}, pilots(cv).Set
-    both = pilot(cv, {"h": (h, {})}, *problem, pairs=True, **how)
-    plain, paired = (both.noise(Set("h", pairs=pairs)) for pairs in (False, True))
-    for noise, kind in (plain, "plain"), (paired, "pairs"):
-        assert_allclose(noise, noise_of(cv, h, *problem, seed=1, noise=kind, **how)[0], rtol=0.1)
-    assert abs(plain / paired - 1) > 0.3
 
 
 def test_leaving_one_out_makes_a_step_one_unit(cv):
@@ -158,18 +153,18 @@ def test_slope_of_few_draws(cv):
     slope = (cv.exact.gradient(*problem) ** 2).sum()
     assert abs(np.mean(few) - slope) < 4.5 * np.std(few) / np.sqrt(200)
     both = pilot(cv, {"RP1": (by(cv.RP1, cv, model, q), {}), "PR": (h, {})}, *problem)
-    quiet, loud = (pilots(cv).Set(name) for name in ("PR", "RP1"))
+    quiet, loud = (choosing(cv).Set(name) for name in ("PR", "RP1"))
     assert both.slope2([loud, quiet]) == both.slope2([quiet]) != both.slope2([loud])
 
 
-def test_resampled_pilots(cv):
+def test_resampled_choosing(cv):
     """Each half on its own: the mean over resamples is the half's, the scatter that of a mean."""
     model, q, w = logistic(cv)
     z = cv.zoo.paper(model, q)
     found = pilot(cv, {"h": (z.h, {"c7": z.c7})}, model, q, w)
-    K = found.resampled(2000, default_rng(0)).K["h", False][:, :, 0]  # (2000, 2, P, P)
+    K = found.resampled(2000, default_rng(0)).K["h"][:, :, 0]  # (2000, 2, P, P)
     for k in (0, 1):
-        own = found.K["h", False][k]
+        own = found.K["h"][k]
         error = own.std(0) / np.sqrt(len(own))
         assert_allclose(K[:, k].mean(0), own.mean(0), atol=0.12 * error.max())
         assert_allclose(K[:, k].std(0), error, rtol=0.1)
@@ -202,7 +197,7 @@ def test_turns(cv):
     """The shortest step, steps in turns, and no more time than was asked for."""
     model, q, w = logistic(cv)
     table = {"uneven": (by(cv.RP1, cv, model, q), {}), "even": (by(cv.PR, cv, model, q), {})}
-    plan, Set, clock, order = plan_of(cv, table, model, q, M=1), pilots(cv).Set, Clock(), []
+    plan, Set, clock, order = plan_of(cv, table, model, q, M=1), choosing(cv).Set, Clock(), []
 
     def timed(seconds, **spends):
         def step(plan, state):
@@ -237,7 +232,7 @@ def test_price_of_a_step(cv):
         return clock.now - before
 
     model, q, M = own(cv, spend, N=40), cv.families.Gaussian(2), 5
-    table, w, Set = cv.candidates(model, q), q.start(), pilots(cv).Set
+    table, w, Set = cv.candidates(model, q), q.start(), choosing(cv).Set
     sets = [Set("RP1"), Set("RP1", ("joint",)), Set("PR")]
     old = cv.snapshot(model, q.mean(w))  # the first one marks its model, at the price of a row
     past = rows(lambda: cv.snapshot(model, q.mean(w)))
@@ -253,7 +248,7 @@ def test_price_of_a_step(cv):
 
 def test_predicted_costs(cv):
     costs = {"h": 1.0, "h with a": 1.5, "h with b": 0.9, "h with c": 3.0}
-    price = lambda *names: choosing(cv).cost_of(pilots(cv).Set("h", names), costs)
+    price = lambda *names: choosing(cv).cost_of(choosing(cv).Set("h", names), costs)
     assert price() == 1.0 and price("a", "c") == 3.5
     assert price("a", "b") == 1.5  # no variate makes a step cheaper
     costs["h with a, c"] = 2.0
@@ -414,7 +409,7 @@ def test_timed_for_real(cv):
 def test_subsets(cv):
     names = tuple("abcdefghijkl")
     for few, most in (names[:4], 4), (names[:10], 10), (names, 2):
-        found = [s.cvs for s in pilots(cv).subsets("h", few)]
+        found = [s.cvs for s in choosing(cv).subsets("h", few)]
         assert found == [c for n in range(most + 1) for c in combinations(few, n)]
 
 
@@ -491,35 +486,6 @@ def test_price_is_refused_where_there_are_kinks(cv):
     assert not any(ask(model, s, **few).report.refused for s in range(40))  # they say little
 
 
-@pytest.mark.parametrize(
-    "see, tried",
-    [
-        ({"subsample": False}, True), ({"batch": 3}, True), ({}, False),
-        ({"subsample": False, "M": 5}, False),
-        ({"subsample": False, "noise": "plain"}, False),
-        ({"sampling": {"subsample": False}}, False),
-        ({"batch": 3, "each": True}, False),
-    ],
-)  # fmt: skip
-def test_pairs_are_tried(cv, see, tried):
-    """Where nothing is said of the noise and samples see the same data; they are what they say."""
-    model, q, _ = logistic(cv)
-    data, prior, variational = cv.terms(model, q)
-    h = cv.PR(data) + cv.PR(prior) - cv.CF(variational)
-    see = {k: cv.Sampling(**x) if k == "sampling" else x for k, x in see.items()}
-    how = {"among": {"PR": (h, {})}, "costs": {"PR": 1.0}, "pilot": 30, "rng": default_rng(0)}
-    got = cv.choose(model, q, q.start(), **how, **see)
-    left = {r.set.pairs: r.left for r in got.report.rows}
-    assert (True in left) == tried
-    assert (got.line["sampling"].noise == "pairs") == got.set.pairs == ("in pairs" in str(got.set))
-    if see == {"subsample": False}:
-        given = model, q, q.start((4000,)), 10
-        draw = lambda kind: cv.draw(*given, default_rng(1), subsample=False, noise=kind)
-        plain, pairs = (h(draw(kind)).mean(1).var(0).sum() for kind in ("plain", "pairs"))
-        assert_allclose(left[True], pairs / plain, rtol=0.3)
-        assert got.set.pairs and pairs < 0.6 * plain
-
-
 def test_what_is_wrapped_gets_its_snapshot(cv):
     """Only what looks at older weights has one taken, of the order and with the factor it needs."""
     model, q, w = logistic(cv)
@@ -548,8 +514,7 @@ def test_it_works_with_a_real_clock():
         got = cvlib.choose(model, q, q.start(), M=4, rng=rng, pilot=8, seconds=0.02, **see)
         assert got.set.base in cvlib.candidates(model, q, see.get("subsample", True))
         assert all(r.cost > 0 and np.isfinite(r.score) for r in got.report.rows)
-        noise = "pairs" if got.set.pairs else "plain"
-        assert got.line["sampling"] == cvlib.Sampling(**see, noise=noise)
+        assert got.line["sampling"] == cvlib.Sampling(**see)
     model, q, w = logistic(cvlib)
-    got = cvlib.choose(model, q, w, rng=rng, pilot=8, seconds=0.02, natural=True)
+    got = cvlib.choose(model, q, w, rng=rng, pilot=8, seconds=0.02)
     cvlib.optimize.sgd(model, q, **got.line, lr=0.1, steps=5, M=10, rng=rng)

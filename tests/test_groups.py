@@ -425,7 +425,7 @@ def test_effects_of_normal_rows_by_their_closed_form():
         assert_allclose(np.cov(drawn[:, label].T), cov, atol=0.03)
         for j in range(2):
             held = m.held(z, m.parts[0])
-            of = effects.law_of(j, effects.coefficients(m, m.parts[0], z, held), held)
+            of = effects.law_of(j, effects.coefficients(m, z, held, m.parts[0]), held)
             exact, about = stats.norm(mean[j], np.sqrt(cov[j, j])), np.full(3, mean[j] + 0.3)
             assert_allclose(of.moments()[0][0, label], mean[j], atol=1e-6)
             assert_allclose(of.moments(mean[j])[1][0, label], cov[j, j], atol=1e-6)
@@ -447,7 +447,7 @@ def test_laws_of_two_numbers_that_are_not_normal_by_a_fine_grid():
     z, a = np.array([[0.2, 0.7, 0.4, 1.2]]), np.linspace(-14, 14, 1121)
     drawn, p = effects.drawn(m, np.repeat(z, 40_000, 0))["u"], m.named(z[0])
     p["u"] = np.stack(np.meshgrid(a, a, indexing="ij"), -1)
-    c = effects.coefficients(m, m.parts[0], z, held := m.held(z, m.parts[0]))
+    c = effects.coefficients(m, z, held := m.held(z, m.parts[0]), m.parts[0])
     for j in range(3):
         rows = sum(bernoulli_two(p, (x[i], y[i])) for i in np.flatnonzero(g == j))
         share = np.exp(rows + two(p) - logsumexp(rows + two(p)))

@@ -19,7 +19,7 @@ import cvlib
 PACKAGE = Path(cvlib.__file__).parent
 # Folders and files, from the base up
 CORE = "combining models families recipe zoo ascent".split()
-LAYERS = [*CORE, "adapters", "pilots", "choosing", "fitting"]
+LAYERS = [*CORE, "adapters", "choosing", "fitting"]
 FOLDERS = [layer for layer in LAYERS if (PACKAGE / layer).is_dir()]
 BASE = {"arguments", "deadline", "special", "points", "draws", "datasets"}  # below them, for all
 ALONE = {"definitions"}  # which know nobody, and nobody knows them

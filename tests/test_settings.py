@@ -1,7 +1,7 @@
 """Every number that a fit goes by does what it says: another value changes what it should."""
 
 import warnings
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import cache
 from types import SimpleNamespace
 from unittest import mock
@@ -33,8 +33,9 @@ steep = lambda z: -5 * anp.sum(anp.abs(z), -1) ** 1.5
 funnel = lambda z: -0.5 * (z[..., 0] ** 2 + anp.sum((z[..., 1:] * anp.exp(-z[..., :1])) ** 2, -1))
 WIDE = cv.families.Gaussian(30)
 W = {d: cv.families.Gaussian(d).start() for d in (2, 3)}
-TAIL = looks.Weights(np.zeros((4000, 1)), -0.9 * np.log(np.linspace(1e-4, 1, 4000)))  # k = 0.9
-FEW = looks.Weights(np.zeros((4000, 1)), np.where(np.arange(4000) % 4, -9.0, 0.0))  # a quarter
+SIGNS = np.tile([-1.0, 1.0], 2000)[:, None]  # weights that come twice leave mean and sd alone
+TAIL = looks.Weights(SIGNS, np.repeat(-0.9 * np.log(np.linspace(1e-4, 1, 2000)), 2))  # k = 0.9
+FEW = looks.Weights(SIGNS, np.repeat(np.where(np.arange(2000) % 4, -9.0, 0.0), 2))  # a quarter
 
 
 def plan(name, q, settings):
@@ -64,7 +65,7 @@ def bent(settings, d=2):
 
 
 SEEN = {  # another value, and what it changes
-    "seconds": (1e-9, lambda s: fitted(settings=s).run.ended),
+    "seconds": (1e-9, lambda s: fitted(settings=s).run.words[-1]),
     "tolerance": (1e-6, lambda s: fitted(steep, settings=s, steps=40).steps),
     "chance": (1e-6, lambda s: looks.at_most(ROWS, 1, s)),
     "looks": ((100, 200), lambda s: looks.sizes(model(), s)),
@@ -78,9 +79,9 @@ SEEN = {  # another value, and what it changes
     "reach": (7.0, lambda s: plan("passes", WIDE, s).reach),
     "rate": (0.2, lambda s: plan("adam", cv.families.Gamma(1), s).lr(1000)),
     "after": (10, lambda s: plan("adam", cv.families.Gamma(1), s).lr(1000)),
-    "fair": (0.2, lambda s: looks.poor(FEW, s)),
-    "heavy": (9.0, lambda s: looks.heavy(TAIL, s)),
-    "big": (1e9, lambda s: looks.heavy(TAIL, s)),
+    "fair": (0.2, lambda s: bends.wanted(FEW, s)),
+    "heavy": (9.0, lambda s: bends.wanted(TAIL, replace(s, fair=0.0))),
+    "big": (1e9, lambda s: bends.wanted(TAIL, replace(s, fair=0.0))),
     "out": (9.5, lambda s: [*front.conflicts(model(), np.array([9.0]), s)]),
     "bend": (0, lambda s: fitted(settings=s).run.can_bend),
     "pairs": (0, lambda s: bent(s, 3)),

@@ -13,12 +13,9 @@ arviz = Package("arviz", "ArviZ")
 
 
 def to_arviz(
-    fit: Any,
-    n: int = 1000,
-    seed: int = 0,
-    predict: Callable | None = None,
+    fit: Any, n: int = 1000, seed: int = 0, predict: Callable | None = None,
     corrected: bool | None = None,
-) -> Any:
+) -> Any:  # fmt: skip
     """ArviZ's groups: posterior, log_likelihood, posterior_predictive if `predict`.
 
     Draws are those of `fit.draws`, with log p in sample_stats, `lp`. Where they are q's, because

@@ -84,9 +84,7 @@ class Compiled(Model):
             return np.concatenate([x.reshape(len(z), -1) for x in rows.values()], -1)
         raise ValueError(f"{self!r} shows no data points: it has their log-likelihood in one sum")
 
-    def totals(
-        self, z: np.ndarray, order: int, factor: np.ndarray | None = None, mean: bool = False
-    ) -> tuple:
+    def totals(self, z, order, factor=None, mean=False):
         if order == 2:
             return super().totals(z, order)
         both = lambda rows, z: self.value_and_slope(z) if order else (_value(z, self),)
@@ -172,26 +170,22 @@ def compiled(
     """A `Compiled` of functions that JAX can trace: of one z (d,), and `back` from parameters."""
     d = about.get("dim") or Parameters(about["parameters"]).dim
     joint, many = Traced(log_joint, d), lambda f: f and Batched(Traced(f, d))
-    both = Batched(joint, jax.value_and_grad)
-    found = Compiled(
-        both, name=name, value=partial(_values, both, Batched(joint)),
-        hessian=Batched(joint, jax.hessian), named=many(named), **about,
-    )  # fmt: skip
+    both, alone = Batched(joint, jax.value_and_grad), Batched(joint)
+    # without slopes, where these cost more than one more program
+    value = lambda z: both(z)[0] if both.cheap or len(z) == 1 else alone(z)
+    hessian = Batched(joint, jax.hessian)
+    found = Compiled(both, name=name, value=value, hessian=hessian, named=many(named), **about)
     found.traced, found._log_liks = joint, many(rows)
     if back:
         flat = jax.jit(jax.vmap(lambda p: flatten_util.ravel_pytree(back(p))[0]))
-        found.parameters.back = partial(_back, flat, found.parameters.each)
+
+        def to_z(arrays):
+            known = {k: np.asarray(arrays[k], float) for k in found.parameters.each}
+            with double():
+                return np.asarray(flat(known))
+
+        found.parameters.back = to_z
     return found
-
-
-def _values(both, alone, z):
-    """log p at z (B, d): without slopes, where these cost more than one more program."""
-    return both(z)[0] if both.cheap or len(z) == 1 else alone(z)
-
-
-def _back(flat, names, arrays):
-    with double():
-        return np.asarray(flat({k: np.asarray(arrays[k], float) for k in names}))
 
 
 def flat(arrays: dict) -> tuple[Callable, list[str]]:

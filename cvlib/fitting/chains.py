@@ -16,17 +16,14 @@ from ..models.density import Density, Model
 from ..models.parameters import labels
 from . import stein
 from .stein import Answer, Drawn, correlation, floats
-from .table import Table
+from .table import TAILS, Table
 
-CHANCE = (
-    1e-5  # by Student's t, of refusing the model's own draws; of 1,500 slow short lots none was
-)
+CHANCE = 1e-5  # of refusing the model's own draws; of 1,500 slow short lots none was
 FAR = 0.05  # sds of a variate: where its mean is nearer to zero the draws are not refused
 LIGHT = 1 / 3  # k-hat from which weights have no third moment, and say too little for the test
 BEYOND = 3  # standard errors that an answer may lie outside the range of f
 EXACT = 1e-5  # a logarithm that is so near to a line in z is one, to rounding
 NEVER = 1e12  # effective draws from which an error is rounding
-TAILS = {"5 %": 0.05, "50 %": 0.5, "95 %": 0.95}
 FORMS = (
     "give draws by name, {name: (n, *shape)} or (chains, n, *shape), such as stan_variables() of "
     "CmdStanPy, an InferenceData, or z itself, (n, d) or (chains, n, d)"

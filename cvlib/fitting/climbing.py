@@ -67,12 +67,7 @@ def climb(
     known = known or Curvature(SOME)
     here, curvature = Point(z, -np.inf, np.zeros_like(z)), known
     with suppress(Late):
-        first = f(z)
-        if [*map(np.shape, first if isinstance(first, tuple) else ())] != [(), np.shape(z)]:
-            raise TypeError(
-                f"climb: f(z) must give a number and its slope, as long as z; got {first}"
-            )
-        here = Point(z, *first)
+        here = Point(z, *f(z))
         for _ in range(steps if np.isfinite(here.value) else 0):
             deadline.check()
             way = curvature.times(here.slope)

@@ -19,12 +19,11 @@ import numpy as np
 import scipy
 
 from ..models.parameters import Named
-from . import stein
+from . import lots, stein
 from .groups import UNSEEN, Grouped, Held, Part, coded, grid
 from .lots import Lot
-from .table import Table
+from .table import TAILS, Table
 
-TAILS = {"5 %": 0.05, "50 %": 0.5, "95 %": 0.95}
 TIMES = 4  # Newton's steps to a quantile
 T = np.linspace(-7, 7, 129)  # where a distribution function is turned round
 FEW = 8  # groups that choose the order of the variates
@@ -60,7 +59,7 @@ def hermite(t: np.ndarray, n: int) -> np.ndarray:
     return np.stack(He[:n])
 
 
-def coefficients(model: Grouped, part: Part, z: np.ndarray, held: Held) -> np.ndarray:
+def coefficients(model: Grouped, z: np.ndarray, held: Held, part: Part) -> np.ndarray:
     """c of every effect in units of its nodes, (K, B, groups); of two numbers (K, K, B, groups)."""
     x, K = grid(model.nodes, model.k)[0], model.nodes
     log = model.at_nodes(z, held, part)
@@ -84,29 +83,24 @@ def table(
     model: Any, name: str, lot: Lot, order: int | None, head: str = "", says: tuple[str, ...] = ()
 ) -> Table:
     """Mean, sd and quantiles of an effect by label, read from weighed points, with their errors."""
-    if model.effects is None or name not in model.effects.each:
-        known = "none" if model.effects is None else ", ".join(model.effects.each)
-        raise ValueError(f"no effect {name!r}: the model's effects are {known}")
-    where, shape = model.effects.where[name], model.effects.each[name].shape
+    each = {} if model.effects is None else model.effects.each
+    if name not in each:
+        raise ValueError(f"no effect {name!r}: the model's effects are {', '.join(each) or 'none'}")
+    where, shape = model.effects.where[name], each[name].shape
     numbers = range(where.start, where.stop)
-    parts = [_of_part(model, part, lot, order, numbers) for part in model.parts]
-    each = np.concatenate(parts, 2).reshape(2, len(TAILS) + 2, -1)
+
+    def laws(z, held, part):
+        c = coefficients(model, z, held, part)
+        return [law_of(j, c, held) for j in numbers]
+
+    z, parts = np.where(lot.w[:, None] > 0, lot.z, lot.z[lot.w.argmax()]), []  # none far out
+    for found in model.walked(laws, z):
+        whole = (Series(*(np.concatenate(x, -2) for x in zip(*each))) for each in zip(*found))
+        parts.append(np.stack([_read(of, lot, order) for of in whole], -1))
+    values, errors = np.concatenate(parts, 2).reshape(2, len(TAILS) + 2, -1)
     ends = [f"[{i}]" for i in range(len(numbers))] if shape else [""]
     rows = [f"{label}{end}" for label in model.labels for end in ends]
-    columns = dict(zip(("mean", "sd", *TAILS), each[0]))
-    errors = {f"error of {column}": x for column, x in zip(columns, each[1])}
-    return Table(rows, columns | errors, dict(zip(columns, errors)), head, says, tuple(errors))
-
-
-def _of_part(model, part, lot, order, numbers):
-    """Mean, sd and quantiles of effects of some groups, and errors, (2, 5, groups, numbers)."""
-    z = np.where(lot.w[:, None] > 0, lot.z, lot.z[lot.w.argmax()])  # none that is far out
-    found = []
-    for rows, held in model.blocks(z, part):
-        c = coefficients(model, part, z[rows], held)
-        found.append([law_of(j, c, held) for j in numbers])
-    laws = (Series(*(np.concatenate(x, -2) for x in zip(*each))) for each in zip(*found))
-    return np.stack([_read(of, lot, order) for of in laws], -1)
+    return lots.table(rows, values, errors, head, says)
 
 
 def _read(of, lot, order):
@@ -161,7 +155,7 @@ def _turned(model, part, points, place, rng, new):
     u, U = np.empty((model.k, n, groups)), rng.uniform(size=(model.k, n, groups))
     size = max(1, CELLS // (groups * len(T)))
     for rows, held in model.blocks(points, part):
-        c = coefficients(model, part, points[rows], held)
+        c = coefficients(model, points[rows], held, part)
         here = np.flatnonzero((place >= rows.start) & (place < rows.stop))
         for some in np.split(here, range(size, len(here), size)):
             k = place[some] - rows.start
@@ -193,16 +187,13 @@ def at_rows(model: Any, z: np.ndarray, batch: tuple, data: Any = None, groups: A
         return model.given(z[:, None])
     if (data is None) != (groups is None):
         raise ValueError("predict: new data of a model with groups need groups=, a label a row")
-    if groups is None:
-        code, labels = model.code, model.labels
-    else:
+    code, labels = model.code, model.labels
+    if groups is not None:
         code, labels = coded(groups, data, len(batch[0]))
-    known = {label: k for k, label in enumerate(model.labels)}
-    new = [label for label in labels if label not in known]
-    known |= {label: len(known) + k for k, label in enumerate(new)}
+    known = {label: k for k, label in enumerate(dict.fromkeys([*model.labels, *labels]))}
     place = np.array([known[label] for label in labels])[code]
     each = drawn(model, z)
-    if new:
-        unseen = drawn(model, z, len(new))
+    if new := len(known) - model.N:
+        unseen = drawn(model, z, new)
         each = {name: np.concatenate([u, unseen[name]], 1) for name, u in each.items()}
     return Named(model.named(z[:, None]), **{name: u[:, place] for name, u in each.items()})

@@ -13,14 +13,13 @@ import numpy as np
 
 from .. import families
 from ..families import Family
-from .bends import Bend
-from .bent import Bent
+from .bends import Bend, Bent
 from .run import Run
 from .settings import Settings
 from .strategies import named
 
 FORMAT = 1
-PLAIN = "M trouble words looks settled seconds rivals spike ended bends seed".split()  # of a run
+PLAIN = "M trouble words looks settled seconds rivals spike bends seed".split()  # of a run
 ARRAYS = "w a diverged mean".split()  # of its state
 PICKLE = b"\x1f\x8b"  # files of 0.13 and before begin so
 
@@ -71,7 +70,9 @@ def restored(model: Any, told: dict, arrays: dict[str, np.ndarray], q: Family | 
     """The run of a model that a file tells; a family of the reader's own comes as q."""
     q = _family(told["q"], q)
     plain = {name: told[name] for name in PLAIN} | {"words": tuple(told["words"])}
-    strategy, settings = named(told["strategy"]), _settings(told["settings"])
+    strategy = named(told["strategy"])
+    numbers: Any = {k: tuple(x) if isinstance(x, list) else x for k, x in told["settings"].items()}
+    settings = Settings(**numbers)
     plan, rng = strategy.plan(model, q, plain["M"], settings), np.random.default_rng()
     rng.bit_generator.state = told["rng"]
     state = plan.first(rng, arrays["w"])
@@ -84,12 +85,6 @@ def restored(model: Any, told: dict, arrays: dict[str, np.ndarray], q: Family | 
         kind, *rest = told["bent"]
         run.bent = Bend(_family(kind, None), arrays["bent"], *rest)
     return run
-
-
-def _settings(told: dict) -> Settings:
-    """Lists of JSON are tuples here."""
-    plain: Any = {k: tuple(x) if isinstance(x, list) else x for k, x in told.items()}
-    return Settings(**plain)
 
 
 def _named(q: Family) -> list:

@@ -21,13 +21,12 @@ from ..models.passes import wide
 from . import effects, lots, stein
 from .lots import Lot
 from .stein import Answer
-from .table import DOUBT, GOOD, Table, note
+from .table import DOUBT, GOOD, TAILS, Table, note
 
 EDGE = (
     "log p(x, z) is minus infinity at {} of {} draws: the posterior ends within the reach of q. "
     "Stein's variates do not hold at such an edge, and the draws were weighed without them"
 )
-TAILS = {"5 %": 0.05, "50 %": 0.5, "95 %": 0.95}
 NOT_CORRECTED = "of q, not corrected"
 K_HAT = "k-hat"  # of weight times a parameter or its square, the larger
 ALL_WELL = "the posterior, and nothing to distrust: numbers end at the second digit of their error"
@@ -68,10 +67,7 @@ class Found:
 
     def sample(self, n: int, seed: int = 0) -> np.ndarray:
         """n draws of z ~ q, (n, d)."""
-        return self._drawn(n, _rng(seed))
-
-    def _drawn(self, n, rng):
-        return self.q.sample(self.w, whole("n", n), rng)
+        return self.q.sample(self.w, whole("n", n), _rng(seed))
 
     # The lot, and what is read from it
 
@@ -127,7 +123,7 @@ class Found:
                 "Take corrected=False, which gives draws of q"
             )
         if not holds:
-            return self._drawn(n, rng)
+            return self.q.sample(self.w, n, rng)
         expensive = self.model.effects is not None  # which are drawn anew at every point
         enough = self.lot.exact or expensive or len(self.lot.w) >= 4 * n
         return (self.lot if enough else self._weighed(4 * n, rng)).resampled(n, rng)
@@ -142,24 +138,21 @@ class Found:
 
     @cached_property
     def _described(self):
-        lot, head = (self.lot, "") if self._holds else (self._own, NOT_CORRECTED)
+        lot, order, head = self._read
         arrays = self.model.named(lot.z)
         names = [label for name, x in arrays.items() for label in labels(name, x.shape[1:])]
         X = np.column_stack([x.reshape(len(x), -1) for x in arrays.values()]) * 1.0  # (n, k)
         X[lot.w == 0] = 0.0  # far out, where it may overflow
-        order, probs = 0 if head else self._order(lot), np.array([*TAILS.values()])
+        probs = np.array([*TAILS.values()])
         values, errors, k_f = stein.described(lot.drawn(X), order, probs=probs)
-        columns = dict(zip(("mean", "sd", *TAILS), values))
-        of = {name: f"error of {name}" for name in columns}
-        columns |= dict(zip(of.values(), errors)) | {K_HAT: k_f}
-        return Table(names, columns, of, head, hidden=(*of.values(), K_HAT))
+        return lots.table(names, values, errors, head, more={K_HAT: k_f})
 
     @cached_property
-    def _own(self):
-        """As many points of q itself, as a lot in which all weigh alike."""
-        z, block = lots.plain(self.q, self.w, lots.size(self.model), _rng(0))
-        none = np.zeros(len(z))
-        return Lot(z, 0 * z, none, none + 1, np.nan, block)
+    def _read(self):
+        """The points that a table is read from, the order of variates, and what stands above it."""
+        if self._holds:
+            return self.lot, self._order(self.lot), ""
+        return lots.plain(self.q, self.w, lots.size(self.model), _rng(0)), 0, NOT_CORRECTED
 
     def _order(self, lot):
         """Of Stein's variates: None to choose, 0 where z has no score or the posterior ends."""
@@ -171,19 +164,13 @@ class Found:
 
     def effects(self, name: str) -> Table:
         """Of a model with groups: the effect of every group, by label, as `summary` shows it."""
-        lot, head = (self.lot, "") if self._holds else (self._own, NOT_CORRECTED)
-        says = self.warnings if head else ()
-        return effects.table(self.model, name, lot, 0 if head else self._order(lot), head, says)
+        lot, order, head = self._read
+        return effects.table(self.model, name, lot, order, head, self._shown_badly)
 
     def predict(
-        self,
-        f: Callable,
-        n: int,
-        seed: int = 0,
-        data: Any = None,
-        corrected: bool | None = None,
-        groups: Any = None,
-    ) -> np.ndarray:
+        self, f: Callable, n: int, seed: int = 0, data: Any = None,
+        corrected: bool | None = None, groups: Any = None,
+    ) -> np.ndarray:  # fmt: skip
         """New data at n of the `draws`, or anything else: f(p, batch, rng).
 
         p and batch are as in the model's `log_lik`. The batch has all rows of the model's data, or
@@ -233,9 +220,8 @@ class Found:
         return replace(found, name=_name(f, self.model.given(self.sample(2, seed))))
 
     def quantile(
-        self, f: Callable, probs: Any = (0.05, 0.5, 0.95), n: int | None = None,
-        seed: int = 0,
-    ) -> Answer:  # fmt: skip
+        self, f: Callable, probs: Any = (0.05, 0.5, 0.95), n: int | None = None, seed: int = 0
+    ) -> Answer:
         """Quantiles of f under the posterior, (len(probs), ...), with errors, as `expect` works."""
         return self._asked(f, n, seed, partial(stein.quantile, probs=stein.levels(probs)))
 

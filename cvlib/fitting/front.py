@@ -113,18 +113,18 @@ class Fit(Found):
             if data != model.checksum:
                 raise files.Broken(f"it is a fit of {name} with other numbers in its data")
             run = files.restored(model, told, arrays, q)
+            for what, new in _seen(run, arrays["seen_z"]).items():
+                old = arrays[f"seen_{what}"]
+                if (bad := ~np.isclose(old, new, rtol=1e-7, equal_nan=True)).any():
+                    raise files.Broken(
+                        f"it is a fit of {name} with another {what} of log p(x, z): "
+                        f"{old[bad][0]:.8g} in the file, and {new[bad][0]:.8g} here, at the same z"
+                    )
         except files.Broken as error:
             raise ValueError(f"{path}: {error}") from error
         except (KeyError, TypeError) as error:  # something is missing, or of another kind
             said = f"{path}: it holds no fit that was saved whole: {error!r}"
             raise ValueError(said) from error
-        for what, new in _seen(run, arrays["seen_z"]).items():
-            old = arrays[f"seen_{what}"]
-            if (bad := ~np.isclose(old, new, rtol=1e-7, equal_nan=True)).any():
-                raise ValueError(
-                    f"{path}: it is a fit of {name} with another {what} of log p(x, z): "
-                    f"{old[bad][0]:.8g} in the file, and {new[bad][0]:.8g} here, at the same z"
-                )
         return cls(run)
 
     def _head(self):
@@ -287,13 +287,16 @@ def judged(run: Run, found: Found) -> tuple[Weights, tuple[str, ...], tuple[str,
     look = lambda: weighed(run.model, q, w, run.state.t + 1) if run.last is None else run.last
     last = safely("the ELBO", look, Weights(np.empty((0, q.dim)), np.empty(0)))
     done = run.strategy.says.format(plan=run.plan)
-    words = safely("the shape of q", lambda: [*said(run, last)], [])
-    doubted = safely("what to distrust", lambda: [*doubts(run, last, found)], [])
-    far = safely("the prior", lambda: _unlikely(run), [])
-    shown = safely("what is shown", lambda: [*uncorrected(run, found)] if run.settled else [], [])
-    about = lambda: [*run.model.doubts(found._points(SOME, np.random.default_rng(0)))]
-    moved = safely("the integrals over effects", about if run.settled else list, [])
-    return last, (*run.words, done, *words), (*doubted, *far, *shown, *moved, *failed)
+    listed = lambda what, sentences, *given: safely(what, lambda: [*sentences(*given)], [])
+    words = listed("the shape of q", said, run, last)
+    doubted = listed("what to distrust", doubts, run, last, found)
+    if run.q.gaussian:
+        doubted += listed("the prior", conflicts, run.model, run.q.mean(run.best), run.settings)
+    if run.settled:
+        doubted += listed("what is shown", uncorrected, run, found)
+        about = lambda: run.model.doubts(found._points(SOME, np.random.default_rng(0)))
+        doubted += listed("the integrals over effects", about)
+    return last, (*run.words, done, *words), (*doubted, *failed)
 
 
 def said(run: Run, last: Weights) -> Iterator[str]:
@@ -351,7 +354,9 @@ def doubts(run: Run, last: Weights, found: Found) -> Iterator[str]:
     outside = end.outside.sum() / n
     lost = (~end.fine).sum() / n - outside
     bad = not run.settled or found.shown == "q"
-    spike = run.spike if bad else _spike(run)
+    spike = run.spike
+    if not bad and run.q.gaussian:  # for q may have gone there by itself
+        spike = starts.collapsed(Density(run.model), run.q.mean(run.best))
     yield from filter(None, (run.trouble, spike, run.rivals))
     if diverged >= 0:
         yield (
@@ -372,18 +377,6 @@ def doubts(run: Run, last: Weights, found: Found) -> Iterator[str]:
     if not run.settled and lost + outside < 0.1 and diverged < 0:
         late = "it ran out of time, and " * (LATE in "".join(run.words[-1:]))
         yield f"{late}the ELBO had not settled: give more seconds or steps, fit.go_on(seconds=60)"
-
-
-def _spike(run: Run) -> str:
-    """A sentence on a scale that collapsed where q is, for q may have gone there by itself."""
-    if not run.q.gaussian:
-        return ""
-    return starts.collapsed(Density(run.model), run.q.mean(run.best))
-
-
-def _unlikely(run):
-    mean = run.q.mean(run.best) if run.q.gaussian else None
-    return [] if mean is None else [*conflicts(run.model, mean, run.settings)]
 
 
 def conflicts(model: Model, z: np.ndarray, settings: Settings = DEFAULT) -> Iterator[str]:

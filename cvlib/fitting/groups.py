@@ -71,11 +71,8 @@ class Grouped(Model):
     rows = False  # its data points are groups
 
     def __init__(
-        self, log_lik: Callable, log_prior: Callable, data: Any, dim: int | None = None,
-        name: str | None = None, *, parameters: Mapping[str, Any] | None = None,
-        groups: Any = None, effects: Mapping[str, Any] | None = None,
-        log_effect: Callable | None = None, nodes: int = 11,
-    ) -> None:  # fmt: skip
+        self, log_lik, log_prior, data, dim, name, parameters, groups, effects, log_effect, nodes
+    ):  # what `Model` hands on
         self.effects, self.nodes = _effects(effects, parameters), whole("nodes", nodes, FEWEST)
         every = {**dict(parameters or {}), **dict(effects or {})}
         effect = _tried(log_effect, Parameters(every))
@@ -159,21 +156,21 @@ class Grouped(Model):
                 here = Held(held.m[:, i : i + few], held.T[:, :, i : i + few])
                 yield slice(first + i, first + i + here.m.shape[1]), here
 
+    def walked(self, f: Callable, z: np.ndarray) -> Iterator[list]:
+        """f(z, held, part) at a few of the points z (B, d) at a time, a list for each part."""
+        for part in self.parts:
+            yield [f(z[rows], held, part) for rows, held in self.blocks(getval(z), part)]
+
     # What fits ask a model for
 
-    def totals(
-        self, z: np.ndarray, order: int, factor: np.ndarray | None = None, mean: bool = False
-    ) -> tuple:
+    def totals(self, z, order, factor=None, mean=False):
         """log p(y | z), slope (order 1) and Hessian (2) at z (..., d), effects integrated out."""
-        flat, found = anp.reshape(z, (-1, self.dim)), []
-        for part in self.parts:
-            blocks = self.blocks(getval(flat), part)
-            each = [self._part(part, order, flat[rows], held) for rows, held in blocks]
-            found.append([anp.concatenate(x) for x in zip(*each)])
-        sums = [sum(x) for x in zip(*found)]
+        walked = self.walked(partial(self._summed, order), anp.reshape(z, (-1, self.dim)))
+        parts = [[anp.concatenate(x) for x in zip(*each)] for each in walked]
+        sums = [sum(x) for x in zip(*parts)]
         return tuple(anp.reshape(x, (*z.shape[:-1], *x.shape[1:])) for x in sums)
 
-    def _part(self, part, order, z, held):
+    def _summed(self, order, z, held, part):
         f = lambda z: anp.sum(self.log_integrals(z, held, part), -1)
         if order == 0:
             return (f(z),)
@@ -186,12 +183,9 @@ class Grouped(Model):
 
     def pointwise(self, z: np.ndarray) -> np.ndarray:
         """The log-likelihood of every group, (..., d) -> (..., groups)."""
-        flat, found = anp.reshape(z, (-1, self.dim)), []
-        for part in self.parts:
-            blocks = self.blocks(getval(flat), part)
-            each = [self.log_integrals(flat[rows], held, part) for rows, held in blocks]
-            found.append(anp.concatenate(each))
-        return anp.reshape(anp.concatenate(found, -1), (*z.shape[:-1], self.N))
+        walked = self.walked(self.log_integrals, anp.reshape(z, (-1, self.dim)))
+        found = anp.concatenate([anp.concatenate(each) for each in walked], -1)
+        return anp.reshape(found, (*z.shape[:-1], self.N))
 
     def log_lik(self, z: np.ndarray, batch: tuple) -> np.ndarray:
         """That of every group, z (..., 1, d) -> (..., groups); a row has none of its own."""
@@ -227,16 +221,11 @@ class Grouped(Model):
         """That of the model in which effects are parameters."""
         return self.inner.mark
 
-    @property
-    def finer(self) -> Model:
-        """The same with twice the nodes: a fit looks for q with few, and answers with many."""
-        twice = copy(self)
-        twice.nodes = 2 * self.nodes
-        return twice
-
     def doubts(self, z: np.ndarray) -> list[str]:
         """A sentence, if twice the nodes move log p(y, z) at points z (n, d)."""
-        change = self.finer.totals(z, 0)[0] - self.totals(z, 0)[0]
+        twice = copy(self)
+        twice.nodes = 2 * self.nodes
+        change = twice.totals(z, 0)[0] - self.totals(z, 0)[0]
         if np.hypot(change.std(), change.mean()) <= MOVED:
             return []
         return [

@@ -67,11 +67,6 @@ class Weights(NamedTuple):
         """The tail of the weights."""
         return k_hat(self.log[self.fine | self.outside])
 
-    @property
-    def kept(self) -> str:
-        """The share in words."""
-        return f"importance weights keep {self.effective:.0%} of {len(self.log)} draws"
-
 
 def k_hat(log_weights: np.ndarray) -> float:
     """The tail of importance weights: k of the Pareto law of the largest ones (Vehtari et al.)."""
@@ -140,17 +135,6 @@ def weighed(model: Model, q: Family, w: np.ndarray, seed: int, n: int | None = N
     return Weights(draw.z[some], log_p - draw.of("log_q1")[some])
 
 
-def heavy(found: Weights, settings: Settings = DEFAULT) -> bool:
-    """Have the weights too heavy a tail, and is one of them so large that this matters?"""
-    large = found.share.max() * len(found.log) > settings.big
-    return bool(found.k_hat > settings.heavy and large)
-
-
-def poor(found: Weights, settings: Settings = DEFAULT) -> bool:
-    """Do weights leave too few draws, or have too heavy a tail?"""
-    return not found.effective >= settings.fair or heavy(found, settings)
-
-
 def _draws(model, least, most):
     return int(np.clip(2**25 // Density(model).size, least, most))
 
@@ -180,10 +164,10 @@ def at_most(gain: np.ndarray, look: int, settings: Settings = DEFAULT) -> float:
 
 
 def explained(model: Model, q: Family, w: np.ndarray, seed: int) -> tuple[float, float]:
-    """How much of the slope of log p a quadratic explains, and what a better Gaussian would remove.
+    """How much of the slope of log p a quadratic explains, and nats that a better Gaussian gains.
 
-    The second is `regression.gauge`'s removable / d: the best ELBO lies about removable / 2 higher.
-    Neither is a number where there is no time for it.
+    These are about half of what `regression.gauge` calls removable. Neither is a number where there
+    is no time for it.
     """
     least = q.dim + 20 if q.full else 20
     M = int(np.clip(2**23 // Density(model).size, least, max(least, 200)))
@@ -197,4 +181,4 @@ def explained(model: Model, q: Family, w: np.ndarray, seed: int) -> tuple[float,
     e, G = draw.eps[fine], G[fine]
     seen = regression.gauge(e, G, diagonal=not q.full)
     share = np.clip(1 - seen.residual / (G**2).sum(-1).mean(), 0, 1)  # without bias it may lie out
-    return float(share), float(seen.removable / q.dim)
+    return float(share), float(seen.removable / 2)

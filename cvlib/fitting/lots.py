@@ -8,6 +8,7 @@ the spread over these.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from ..points import sobol
 from ..special import LOG_2PI
 from . import stein
 from .looks import smoothed
+from .table import TAILS, Table
 
 NUS = 5.0, 1.0  # degrees of freedom of Student's t; the second where k-hat asks for a heavier tail
 HEAVY, THIN, FEW = 0.7, 0.1, 100  # k-hat at most; relative ESS, and ESS, at least: else q is shown
@@ -98,12 +100,12 @@ def weighed(model: Model, q: Family, w: np.ndarray, n: int, rng: np.random.Gener
     return min(found, key=lambda lot: lot.k_hat)
 
 
-def plain(q: Family, w: np.ndarray, n: int, rng: np.random.Generator) -> tuple[np.ndarray, int]:
-    """n points of q or a few more, (n, d), and how many neighbours are one scrambling."""
-    if q.mapped is None:
-        return q.sample(w, n, rng), 1
-    e, block = spread(n, q.dim, rng)
-    return q.mapped(w[None], e)[0], block
+def plain(q: Family, w: np.ndarray, n: int, rng: np.random.Generator) -> Lot:
+    """n points of q itself or a few more, which weigh alike."""
+    e, block = spread(n, q.dim, rng) if q.mapped else (None, 1)
+    z = q.sample(w, n, rng) if e is None else q.mapped(w[None], e)[0]
+    none = np.zeros(len(z))
+    return Lot(z, 0 * z, none, none + 1, np.nan, block)
 
 
 def more(lot: Lot, model: Model, q: Family, w: np.ndarray, F: Any, rng: Any) -> Lot:
@@ -153,6 +155,17 @@ def student(e: np.ndarray, nu: float) -> np.ndarray:
     gammaln = scipy.special.gammaln
     front = gammaln((nu + d) / 2) - gammaln(nu / 2) - d / 2 * np.log(nu / 2)
     return front - (nu + d) / 2 * np.log1p(square / nu) + square / 2
+
+
+def table(
+    rows: list[str], values: np.ndarray, errors: np.ndarray, head: str,
+    warnings: tuple[str, ...] = (), more: Mapping[str, np.ndarray] | None = None,
+) -> Table:  # fmt: skip
+    """Means, sds and quantiles, (5, n), with errors; these and `more` columns are hidden."""
+    columns = dict(zip(("mean", "sd", *TAILS), values))
+    of = {name: f"error of {name}" for name in columns}
+    hidden = dict(zip(of.values(), errors)) | dict(more or {})
+    return Table(rows, columns | hidden, of, head, warnings, tuple(hidden))
 
 
 def _lot(model, z, log_law, slopes=True, least=10):

@@ -69,7 +69,7 @@ class Clock:
 class Run:
     """State of the loop, and what was seen at the looks."""
 
-    model: Any  # None in a file
+    model: Model
     q: Family
     strategy: Strategy
     settings: Settings
@@ -83,7 +83,6 @@ class Run:
     seconds: float = 0.0
     rivals: str = ""  # other modes that the search saw
     spike: str = ""  # a scale that collapsed where the search ended
-    ended: str = ""  # why; LATE if there was no time for more
     bends: bool | None = False  # is q to bend in the end? None: if its shape is wrong
     seed: int = 0  # of the draws that it bends on
     bent: Any = None  # how it did, a `Bend`
@@ -127,10 +126,7 @@ class Run:
         self.words = (*self.words, *filter(None, [why]))
         self.seconds += clock.passed - begun
 
-    def __getstate__(self):
-        return {name: x for name, x in vars(self).items() if name != "plan"} | {"last": None}
-
-    def go(self, clock: Clock, bar: Any, told: Callable | None = None, why: str = "") -> "Run":
+    def go(self, clock: Clock, bar: Any, told: Callable | None = None, why: str = "") -> None:
         """Steps until settled or out of budget, none if there is a reason."""
         self.settled, self.last, before = False, None, self.seconds
         try:
@@ -138,14 +134,12 @@ class Run:
                 while not why:
                     why = self._block(clock, bar)
                     self.seconds = before + clock.passed
-                    looked = self.state.diverged < 0
-                    if looked and told is not None and told():
+                    if self.state.diverged < 0 and told is not None and told():
                         why = why or "stopped by the callback"
         except KeyboardInterrupt:
             why = KEYBOARD
-        self.seconds, self.ended = before + clock.passed, why
+        self.seconds = before + clock.passed
         self.words = (*self.words, f"{why} after step {self.state.t}")
-        return self
 
     def _block(self, clock, bar):
         """Steps to the next look, and the look: "" to go on, or why the run ended."""
@@ -164,9 +158,9 @@ class Run:
         why = LATE
         with suppress(Late), deadline.until(clock.over):
             why, clock.look = _timed(lambda: self.strategy.look(self))
-        if why or self.state.t >= clock.steps or clock.out():
-            return why or ("out of steps" if self.state.t >= clock.steps else LATE)
-        return ""
+        if why or self.state.t < clock.steps:
+            return why or (LATE if clock.out() else "")
+        return "out of steps"
 
     def _steps(self, end, clock, bar):
         """Steps up to this one, if there is time and none diverges."""
@@ -214,7 +208,7 @@ class Run:
         if not (worse or known and gain.mean() < -tolerance / 5):
             self.best = w
         doubled = bool(self.looks) and 0 < t == 2 * self.looks[-1][0]
-        self._seen(new)
+        self.looks = (*self.looks, (t, *map(float, new.elbo)))
         if doubled and not worse and most < tolerance and both >= several[0]:
             self.settled = True
             more = round(gain.mean(), 2) + 0.0  # no minus zero
@@ -224,13 +218,9 @@ class Run:
     def left(self) -> str:
         """One more pass: what a better Gaussian would gain, which for many rows is soon nothing."""
         self.best = self.state.w
-        left = explained(self.model, self.q, self.best, self.state.t)[1]
-        gain = left * self.q.dim / 2
+        gain = explained(self.model, self.q, self.best, self.state.t)[1]
         self.settled = bool(gain < self.settings.tolerance)
         return f"a better Gaussian would gain {gain:.2f} nats: it stopped" if self.settled else ""
-
-    def _seen(self, found: Weights) -> None:
-        self.looks = (*self.looks, (self.state.t, *map(float, found.elbo)))
 
 
 def _timed(f):

@@ -26,8 +26,6 @@ MOST = 8  # of them
 SCALES = np.exp2(np.arange(-1.0, 4.0))  # of points that know the prior
 PLACES, SHORT = 1024, 8  # such points, and those among them at which log p is looked at
 SAME = 0.1  # nats: modes that differ by less, and have no deeper dip between them, are one
-
-
 CURE = (
     "A prior may be missing, or a log-Jacobian have the wrong sign; if neither is, compare with "
     "draws of another method"
@@ -120,7 +118,7 @@ def collapsed(density: Density, z: np.ndarray) -> str:
     for k in deep[np.abs(z[deep]) > DEEP] if len(z) <= AXES else ():
         on = np.sign(z[k]) * np.eye(len(z))[k]
         width = np.maximum(0.1 * np.exp(-np.abs(z[k])), 1e-8 * np.abs(z))
-        here, before = (_curvature(density, at, width) for at in (z, z - on))
+        here, before = (np.diag(_curvature(density, at, width)) for at in (z, z - on))
         with np.errstate(all="ignore"):
             rate = np.log(here / before)  # a number where both are positive
         own = (np.abs(rate - np.round(rate)) < 0.02) & np.isin(np.round(rate), (1, 2))
@@ -140,11 +138,11 @@ def collapsed(density: Density, z: np.ndarray) -> str:
 
 
 def _curvature(density, z, width):
-    """-d^2 log p / dz_j^2 by differences of slopes, (d,)."""
+    """Minus the Hessian of log p, by differences of slopes over these widths (d,)."""
     step = np.diag(width)
     up, down = np.split(density.slope(np.concatenate([z + step, z - step]))[1], 2)
     with np.errstate(all="ignore"):
-        return np.diag(down - up) / ((z + width) - (z - width))
+        return (down - up) / ((z + width) - (z - width))[:, None]
 
 
 def _axes(C):
@@ -282,9 +280,8 @@ def _apart(density, modes):
     """The modes without those that an earlier one is, found once more."""
     found: list[Mode] = []
     for mode in modes:
-        alike = [abs(mode.value - one.value) < SAME for one in found]
-        known = [one for one, near in zip(found, alike) if near]
-        if not any(_dip(density, mode, one) < SAME for one in known):
+        alike = [one for one in found if abs(mode.value - one.value) < SAME]
+        if not any(_dip(density, mode, one) < SAME for one in alike):
             found.append(mode)
     return found
 
@@ -320,20 +317,16 @@ def _mass(density, mode):
     """Laplace's log of how much of the posterior is about a mode, but for a constant."""
     if len(mode.z) > AXES:
         return mode.value
-    I = np.eye(len(mode.z))
-    step = 1e-5 * (1 + np.abs(mode.z)) * I
-    up, down = (density.slope(mode.z + sign * step)[1] for sign in (1, -1))
-    H = (down - up) / (2 * np.diag(step)[:, None])
-    sign, log = np.linalg.slogdet((H + H.T) / 2)
+    P = _curvature(density, mode.z, 1e-5 * (1 + np.abs(mode.z)))
+    sign, log = np.linalg.slogdet((P + P.T) / 2)
     return mode.value - (log / 2 if sign > 0 and np.isfinite(log) else 0.0)
 
 
-def laplace(model: Model, full: bool = True) -> Start:
+def laplace(model: Model) -> Start:
     """The mode and its curvature: the Laplace approximation."""
     mode, I = searched(Density(model), np.zeros(model.dim)), np.eye(model.dim)
     P = -hess_times(model.log_joint, np.broadcast_to(mode.z, I.shape), I)
-    S = _factor(np.linalg.inv(P)) if full else np.diag(P) ** -0.5
-    return Start(mode.z, S, "the mode and its curvature", mode.trouble)
+    return Start(mode.z, _factor(np.linalg.inv(P)), "the mode and its curvature", mode.trouble)
 
 
 def _about_mode(density, mode, full, late, widths):

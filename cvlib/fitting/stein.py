@@ -339,8 +339,7 @@ def answer(
     if extra := at.more.size // n:
         C = [(k, np.hstack([x, at.more])) for k, x in C if k and many[k] + extra < most] + C
     found = [(k, intercept(Y, x, at.w, at.block, at.chains)) for k, x in C]
-    plain = next((x for k, x in found if k == 0), None)
-    plain = plain or intercept(Y, np.empty((n, 0)), at.w, at.block, at.chains)
+    plain = dict(found).get(0) or intercept(Y, np.empty((n, 0)), at.w, at.block, at.chains)
     sound = [x for x in found if x[1].leverage <= LEVERAGE] or found[-1:]
     order, best = min(sound, key=lambda x: np.log(x[1].missed + 1e-300).sum())
     w = at.w / at.w.sum()

@@ -30,6 +30,7 @@ class Strategy:
 
     name, first = "rotated", 10
     widths = False  # does the first step need widths alone, and no factor of a covariance?
+    climbs = True  # to the top of the ELBO on fixed draws before it, up to some unknowns?
     says = "natural steps, {plan.M} slopes at rotated draws in each, all data"
 
     def serves(self, model: Model, q: Family, M: int | None, settings: Settings) -> bool:
@@ -42,9 +43,9 @@ class Strategy:
         return self._rotated(model, q, M, settings, radii=2 if few else 1)
 
     def begin(self, run: Any) -> np.ndarray:
-        """w (D,) before the first step: up to some unknowns the top of the ELBO on fixed draws."""
-        w, rng = run.state.w, run.state.rng
-        return top(run.model, run.q, w, rng) if run.q.dim <= run.settings.fixed else w
+        """w (D,) before the first step."""
+        w, few = run.state.w, run.q.dim <= run.settings.fixed
+        return top(run.model, run.q, w, run.state.rng) if self.climbs and few else w
 
     def look(self, run: Any) -> str:
         """A look at the ELBO: why the run ends, or ""."""
@@ -66,16 +67,13 @@ class _Passes(Strategy):
     A pass over all rows is long: one rotation a step, and one more pass tells what is left.
     """
 
-    name, first = "passes", 2
+    name, first, climbs = "passes", 2, False
 
     def serves(self, model, q, M, settings):
         return enough(model) < model.N
 
     def plan(self, model, q, M, settings):
         return self._rotated(model, q, M, settings, radii=1, reach=settings.reach)
-
-    def begin(self, run):
-        return run.state.w
 
     def look(self, run):
         return run.left()
@@ -87,16 +85,13 @@ class _Groups(Strategy):
     A point is expensive then, and what is left is nearly normal: no search on fixed draws is due.
     """
 
-    name, first = "groups", 4
+    name, first, climbs = "groups", 4, False
 
     def serves(self, model, q, M, settings):
         return model.effects is not None and q.full and settings.cheap < 100 * Density(model).size
 
     def plan(self, model, q, M, settings):
         return Rotated(model, q, radii=2, turns=-(-(M or 1) // (8 * prime(q.dim))))
-
-    def begin(self, run):
-        return run.state.w
 
 
 class _Compiled(Strategy):
@@ -115,7 +110,7 @@ class _Compiled(Strategy):
 class _Diagonal(Strategy):
     """Climbs of a diagonal q on fixed draws, ever more of them."""
 
-    name, first = "diagonal", 1
+    name, first, climbs = "diagonal", 1, False
     says = "searches on fixed draws, {plan.M} slopes at rotated draws at first, all data"
 
     def serves(self, model, q, M, settings):
@@ -123,9 +118,6 @@ class _Diagonal(Strategy):
 
     def plan(self, model, q, M, settings):
         return Fixed(model, q, turns=-(-(M or 1) // (2 * q.dim + 1)))
-
-    def begin(self, run):
-        return run.state.w
 
 
 class _Regressed(_Diagonal):

@@ -12,6 +12,7 @@ from ..adapters import Package
 pandas = Package("pandas", extra="arviz")  # which brings it
 MOST = 60  # rows that are shown
 WIDTH = 80  # of a line, beyond which columns stand closer
+TAILS = {"5 %": 0.05, "50 %": 0.5, "95 %": 0.95}
 GOOD, DOUBT = ("✓", "#1a8f5a"), ("!", "#b87000")  # signs, and colours for pages light and dark
 
 
