@@ -132,9 +132,6 @@ exact gradient not of ELBO / N | Plan.gradient | exact.gradient(self.model, self
   test_a_rule_of_ones_own_gets_what_a_natural_step_needs
 one rate for all runs | Plan.rate | lr[..., None] | lr.flat[0] |
   test_a_rate_may_belong_to_a_run_or_to_a_step
-a hook a step early | _ascend | t % k == 0 | (t + 1) % k == 0 | test_steps_are_the_loop
-a hook's plan is ignored | _answer | _fitted(*answer), answer[1] | _fitted(*answer), plan |
-  test_a_hook_can_change_the_plan_and_the_state
 records of 1000 MB | RECORD | 100e6 | 1000e6 | test_records_are_thinned_to_a_hundred_megabytes
 # natural: test_natural_steps
 L for its transpose in the curvature | Gaussian.curvature | L.mT | L | test_affine_invariance

@@ -39,7 +39,6 @@ class State(NamedTuple):
     rng: np.random.Generator | None
     G: np.ndarray | None  # (..., 1 + L, M, D), h and variates at step t; the next writes over it
     snapshot: Snapshot | None  # of the data term, for expansions about older weights
-    notes: dict[str, np.ndarray]  # what hooks want to keep, by name
 
 
 class Gradient(NamedTuple):
@@ -106,7 +105,7 @@ class Plan:
         moments, a = self.begin(runs)
         return State(
             t=0, w=w, memory=self.memory(w), moments=moments, a=a, rng=rng, G=None,
-            diverged=np.full(runs, -1), mean=np.zeros_like(w), count=0, snapshot=None, notes={},
+            diverged=np.full(runs, -1), mean=np.zeros_like(w), count=0, snapshot=None,
         )  # fmt: skip
 
     def step(self, state: State) -> State:
@@ -126,7 +125,7 @@ class Plan:
             mean = mean + (moved - mean) / count
         return State(
             t, moved, memory, new.moments, new.a, diverged, mean, count, state.rng, new.G,
-            state.snapshot, state.notes,
+            state.snapshot,
         )  # fmt: skip
 
     def memory(self, w: np.ndarray) -> tuple:
