@@ -107,11 +107,6 @@ class Draw:
         """grad_w log q_w(z), (..., M, D)."""
         return self.of("score")
 
-    @property
-    def base_score(self) -> np.ndarray:
-        """grad_w log qbar_w(eps) of a base that depends on w, (..., M, D)."""
-        return self.of("base_score")
-
 
 @dataclass(frozen=True)
 class Sampling:
@@ -215,12 +210,6 @@ class Snapshot(NamedTuple):
     @property
     def hessian(self) -> np.ndarray | None:
         return self.parabolas["taylor_z"][2]
-
-    def of_run(self, k: int | tuple[int, ...]) -> "Snapshot":
-        """That of run k alone."""
-        own: Any = lambda x: None if x is None else np.asarray(x)[k]
-        parabolas = {kind: [*map(own, sums)] for kind, sums in self.parabolas.items()}
-        return self._replace(mu=own(self.mu), parabolas=parabolas, factor=own(self.factor))
 
     def check(self, model: Any) -> None:
         """A ValueError if it is another model's: variates from it would not have mean zero."""

@@ -452,8 +452,6 @@ a fit begins without covariances | front._given |
 all data, coupled again | Relaxed.over_all_data |
   Relaxed(self.f.over_all_data(), self.tau, self.coupled) |
   Relaxed(self.f.over_all_data(), self.tau, True) | test_all_data_are_the_batch_of_all_rows
-a run's draw without weights | _of_run | d.weight[k] | None |
-  test_one_run_of_many_is_that_run_alone
 a minute although steps are given | Clock.__init__ |
   np.inf if steps is not None else settings.seconds | settings.seconds |
   test_one_budget_lifts_the_default_of_the_other[fit]

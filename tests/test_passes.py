@@ -197,12 +197,6 @@ def test_wants(cv):
                 has = [old.slope is not None, old.hessian is not None, old.factor is not None]
                 has += [kind in old.parabolas for kind in ("bound", "parabola")]
                 assert has == [True, right[0] == 2, right[1], right[1], right[2]]
-        w = q.start((2,)) + 0.1 * np.arange(2)[:, None]
-        both, alone = (plans.taken(model, q, x, plan.wants) for x in (w, w[1]))
-        one = both.of_run(1)  # that of one run of several
-        assert one.parabolas.keys() == alone.parabolas.keys()
-        for x, y in zip(arrays(one), arrays(alone), strict=True):
-            assert y is None if x is None else np.allclose(x, y) and np.shape(x) == np.shape(y)
 
 
 def test_renewed_in_the_loop(cv):

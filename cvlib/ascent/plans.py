@@ -334,19 +334,17 @@ def scored(
 
 
 def _tried(f, d, shape):
-    """f(d), (*runs, *shape), zero in runs where it is not finite, and which are finite."""
+    """f(d), (*runs, *shape), zero in runs where it is not finite, and which are finite.
+
+    Where a matrix of the model is singular at one of the draws it is finite in none.
+    """
+    runs = d.w.shape[:-1]
     with np.errstate(over="ignore", invalid="ignore"):  # a diverging run
-        return _finite(_by_runs(f, d, shape), d.w.shape[:-1])
-
-
-def _by_runs(f, d, shape):
-    """f(d), NaN in runs where a matrix of the model is singular."""
-    try:
-        return f(d)
-    except np.linalg.LinAlgError:
-        if d.w.ndim == 1:
-            return np.full(shape, np.nan)
-        return np.stack([_by_runs(f, _of_run(d, k), shape) for k in range(len(d.w))])
+        try:
+            found = f(d)
+        except np.linalg.LinAlgError:
+            found = np.full((*runs, *shape), np.nan)
+        return _finite(found, runs)
 
 
 def _finite(x, runs):
@@ -356,14 +354,6 @@ def _finite(x, runs):
     if not finite.all():
         x[~finite] = 0.0  # a broken run must not break the moments of the others
     return x, finite
-
-
-def _of_run(d, k):
-    """The draw of run k alone."""
-    old = d.snapshot if np.ndim(getattr(d.snapshot, "value", 0)) == 0 else d.snapshot.of_run(k)
-    index = None if d.index is None else d.index[k]
-    weight = None if d.weight is None else d.weight[k]
-    return Draw(d.model, d.q, d.w[k], d.eps[k], index, old, d.group, weight)
 
 
 def taken(model: Model, q: Family, w: np.ndarray, wants: Wants) -> Snapshot:
