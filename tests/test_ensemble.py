@@ -6,11 +6,9 @@ least squares for every draw that is left out. Means are sums over all outcomes 
 
 import dataclasses
 import itertools
-from unittest import mock
 
 import autograd.numpy as anp
 import numpy as np
-import oracles
 from harness import part
 from numpy.testing import assert_allclose
 from scipy.special import digamma, expit, log_expit, softmax
@@ -266,17 +264,3 @@ def test_a_diagonal_q_rests_at_a_gaussian_posterior(cv):
     state = plan.step(plan.first(RNG(0)))
     assert_allclose(state.w, [0, 0, 0, 1, 1, 1], atol=1e-9)
     assert state.memory[0] == 1
-
-
-def test_a_mean_of_one_s_own_is_tried_once(cv):
-    """Against the rows of a reader's pull; those of AQ are not made."""
-    made, Base = [], type(cv.AQ.route.pull)
-    rows = Base.__call__
-    own = type("Own", (Base,), {"__module__": __name__})
-    word = type(cv.AQ)("own", "", cv.AQ.route._replace(pull=own()), needs="gaussian")
-    q, model = cv.families.Gaussian(2), oracles.build(cv, oracles.problem("logistic"))
-    data, draw = cv.terms(model, q)[0], cv.draw(model, q, q.start(), 8, np.random.default_rng(0))
-    noted = lambda self, *given: made.append(type(self)) or rows(self, *given)
-    with mock.patch.object(Base, "__call__", noted):
-        means = [line.mean(draw) for line in (word(data), word(data), cv.AQ(data))]
-    assert made == [own] and np.array_equal(means[0], means[2])

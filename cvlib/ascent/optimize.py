@@ -89,8 +89,6 @@ def elbo(
     model: Model, q: Family, w: np.ndarray, M: int, rng: np.random.Generator
 ) -> tuple[float, float]:
     """ELBO(w), w (D,): the mean of log p(x, z) - log q_w(z) over M draws; its standard error."""
-    if isinstance(model, Family):
-        raise TypeError(f"{model!r} is a family: the model comes first, elbo(model, q, w, M, rng)")
     check_fit(model, q)
     w, M = q.one(w), whole("M", M, 2)
     z = q.sample(w, M, generator(rng))
@@ -108,14 +106,9 @@ def _options(who, kind, given):
     takes = [field.name for field in fields(kind) if field.kw_only]
     noisy = "sampling" in takes
     known = [*takes, "momentum", *(("v0", "gamma", *SAMPLING) if noisy else ())]
-    for name in given:
-        if name not in known:
-            from difflib import get_close_matches  # seldom needed
-            from inspect import signature
-
-            near = get_close_matches(name, [*known, *signature(who).parameters], 1, 0.5)
-            hint = f"did you mean {near[0]!r}?" if near else f"a plan takes {', '.join(known)}"
-            raise TypeError(f"{who.__name__} has no argument {name!r}: {hint}")
+    if unknown := [name for name in given if name not in known]:
+        hint = f"a plan takes {', '.join(known)}"
+        raise TypeError(f"{who.__name__} has no argument {unknown[0]!r}: {hint}")
     fill = lambda name, x: name in takes and (x is not None or name in ("lr", "M"))
     options = {name: x for name, x in given.items() if fill(name, x)}  # None: the default
     short = lambda *names: {name: given[name] for name in names if name in given}

@@ -93,10 +93,7 @@ class Plan:
         """The state before the first step, `runs` side by side, from w (..., D) or q.start()."""
         check_fit(self.model, self.q)
         q, starts = self.q, () if w is None else np.shape(w)[:-1]
-        try:
-            runs = np.broadcast_shapes(runs, starts)
-        except ValueError:
-            raise ValueError(f"runs={runs}, but w starts {starts} runs: leave runs out") from None
+        runs = np.broadcast_shapes(runs, starts)
         if self.alone and (runs or not isinstance(rng, np.random.Generator)):
             raise ValueError(f"{type(self).__name__} takes one run, and a generator rng")
         w = q.start(runs) if w is None else q.check(w)
