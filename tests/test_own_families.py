@@ -142,8 +142,8 @@ def laplace_of(cv):
 
 
 LIES = {  # what is said to a function of a family, and a wrong one made of the right one
-    "moments": ("sd of", lambda f: lambda q, w: (f(q, w)[0], 1.05 * f(q, w)[1])),
-    "mean": ("mean of", lambda f: lambda q, w: f(q, w) + 0.01),
+    "moments": ("sd of", lambda f: lambda q, w: (f(q, w)[0], 1.4 * f(q, w)[1])),
+    "mean": ("mean of", lambda f: lambda q, w: f(q, w) + 1),
     "sd": ("chain of", lambda f: lambda q, w: f(q, w) ** 2),
     "entropy": ("entropy of", lambda f: lambda q, w: f(q, w) - 1),
     "entropy_grad": ("entropy_grad of", lambda f: lambda q, w: 1.05 * f(q, w)),

@@ -32,8 +32,6 @@ def hold(q: Any) -> None:
         at = np.broadcast_to(w, (3, q.D))
         slope = np.broadcast_to(slope, at.shape)
         checks.differences(f"{name} of {q!r} has along w", slope, f, at, CURE)
-    if q.quadratics and not q.gaussian and q.smooth == "z":
-        _moments(q, w, few.z[0])
     n = min(DRAWS, CHUNK // q.D)
     for says, said, seen in _means(q, w, v, n, rng) if n >= LEAST else ():
         error = FAR * seen.std(0) / np.sqrt(n)
@@ -82,21 +80,6 @@ def _gradients(q, few, v, u, hess_L):
     if q.quadratics and not q.full:
         mean = lambda w: (u[0] * q.mean(w) + hess_L[0] * q.sd(w)).sum(-1)
         yield "chain", q.chain(few, u[:1], hess_L[:1]), mean
-
-
-def _moments(q, w, z):
-    """Mean and sd of two coordinates by quadrature, the others as in z (d,): they do not mix."""
-    mean, sd = q.mean(w), q.sd(w)
-    x = np.linspace(-300, 300, 24_001)  # a tail like z^-3.05 needs z of 1e130
-    for k in {0, q.dim - 1}:
-        away = np.sinh(x) * sd[k]
-        at = np.tile(z, (len(x), 1))
-        at[:, k] = mean[k] + away
-        log_p = q.log_density(w[None], at) + np.log(np.cosh(x))
-        p = np.exp(log_p - log_p.max())
-        found = [p @ f / p.sum() for f in (at[:, k], away**2)]
-        checks.means(f"mean of {q!r} is", mean[k], found[0], CURE, 1e-3 * sd[k])
-        checks.means(f"sd of {q!r} is", sd[k], np.sqrt(found[1]), CURE, 1e-3 * sd[k])
 
 
 def _means(q, w, v, n, rng):
