@@ -113,7 +113,7 @@ def test_declarations_that_are_wrong(cv):
         "or declare cv.positive": about(beta=3, sigma=cv.real),
         "at least": lambda: cv.simplex(1),
         "must lie below": lambda: cv.interval(0, np.inf),
-        "give its length": lambda: cv.ordered(()),
+        "cv.ordered needs its length": about(beta=3, sigma=cv.ordered(())),
         "one of them": lambda: line(cv, dim=4),
         "sigma is constrained: write the prior": lambda: line(cv, log_prior=normal),
     }.items():

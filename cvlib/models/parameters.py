@@ -32,16 +32,10 @@ class Constraint:
     shape: tuple[int, ...] | None = ()  # of x; None: it must be given
     fewer: int = 0  # numbers that u has less than x, along the last axis
 
-    def __call__(self, *shape: Any) -> "Constraint":
-        if len(shape) != 1:
-            right = f"cv.{self.name}({shape if shape else 3})"
-            raise TypeError(f"a shape is one number or one tuple, in one bracket: write {right}")
-        shape = shape[0] if isinstance(shape[0], tuple) else shape
-        if self.shape is None and not shape:
-            raise ValueError(f"cv.{self.name} is an array, not a number: give its length")
-        least = 1 + self.fewer
-        shape = tuple(whole(f"a length of {self.name}", n, least) for n in shape)
-        return replace(self, shape=shape)
+    def __call__(self, shape: Any) -> "Constraint":
+        lengths, least = shape if isinstance(shape, tuple) else (shape,), 1 + self.fewer
+        name = f"a length of {self.name}"
+        return replace(self, shape=tuple(whole(name, n, least) for n in lengths) or self.shape)
 
     def __repr__(self):
         lengths = self.shape[0] if self.shape and len(self.shape) == 1 else self.shape

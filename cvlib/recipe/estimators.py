@@ -373,11 +373,8 @@ def evaluate(
     A gradient that is not finite is an error that names estimator and term, unless check=False.
     """
     _check_lines(lines, draw)
-    shape = (*draw.w.shape[:-1], len(lines), draw.M, draw.q.D)
     if out is None:
-        out = np.empty(shape)
-    elif out.shape != shape:
-        raise ValueError(f"out must be {shape}, (runs, lines, M, D); got {out.shape}")
+        out = np.empty((*draw.w.shape[:-1], len(lines), draw.M, draw.q.D))
     for place, line in enumerate(lines):
         G = out[..., place, :, :]
         if not line.parts:
