@@ -226,14 +226,6 @@ class Model:
         except ValueError as error:
             holds = f". Here z holds {self.parameters!r}" * self.declared
             raise ValueError(f"{error}{holds}") from error.__cause__
-        if self.declared and not isinstance(self.log_prior, GaussianPrior):
-            one, log_lik = self.take(np.zeros(1, int)), self.log_lik.args[0]
-            left = self.parameters.left_out(lambda p: log_lik(p, one), self.log_prior.args[0])
-            if left:
-                raise ValueError(
-                    f"neither log_lik nor log_prior takes p.{left[0]}: nothing is known of it. "
-                    "Write its prior, or leave it out of the parameters"
-                )
 
 
 class _Watched(Node):

@@ -193,11 +193,6 @@ class Parameters:
         found = {name: c.shape for name, c in self.each.items() if c.map is _real}
         return {name: (self.where[name], shape) for name, shape in found.items()}
 
-    def left_out(self, *functions: Callable) -> list[str]:
-        """The names without which all of these functions of p give what they gave."""
-        p = self.named(np.linspace(0.1, 0.3, self.dim)[None])
-        return [name for name in self.each if all(_same(f, p, name) for f in functions)]
-
 
 class Elsewhere:
     """Parameters of a model that was written elsewhere.
@@ -242,13 +237,6 @@ def point(parameters: Any, given: Mapping[str, ArrayLike], d: int) -> np.ndarray
         if not np.allclose(again[name], arrays[name], rtol=1e-6, atol=1e-9):
             raise ValueError(f"{name}={given[name]!r} does not lie in its constraint, {each[name]}")
     return z[0]
-
-
-def _same(f, p, without):
-    try:
-        return np.array_equal(f(Named({k: x for k, x in p.items() if k != without})), f(p))
-    except Exception:  # whichever way the function misses it
-        return False
 
 
 def labels(name: str, shape: tuple[int, ...]) -> list[str]:
