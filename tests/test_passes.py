@@ -375,16 +375,6 @@ def test_a_nan_far_down_a_file_is_named(tmp_path, monkeypatch):
         cv.models.logistic_regression(mapped(tmp_path, "X", X), p.y)
 
 
-def test_a_bar_where_a_pass_takes_long(monkeypatch, capsys):
-    monkeypatch.setattr(cv.passes, "CHUNK", 40)
-    _, model, *_ = setting(cv, "logistic", "Gaussian", N=101)
-    for seconds, terminal in (3, True), (0, False), (0, True):
-        monkeypatch.setattr(cv.passes, "QUIET", seconds)
-        monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
-        cv.snapshot(model, np.zeros(2))
-        assert ("pass over the data" in capsys.readouterr().err) == (terminal and not seconds)
-
-
 def test_a_cluster_that_loses_a_worker_changes_no_digit(tmp_path, monkeypatch, cluster):  # noqa: F811
     from distributed import Client
 
