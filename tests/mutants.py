@@ -117,7 +117,8 @@ entries named by columns | labels | np.ndindex(*shape) | np.ndindex(*shape[::-1]
 a simplex of one share | Constraint.__call__ | 1 + self.fewer | 1 | test_declarations_that_are_wrong
 a Gaussian prior wrapped | Model._of_z | return rows, log_prior | whole = lambda p:
   log_prior(anp.concatenate([p['beta'], p['t']], -1))\nreturn rows, partial(_named_prior, whole,
-  self.parameters) | test_names_are_taken_in_any_way
+  self.parameters) |
+  test_a_gaussian_prior_of_named_parameters_keeps_its_closed_form
 # optimize: test_loop
 momentum without 1 - beta | momentum.step | (1 - self.beta) * g | g |
   test_momentum_takes_the_steps_of_autograds_sgd
