@@ -14,7 +14,9 @@ def whole(name: str, value: Any, least: int = 1) -> int:
             raise TypeError
         value = index(value)
     except TypeError:
-        raise TypeError(f"{name}={value!r} must be a whole number") from None
+        near = value if isinstance(value, float) else getattr(value, "dim", 0.5)  # of a model
+        hint = f": write {int(near)}" if near % 1 == 0 and near >= least else ""
+        raise TypeError(f"{name}={value!r} must be a whole number{hint}") from None
     if value < least:
         raise ValueError(f"{name}={value}: it must be at least {'one' if least == 1 else least}")
     return value

@@ -23,7 +23,11 @@ def load(name: str, features: str = "scaled", rows: Any = None) -> tuple[np.ndar
     content = (resources.files(__package__) / "data" / f"{name}.csv").read_text()
     table = np.loadtxt(content.splitlines()[1:], delimiter=",")
     if rows is not None:
+        if np.ndim(rows) != 1 and not isinstance(rows, slice):
+            raise ValueError(f"rows={rows!r}: give a list of indices, a mask or a slice")
         table = table[list(rows) if isinstance(rows, tuple) else rows]
+    if len(table) == 0:
+        raise ValueError(f"rows={rows!r} leaves no data point of {name}")
     X = _SCALES[features](table[:, :-1])
     return np.column_stack([X, np.ones(len(X))]), np.where(table[:, -1] == 1, 1.0, -1.0)
 

@@ -6,7 +6,7 @@ have a snapshot, sums over all data at older weights.
 
 from collections.abc import Callable, Hashable
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import wraps
 from itertools import islice
 from math import isclose
@@ -81,8 +81,9 @@ class Draw:
         self.refuse_weights("a mean over the other samples")
         free = self.M - self.group
         if free <= 0:
+            why = "all samples of the draw lean on each other" if self.M > 1 else "there is one"
             raise ValueError(
-                "no sample is independent of the one left out: draw more samples, with "
+                f"no sample is independent of the one left out: {why}. Draw more samples, with "
                 'noise="plain" or "pairs"'
             )
         own = x.reshape(*x.shape[:-2], self.group, -1, x.shape[-1]).sum(-3)  # (..., groups, k)
@@ -106,6 +107,11 @@ class Draw:
         """grad_w log q_w(z), (..., M, D)."""
         return self.of("score")
 
+    @property
+    def base_score(self) -> np.ndarray:
+        """grad_w log qbar_w(eps) of a base that depends on w, (..., M, D)."""
+        return self.of("base_score")
+
 
 @dataclass(frozen=True)
 class Sampling:
@@ -122,6 +128,9 @@ class Sampling:
     noise: str = "plain"
 
     def __post_init__(self):
+        for name in "subsample", "each":
+            if not isinstance(getattr(self, name), bool | np.bool_):
+                raise TypeError(f"{name}={getattr(self, name)!r}: write True or False")
         if self.batch is not None:
             object.__setattr__(self, "batch", whole("batch", self.batch))
             if not self.subsample:
@@ -137,6 +146,9 @@ class Sampling:
         if sampling is None:
             if not keywords:
                 return PLAIN
+            unknown = sorted(keywords.keys() - {field.name for field in fields(cls)})
+            if unknown:
+                raise TypeError(f"there is no argument {unknown[0]!r} here")
             return cls(**keywords)
         if keywords:
             raise ValueError(f"sampling= says it all: leave {', '.join(keywords)} out")
@@ -204,6 +216,12 @@ class Snapshot(NamedTuple):
     def hessian(self) -> np.ndarray | None:
         return self.parabolas["taylor_z"][2]
 
+    def of_run(self, k: int | tuple[int, ...]) -> "Snapshot":
+        """That of run k alone."""
+        own: Any = lambda x: None if x is None else np.asarray(x)[k]
+        parabolas = {kind: [*map(own, sums)] for kind, sums in self.parabolas.items()}
+        return self._replace(mu=own(self.mu), parabolas=parabolas, factor=own(self.factor))
+
     def check(self, model: Any) -> None:
         """A ValueError if it is another model's: variates from it would not have mean zero."""
         if self.checksum != model.checksum or not isclose(self.mark, model.mark, rel_tol=1e-7):
@@ -228,6 +246,8 @@ def snapshot(
     if order not in (1, 2):
         raise ValueError(f"order={order!r}: a snapshot has order 1 or 2")
     bounded = getattr(model.likelihood, "bound", None) is not None
+    if factor is not None and not (bounded or mean):
+        raise ValueError(f"factor= is for a quadratic bound, and {model!r} has none: leave it out")
     if mean and (factor is None or model.likelihood is None):
         raise ValueError("mean=True needs a generalised linear model, and the factor of q")
     found = iter(model.totals(mu, order, factor, mean))
@@ -311,6 +331,8 @@ def _check_eps(eps, runs, d, M):
         raise ValueError(f"eps must be ({lead}M, {d}) with M >= 1; got {eps.shape}")
     if M is not None and eps.shape[-2] != M:
         raise ValueError(f"M={M}, but eps has {eps.shape[-2]} samples: leave M out")
+    if not np.isfinite(eps).all():
+        raise ValueError(f"eps is not finite at {np.argwhere(~np.isfinite(eps))[0].tolist()}")
     return eps
 
 

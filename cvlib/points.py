@@ -116,6 +116,9 @@ def frame(p: int, k: int) -> np.ndarray:
 @lru_cache(maxsize=16)
 def _marks(M, d):
     """-1 (all ones) where digit c of coordinate j of point n is 1, else 0: (m, M, d), M <= 2^m."""
+    most = scipy.stats.qmc.Sobol.MAXDIM
+    if d > most:
+        raise ValueError(f'noise="sobol" knows {most} dimensions, and the base sample has {d}')
     m = (M - 1).bit_length()
     points = scipy.stats.qmc.Sobol(d, scramble=False).random_base2(m)[:M] * 2**m
     digits = np.arange(m)[::-1, None, None]  # the first is the most significant

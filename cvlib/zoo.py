@@ -69,6 +69,11 @@ def paper(
 
     For a generalised linear model: c5 and c6 expand in x, by `taylor_x` or `taylor_x_slope`.
     """
+    if model.likelihood is None:
+        raise ValueError(
+            f"the paper's variates are for a generalised linear model, and {model!r} is none: "
+            "zoo.published(model, q) has those that it allows"
+        )
     data, prior, variational = f = terms(model, q)
     h = RP1(data) + RP1(prior) - CF(variational)
     c = {name: PUBLISHED[name][1](*f) for name in ("score", *(f"c{l}" for l in range(1, 8)))}

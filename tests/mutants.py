@@ -119,8 +119,7 @@ entries named by columns | labels | np.ndindex(*shape) | np.ndindex(*shape[::-1]
 a simplex of one share | Constraint.__call__ | 1 + self.fewer | 1 | test_declarations_that_are_wrong
 a Gaussian prior wrapped | Model._of_z | return rows, log_prior | whole = lambda p:
   log_prior(anp.concatenate([p['beta'], p['t']], -1))\nreturn rows, partial(_named_prior, whole,
-  self.parameters) |
-  test_a_gaussian_prior_of_named_parameters_keeps_its_closed_form
+  self.parameters) | test_names_are_taken_in_any_way
 # optimize: test_loop
 momentum without 1 - beta | momentum.step | (1 - self.beta) * g | g |
   test_momentum_takes_the_steps_of_autograds_sgd
@@ -135,6 +134,9 @@ exact gradient not of ELBO / N | Plan.gradient | exact.gradient(self.model, self
   test_a_rule_of_ones_own_gets_what_a_natural_step_needs
 one rate for all runs | Plan.rate | lr[..., None] | lr.flat[0] |
   test_a_rate_may_belong_to_a_run_or_to_a_step
+a hook a step early | _ascend | t % k == 0 | (t + 1) % k == 0 | test_steps_are_the_loop
+a hook's plan is ignored | _answer | _fitted(*answer), answer[1] | _fitted(*answer), plan |
+  test_a_hook_can_change_the_plan_and_the_state
 records of 1000 MB | RECORD | 100e6 | 1000e6 | test_records_are_thinned_to_a_hundred_megabytes
 # natural: test_natural_steps
 L for its transpose in the curvature | Gaussian.curvature | L.mT | L | test_affine_invariance
@@ -231,6 +233,8 @@ Fisher of a switch: sd for variance | Bernoulli.fisher | expit(w) * expit(-w) |
   np.sqrt(expit(w) * expit(-w)) | test_fisher_of_discrete_families
 Fisher of independent classes | Categorical.fisher | p[..., None] * np.eye(self.classes) - p[..., :,
   None] * p[..., None, :] | p[..., None] * np.eye(self.classes) | test_fisher_of_discrete_families
+Fisher of gamma and beta: q moves too | _Standardised.fisher | self.cross(w, v) | self.cross(v, v) |
+  test_fisher_of_gamma_and_beta
 at rest by the slope alone | at_rest | slope & (s * seen.curvature <= (found.A**2).sum()) | slope |
   test_steps_of_a_diagonal_q_are_their_loop
 the regression forgets the entropy | Regressed.step | G + e | G |
@@ -256,6 +260,8 @@ DisARM without its half | DisARM | (f - np.roll(f, draw.M // 2, -1))[..., None] 
   (f - np.roll(f, draw.M // 2, -1))[..., None] | test_means_over_pairs_of_switches
 half of a switch's base not turned | Bernoulli.mirror | 1 - second | second |
   test_partners_have_the_law_and_the_opposite_place
+tails not exchanged | Gamma.mirror | self.at_tails(w, above, below) |
+  self.at_tails(w, below, above) | test_tiny_shapes
 # families: test_families test_nongaussian test_own_families
 GR as the paper prints it: the score of q | GR | score="base_score" |
   score="score" | test_means_by_quadrature
@@ -445,6 +451,8 @@ a fit begins without covariances | front._given |
 all data, coupled again | Relaxed.over_all_data |
   Relaxed(self.f.over_all_data(), self.tau, self.coupled) |
   Relaxed(self.f.over_all_data(), self.tau, True) | test_all_data_are_the_batch_of_all_rows
+a run's draw without weights | _of_run | d.weight[k] | None |
+  test_one_run_of_many_is_that_run_alone
 a minute although steps are given | Clock.__init__ |
   np.inf if steps is not None else settings.seconds | settings.seconds |
   test_one_budget_lifts_the_default_of_the_other[fit]

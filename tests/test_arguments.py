@@ -34,7 +34,8 @@ NOT_CALLED = {  # a class that the package makes, or that a reader derives from
     "Answer", "Choice", "Distrust", "Fit", "Fit.after", "Found", "Report", "Snapshot",
     "Settings", "combine.Moments", "families.Family", "families.Family.hess_L",
     "families.FamilyPrior", "models.DataMoments", "optimize.Diverged",
-    "optimize.Path", "rules.Ascent", "rules.Weighting",
+    "optimize.Interrupted", "optimize.Path",
+    "rules.Ascent", "rules.Weighting",
 }  # fmt: skip
 ELSEWHERE = {  # they need packages that are not here: make adapters
     "Found.to_arviz", "models.from_jax", "models.from_numpyro", "models.from_pymc",
@@ -261,6 +262,7 @@ def compiled(model):
 
 
 quad = lambda z: (-0.5 * (z**2).sum(-1) - z[:, 0], -z - np.array([1.0, 0.0]))
+hook = lambda state, plan: (state._replace(w=state.w + 0.1), plan)
 NOISY = cv.optimize.Noisy(ONE, FULL, H, lr=0.1, M=4)
 begun = lambda w: Fresh(lambda: NOISY.first(np.random.default_rng(0), w=w))
 recorded = lambda path: (path.w, path.steps, path.path, path.average, path.a, path.state.t)
@@ -274,7 +276,7 @@ CLOSE, CLEAR = ({"mine": 1.0, "mine with c7": cost} for cost in (1.25, 2.0))  # 
 PILOT = {**AT, "M": 4, "rng": Seed(0), "pilot": 6, "costs": CLOSE}
 OTHER_PILOT = {**AWAY, "M": 6, "rng": Seed(1), "pilot": 8, "costs": CLEAR, **HOW}
 RUN = {**HERE, "steps": 6, "lr": 0.1}
-OTHER_RUN = {**AWAY, "steps": 7, "lr": 0.2, "every": 2, "average": 3,
+OTHER_RUN = {**AWAY, "steps": 7, "lr": 0.2, "every": 2, "average": 3, "hooks": {2: hook},
              "rule": cv.rules.adam(), "momentum": 0.5}  # fmt: skip
 
 # The table ----------------------------------------------------------------------------------------

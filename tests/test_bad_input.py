@@ -24,7 +24,7 @@ from cvlib.combining import regression
 from cvlib.fitting.bends import Bent
 from cvlib.fitting.found import Found
 from cvlib.points import spheres
-from cvlib.recipe.estimators import Method, check_variate
+from cvlib.recipe.estimators import Method, Route, check_variate
 from experiments import catalogue, posteriors, weights
 
 pytestmark = pytest.mark.filterwarnings("error", "ignore::ResourceWarning")  # others leave those
@@ -100,6 +100,12 @@ def unassigned():
     return made, scale
 
 
+class Halved(type(cv.AQ.route.pull)):
+    """A pull whose mean is not that of its rows."""
+
+    mean = lambda self, draw, u: super().mean(draw, u) / 2
+
+
 draw = lambda **changes: cv.draw(LOGISTIC, q, **DRAWN | changes)
 fresh = lambda **changes: cv.draw(LOGISTIC, q, **FRESH | changes)
 coins = lambda M, **more: cv.draw(COINS, COIN, np.zeros(2), M, rng, subsample=False, **more)
@@ -131,41 +137,44 @@ VALUES = [  # with a ValueError
     (r"X must be \(N, d\) and y \(N,\); got \(3, 2\) and \(2,\)", lambda: glm(X, [1, -1])),
     ("empty", lambda: glm(X[:0], [])),
     ("dim=0: it must be at least one", lambda: glm(X[:, :0], Y)),
-    ("the prior's sd holds <U1, such as 1: give numbers", lambda: glm(X, Y, "1")),
+    ("prior_sd holds text, such as '1': give numbers, as floats", lambda: glm(X, Y, "1")),
     ("noise_sd.*nan", lambda: linear(X, Y, noise_sd=np.nan)),
     (r"noise_sd=.*one number, not \(4,\) of them", lambda: linear(X, Y, noise_sd=np.ones(4))),
-    ("the prior has 3 coordinates, z has 2", lambda: glm(X, Y, np.ones(3))),
-    ("the prior's sd must be finite, not inf", lambda: glm(X, Y, np.inf)),
-    ("the prior's mean must be finite", lambda: glm(X, Y, prior_mean=np.nan)),
+    (r"prior_sd must be a number or \(2,\); got \(3,\)", lambda: glm(X, Y, np.ones(3))),
+    ("prior_sd must be finite, not inf", lambda: glm(X, Y, np.inf)),
+    ("prior_mean must be finite", lambda: glm(X, Y, prior_mean=np.nan)),
     (r"offset must be \(3,\)", lambda: glm(X, Y, offset=1.0), lambda: glm(X, Y, offset=[1.0])),
     ("likelihood='probit': give .*Likelihood", lambda: cv.models.GLM(X, Y, "probit")),
-    ("y holds <U3, such as yes.*np.where.*'yes', 1.0", lambda: glm(X, ["yes", "no", "no"])),
-    ("y holds object, such as None: give", lambda: glm(X, np.array([1, None, 1], object))),
+    ("y holds text, such as 'yes'.*np.where.*'yes', 1.0", lambda: glm(X, ["yes", "no", "no"])),
+    ("y holds objects, such as None: give", lambda: glm(X, np.array([1, None, 1], object))),
     ("X has rows of unequal", lambda: glm([[1.0], [1.0, 2.0]], Y)),
     ("X holds complex128 numbers", lambda: glm(1j * X, Y)),
     (r"phi of the own likelihood is \[nan.*every real eta. Put exp\(eta\)",
      lambda: phi(lambda t, y: anp.log(t))),
-    ("phi of the own likelihood mixes its rows, or is random: row k may depend on eta",
+    ("phi of the own likelihood mixes its rows: row k may depend on eta",
      lambda: phi(lambda t, y: t - anp.mean(t))),
     ("phi of the own likelihood fails for eta of shape .12,. and labels of shape.*np.where for if",
      lambda: phi(lambda t, y: t if t > 0 else 0 * t)),
     # data sets
     ("unknown data set 'iris': choose one of .*ionosphere", lambda: load("iris")),
     ("features='unit': choose one of .*standardised", lambda: load("sonar", "unit")),
+    ("leaves no data point of sonar", lambda: load("sonar", "raw", [])),
+    ("rows=3: give a list", lambda: load("sonar", "raw", 3)),
     ("unknown posterior 'radon': choose one of eight_schools", lambda: posteriors.load("radon")),
     # own models
     ("log_lik fails for z of shape .*NameError.*'scale'", unassigned),
     ("data is a list: write a tuple of arrays", lambda: model(data=[X, Y])),
     ("one row per data", lambda: model(data=3.0)),
     (r"log_lik must give one number per row.*np.sum\(..., -1\)", lambda: model(lambda z, b: None)),
+    ("the prior has 3 sd's but 2 means", lambda: GaussianPrior(np.ones(3), np.ones(2))),
     ("log_prior.*has 3 coordinates, z has 2", lambda: model(log_prior=GaussianPrior(np.ones(3)))),
-    ("log_lik fails for .*'NoneType' object is not callable", lambda: model(log_lik=None)),
+    (r"log_lik=None is no function.*\(\.\.\., d\)", lambda: model(log_lik=None)),
     (r"data=None: give an array.*np.zeros\(1\)", lambda: model(data=None)),
-    ("array 1 of the data holds object, such as None", lambda: model(data=(X, None))),
-    *[("such as .*: give numbers.*days since the first, .*'D'.",
+    ("array 1 of the data holds objects, such as None", lambda: model(data=(X, None))),
+    *[("holds dates or times, such as .*: give numbers, .*'D'. for days",
        lambda t=t: model(data=(X, t))) for t in (DAYS, DAYS - DAYS[0], DAYS.tolist())],
     ("different row labels", lambda: model(data=TABLES), lambda: glm(*TABLES)),
-    ("log_lik mixes its rows, or is random",
+    ("log_lik is random: called twice with the same z it differs",
      lambda: model(lambda z, b: dot(z, b) + rng.standard_normal())),
     # parameters
     *[("a parameter cannot be called", lambda name=name: model(dim=None, parameters={name: 1}))
@@ -193,8 +202,7 @@ VALUES = [  # with a ValueError
     (r"eps must be \(M, 2\)", lambda: draw(eps=np.zeros((2, 3)))),
     ("M >= 1", lambda: draw(eps=np.zeros((0, 2)), index=[])),
     (r"eps must be \(4, M, 2\).*got \(2, 2\)", lambda: draw(w=q.start((4,)))),
-    (r"RP1\(prior\) is not finite at sample \[1\]",
-     lambda: RP1(prior)(draw(eps=with_(np.zeros((2, 2)), np.nan, 1, 0)))),
+    (r"finite at \[1, 0\]", lambda: draw(eps=with_(np.zeros((2, 2)), np.nan, 1, 0))),
     ("whole numbers.*got (float64|bool)", lambda: draw(index=[0.0, 1.0]),
      lambda: draw(index=[True, False])),
     (r"shape \(2,\).*got int64 of shape \(3,\)", lambda: draw(index=[0, 1, 2])),
@@ -243,10 +251,12 @@ VALUES = [  # with a ValueError
     ("needs a Gaussian family", lambda: bound(of_gamma)),
     ("RP1.data. is not possible for Gamma.2.: .* GR", lambda: RP1(of_gamma)),
     ("two values of a Bernoulli variable", lambda: cv.DisARM(data)),
-    ("no sample is independent", lambda: cv.LOO(of_coins)(coins(1))),
-    ("no sample is independent", lambda: cv.LOO(of_coins)(coins(2, noise="pairs")),
+    ("no sample is independent .* there is one", lambda: cv.LOO(of_coins)(coins(1))),
+    ("all samples of the draw lean", lambda: cv.LOO(of_coins)(coins(2, noise="pairs")),
      lambda: cv.LOO(data)(fresh(M=8, noise="sobol"))),
     (r'draw\(..., noise="pairs"\)', lambda: cv.DisARM(of_coins)(coins(8))),
+    (r"out must be \(1, 2, 5\).*got \(2, 2\)",
+     lambda: cv.evaluate([RP1(cv.one)], draw(), out=np.empty((2, 2)))),
     (r"'data' of <logistic.*try CF\(taylor_z\(data\)\)", lambda: CF(data)),
     (r"'taylor_z\(data\)'", lambda: taylor_x(taylor_z(data))),
     (r"labels are classes or enter linearly.*<cauchy",
@@ -266,6 +276,8 @@ VALUES = [  # with a ValueError
        lambda by_hand=by_hand: Method("own", "", by_hand=by_hand)(cv.taylor_x_slope(data))(draw()))
       for what, by_hand in [("value", lambda draw, f: f.level(draw, "z1")),
                             ("hess_L", lambda draw, f: f.price(draw, "z1"))]],
+    (r"half's pull.mean for Gaussian\(2\) is .*it must be the mean of the rows",
+     lambda: Method("half", "", Route("z1", pull=Halved()))(data).mean(fresh(M=6))),
     ("belongs to none", lambda: cv.surrogate(cv.one, lambda z: z)),
     ("is no control variate", lambda: check_variate(SF(of_coins) - RP1(relax(of_coins)))),
     ("two models or families", lambda: RP1(data + other_prior),
@@ -275,14 +287,18 @@ VALUES = [  # with a ValueError
     # snapshots
     ("mu must be finite numbers", lambda: cv.snapshot(LOGISTIC, np.zeros(3))),
     ("and the factor of q", lambda: cv.snapshot(LOGISTIC, np.zeros(2), mean=True)),
+    ("for a quadratic bound", lambda: cv.snapshot(COUNTS, np.zeros(2), factor=np.eye(2))),
     ("mean=True needs a", lambda: cv.snapshot(OWN, np.zeros(2), factor=np.eye(2), mean=True)),
     ("is not one of the data", lambda: draw(snapshot=cv.snapshot(glm(2 * X, Y), np.zeros(2)))),
     # weights of variates
     (r"got h \(6, 4\) and C \(3, 5, 4\)", lambda: moments(h, C[:, 1:])),
     ("at least one sample", lambda: moments(h[:0], C[:, :0])),
-    *[("h or a variate has a NaN", lambda i=i, bad=bad: moments(h, with_(C, bad, i, 0, 0)))
-      for i, bad in [(1, np.nan), (2, np.inf), (0, 1e200)]],
-    ("h or a variate has a NaN", lambda: moments(with_(h, np.nan, 1, 0), C)),
+    *[(f"variate {i} {said}", lambda i=i, bad=bad: moments(h, with_(C, bad, i, 0, 0)))
+      for i, bad, said in [(1, np.nan, "has a NaN"), (2, np.inf, "has a NaN"),
+                           (0, 1e200, ".* overflows")]],
+    ("^h has a NaN", lambda: moments(with_(h, np.nan, 1, 0), C)),
+    (r"variate 2 in run \(1,\)",
+     lambda: moments(np.stack([h, h]), np.stack([C, with_(C, np.nan, 2, 0, 0)]))),
     *[("v0 must", lambda v0=v0: combine.bayes_weights(moments(h, C), v0, 4))
       for v0 in (-1.0, np.nan)],
     ("gamma must", lambda: update(3, 1.0)),
@@ -332,8 +348,13 @@ VALUES = [  # with a ValueError
     (r"momentum=\[0.5, 0.9\]: one number", lambda: sgd(momentum=[0.5, 0.9])),
     ("w must be", lambda: sgd(w=np.ones(3)), lambda: free(w=np.ones(2))),
     ("rng=None: give a generator", lambda: sgd(rng=None)),
+    (r"w starts \(5,\) runs: leave runs out", lambda: sgd(w=q.start((5,)), runs=(3,))),
     ("momentum and rule= are two rules", lambda: sgd(momentum=0.5, rule=rules.adam())),
     ("average=0: it must be", lambda: sgd(average=0)),
+    ("a hook after step 1 returned a state of step 8",
+     lambda: sgd(hooks={1: lambda state, plan: (state._replace(t=8), plan)})),
+    ("fixed weights of shape .3,., but 2 variates",
+     lambda: sgd([ZOO.c1, ZOO.c7], weights=rules.fixed([1, 2, 3]))),
     ("sampling= says it all: leave batch out", lambda: sgd(sampling=cv.Sampling(), batch=3)),
     (r"must estimate data \+ prior - variational", lambda: sgd(h=RP1(data) - CF(variational))),
     *[(f"{name}={x}: it must", partial(rule, **{name: x})) for rule, name, *wrong in [
@@ -364,11 +385,12 @@ TYPES = [  # with a TypeError
           (model, "dim", 2.5), (fresh, "M", 1.5), (fresh, "batch", 2.5), (fit, "steps", 2.5),
           (fit, "seed", None), (sgd, "steps", "9"), (sgd, "every", 2.5), (sgd, "M", 2.5),
           (fit, "seed", True), (fresh, "M", True), (choose, "resamples", 2.5)]],
-    ("dim=.*must be a whole number", lambda: cv.families.Gaussian(LOGISTIC)),
+    ("dim=.*must be a whole number: write 2", lambda: cv.families.Gaussian(LOGISTIC)),
     *[("dim=.*a whole number", lambda size=size: cv.families.Gamma(size))
       for size in (2.5, np.nan, np.inf, "3", None)],
     ("classes=2.5 must be a whole number", lambda: cv.families.Categorical(2, 2.5)),
-    ("takes 2 positional arguments", lambda: cv.simplex(4, 3)),
+    (r"one number or one tuple.*cv.simplex\(\(4, 3\)\)", lambda: cv.simplex(4, 3)),
+    (r"one number or one tuple.*cv.positive\(3\)", lambda: cv.positive()),
     ("a length of simplex=0.0 must be a whole number$", lambda: cv.simplex(0.0)),
     ("give its weights, .w", lambda: draw(w=SimpleNamespace(w=W)),
      lambda: cv.exact.elbo(LOGISTIC, q, SimpleNamespace(w=W))),
@@ -404,10 +426,13 @@ TYPES = [  # with a TypeError
     ("lr='0.1' is no number: write for example lr=0.1", lambda: sgd(lr="0.1")),
     (r"lr\(1\)=None is no number", lambda: sgd(lr=lambda t: None)),
     (r"cvs=CF.* must be a list: write \[c7\]", lambda: sgd(ZOO.c7)),
-    ("no estimator such as RP1", lambda: sgd(catalogue.legal(LOGISTIC, q)[:1])),
+    ("no estimator such as RP1.*take its .line", lambda: sgd(catalogue.legal(LOGISTIC, q)[:1])),
     ("no ascent rule such as rules.adam", lambda: sgd(rule="adam")),
     ("no weight rule such as rules.bayes", lambda: sgd(weights=rules.momentum())),
+    ("write for example {50: function}", lambda: sgd(hooks=print)),
+    (r"nothing or the pair \(state, plan\); got 3", lambda: sgd(hooks={1: lambda *given: 3})),
     ("state=3 is no State", lambda: sgd(state=3, rng=None)),
+    ("sgd has no argument 'momentun': did you mean 'momentum'", lambda: sgd(momentun=0.5)),
     ("sgd has no argument 'xyz': a plan takes lr, rule, average, M, weights", lambda: sgd(xyz=1)),
     (r"sampling=5: write cv.Sampling\(", lambda: sgd(sampling=5), lambda: choose(sampling=5)),
     ("noise_free has no argument 'M': a plan takes lr", lambda: free(M=4)),
@@ -416,8 +441,8 @@ TYPES = [  # with a TypeError
     ("'h': .* is no pair of h and", lambda: choose(among={"h": ZOO.h})),
     ('write {"h": h, "c7": c7}', lambda: report(ZOO.h)),
     ("costs=3: write {.RP1", lambda: report(costs=3)),
-    ("unexpected keyword argument 'bach'", lambda: choose(bach=5)),
-    ("Gaussian is no model", lambda: cv.elbo(q, LOGISTIC, W, 10, rng)),
+    ("there is no argument 'bach' here", lambda: choose(bach=5)),
+    ("is a family: the model comes first", lambda: cv.elbo(q, LOGISTIC, W, 10, rng)),
 ]  # fmt: skip
 KINDS = {ValueError: VALUES, TypeError: TYPES}
 ROWS = [(kind, row[0], call) for kind, rows in KINDS.items() for row in rows for call in row[1:]]

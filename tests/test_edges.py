@@ -124,6 +124,29 @@ def test_a_plan_s_own_reach(cv, reach):
         assert_allclose(plan.step(plan.first(RNG(0), start)).w[:2], reach, rtol=1e-6)
 
 
+def test_one_run_of_many_is_that_run_alone(cv):
+    """Every attribute of a draw and of its snapshot, with a step each."""
+    model, q = cv.models.logistic_regression(X, Y), cv.families.Gaussian(2)
+    w = q.start((3,)) + 0.2 * RNG(0).standard_normal((3, q.D))
+    factor = q.unpack(w)[1]
+    old = cv.snapshot(model, w[:, :2], factor=factor, mean=True)
+    for noise, M in (("pairs", 4), ("rotated", 5)):
+        many = cv.draw(model, q, w, M, RNG(1), batch=2, each=True, noise=noise, snapshot=old)
+        for k in range(3):
+            one = part(cv, "ascent.plans")._of_run(many, k)
+            alone = cv.snapshot(model, w[k, :2], factor=factor[k], mean=True)
+            for name in ("w", "eps", "index", "mu", "factor", "weight"):
+                whole = getattr(many, name)
+                assert_array_equal(getattr(one, name), whole if whole is None else whole[k])
+            assert (one.group, one.model, one.q) == (many.group, model, q)
+            assert (one.snapshot.checksum, one.snapshot.mark) == (model.checksum, model.mark)
+            assert_allclose(one.snapshot.factor, factor[k])
+            assert one.snapshot.parabolas.keys() == alone.parabolas.keys() >= {"bound", "parabola"}
+            for kind, sums in alone.parabolas.items():
+                for x, y in zip(one.snapshot.parabolas[kind], sums):
+                    assert_allclose(x, y, rtol=1e-9, err_msg=kind)
+
+
 # Defaults where another argument is given --------------------------------------------------------
 
 

@@ -6,14 +6,16 @@ least squares for every draw that is left out. Means are sums over all outcomes 
 
 import dataclasses
 import itertools
+from unittest import mock
 
 import autograd.numpy as anp
 import numpy as np
+import oracles
 from harness import part
 from numpy.testing import assert_allclose
-from scipy.special import expit, softmax
+from scipy.special import digamma, expit, log_expit, softmax
 from test_coupled import Switches, paired_draw
-from test_nongaussian import probability, states
+from test_nongaussian import nodes, probability, states
 from test_regression import baseline_by_refits, by_hand
 
 RNG = np.random.default_rng
@@ -180,6 +182,28 @@ def test_fisher_of_discrete_families(cv):
             assert_allclose(got, (P[:, None] * S).T @ S, atol=1e-12)
 
 
+def test_fisher_of_gamma_and_beta(cv):
+    """E[S S^T] in z by quadrature, coordinate by coordinate, S written out."""
+
+    def slopes(family, a, b, z):
+        if family == "Gamma":
+            return [a * (np.log(b) - digamma(a) + z), a - b * np.exp(z)]
+        x, y, both = log_expit(z), log_expit(-z), digamma(a + b)
+        return [a * (x - digamma(a) + both), b * (y - digamma(b) + both)]
+
+    for family in "Gamma", "Beta":
+        q = getattr(cv.families, family)(2)
+        W = RNG(0).uniform(-0.5, 0.8, (2, q.D))
+        for w, got in zip(W, q.fisher(W)):
+            right = np.zeros((4, 4))
+            for own in [0, 2], [1, 3]:
+                a, b = np.exp(w[own])
+                z, p = nodes(family, a, b)
+                S = np.array(slopes(family, a, b, z))
+                right[np.ix_(own, own)] = (p * S) @ S.T
+            assert_allclose(got, right, atol=1e-7)
+
+
 def gauged(e, G):
     """|c|^2, |A + I|^2 and the rest of mean |G + e|^2 of a diagonal q, pair of draws by pair."""
     u, parts = G + e, np.zeros(2)
@@ -242,3 +266,17 @@ def test_a_diagonal_q_rests_at_a_gaussian_posterior(cv):
     state = plan.step(plan.first(RNG(0)))
     assert_allclose(state.w, [0, 0, 0, 1, 1, 1], atol=1e-9)
     assert state.memory[0] == 1
+
+
+def test_a_mean_of_one_s_own_is_tried_once(cv):
+    """Against the rows of a reader's pull; those of AQ are not made."""
+    made, Base = [], type(cv.AQ.route.pull)
+    rows = Base.__call__
+    own = type("Own", (Base,), {"__module__": __name__})
+    word = type(cv.AQ)("own", "", cv.AQ.route._replace(pull=own()), needs="gaussian")
+    q, model = cv.families.Gaussian(2), oracles.build(cv, oracles.problem("logistic"))
+    data, draw = cv.terms(model, q)[0], cv.draw(model, q, q.start(), 8, np.random.default_rng(0))
+    noted = lambda self, *given: made.append(type(self)) or rows(self, *given)
+    with mock.patch.object(Base, "__call__", noted):
+        means = [line.mean(draw) for line in (word(data), word(data), cv.AQ(data))]
+    assert made == [own] and np.array_equal(means[0], means[2])

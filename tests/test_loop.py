@@ -1,5 +1,6 @@
 """What defines the loop and its rules."""
 
+import dataclasses
 import itertools
 import pickle
 import warnings
@@ -197,33 +198,73 @@ def test_a_run_resumed_from_a_file_gives_the_same_bytes(cv):
 def test_a_single_run_with_a_snapshot_goes_on_from_its_file(cv):
     model, q, zoo = logistic(cv)
     data, _, _ = cv.terms(model, q)
+    note = lambda state, plan: (state._replace(notes={"at 5": state.w}), plan)
     for expansion in cv.taylor_z, cv.parabola:
         all_data = expansion(data, at="snapshot").over_all_data()
-        c, how = cv.SF(all_data) - cv.CF(all_data), dict(lr=0.05, M=4, renew=4)
+        c, how = cv.SF(all_data) - cv.CF(all_data), dict(lr=0.05, M=4, renew=4, hooks={5: note})
         go = partial(cv.optimize.sgd, model, q, zoo.h, [c], **how)
         whole, half = (go(steps=n, rng=np.random.default_rng(0)) for n in (9, 6))
         state = pickle.loads(pickle.dumps(half.state))
+        assert [*state.notes] == ["at 5"]
+        assert_array_equal(state.notes["at 5"], half.path[5])
         assert state.snapshot.checksum == model.checksum
         assert_array_equal(go(steps=9, state=state).w, whole.w)
 
 
 def test_steps_are_the_loop(cv):
-    """first and step, written by hand, are sgd."""
-    (model, q, zoo), rule = logistic(cv), cv.rules.adam()
+    """first and step, written by hand, are sgd; a hook sees the same states."""
+    (model, q, zoo), rule, seen = logistic(cv), cv.rules.adam(), {}
     plan = cv.optimize.Noisy(model, q, zoo.h, zoo.S7, lr=0.3, M=4, rule=rule)
     state = plan.first(np.random.default_rng(0), runs=(3,))
-    path = run(cv, steps=7, rule=rule)
+    path = run(cv, steps=7, rule=rule, hooks={3: lambda s, p: seen.update({s.t: s.w})})
     for t in range(1, 8):
         state = plan.step(state)
         assert_array_equal(state.w, path.path[t])
+        assert_array_equal(state.w, seen.get(t, state.w))
+    assert sorted(seen) == [3, 6]
 
 
-def test_another_plan_goes_on_from_a_state(cv):
-    """From step 4 on another rate."""
-    first = run(cv, steps=4)
-    rest = run(cv, steps=8, lr=0.05, state=first.state)
+def test_a_hook_can_change_the_plan_and_the_state(cv):
+    """From step 4 on another rate; a note of the weights then, kept to the end."""
+
+    def slower(state, plan):
+        if state.t == 4:
+            state = state._replace(notes={**state.notes, "then": state.w})
+            return state, dataclasses.replace(plan, lr=0.05)
+
+    path = run(cv, steps=8, hooks={2: slower})
     right = run(cv, steps=8, lr=lambda t: 0.3 if t <= 4 else 0.05)
-    assert_array_equal(np.concatenate([first.path, rest.path[1:]]), right.path)
+    assert_array_equal(path.path, right.path)
+    assert_array_equal(path.state.notes["then"], path.path[4])
+
+    short = run(cv, steps=8, every=2, hooks={5: mock.Mock(side_effect=StopIteration)})
+    assert short.steps.tolist() == [0, 2, 4, 5]
+    assert_array_equal(short.path, right.path[[0, 2, 4]].tolist() + [run(cv, steps=5).w.tolist()])
+
+
+def test_an_interrupt_loses_nothing(cv):
+    """Stopped inside the draw of step 6, with part of its noise drawn: go on to the same end."""
+    unbroken, model, calls = run(cv, steps=10), logistic(cv)[0], []
+
+    class Stops(cv.families.Gaussian):
+        def noise(self, rng, w, M):
+            eps = super().noise(rng, w, M)
+            calls.append(1)
+            if len(calls) == 6:
+                raise KeyboardInterrupt
+            return eps
+
+    q = Stops(model.dim)
+    z = cv.zoo.paper(model, q)
+    for every, kept in (1, [*range(6)]), (100, [0, 5]):
+        go = partial(cv.optimize.sgd, model, q, z.h, z.S7, lr=0.3, M=4, steps=10, every=every)
+        calls.clear()
+        with pytest.raises(KeyboardInterrupt, match="after step 5") as stop:
+            go(rng=np.random.default_rng(0), runs=(3,))
+        path = pickle.loads(pickle.dumps(stop.value)).path  # it can be sent, too
+        assert path.steps.tolist() == kept
+        assert_array_equal(path.path, unbroken.path[kept])
+        assert_array_equal(go(state=path.state).w, unbroken.w)
 
 
 def test_short_forms_are_the_rules_and_the_sampling(cv):
@@ -267,8 +308,8 @@ def test_a_run_that_leaves_stays_where_it_was(cv):
     assert rest.diverged.tolist() == [-1, 1, -1]
 
 
-def test_a_run_whose_matrix_is_singular_ends_where_it_is(cv):
-    """LinAlgError beyond z = 5."""
+def test_a_run_whose_matrix_is_singular_leaves_alone(cv):
+    """LinAlgError beyond z = 5: the run there is thrown out, the others do not notice."""
 
     def lik(z, b):
         if np.any(np.asarray(getattr(z, "_value", z)) > 5):
@@ -278,14 +319,20 @@ def test_a_run_whose_matrix_is_singular_ends_where_it_is(cv):
     model = cv.models.Model(lik, lambda z: -0.5 * z[..., 0] ** 2, np.arange(3.0), 1)
     q = cv.families.Gaussian(1)
     data, prior, variational = cv.terms(model, q)
-    f, c = data + prior - variational, cv.SF(cv.one)
+    f, w = data + prior - variational, np.array([[1.0, 0.1], [9.0, 0.1], [-1.0, 0.1]])
+    far = cv.taylor_z(data, at="snapshot")
+    c = cv.RP1(far) - cv.CF(far.over_all_data())
+    old = cv.snapshot(model, [[1.0], [0.0], [-1.0]])
     for h, cvs in (cv.RP1(f), []), (cv.AQ(f), []), (cv.RP1(f), [c]):
-        for starts, right in ([[1.0, 0.1], [0.0, 0.1]], -1), ([[9.0, 0.1], [8.0, 0.1]], 1):
-            for w in np.array(starts), np.array(starts[0]):
-                plan = cv.optimize.Noisy(model, q, h, cvs, lr=0.1, M=6)
-                end = plan.step(plan.first(np.random.default_rng(0), w=w))
-                assert (end.diverged == right).all()
-                assert np.array_equal(end.w, w) == (right == 1)
+        for see in {}, {"batch": 2}, {"subsample": False}:
+            plan = cv.optimize.Noisy(model, q, h, cvs, sampling=cv.Sampling(**see), lr=0.1, M=6)
+            starts = w, [[1.0, 0.1], [0.0, 0.1], [-1.0, 0.1]]
+            states = (plan.first(np.random.default_rng(0), w=w) for w in starts)
+            ends = (plan.step(state._replace(snapshot=old)) for state in states)
+            broken, fine = ends
+            assert broken.diverged.tolist() == [-1, 1, -1] and fine.diverged.max() == -1
+            assert_array_equal(broken.w[1], w[1])
+            assert_allclose(broken.w[[0, 2]], fine.w[[0, 2]], rtol=1e-12)
 
 
 def test_a_run_may_leave_on_either_side(cv):
@@ -335,15 +382,14 @@ def test_what_is_recorded(cv):
     assert path.path.nbytes <= 2000 and path.steps.tolist() == [*range(0, 31, 3), 31]
 
 
-def test_a_state_shows_the_gradients_of_its_step(cv):
-    model, q, zoo = logistic(cv)
-    plan = cv.optimize.Noisy(model, q, zoo.h, lr=0.3, M=4, rule=cv.rules.momentum(0.0))
-    state = plan.first(np.random.default_rng(0), runs=(3,))
-    for _ in range(3):
-        before, state = state.w, plan.step(state)
-        mean = state.G[..., 0, :, :].mean(-2) / model.N
-        assert_allclose(state.w - before, 0.3 * mean, rtol=1e-9, atol=1e-14)
-    assert run(cv, "", steps=3).state.G is None
+def test_a_hook_sees_the_gradients_of_its_step(cv):
+    seen = []
+    look = lambda state, plan: seen.append(state.G[..., 0, :, :].mean(-2) / plan.model.N)
+    path = run(cv, "", steps=6, momentum=0.0, hooks={2: look})
+    for mean, t in zip(seen, (2, 4, 6)):
+        moved = path.path[t] - path.path[t - 1]
+        assert_allclose(moved, 0.3 * mean, rtol=1e-9, atol=1e-14)
+    assert path.state.t == 6 and path.state.G is None
 
 
 def test_a_state_must_fit_its_plan(cv):

@@ -142,8 +142,8 @@ def laplace_of(cv):
 
 
 LIES = {  # what is said to a function of a family, and a wrong one made of the right one
-    "moments": ("sd of", lambda f: lambda q, w: (f(q, w)[0], 1.4 * f(q, w)[1])),
-    "mean": ("mean of", lambda f: lambda q, w: f(q, w) + 1),
+    "moments": ("sd of", lambda f: lambda q, w: (f(q, w)[0], 1.05 * f(q, w)[1])),
+    "mean": ("mean of", lambda f: lambda q, w: f(q, w) + 0.01),
     "sd": ("chain of", lambda f: lambda q, w: f(q, w) ** 2),
     "entropy": ("entropy of", lambda f: lambda q, w: f(q, w) - 1),
     "entropy_grad": ("entropy_grad of", lambda f: lambda q, w: 1.05 * f(q, w)),
@@ -153,14 +153,15 @@ LIES = {  # what is said to a function of a family, and a wrong one made of the 
     "pull1": ("pull1 of", lambda f: lambda q, draw, u, out=None: 1.05 * f(q, draw, u)),
     "moments_grad": ("chain of", lambda f: lambda q, draw: [1.05 * x for x in f(q, draw)]),
     "chain": ("chain of", lambda f: lambda q, *given: 1.05 * f(q, *given)),
-    "log_q1": ("entropy of", lambda f: lambda q, draw: f(q, draw) + 1),
-    "z1": ("score at draws by noise", lambda f: lambda q, draw: f(q, draw) + 1),
-    "transform": ("score at draws by noise", lambda f: lambda q, w, eps: f(q, -w, eps)),
+    "log_q1": ("log_q1 of", lambda f: lambda q, draw: f(q, draw) + 1),
+    "z1": ("z1 of", lambda f: lambda q, draw: f(q, draw) + 0.01),
+    "transform": ("together are", lambda f: lambda q, w, eps: f(q, -w, eps)),
     "log_density": ("the mass that log_density", lambda f: lambda q, w, z: f(q, w, z) + 0.4),
     "noise": ("score at draws by noise", lambda f: lambda q, *given: 1.2 * f(q, *given)),
     "mirror": ("score at draws by mirror", lambda f: lambda q, w, eps: 1.2 * eps),
     "quantile": ("score at draws by quantile", lambda f: lambda q, w, u: u),
     "fisher": ("fisher of", lambda f: lambda q, w: 2 * f(q, w)),
+    "mapped": ("log .det. by", lambda f: lambda q, w, eps: (q.transform(w, eps), 0 * eps[:, 0])),
 }
 
 

@@ -106,12 +106,13 @@ def test_declarations_that_are_wrong(cv):
         r"\(cv.positive, 2\) is neither a shape": about(sigma=(pos, 2)),
         "beta=True is neither": about(beta=True, sigma=pos),
         "give a dict of names": about(),
+        "nor log_prior takes p.tau": about(beta=3, sigma=pos, tau=pos),
         "no parameter 'sigma': the model declares beta|KeyError": about(beta=3),
         r"log_lik fails.*beta real\[2\]": about(beta=2, sigma=pos),
         "or declare cv.positive": about(beta=3, sigma=cv.real),
         "at least": lambda: cv.simplex(1),
         "must lie below": lambda: cv.interval(0, np.inf),
-        "cv.ordered needs its length": about(beta=3, sigma=cv.ordered(())),
+        "give its length": lambda: cv.ordered(()),
         "one of them": lambda: line(cv, dim=4),
         "sigma is constrained: write the prior": lambda: line(cv, log_prior=normal),
     }.items():
@@ -119,7 +120,16 @@ def test_declarations_that_are_wrong(cv):
             wrong()
 
 
-def test_a_gaussian_prior_of_named_parameters_keeps_its_closed_form(cv):
+def test_names_are_taken_in_any_way(cv):
+    """By attribute, by key, as keywords or one by one: none of them counts as left out."""
+    flat = lambda p: 0.0
+    for f in (
+        lambda p, b: (lambda beta, sigma: log_lik(p, b) * 1)(**p),
+        lambda p, b: sum(anp.sum(x, -1) if name == "beta" else x for name, x in p.items()) * b[1],
+        lambda p, b: sum(anp.sum(x, -1) if k == 0 else x for k, x in enumerate(p.values())) * b[1],
+        lambda p, b: anp.sum(p["beta"], -1) * p["sigma"] * b[1],
+    ):
+        cv.models.Model(f, flat, (X, Y), parameters={"beta": 3, "sigma": cv.positive})
     real = {"beta": 2, "t": 1}
     prior = cv.models.GaussianPrior([1.0, 2.0, 3.0])
     model = cv.models.Model(lambda p, b: b[1] * p.t[..., 0], prior, (X, Y), parameters=real)

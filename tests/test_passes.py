@@ -197,6 +197,12 @@ def test_wants(cv):
                 has = [old.slope is not None, old.hessian is not None, old.factor is not None]
                 has += [kind in old.parabolas for kind in ("bound", "parabola")]
                 assert has == [True, right[0] == 2, right[1], right[1], right[2]]
+        w = q.start((2,)) + 0.1 * np.arange(2)[:, None]
+        both, alone = (plans.taken(model, q, x, plan.wants) for x in (w, w[1]))
+        one = both.of_run(1)  # that of one run of several
+        assert one.parabolas.keys() == alone.parabolas.keys()
+        for x, y in zip(arrays(one), arrays(alone), strict=True):
+            assert y is None if x is None else np.allclose(x, y) and np.shape(x) == np.shape(y)
 
 
 def test_renewed_in_the_loop(cv):
@@ -373,6 +379,16 @@ def test_a_nan_far_down_a_file_is_named(tmp_path, monkeypatch):
     X[33, 1] = np.nan
     with pytest.raises(ValueError, match=r"array 0 of the data is nan at \[33, 1\]"):
         cv.models.logistic_regression(mapped(tmp_path, "X", X), p.y)
+
+
+def test_a_bar_where_a_pass_takes_long(monkeypatch, capsys):
+    monkeypatch.setattr(cv.passes, "CHUNK", 40)
+    _, model, *_ = setting(cv, "logistic", "Gaussian", N=101)
+    for seconds, terminal in (3, True), (0, False), (0, True):
+        monkeypatch.setattr(cv.passes, "QUIET", seconds)
+        monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
+        cv.snapshot(model, np.zeros(2))
+        assert ("pass over the data" in capsys.readouterr().err) == (terminal and not seconds)
 
 
 def test_a_cluster_that_loses_a_worker_changes_no_digit(tmp_path, monkeypatch, cluster):  # noqa: F811

@@ -245,6 +245,7 @@ LIMITS = {
     "steps of a run": (lambda x: sgd(steps=x), 1, 0, "at least one"),
     "a mean from a step on": (lambda x: sgd(average=x), 3, 4, "ends before"),
     "a record": (lambda x: sgd(every=x), 1, 0, "at least one"),
+    "a hook": (lambda x: sgd(hooks={x: lambda state, plan: None}), 1, 0, "at least one"),
     "a renewal": (lambda x: sgd(renew=x), 1, 0, "at least one"),
     "reach": (lambda x: cv.rules.natural(reach=x), 1e-9, 0.0, "be positive"),
     "a pilot": (report, 2, 1, "at least 2"),

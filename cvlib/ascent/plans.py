@@ -39,6 +39,7 @@ class State(NamedTuple):
     rng: np.random.Generator | None
     G: np.ndarray | None  # (..., 1 + L, M, D), h and variates at step t; the next writes over it
     snapshot: Snapshot | None  # of the data term, for expansions about older weights
+    notes: dict[str, np.ndarray]  # what hooks want to keep, by name
 
 
 class Gradient(NamedTuple):
@@ -93,7 +94,10 @@ class Plan:
         """The state before the first step, `runs` side by side, from w (..., D) or q.start()."""
         check_fit(self.model, self.q)
         q, starts = self.q, () if w is None else np.shape(w)[:-1]
-        runs = np.broadcast_shapes(runs, starts)
+        try:
+            runs = np.broadcast_shapes(runs, starts)
+        except ValueError:
+            raise ValueError(f"runs={runs}, but w starts {starts} runs: leave runs out") from None
         if self.alone and (runs or not isinstance(rng, np.random.Generator)):
             raise ValueError(f"{type(self).__name__} takes one run, and a generator rng")
         w = q.start(runs) if w is None else q.check(w)
@@ -102,7 +106,7 @@ class Plan:
         moments, a = self.begin(runs)
         return State(
             t=0, w=w, memory=self.memory(w), moments=moments, a=a, rng=rng, G=None,
-            diverged=np.full(runs, -1), mean=np.zeros_like(w), count=0, snapshot=None,
+            diverged=np.full(runs, -1), mean=np.zeros_like(w), count=0, snapshot=None, notes={},
         )  # fmt: skip
 
     def step(self, state: State) -> State:
@@ -122,7 +126,7 @@ class Plan:
             mean = mean + (moved - mean) / count
         return State(
             t, moved, memory, new.moments, new.a, diverged, mean, count, state.rng, new.G,
-            state.snapshot,
+            state.snapshot, state.notes,
         )  # fmt: skip
 
     def memory(self, w: np.ndarray) -> tuple:
@@ -331,17 +335,19 @@ def scored(
 
 
 def _tried(f, d, shape):
-    """f(d), (*runs, *shape), zero in runs where it is not finite, and which are finite.
-
-    Where a matrix of the model is singular at one of the draws it is finite in none.
-    """
-    runs = d.w.shape[:-1]
+    """f(d), (*runs, *shape), zero in runs where it is not finite, and which are finite."""
     with np.errstate(over="ignore", invalid="ignore"):  # a diverging run
-        try:
-            found = f(d)
-        except np.linalg.LinAlgError:
-            found = np.full((*runs, *shape), np.nan)
-        return _finite(found, runs)
+        return _finite(_by_runs(f, d, shape), d.w.shape[:-1])
+
+
+def _by_runs(f, d, shape):
+    """f(d), NaN in runs where a matrix of the model is singular."""
+    try:
+        return f(d)
+    except np.linalg.LinAlgError:
+        if d.w.ndim == 1:
+            return np.full(shape, np.nan)
+        return np.stack([_by_runs(f, _of_run(d, k), shape) for k in range(len(d.w))])
 
 
 def _finite(x, runs):
@@ -351,6 +357,14 @@ def _finite(x, runs):
     if not finite.all():
         x[~finite] = 0.0  # a broken run must not break the moments of the others
     return x, finite
+
+
+def _of_run(d, k):
+    """The draw of run k alone."""
+    old = d.snapshot if np.ndim(getattr(d.snapshot, "value", 0)) == 0 else d.snapshot.of_run(k)
+    index = None if d.index is None else d.index[k]
+    weight = None if d.weight is None else d.weight[k]
+    return Draw(d.model, d.q, d.w[k], d.eps[k], index, old, d.group, weight)
 
 
 def taken(model: Model, q: Family, w: np.ndarray, wants: Wants) -> Snapshot:

@@ -224,6 +224,13 @@ class fixed(Weighting):
         object.__setattr__(self, "a", numbers("a", self.a))
 
     def start(self, q, L, runs):
+        try:
+            np.broadcast_to(self.a, (*runs, L))
+        except ValueError:
+            raise ValueError(
+                f"fixed weights of shape {np.shape(self.a)}, but {L} variates in runs of shape "
+                f"{runs}: give one number, {L}, or {(*runs, L)}"
+            ) from None
         return (np.zeros((*runs, L)),)
 
     def weights(self, memory, q, N):

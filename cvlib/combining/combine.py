@@ -26,7 +26,7 @@ def moments(h: ArrayLike, C: ArrayLike) -> Moments:
     M, D = h.shape[-2:]
     C = C.reshape(*C.shape[:-2], M * D)  # (..., L, M D): sum over m and inner product at once
     h = h.reshape(*h.shape[:-2], 1, M * D)
-    with np.errstate(over="ignore", invalid="ignore"):  # refused below
+    with np.errstate(over="ignore", invalid="ignore"):  # refused below, by name
         CC, Ch = C @ C.mT / M, np.vecdot(C, h) / M
     _refuse_non_finite(CC, Ch)
     return Moments(CC, Ch, M)
@@ -166,7 +166,11 @@ def _checked(h: ArrayLike, C: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _refuse_non_finite(CC, Ch):
-    if not (np.isfinite(CC).all() and np.isfinite(Ch).all()):
-        raise ValueError(
-            "h or a variate has a NaN or infinite entry (or one whose square overflows)"
-        )
+    """An error that names the first variate (or h) whose moments are not finite."""
+    if np.isfinite(CC).all() and np.isfinite(Ch).all():
+        return
+    bad = np.argwhere(~np.isfinite(np.diagonal(CC, axis1=-2, axis2=-1)))
+    who = f"variate {bad[0][-1]}" if len(bad) else "h"
+    run = tuple(map(int, bad[0][:-1])) if len(bad) else ()
+    where = f" in run {run}" if run else ""
+    raise ValueError(f"{who}{where} has a NaN or infinite entry (or one whose square overflows)")

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import autograd.numpy as anp
 import numpy as np
+import scipy
 from autograd import elementwise_grad
 
 from ..draws import Draw
-from ..special import betaln, gammaln, polygamma, psi
+from ..special import betaln, gammaln, hess_times, polygamma, psi
 from .base import LARGEST, NOT_SAID, Array, ArrayLike, Family, Pair
 
 
@@ -55,6 +56,11 @@ class _Standardised(Family, base=True):
         m, s = self.moments(w)
         return (self._sample(rng, w, M) - m[..., None, :]) / s[..., None, :]
 
+    def fisher(self, w: Array) -> Array:
+        """-grad_v^2 E_{q_w} log q_v at v = w, (..., D, D)."""
+        w = np.broadcast_to(w[..., None, :], (*w.shape, self.D))
+        return -hess_times(lambda v: self.cross(w, v), w, np.broadcast_to(np.eye(self.D), w.shape))
+
     def jacobian(self, draw: Draw) -> Array:
         """dz/dw at fixed eps, m' + s' eps, for each of the two parameters, (..., M, 2, d)."""
         dm, ds = draw.of("moments_grad")
@@ -80,6 +86,11 @@ def _log_gamma(rng: np.random.Generator, shape: Array, M: int) -> Array:
     shape = np.broadcast_to(shape[..., None, :], (*shape.shape[:-1], M, shape.shape[-1]))
     # -log u is exponential, and never infinite
     return np.log(rng.standard_gamma(shape + 1)) - rng.standard_exponential(shape.shape) / shape
+
+
+# Below x = e^-40 the distribution function is c x^a up to the 17th digit, with log c as below: what
+# underflows as a number does not as a logarithm.
+TINY = -40.0
 
 
 class Gamma(_Standardised):
@@ -127,6 +138,30 @@ class Gamma(_Standardised):
         (a, b), (av, bv), log_bv = self.unpack(w), self.unpack(v), v[..., self.dim :]
         mean = psi(a) - w[..., self.dim :]
         return anp.sum(av * (log_bv + mean) - gammaln(av) - bv * a / b, -1)
+
+    def mirror(self, w: Array, eps: Array) -> Array:
+        """The base sample whose tails are those of eps, exchanged."""
+        m, s = (a[..., None, :] for a in self.moments(w))
+        below, above = self.tails(w, m + s * eps)
+        return (self.at_tails(w, above, below) - m) / s
+
+    def tails(self, w: Array, z: Array) -> Pair:
+        """P(Z <= z) and P(Z > z), (..., M, d)."""
+        a, t = self.unpack(w)[0][..., None, :], z + w[..., None, self.dim :]  # t = log b x
+        log_power, x, tiny = np.minimum(a * t - gammaln(a + 1), 0), np.exp(t), t < TINY
+        below = np.where(tiny, np.exp(log_power), scipy.special.gammainc(a, x))
+        return below, np.where(tiny, -np.expm1(log_power), scipy.special.gammaincc(a, x))
+
+    def at_tails(self, w: Array, below: Array, above: Array) -> Array:
+        """The z that has these tails; the smaller of the two says where."""
+        a, low = self.unpack(w)[0][..., None, :], below < 0.5
+        lower, upper = scipy.special.gammaincinv(a, below), scipy.special.gammainccinv(a, above)
+        log_below = np.where(
+            low, np.log(np.maximum(below, 1e-300)), np.log1p(-np.minimum(above, 0.5))
+        )
+        power = (log_below + gammaln(a + 1)) / a
+        t = np.where(power < TINY, power, np.log(np.maximum(np.where(low, lower, upper), 1e-300)))
+        return t - w[..., None, self.dim :]
 
 
 class Beta(_Standardised):

@@ -2,6 +2,8 @@
 
 import warnings
 from collections.abc import Callable
+from functools import partial
+from inspect import getclosurevars
 from itertools import pairwise
 from typing import Any
 
@@ -23,8 +25,8 @@ CURE = (
     "the shape of the rows, x + 0 * c"
 )
 HOW = (
-    "Write z[..., k] or p.beta[..., k] for a coordinate, np.where for if, change no array, take "
-    "data from the batch and none from outside, and let all axes before it broadcast"
+    "Write z[..., k] or p.beta[..., k] for a coordinate, np.where for if, change no array, and let "
+    "all axes before it broadcast"
 )
 
 
@@ -39,11 +41,12 @@ def real_numbers(what: str, value: ArrayLike) -> np.ndarray:
     return array if passes.is_mapped(array) else array.astype(float, copy=False)
 
 
-def number_or_vector(what: str, value: ArrayLike) -> float | np.ndarray:
+def number_or_vector(what: str, value: ArrayLike, d: int | None = None) -> float | np.ndarray:
     """`value` as a float or an array (d,) of our own."""
     array = real_numbers(what, value).copy()
-    if array.ndim > 1:
-        raise ValueError(f"{what} must be a number or (d,); got {array.shape}")
+    if array.ndim > 1 or (array.ndim and d not in (None, len(array))):
+        length = "(d,)" if d is None else f"({d},)"
+        raise ValueError(f"{what} must be a number or {length}; got {array.shape}")
     if not np.isfinite(array).all():
         raise ValueError(f"{what} must be finite, not {array}")
     array.setflags(write=False)
@@ -118,12 +121,16 @@ def _array(what, value):
     except ValueError as error:
         raise ValueError(f"{what} has rows of unequal length: {error}") from error
     if array.dtype.kind in "USOMm":
-        first = next((x for x in array.flat if not isinstance(x, int | float)), None)
-        raise ValueError(
-            f"{what} holds {array.dtype}, such as {first}: give numbers. Two classes are "
-            f"np.where(label == '{first}', 1.0, -1.0), dates days since the first, "
-            "(t - t.min()) / np.timedelta64(1, 'D')"
-        )
+        number = lambda x: isinstance(x, int | float)
+        first = next(iter(sorted(array.ravel()[:1000], key=number)), None)  # one that is no number
+        first = str(first) if isinstance(first, np.generic) else first
+        holds, give = "objects", "as floats"
+        if isinstance(first, str):
+            labels = f"np.where(label == {first!r}, 1.0, -1.0) for two classes"
+            holds, give = "text", labels if array.ndim else give
+        if array.dtype.kind in "Mm" or hasattr(first, "year"):
+            holds, give = "dates or times", "(t - t.min()) / np.timedelta64(1, 'D') for days"
+        raise ValueError(f"{what} holds {holds}, such as {first!r}: give numbers, {give}")
     return array
 
 
@@ -146,20 +153,41 @@ def rows(
             z, shape = points[k], np.broadcast_shapes(lead, data_lead)
             given = f"{letter} of shape {z.shape}" + f" and {data} of shape {j.shape}" * (n > 1)
             got = _value(what, lambda: f(z, j), given, shape)
+            if not np.array_equal(got, np.asarray(f(z, j)), equal_nan=True):
+                raise ValueError(
+                    f"{what} is random: called twice with the same {letter} it differs"
+                )
             if alone is None:  # (K, n)
                 one = lambda z, i: _value(what, lambda: f(z, i), f"{letter} of shape {z.shape}", ())
                 alone = np.array([[one(z, i) for i in range(n)] for z in points])
                 _finite(what, alone, np.stack([points] * n, 1), letter)
             if not np.allclose(got, alone[k, j]):
                 raise ValueError(
-                    f"{what} mixes its rows, or is random: row k may depend on {letter}[k] and "
-                    "data k alone"
+                    f"{what} mixes its rows: row k may depend on {letter}[k] and data k alone"
                 )
         # all rows at every z, as passes ask: anp.where does not sum slopes that it broadcast
         in_z = lambda z: anp.sum(f(anp.reshape(z, points.shape)[:, None], np.arange(n)), -1)
         flat = points.reshape(K, -1)
         _slope(what, in_z, flat)
         _far(what, in_z, flat, letter)
+
+
+def captured(error: ValueError, f: Callable, n: int) -> str:
+    """Advice, where log_lik f failed and takes arrays of n rows from outside, not the batch."""
+    f = f.args[0] if isinstance(f, partial) else f
+    missing = isinstance(error.__cause__, NameError)
+    try:
+        seen = getclosurevars(f)
+    except (TypeError, ValueError):  # it shows no code, or a name in it has no value yet
+        return ""
+    long = lambda x: isinstance(getattr(x, "shape", 0), tuple) and x.shape[:1] == (n,)
+    names = [name for name, x in {**seen.globals, **seen.nonlocals}.items() if long(x)]
+    if missing or n == 1 or not names or not str(error).startswith("log_lik"):
+        return ""
+    return (
+        f". It takes {names[0]} from outside, all {n} rows: pass {names[0]} in data, and take the "
+        "rows that the batch has"
+    )
 
 
 def points_near_zero(d: int) -> np.ndarray:
@@ -181,8 +209,7 @@ def _value(what, f, given, shape):
         raise ValueError(
             f"{what} must give one number per row: for {given} it gave {got.dtype} of shape "
             f"{got.shape}, not numbers of shape {shape}; sum over the last axis only, "
-            "np.sum(..., -1), take data from the batch and none from outside, and let all axes "
-            "before it broadcast"
+            "np.sum(..., -1), and let all axes before it broadcast"
         )
     return got
 

@@ -32,13 +32,20 @@ class GaussianPrior:
             value = checks.number_or_vector(f"the prior's {name}", getattr(self, name))
             object.__setattr__(self, name, value)
         numbers("the prior's sd", self.sd, 0, above=True)
+        if len({*self._lengths}) > 1:
+            raise ValueError("the prior has {} sd's but {} means".format(*self._lengths))
 
     def __call__(self, z: np.ndarray) -> np.ndarray:
         d = anp.shape(z)[-1]
-        if other := {np.size(a) for a in (self.sd, self.mean) if np.ndim(a)} - {d}:
-            raise ValueError(f"the prior has {other.pop()} coordinates, z has {d}")
+        if self._lengths and self._lengths[0] != d:
+            raise ValueError(f"the prior has {self._lengths[0]} coordinates, z has {d}")
         away = (z - self.mean) / self.sd
         return anp.sum(-0.5 * away**2 - 0.5 * (LOG_2PI + 2 * np.log(self.sd)), -1)
+
+    @property
+    def _lengths(self):
+        """Lengths of those of sd and mean that are vectors."""
+        return [np.size(a) for a in (self.sd, self.mean) if np.ndim(a)]
 
 
 class Model:
@@ -94,6 +101,12 @@ class Model:
             )
         self.declared = parameters is not None
         self.parameters = Parameters({"z": whole("dim", dim)} if dim is not None else parameters)
+        for what, f, example in [
+            ("log_lik", log_lik, "log_lik(z, batch), z (..., d) -> (...)"),
+            ("log_prior", log_prior, "models.GaussianPrior(), or lambda z: 0 * z[..., 0] if flat"),
+        ]:
+            if not callable(f):
+                raise ValueError(f"{what}={f!r} is no function: give one, such as {example}")
         self.dim, self.name = self.parameters.dim, name or "own model"
         self.log_lik, self.log_prior = self._of_z(log_lik, log_prior)
         self.data = checks.data_arrays(data)
@@ -225,7 +238,16 @@ class Model:
             checks.rows("log_prior", lambda z, j: self.log_prior(z), points, 1, shapes)
         except ValueError as error:
             holds = f". Here z holds {self.parameters!r}" * self.declared
-            raise ValueError(f"{error}{holds}") from error.__cause__
+            says = f"{error}{checks.captured(error, self.log_lik, self.N)}{holds}"
+            raise ValueError(says) from error.__cause__
+        if self.declared and not isinstance(self.log_prior, GaussianPrior):
+            one, log_lik = self.take(np.zeros(1, int)), self.log_lik.args[0]
+            left = self.parameters.left_out(lambda p: log_lik(p, one), self.log_prior.args[0])
+            if left:
+                raise ValueError(
+                    f"neither log_lik nor log_prior takes p.{left[0]}: nothing is known of it. "
+                    "Write its prior, or leave it out of the parameters"
+                )
 
 
 class _Watched(Node):

@@ -32,10 +32,16 @@ class Constraint:
     shape: tuple[int, ...] | None = ()  # of x; None: it must be given
     fewer: int = 0  # numbers that u has less than x, along the last axis
 
-    def __call__(self, shape: Any) -> "Constraint":
-        lengths, least = shape if isinstance(shape, tuple) else (shape,), 1 + self.fewer
-        name = f"a length of {self.name}"
-        return replace(self, shape=tuple(whole(name, n, least) for n in lengths) or self.shape)
+    def __call__(self, *shape: Any) -> "Constraint":
+        if len(shape) != 1:
+            right = f"cv.{self.name}({shape if shape else 3})"
+            raise TypeError(f"a shape is one number or one tuple, in one bracket: write {right}")
+        shape = shape[0] if isinstance(shape[0], tuple) else shape
+        if self.shape is None and not shape:
+            raise ValueError(f"cv.{self.name} is an array, not a number: give its length")
+        least = 1 + self.fewer
+        shape = tuple(whole(f"a length of {self.name}", n, least) for n in shape)
+        return replace(self, shape=shape)
 
     def __repr__(self):
         lengths = self.shape[0] if self.shape and len(self.shape) == 1 else self.shape
@@ -193,6 +199,11 @@ class Parameters:
         found = {name: c.shape for name, c in self.each.items() if c.map is _real}
         return {name: (self.where[name], shape) for name, shape in found.items()}
 
+    def left_out(self, *functions: Callable) -> list[str]:
+        """The names without which all of these functions of p give what they gave."""
+        p = self.named(np.linspace(0.1, 0.3, self.dim)[None])
+        return [name for name in self.each if all(_same(f, p, name) for f in functions)]
+
 
 class Elsewhere:
     """Parameters of a model that was written elsewhere.
@@ -237,6 +248,13 @@ def point(parameters: Any, given: Mapping[str, ArrayLike], d: int) -> np.ndarray
         if not np.allclose(again[name], arrays[name], rtol=1e-6, atol=1e-9):
             raise ValueError(f"{name}={given[name]!r} does not lie in its constraint, {each[name]}")
     return z[0]
+
+
+def _same(f, p, without):
+    try:
+        return np.array_equal(f(Named({k: x for k, x in p.items() if k != without})), f(p))
+    except Exception:  # whichever way the function misses it
+        return False
 
 
 def labels(name: str, shape: tuple[int, ...]) -> list[str]:

@@ -8,6 +8,7 @@ on who computed which. Between parts a pass looks at the clock, if it was given 
 """
 
 import os
+import sys
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from functools import partial, reduce
@@ -16,10 +17,12 @@ from typing import Any
 import autograd.numpy as anp
 import numpy as np
 
+from ..arguments import bar
 from ..deadline import deadline
 
 CHUNK = 2**20  # numbers that one part of a pass may make of its rows
 SMALL = 2**26  # bytes of an array of which a model may as well have a copy
+QUIET = 3  # seconds before a pass shows how far it is
 TALL = 4  # rows of a part for each unknown, at least: every part makes a slope of all unknowns
 mapper: ContextVar[Callable] = ContextVar("mapper", default=map)  # or that of adapters/dask.py
 Arrays = tuple[np.ndarray, ...]  # N rows each
@@ -64,7 +67,8 @@ def each(part: Callable, data: Arrays, *args: Any, width: int = 1) -> Iterable:
     """
     parts = slices(data, width)
     pieces = (tuple(_again(a[rows]) for a in data) for rows in parts)
-    return (map if len(parts) == 1 else mapper.get())(partial(_part, part, args), pieces)
+    found = (map if len(parts) == 1 else mapper.get())(partial(_part, part, args), pieces)
+    return _shown(found, len(parts))
 
 
 def slices(data: Arrays, width: int = 1) -> list[slice]:
@@ -76,6 +80,14 @@ def slices(data: Arrays, width: int = 1) -> list[slice]:
 def _part(part, args, rows):
     deadline.check()
     return part(tuple(wide(_here(a)) for a in rows), *args)
+
+
+def _shown(results, count):
+    """The results, with a bar in a terminal where they take more than a moment."""
+    if count == 1:
+        return results
+    quiet = not sys.stderr.isatty()  # a page or a log would keep every state of it
+    return bar(results, "pass over the data", count, delay=QUIET, disable=quiet)
 
 
 # Mapped arrays ------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import numpy as np
 
 from ..draws import Draw, kept
 from ..families.base import Family
+from ..models import checks
 from .integrands import ROUNDING, Atom, Illegal, Integrand, Linear, integrand
 
 ELBO = {"data": 1, "prior": 1, "variational": -1}  # what a base gradient estimates
@@ -116,6 +117,8 @@ def check_gradient(line: Estimator) -> None:
 def _estimator(line):
     if isinstance(line, Estimator):
         return line
+    if hasattr(line, "line"):
+        raise TypeError(f"{line!r} is no estimator such as RP1(data): take its .line")
     hint = ": write a list of lines" if isinstance(line, list | tuple) else ""
     raise TypeError(f"{line!r} is no estimator such as RP1(data){hint}")
 
@@ -161,6 +164,7 @@ class Method:
     needs: str = ""  # an attribute of a family that must be true, such as "gaussian" or "fisher"
     why: str = ""  # a family lacks this word, if not as in WHY
     samples: bool = True  # does it look at the sample of q?
+    tried: set = field(default_factory=set, init=False)  # families with which pull.mean was tried
 
     def __post_init__(self):
         object.__setattr__(self, "__doc__", self.doc)
@@ -231,10 +235,17 @@ class Method:
         return rows
 
     def mean(self, draw: Draw, f: Integrand) -> np.ndarray:
-        """The mean of the rows, (..., D), as the pull says it if it does."""
+        """The mean of the rows, (..., D), as the pull says it; a reader's is tried with each q."""
         if not hasattr(self.pull, "mean"):
             return self.gradients(draw, f).mean(-2)
-        return self.pull.mean(draw, f.slope(draw, "z1"))
+        u = f.slope(draw, "z1")
+        said = self.pull.mean(draw, u)
+        if draw.q.key not in self.tried and not self.pull.__module__.startswith(__package__):
+            says = f"{self.name}'s pull.mean for {draw.q!r} is"
+            cure = "it must be the mean of the rows; mend it, or leave it out"
+            checks.means(says, said, self.pull(draw, u).mean(-2), cure)
+            self.tried.add(draw.q.key)
+        return said
 
     @kept
     def known(self, draw: Draw, atom: Atom) -> np.ndarray:
@@ -373,8 +384,11 @@ def evaluate(
     A gradient that is not finite is an error that names estimator and term, unless check=False.
     """
     _check_lines(lines, draw)
+    shape = (*draw.w.shape[:-1], len(lines), draw.M, draw.q.D)
     if out is None:
-        out = np.empty((*draw.w.shape[:-1], len(lines), draw.M, draw.q.D))
+        out = np.empty(shape)
+    elif out.shape != shape:
+        raise ValueError(f"out must be {shape}, (runs, lines, M, D); got {out.shape}")
     for place, line in enumerate(lines):
         G = out[..., place, :, :]
         if not line.parts:
