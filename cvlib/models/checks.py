@@ -2,8 +2,6 @@
 
 import warnings
 from collections.abc import Callable
-from functools import partial
-from inspect import getclosurevars
 from itertools import pairwise
 from typing import Any
 
@@ -25,8 +23,8 @@ CURE = (
     "the shape of the rows, x + 0 * c"
 )
 HOW = (
-    "Write z[..., k] or p.beta[..., k] for a coordinate, np.where for if, change no array, and let "
-    "all axes before it broadcast"
+    "Write z[..., k] or p.beta[..., k] for a coordinate, np.where for if, change no array, take "
+    "data from the batch and none from outside, and let all axes before it broadcast"
 )
 
 
@@ -121,16 +119,12 @@ def _array(what, value):
     except ValueError as error:
         raise ValueError(f"{what} has rows of unequal length: {error}") from error
     if array.dtype.kind in "USOMm":
-        number = lambda x: isinstance(x, int | float)
-        first = next(iter(sorted(array.ravel()[:1000], key=number)), None)  # one that is no number
-        first = str(first) if isinstance(first, np.generic) else first
-        holds, give = "objects", "as floats"
-        if isinstance(first, str):
-            labels = f"np.where(label == {first!r}, 1.0, -1.0) for two classes"
-            holds, give = "text", labels if array.ndim else give
-        if array.dtype.kind in "Mm" or hasattr(first, "year"):
-            holds, give = "dates or times", "(t - t.min()) / np.timedelta64(1, 'D') for days"
-        raise ValueError(f"{what} holds {holds}, such as {first!r}: give numbers, {give}")
+        first = next((x for x in array.flat if not isinstance(x, int | float)), None)
+        raise ValueError(
+            f"{what} holds {array.dtype}, such as {first}: give numbers. Two classes are "
+            f"np.where(label == '{first}', 1.0, -1.0), dates days since the first, "
+            "(t - t.min()) / np.timedelta64(1, 'D')"
+        )
     return array
 
 
@@ -172,24 +166,6 @@ def rows(
         _far(what, in_z, flat, letter)
 
 
-def captured(error: ValueError, f: Callable, n: int) -> str:
-    """Advice, where log_lik f failed and takes arrays of n rows from outside, not the batch."""
-    f = f.args[0] if isinstance(f, partial) else f
-    missing = isinstance(error.__cause__, NameError)
-    try:
-        seen = getclosurevars(f)
-    except (TypeError, ValueError):  # it shows no code, or a name in it has no value yet
-        return ""
-    long = lambda x: isinstance(getattr(x, "shape", 0), tuple) and x.shape[:1] == (n,)
-    names = [name for name, x in {**seen.globals, **seen.nonlocals}.items() if long(x)]
-    if missing or n == 1 or not names or not str(error).startswith("log_lik"):
-        return ""
-    return (
-        f". It takes {names[0]} from outside, all {n} rows: pass {names[0]} in data, and take the "
-        "rows that the batch has"
-    )
-
-
 def points_near_zero(d: int) -> np.ndarray:
     """Three points near the origin, (3, d)."""
     rng = np.random.default_rng(1)
@@ -209,7 +185,8 @@ def _value(what, f, given, shape):
         raise ValueError(
             f"{what} must give one number per row: for {given} it gave {got.dtype} of shape "
             f"{got.shape}, not numbers of shape {shape}; sum over the last axis only, "
-            "np.sum(..., -1), and let all axes before it broadcast"
+            "np.sum(..., -1), take data from the batch and none from outside, and let all axes "
+            "before it broadcast"
         )
     return got
 

@@ -238,8 +238,7 @@ class Model:
             checks.rows("log_prior", lambda z, j: self.log_prior(z), points, 1, shapes)
         except ValueError as error:
             holds = f". Here z holds {self.parameters!r}" * self.declared
-            says = f"{error}{checks.captured(error, self.log_lik, self.N)}{holds}"
-            raise ValueError(says) from error.__cause__
+            raise ValueError(f"{error}{holds}") from error.__cause__
         if self.declared and not isinstance(self.log_prior, GaussianPrior):
             one, log_lik = self.take(np.zeros(1, int)), self.log_lik.args[0]
             left = self.parameters.left_out(lambda p: log_lik(p, one), self.log_prior.args[0])
