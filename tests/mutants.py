@@ -260,8 +260,6 @@ DisARM without its half | DisARM | (f - np.roll(f, draw.M // 2, -1))[..., None] 
   (f - np.roll(f, draw.M // 2, -1))[..., None] | test_means_over_pairs_of_switches
 half of a switch's base not turned | Bernoulli.mirror | 1 - second | second |
   test_partners_have_the_law_and_the_opposite_place
-tails not exchanged | Gamma.mirror | self.at_tails(w, above, below) |
-  self.at_tails(w, below, above) | test_tiny_shapes
 # families: test_families test_nongaussian test_own_families
 GR as the paper prints it: the score of q | GR | score="base_score" |
   score="score" | test_means_by_quadrature

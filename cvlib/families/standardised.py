@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import autograd.numpy as anp
 import numpy as np
-import scipy
 from autograd import elementwise_grad
 
 from ..draws import Draw
@@ -88,11 +87,6 @@ def _log_gamma(rng: np.random.Generator, shape: Array, M: int) -> Array:
     return np.log(rng.standard_gamma(shape + 1)) - rng.standard_exponential(shape.shape) / shape
 
 
-# Below x = e^-40 the distribution function is c x^a up to the 17th digit, with log c as below: what
-# underflows as a number does not as a logarithm.
-TINY = -40.0
-
-
 class Gamma(_Standardised):
     """z = log x, x ~ Gamma(shape a, rate b), independent; w = [log a, log b], D = 2 d.
 
@@ -138,30 +132,6 @@ class Gamma(_Standardised):
         (a, b), (av, bv), log_bv = self.unpack(w), self.unpack(v), v[..., self.dim :]
         mean = psi(a) - w[..., self.dim :]
         return anp.sum(av * (log_bv + mean) - gammaln(av) - bv * a / b, -1)
-
-    def mirror(self, w: Array, eps: Array) -> Array:
-        """The base sample whose tails are those of eps, exchanged."""
-        m, s = (a[..., None, :] for a in self.moments(w))
-        below, above = self.tails(w, m + s * eps)
-        return (self.at_tails(w, above, below) - m) / s
-
-    def tails(self, w: Array, z: Array) -> Pair:
-        """P(Z <= z) and P(Z > z), (..., M, d)."""
-        a, t = self.unpack(w)[0][..., None, :], z + w[..., None, self.dim :]  # t = log b x
-        log_power, x, tiny = np.minimum(a * t - gammaln(a + 1), 0), np.exp(t), t < TINY
-        below = np.where(tiny, np.exp(log_power), scipy.special.gammainc(a, x))
-        return below, np.where(tiny, -np.expm1(log_power), scipy.special.gammaincc(a, x))
-
-    def at_tails(self, w: Array, below: Array, above: Array) -> Array:
-        """The z that has these tails; the smaller of the two says where."""
-        a, low = self.unpack(w)[0][..., None, :], below < 0.5
-        lower, upper = scipy.special.gammaincinv(a, below), scipy.special.gammainccinv(a, above)
-        log_below = np.where(
-            low, np.log(np.maximum(below, 1e-300)), np.log1p(-np.minimum(above, 0.5))
-        )
-        power = (log_below + gammaln(a + 1)) / a
-        t = np.where(power < TINY, power, np.log(np.maximum(np.where(low, lower, upper), 1e-300)))
-        return t - w[..., None, self.dim :]
 
 
 class Beta(_Standardised):
