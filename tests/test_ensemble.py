@@ -13,9 +13,9 @@ import numpy as np
 import oracles
 from harness import part
 from numpy.testing import assert_allclose
-from scipy.special import digamma, expit, log_expit, softmax
+from scipy.special import expit, softmax
 from test_coupled import Switches, paired_draw
-from test_nongaussian import nodes, probability, states
+from test_nongaussian import probability, states
 from test_regression import baseline_by_refits, by_hand
 
 RNG = np.random.default_rng
@@ -180,28 +180,6 @@ def test_fisher_of_discrete_families(cv):
             S = z - P @ z
             got = got if got.ndim == 2 else np.diag(got)
             assert_allclose(got, (P[:, None] * S).T @ S, atol=1e-12)
-
-
-def test_fisher_of_gamma_and_beta(cv):
-    """E[S S^T] in z by quadrature, coordinate by coordinate, S written out."""
-
-    def slopes(family, a, b, z):
-        if family == "Gamma":
-            return [a * (np.log(b) - digamma(a) + z), a - b * np.exp(z)]
-        x, y, both = log_expit(z), log_expit(-z), digamma(a + b)
-        return [a * (x - digamma(a) + both), b * (y - digamma(b) + both)]
-
-    for family in "Gamma", "Beta":
-        q = getattr(cv.families, family)(2)
-        W = RNG(0).uniform(-0.5, 0.8, (2, q.D))
-        for w, got in zip(W, q.fisher(W)):
-            right = np.zeros((4, 4))
-            for own in [0, 2], [1, 3]:
-                a, b = np.exp(w[own])
-                z, p = nodes(family, a, b)
-                S = np.array(slopes(family, a, b, z))
-                right[np.ix_(own, own)] = (p * S) @ S.T
-            assert_allclose(got, right, atol=1e-7)
 
 
 def gauged(e, G):

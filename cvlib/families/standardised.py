@@ -13,7 +13,7 @@ import numpy as np
 from autograd import elementwise_grad
 
 from ..draws import Draw
-from ..special import betaln, gammaln, hess_times, polygamma, psi
+from ..special import betaln, gammaln, polygamma, psi
 from .base import LARGEST, NOT_SAID, Array, ArrayLike, Family, Pair
 
 
@@ -54,11 +54,6 @@ class _Standardised(Family, base=True):
         """eps = (z - m) / s with z ~ q_w, (..., M, d)."""
         m, s = self.moments(w)
         return (self._sample(rng, w, M) - m[..., None, :]) / s[..., None, :]
-
-    def fisher(self, w: Array) -> Array:
-        """-grad_v^2 E_{q_w} log q_v at v = w, (..., D, D)."""
-        w = np.broadcast_to(w[..., None, :], (*w.shape, self.D))
-        return -hess_times(lambda v: self.cross(w, v), w, np.broadcast_to(np.eye(self.D), w.shape))
 
     def jacobian(self, draw: Draw) -> Array:
         """dz/dw at fixed eps, m' + s' eps, for each of the two parameters, (..., M, 2, d)."""

@@ -39,12 +39,11 @@ def real_numbers(what: str, value: ArrayLike) -> np.ndarray:
     return array if passes.is_mapped(array) else array.astype(float, copy=False)
 
 
-def number_or_vector(what: str, value: ArrayLike, d: int | None = None) -> float | np.ndarray:
+def number_or_vector(what: str, value: ArrayLike) -> float | np.ndarray:
     """`value` as a float or an array (d,) of our own."""
     array = real_numbers(what, value).copy()
-    if array.ndim > 1 or (array.ndim and d not in (None, len(array))):
-        length = "(d,)" if d is None else f"({d},)"
-        raise ValueError(f"{what} must be a number or {length}; got {array.shape}")
+    if array.ndim > 1:
+        raise ValueError(f"{what} must be a number or (d,); got {array.shape}")
     if not np.isfinite(array).all():
         raise ValueError(f"{what} must be finite, not {array}")
     array.setflags(write=False)

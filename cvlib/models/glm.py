@@ -226,10 +226,8 @@ class GLM(Model):
         if rest and rest[0].shape != y.shape:
             raise ValueError(f"offset must be {y.shape}, one a data point; got {rest[0].shape}")
         self.likelihood, self.y = likelihood, y  # which are tried when the model is made
-        prior = GaussianPrior(
-            checks.number_or_vector("prior_sd", prior_sd, X.shape[1]),
-            checks.number_or_vector("prior_mean", prior_mean, X.shape[1]),
-        )
+        prior = GaussianPrior(prior_sd, prior_mean)  # type: ignore[arg-type]
+        prior(np.zeros(X.shape[1]))  # has as many coordinates
         name = f"{likelihood.name} regression"
         super().__init__(partial(_rows, likelihood), prior, (X, y, *rest), X.shape[1], name)
         self.X, self.y, *rest = self.data  # copies of our own, where they are small
