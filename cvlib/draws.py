@@ -81,9 +81,8 @@ class Draw:
         self.refuse_weights("a mean over the other samples")
         free = self.M - self.group
         if free <= 0:
-            why = "all samples of the draw lean on each other" if self.M > 1 else "there is one"
             raise ValueError(
-                f"no sample is independent of the one left out: {why}. Draw more samples, with "
+                "no sample is independent of the one left out: draw more samples, with "
                 'noise="plain" or "pairs"'
             )
         own = x.reshape(*x.shape[:-2], self.group, -1, x.shape[-1]).sum(-3)  # (..., groups, k)
