@@ -384,7 +384,7 @@ kinks overlooked | Pilot.sets | base not in self.refused | True |
 scores without a baseline | whole_gradient | (LB, LOO, SF) if q.pull1 is None else
   (RP1, GR, LB, LOO, SF) | (RP1, GR, LB, LOO, SF) | test_candidates
 one half resampled twice | Pilot.resampled | mean(K)[:, :, None] | mean(K[[0, 0]])[:, :, None] |
-  test_resampled_pilots
+  test_resampled_choosing
 a snapshot for nothing | timed | best[s] + best.get(old, 0.0) / (plan.renew or 1) | best[s] |
   test_price_of_a_step
 the last step for the shortest | timed | min(best[name], Timer(way, timer=clock).timeit(1)) |
