@@ -233,8 +233,6 @@ Fisher of a switch: sd for variance | Bernoulli.fisher | expit(w) * expit(-w) |
   np.sqrt(expit(w) * expit(-w)) | test_fisher_of_discrete_families
 Fisher of independent classes | Categorical.fisher | p[..., None] * np.eye(self.classes) - p[..., :,
   None] * p[..., None, :] | p[..., None] * np.eye(self.classes) | test_fisher_of_discrete_families
-Fisher of gamma and beta: q moves too | _Standardised.fisher | self.cross(w, v) | self.cross(v, v) |
-  test_fisher_of_gamma_and_beta
 at rest by the slope alone | at_rest | slope & (s * seen.curvature <= (found.A**2).sum()) | slope |
   test_steps_of_a_diagonal_q_are_their_loop
 the regression forgets the entropy | Regressed.step | G + e | G |
