@@ -323,7 +323,7 @@ class Choice:
     """The base and the variates with the least cost x E||g||^2."""
 
     set: Set  # by name
-    line: dict  # what `optimize.sgd` needs: sgd(model, q, **choice.line, lr=...)
+    line: dict  # what `optimize.sgd` needs: sgd(model, q, **choice.line, M=..., lr=...)
     report: Report
     sure: float  # share of the resampled pilots that choose the same, costs held
     regret: float  # what it costs more than the best of each resampled pilot, mean: .02 is 2 %
