@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import cvlib as cv
-from benchmarks import few, known, own, reference, scale, steps
+from benchmarks import far, few, known, own, reference, scale, steps
 
 
 @pytest.mark.parametrize("name", own.MODELS)
@@ -51,6 +51,23 @@ def test_few_pairs_come_near_a_gaussian_posterior():
         apart = np.trace(P @ L @ L.T) - 4 - np.linalg.slogdet(P @ L @ L.T)[1]
         assert (apart + (mu - 1) @ P @ (mu - 1)) / 2 < 1
         assert 2 * (len(path) + 1) <= count.gradients <= 8 * (len(path) + 1)
+
+
+def test_nats_that_a_step_loses():
+    """The judge against the closed form of two normals; rows of a small model, and their draws."""
+    q, rng = cv.families.Gaussian(3), np.random.default_rng(4)
+    log_p = lambda z: -anp.sum((z - 1) ** 2, -1) / 2
+    normal = cv.models.Model(lambda z, b: 0 * b[0] * z[..., 0], log_p, (np.zeros(1),), 3)
+    elbo, L = far.judge(normal, q, 40_000), np.tril(rng.normal(size=(3, 3))) / 4 + np.eye(3)
+    mu = rng.normal(size=3)
+    right = np.log(np.diag(L)).sum() - (np.sum((mu - 1) ** 2) + np.sum(L**2)) / 2
+    assert abs(elbo(q.pack(mu, L)) - right) < 0.05
+    rows = list(far.rows(3, 4, 400))
+    assert [len(row["lost"]) for row in rows] == 5 * [4] and len({row["way"] for row in rows}) == 5
+    assert np.isfinite([row["lost"] for row in rows]).all()
+    model = far.returns(3)
+    sizes = [M for _, M, _ in far.ways(model, cv.families.Gaussian(6), np.zeros(27) + 0.1).values()]
+    assert sizes == [13, 12, 12, 26, 24]
 
 
 def test_a_size_in_a_file(monkeypatch, tmp_path):
