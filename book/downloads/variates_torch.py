@@ -184,7 +184,7 @@ def fit(log_p, data, mu, L, generator, steps, block=None):
     left = ((last[0] ** 2).sum() / 2 + (last[1] ** 2).sum() / 4) / s
     if not torch.isfinite(left):
         raise ValueError("no slope: NaN in data, or the first q too wide")
-    if left > 0.1:  # nats; noise alone leaves q half as short
+    if left > 0.1:  # nats
         what = f"not arrived: a step is still worth {left:.2g} nats"
         warnings.warn(what, stacklevel=2)
     return mu, L
