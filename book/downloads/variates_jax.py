@@ -23,8 +23,8 @@ def stl(log_p, mu, L, eps):
 
     def surrogate(mu, L):
         z = mu + eps @ L.T  # (M, d)
-        m, S = lax.stop_gradient((mu, L))  # q, as a density, stands still
-        e = solve_triangular(S, (z - m).T, lower=True)  # (d, M)
+        mu0, L0 = lax.stop_gradient((mu, L))  # q's density stands still
+        e = solve_triangular(L0, (z - mu0).T, lower=True)  # (d, M)
         return (jax.vmap(log_p)(z) + 0.5 * (e**2).sum(0)).mean()
 
     g_mu, g_L = jax.grad(surrogate, (0, 1))(mu, L)
@@ -34,8 +34,8 @@ def stl(log_p, mu, L, eps):
 def leave_one_out(f, log_q):
     """A number whose gradient estimates that of E[f]: score function.
 
-    f (..., M): values at M independent draws. log_q (..., M): log
-    densities of these draws, held fixed, as a function of the parameters.
+    f (..., M): values at M independent draws. log_q (..., M): their log
+    densities, a function of the parameters; the draws are held fixed.
     """
     if f.shape != log_q.shape or f.shape[-1] < 2:
         raise ValueError(
@@ -65,9 +65,9 @@ def shrunk(rewards, log_pi, m, n=1):
 def disarm(f, b, w):
     """A number whose gradient in w estimates that of E[f]: Bernoulli z.
 
-    w (..., d): logits. b (2 M, ..., d): draws, 0. or 1., one where
-    u > sigmoid(-w) in the first half and where 1 - u > sigmoid(-w) in the
-    second, for u (M, ..., d) uniform. f (2 M, ...): values there.
+    w (..., d): logits. b (2 M, ..., d): draws, 0. or 1. For uniform
+    u (M, ..., d), b[:M] is u > sigmoid(-w), b[M:] is 1 - u > sigmoid(-w).
+    f (2 M, ...): values there.
     """
     even, alike = f.shape[0] % 2 == 0, f.shape[1:] == w.shape[:-1]
     if not (even and alike and b.shape == (*f.shape, w.shape[-1])):
@@ -142,13 +142,13 @@ def natural_step(mu, L, c, A, rho, reach=3.0):
     """The next mu (d,) and L (d, d), lower triangular, of N(mu, L L^T).
 
     c (d,), A (d, d): E[G] and E[G e^T] of f = log p - log q, as `rotated`
-    and `quadratics` give them. rho: 1 is a whole Newton step. reach: the
-    longest step of mu, in sd of q, the root mean square over coordinates.
+    and `quadratics` give them. rho: the size of the step, at most 1.
+    reach: the longest step of mu, root mean square in sd of q.
     """
     I = jnp.eye(mu.shape[0], dtype=mu.dtype)
-    B = I - rho * A
-    S = (I + B @ B) / 2
-    R = jnp.linalg.cholesky(S[::-1, ::-1])[::-1, ::-1]  # S = R R^T, upper
+    plain = I - rho * A
+    P = (I + plain @ plain) / 2  # positive definite
+    R = jnp.linalg.cholesky(P[::-1, ::-1])[::-1, ::-1]  # P = R R^T, upper
     half = rho * solve_triangular(R, c)
     step = solve_triangular(R, half, trans=1)  # in units of the old q
     far = (step**2).mean() ** 0.5
@@ -157,11 +157,11 @@ def natural_step(mu, L, c, A, rho, reach=3.0):
 
 
 @partial(jax.jit, static_argnames=("log_p", "block"))
-def fit_step(mu, L, s, last, data, key, log_p, block):
-    """The next mu, L and s of `fit`, and the c (d,) and A (d, d) it saw.
+def fit_step(mu, L, n, last, data, key, log_p, block):
+    """The next mu, L and n of `fit`, and the c (d,) and A (d, d) it saw.
 
-    last: those of the step before. rho is 1 / s, and less while A, by
-    which the precision of q is off in its own units, is larger than s.
+    last: those of the step before. rho is 1 / n, and less while A, by
+    which the precision of q is off in its own units, is larger than n.
     """
     d, slope = mu.shape[0], jax.grad(log_p)
 
@@ -173,9 +173,9 @@ def fit_step(mu, L, s, last, data, key, log_p, block):
 
     normals = jax.random.normal(key, (d, d), mu.dtype)
     c, A = rotated(slopes, normals, d + 2.0)  # chi^2's mean: no noise
-    s = s + (c @ last[0] + (A * last[1]).sum() / 2 < 0)  # turned against
+    n = n + (c @ last[0] + (A * last[1]).sum() / 2 < 0)  # turned back
     off = (A**2).sum(0).mean() ** 0.5
-    return *natural_step(mu, L, c, A, 1 / jnp.maximum(s, off)), s, (c, A)
+    return *natural_step(mu, L, c, A, 1 / jnp.maximum(n, off)), n, (c, A)
 
 
 def fit(log_p, data, mu, L, key, steps, block=None):
@@ -189,10 +189,11 @@ def fit(log_p, data, mu, L, key, steps, block=None):
             f"mu {mu.shape} and L {L.shape} are not (d,) and (d, d)"
         )
     data = jax.device_put(data)
-    s, last = jnp.ones((), mu.dtype), (0 * mu, 0 * L)
+    n, last = jnp.ones((), mu.dtype), (0 * mu, 0 * L)
     for one in jax.random.split(key, steps):
-        mu, L, s, last = fit_step(mu, L, s, last, data, one, log_p, block)
-    left = ((last[0] ** 2).sum() / 2 + (last[1] ** 2).sum() / 4) / s
+        mu, L, n, last = fit_step(mu, L, n, last, data, one, log_p, block)
+    # what a natural step of 1 / n still gains, to first order
+    left = ((last[0] ** 2).sum() / 2 + (last[1] ** 2).sum() / 4) / n
     if not jnp.isfinite(left):
         raise ValueError("no slope: NaN in data, or the first q too wide")
     if left > 0.1:  # nats

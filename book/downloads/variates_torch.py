@@ -19,8 +19,9 @@ def stl(log_p, mu, L, eps):
     """
     mu, L = (p.detach().requires_grad_() for p in (mu, L))
     z = mu + eps @ L.T  # (M, d)
-    m, S = mu.detach(), L.detach()  # q, as a density, stands still
-    e = torch.linalg.solve_triangular(S, (z - m).T, upper=False)  # (d, M)
+    mu0, L0 = mu.detach(), L.detach()  # q's density stands still
+    solve = torch.linalg.solve_triangular
+    e = solve(L0, (z - mu0).T, upper=False)  # (d, M)
     surrogate = (vmap(log_p)(z) + 0.5 * (e**2).sum(0)).mean()
     g_mu, g_L = torch.autograd.grad(surrogate, (mu, L))
     return g_mu, torch.tril(g_L)
@@ -29,8 +30,8 @@ def stl(log_p, mu, L, eps):
 def leave_one_out(f, log_q):
     """A number whose gradient estimates that of E[f]: score function.
 
-    f (..., M): values at M independent draws. log_q (..., M): log
-    densities of these draws, held fixed, as a function of the parameters.
+    f (..., M): values at M independent draws. log_q (..., M): their log
+    densities, a function of the parameters; the draws are held fixed.
     """
     if f.shape != log_q.shape or f.shape[-1] < 2:
         raise ValueError(
@@ -60,9 +61,9 @@ def shrunk(rewards, log_pi, m, n=1):
 def disarm(f, b, w):
     """A number whose gradient in w estimates that of E[f]: Bernoulli z.
 
-    w (..., d): logits. b (2 M, ..., d): draws, 0. or 1., one where
-    u > sigmoid(-w) in the first half and where 1 - u > sigmoid(-w) in the
-    second, for u (M, ..., d) uniform. f (2 M, ...): values there.
+    w (..., d): logits. b (2 M, ..., d): draws, 0. or 1. For uniform
+    u (M, ..., d), b[:M] is u > sigmoid(-w), b[M:] is 1 - u > sigmoid(-w).
+    f (2 M, ...): values there.
     """
     even, alike = f.shape[0] % 2 == 0, f.shape[1:] == w.shape[:-1]
     if not (even and alike and b.shape == (*f.shape, w.shape[-1])):
@@ -137,14 +138,14 @@ def natural_step(mu, L, c, A, rho, reach=3.0):
     """The next mu (d,) and L (d, d), lower triangular, of N(mu, L L^T).
 
     c (d,), A (d, d): E[G] and E[G e^T] of f = log p - log q, as `rotated`
-    and `quadratics` give them. rho: 1 is a whole Newton step. reach: the
-    longest step of mu, in sd of q, the root mean square over coordinates.
+    and `quadratics` give them. rho: the size of the step, at most 1.
+    reach: the longest step of mu, root mean square in sd of q.
     """
     solve = torch.linalg.solve_triangular
     I = torch.eye(mu.shape[0], dtype=mu.dtype, device=mu.device)
-    B = I - rho * A
-    S = (I + B @ B) / 2
-    R = torch.linalg.cholesky_ex(S.flip(0, 1))[0].flip(0, 1)  # S = R R^T
+    plain = I - rho * A
+    P = (I + plain @ plain) / 2  # positive definite
+    R = torch.linalg.cholesky_ex(P.flip(0, 1))[0].flip(0, 1)  # P = R R^T
     half = rho * solve(R, c[:, None], upper=True)
     step = solve(R.T, half, upper=False)[:, 0]  # in units of the old q
     far = (step**2).mean() ** 0.5
@@ -152,17 +153,17 @@ def natural_step(mu, L, c, A, rho, reach=3.0):
     return mu, solve(R, L.T, upper=True).T
 
 
-def fit_step(mu, L, s, last, slope, normals):
-    """The next mu, L and s of `fit`, and the c (d,) and A (d, d) it saw.
+def fit_step(mu, L, n, last, slope, normals):
+    """The next mu, L and n of `fit`, and the c (d,) and A (d, d) it saw.
 
-    last: those of the step before. rho is 1 / s, and less while A, by
-    which the precision of q is off in its own units, is larger than s.
+    last: those of the step before. rho is 1 / n, and less while A, by
+    which the precision of q is off in its own units, is larger than n.
     """
     slopes = lambda e: slope(mu + e @ L.T) @ L + e  # of -log q it is e
     c, A = rotated(slopes, normals, mu.shape[0] + 2.0)  # chi^2's mean
-    s = s + (c @ last[0] + (A * last[1]).sum() / 2 < 0)  # turned against
+    n = n + (c @ last[0] + (A * last[1]).sum() / 2 < 0)  # turned back
     off = (A**2).sum(0).mean() ** 0.5
-    return *natural_step(mu, L, c, A, 1 / torch.maximum(s, off)), s, (c, A)
+    return *natural_step(mu, L, c, A, 1 / torch.maximum(n, off)), n, (c, A)
 
 
 def fit(log_p, data, mu, L, generator, steps, block=None):
@@ -177,11 +178,12 @@ def fit(log_p, data, mu, L, generator, steps, block=None):
         )
     slope = vmap(grad(lambda z: log_p(z, data)), chunk_size=block)
     like = dict(dtype=mu.dtype, device=mu.device)
-    s, last = torch.ones((), **like), (0 * mu, 0 * L)
+    n, last = torch.ones((), **like), (0 * mu, 0 * L)
     for _ in range(steps):
         normals = torch.randn(L.shape, generator=generator, **like)
-        mu, L, s, last = fit_step(mu, L, s, last, slope, normals)
-    left = ((last[0] ** 2).sum() / 2 + (last[1] ** 2).sum() / 4) / s
+        mu, L, n, last = fit_step(mu, L, n, last, slope, normals)
+    # what a natural step of 1 / n still gains, to first order
+    left = ((last[0] ** 2).sum() / 2 + (last[1] ** 2).sum() / 4) / n
     if not torch.isfinite(left):
         raise ValueError("no slope: NaN in data, or the first q too wide")
     if left > 0.1:  # nats

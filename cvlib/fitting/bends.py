@@ -1,9 +1,9 @@
 """A Gaussian that bends: skewed margins, scales and places that depend on other coordinates.
 
-Coordinates are taken in an order. Let u = diag(L)^-1 L e, e ~ N(0, I): u_j has the slope one in
+Coordinates are taken in an order. Let r = diag(L)^-1 L e, e ~ N(0, I): r_j has the slope one in
 e_j, and depends on none that comes later. Then
 
-    z_j = mu_j + L_jj [ exp(B_j.u) (sinh(t_j asinh(u_j) + k_j) - sinh(k_j)) + A_j.(u^2 - 1) ],
+    z_j = mu_j + L_jj [ exp(B_j.r) (sinh(t_j asinh(r_j) + k_j) - sinh(k_j)) + A_j.(r^2 - 1) ],
 
 where row j of B and of A has entries for earlier coordinates alone. B widens (a funnel), A shifts
 (a banana), k skews, t sets the weight of the tails (sinh-arcsinh, Jones and Pewsey 2009). The map
@@ -100,10 +100,10 @@ class Bent(OfNormal):
         """z (..., M, d) and log |det dz / deps| (..., M)."""
         mu, L, B, A, k, log_t = self.unpack(w)
         scale = w[..., self.straight.diag]
-        u = _times(L, eps) / scale
-        wide, turned = _times(B, u), anp.exp(log_t) * anp.arcsinh(u) + k
-        away = anp.exp(wide) * (anp.sinh(turned) - anp.sinh(k)) + _times(A, u**2 - 1)
-        stretch = wide + log_t + anp.log(anp.cosh(turned)) - 0.5 * anp.log1p(u**2)
+        r = _times(L, eps) / scale
+        wide, turned = _times(B, r), anp.exp(log_t) * anp.arcsinh(r) + k
+        away = anp.exp(wide) * (anp.sinh(turned) - anp.sinh(k)) + _times(A, r**2 - 1)
+        stretch = wide + log_t + anp.log(anp.cosh(turned)) - 0.5 * anp.log1p(r**2)
         z = (mu + scale * away)[..., self.back]
         return z, anp.sum(stretch + anp.log(anp.abs(scale)), -1)
 
@@ -112,15 +112,15 @@ class Bent(OfNormal):
         mu, L, B, A, k, log_t = self.unpack(w)
         scale = w[..., self.straight.diag]
         away = (z[..., np.array(self.order)] - mu) / scale
-        us: list[Array] = []
+        rs: list[Array] = []
         for j in range(self.dim):
-            u = anp.stack(us, -1) if us else away[..., :0]
-            shift = anp.sum(A[..., j, :j] * (u**2 - 1), -1)
-            narrow = anp.exp(-anp.sum(B[..., j, :j] * u, -1))
+            r = anp.stack(rs, -1) if rs else away[..., :0]
+            shift = anp.sum(A[..., j, :j] * (r**2 - 1), -1)
+            narrow = anp.exp(-anp.sum(B[..., j, :j] * r, -1))
             turned = anp.arcsinh((away[..., j] - shift) * narrow + anp.sinh(k[..., j]))
-            us.append(anp.sinh((turned - k[..., j]) * anp.exp(-log_t[..., j])))
-        u = anp.stack(us, -1) * scale
-        return anp.linalg.solve(L, u[..., None])[..., 0]
+            rs.append(anp.sinh((turned - k[..., j]) * anp.exp(-log_t[..., j])))
+        r = anp.stack(rs, -1) * scale
+        return anp.linalg.solve(L, r[..., None])[..., 0]
 
     def log_density(self, w: Array, z: Array) -> Array:
         eps = self.straightened(w, z)
