@@ -192,7 +192,7 @@ def fit(log_p, data, mu, L, key, steps, block=None):
     n, last = jnp.ones((), mu.dtype), (0 * mu, 0 * L)
     for one in jax.random.split(key, steps):
         mu, L, n, last = fit_step(mu, L, n, last, data, one, log_p, block)
-    # what a natural step of 1 / n still gains, to first order
+    # half of what a step of 1 / n still gains, to first order
     left = ((last[0] ** 2).sum() / 2 + (last[1] ** 2).sum() / 4) / n
     if not jnp.isfinite(left):
         raise ValueError("no slope: NaN in data, or the first q too wide")

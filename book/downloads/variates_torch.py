@@ -182,7 +182,7 @@ def fit(log_p, data, mu, L, generator, steps, block=None):
     for _ in range(steps):
         normals = torch.randn(L.shape, generator=generator, **like)
         mu, L, n, last = fit_step(mu, L, n, last, slope, normals)
-    # what a natural step of 1 / n still gains, to first order
+    # half of what a step of 1 / n still gains, to first order
     left = ((last[0] ** 2).sum() / 2 + (last[1] ** 2).sum() / 4) / n
     if not torch.isfinite(left):
         raise ValueError("no slope: NaN in data, or the first q too wide")
