@@ -12,7 +12,7 @@ from scipy import optimize
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import cvlib as cv
-from experiments import Refused, cell, compute, engine, load, plans, store, tasks, truths
+from experiments import Refused, cell, compute, covered, engine, load, plans, store, tasks, truths
 from experiments.__main__ import main, settings
 
 TINY = dict(v0=1e-3, gamma=0.02, M=2, steps=6, first=0, runs=3)
@@ -274,7 +274,12 @@ def quick(tmp_path_factory):
     """The folder of a run, in which a quick one is quicker still."""
     harness.jax()
     folder, size = tmp_path_factory.mktemp("quick"), plans.QUICK._replace(steps=8, many=100)
-    with mock.patch("experiments.__main__.QUICK", size), mock.patch.object(truths, "NODES", 5):
+    with (
+        mock.patch("experiments.__main__.QUICK", size),
+        mock.patch.object(truths, "NODES", 5),
+        mock.patch.object(plans, "NEAR", ("mesquite", "sblri")),
+        mock.patch.object(covered, "FITS", 1),
+    ):
         main(["all", "--quick", "--out", str(folder), "--jobs", "1"])
         yield folder
 
