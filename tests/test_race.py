@@ -5,6 +5,7 @@ import re
 from functools import cache
 from itertools import product
 
+import harness
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -299,6 +300,8 @@ def test_the_yardstick_is_the_evidence_and_the_judge_is_exact(monkeypatch):
 def test_ways_reach_the_posterior(line, runner):
     for package in runner.needs:
         pytest.importorskip(package)
+    if runner.needs:
+        harness.jax()  # compiled in a hurry
     if runner.enters(line):
         setting = first_of(runner) | ({"start": "usual"} if "start" in runner.axes else {})
         setting |= {"rate": 0.01} if runner.axes is hand.ADAM else {}
