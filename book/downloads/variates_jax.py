@@ -142,7 +142,7 @@ def natural_step(mu, L, c, A, rho, reach=3.0):
     """The next mu (d,) and L (d, d), lower triangular, of N(mu, L L^T).
 
     c (d,), A (d, d): E[G] and E[G e^T] of f = log p - log q, as `rotated`
-    and `quadratics` give them. rho: the size of the step, at most 1.
+    gives them. rho: the size of the step, at most 1.
     reach: the longest step of mu, root mean square in sd of q.
     """
     I = jnp.eye(mu.shape[0], dtype=mu.dtype)
