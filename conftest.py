@@ -1,17 +1,14 @@
 """Settings of every pytest run: `pytest --nbval` from any folder of the project tests all of it."""
 
-import sys
 from pathlib import Path
 from random import Random
 from zlib import crc32
 
+import nbval.kernel
+import notebooks  # tools/notebooks.py: pyproject.toml has the folder on the path
+from xdist.scheduler import LoadFileScheduling
+
 ROOT = Path(__file__).resolve().parent
-sys.path.insert(0, str(ROOT / "tools"))
-
-import nbval.kernel  # noqa: E402
-import notebooks  # noqa: E402  tools/notebooks.py
-from xdist.scheduler import LoadFileScheduling  # noqa: E402
-
 notebooks.prepare_environment()  # kernels and the tests themselves run under the same settings
 
 
