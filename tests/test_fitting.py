@@ -159,6 +159,8 @@ def test_the_search(cv):
         V = np.eye(6) - np.outer(y, s) / (s @ y)
         H = V.T @ H @ V + np.outer(s, s) / (s @ y)
     assert_allclose(seen.times(np.eye(6)), H, atol=1e-10)
+    assert_allclose(seen.diagonal(6), np.diag(H), atol=1e-10)
+    assert_allclose(climbing.Curvature(9).diagonal(6), np.ones(6))
     assert_allclose(seen.times(last), steps[-1])
     up = seen.see(*(climbing.Point(z, 0.0, A @ z) for z in (np.zeros(6), steps[0])))
     assert len(up.seen) == 5
@@ -335,7 +337,7 @@ def test_searches_from_other_points_cost_a_tenth(cv):
     z, twist = np.ones(30), lambda z: -100 * anp.sum((z[..., 1:] - z[..., :-1] ** 2) ** 2, -1)
     model = of_prior(cv, lambda z: twist(z) - anp.sum((z - 1) ** 2, -1), 30)
     few = density(cv, model)
-    modes = [starts.Mode(z, 0.0, np.eye(30), np.zeros(30))]
+    modes = [starts.Mode(z, 0.0, None, np.zeros(30))]
     few.slope(np.zeros((100, 30)))
     assert few.gradients == 100 and few.value(z[None]) == 0 and few.gradients == 100.5
     starts._tried(few, modes, np.random.default_rng(0), lambda: False, cv.Settings(), 900.0)
@@ -407,7 +409,11 @@ def test_a_curvature_that_is_too_steep(cv):
     """Half a hundredth of a nat below the mode, a tenth off, is not flat: far out it falls."""
     starts, zero = part(cv, "starts"), np.zeros(2)
     model = of_prior(cv, cv.models.GaussianPrior(), 2)
-    steep = starts.Mode(zero, model.log_prior(zero), 1e-4 * np.eye(2), zero)
+    e = np.eye(2)
+    seen = tuple((1e-2 * x, 1e2 * x, 1.0) for x in e)  # a step, the turn along it, their product
+    narrow = starts.Curvature(9, seen)
+    assert_allclose(narrow.times(e), 1e-4 * e)
+    steep = starts.Mode(zero, model.log_prior(zero), narrow, zero)
     with mock.patch.object(starts, "climbed", return_value=steep):
         assert not starts.searched(density(cv, model), zero).trouble
 

@@ -53,6 +53,16 @@ class Curvature(NamedTuple):
             x = x + (share - (x @ turn)[..., None] / both) * step
         return x
 
+    def diagonal(self, d: int) -> np.ndarray:
+        """That of (-Hessian)^-1, (d,), by its compact form (Byrd, Nocedal and Schnabel 1994)."""
+        if not self.seen:
+            return np.ones(d)
+        S, Y, both = map(np.array, zip(*self.seen))
+        scale = both[-1] / (Y[-1] @ Y[-1])
+        R = np.linalg.solve(np.triu(S @ Y.T), S)
+        middle = np.diag(both) + scale * Y @ Y.T
+        return scale + (R * (middle @ R - 2 * scale * Y)).sum(0)
+
 
 def climb(
     f: Callable, z: np.ndarray, enough: float, steps: int = STEPS, known: Curvature | None = None

@@ -300,8 +300,12 @@ def judged(run: Run, found: Found) -> tuple[Weights, tuple[str, ...], tuple[str,
 
 
 def said(run: Run, last: Weights) -> Iterator[str]:
-    """How near to a Gaussian the posterior is, once the ELBO has settled."""
-    if run.settled and len(last.log) and run.law[0].gaussian:
+    """How near to a Gaussian the posterior is, once the ELBO has settled.
+
+    A full q asks more draws for that than it has unknowns, so that many of these have no such line.
+    """
+    few = not run.q.full or run.q.dim <= run.settings.full
+    if run.settled and len(last.log) and run.law[0].gaussian and few:
         share, _ = explained(run.model, run.q, run.best, run.state.t + 1)
         yield f"a quadratic explains {share:.0%} of the slope of log p at the draws"
 

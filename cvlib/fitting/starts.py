@@ -39,10 +39,20 @@ class Mode(NamedTuple):
 
     z: np.ndarray  # (d,)
     value: float
-    inverse: np.ndarray  # (d, d) of minus the Hessian, as the search saw it
+    curvature: Curvature  # as the search saw it
     began: np.ndarray  # (d,)
     trouble: str = ""  # a sentence
     spike: bool = False  # is that a scale which collapsed?
+
+    @property
+    def inverse(self) -> np.ndarray:
+        """(d, d) of minus the Hessian."""
+        return self.curvature.times(np.eye(len(self.z)))
+
+    @property
+    def variances(self) -> np.ndarray:
+        """(d,) the diagonal of that."""
+        return self.curvature.diagonal(len(self.z))
 
 
 def searched(density: Density, z: np.ndarray) -> Mode:
@@ -63,7 +73,8 @@ def searched(density: Density, z: np.ndarray) -> Mode:
             says = "log p(x, z) or its slope is not finite where the search began"
             return mode._replace(trouble=f"{says}. {CURE}")
         for _ in range(3):
-            off = _axes(mode.inverse)[: max(8, 2**24 // density.size)]
+            most = min(2**24 // density.size, 2**22 // len(z))  # all, if they are few
+            off = _axes(mode, max(8, most))
             off = np.concatenate([off, -off])
             fall = fallen(off)
             off = off[np.argsort(fall)[: (fall <= FALL).sum()]]  # the highest first
@@ -104,7 +115,7 @@ def climbed(density: Density, z: np.ndarray, goal: float = np.inf) -> Mode:
     with deadline.until(lambda: gone or best >= goal):
         most = Curvature(STEPS if len(z) <= DENSE else SOME)
         top, curvature = climb(log_p, z, ENOUGH, known=most)
-    return Mode(top.z, top.value, curvature.times(np.eye(len(z))), z)
+    return Mode(top.z, top.value, curvature, z)
 
 
 def collapsed(density: Density, z: np.ndarray) -> str:
@@ -145,14 +156,16 @@ def _curvature(density, z, width):
         return (down - up) / ((z + width) - (z - width))[:, None]
 
 
-def _axes(C):
-    """Rows one standard deviation along the axes of C, or of its diagonal, the widest first."""
-    if len(C) > AXES or not np.isfinite(C).all():
-        l, axes = np.nan_to_num(np.diag(C), posinf=1.0), np.eye(len(C))
+def _axes(mode, most):
+    """Rows one sd along the axes of the curvature, or of z, the widest first, (most, d)."""
+    d, C = len(mode.z), mode.inverse if len(mode.z) <= AXES else None
+    if C is None or not np.isfinite(C).all():
+        l, axes = np.nan_to_num(mode.variances, posinf=1.0), None
     else:
         l, axes = np.linalg.eigh((C + C.T) / 2)
-    order = np.argsort(-l)
-    return axes.T[order] * np.maximum(np.sqrt(np.maximum(l, 0)), NEAR)[order, None]  # kinks: 0
+    order = np.argsort(-l)[:most]
+    along = (order[:, None] == np.arange(d)) * 1.0 if axes is None else axes.T[order]
+    return along * np.maximum(np.sqrt(np.maximum(l[order], 0)), NEAR)[:, None]  # kinks: 0
 
 
 # A start ------------------------------------------------------------------------------------------
@@ -213,7 +226,7 @@ def start(
         if first.S is not None:
             return first
         top = max(modes, key=lambda mode: mode.value)
-        S = _factor(top.inverse) if full else np.sqrt(np.diag(top.inverse))
+        S = _factor(top.inverse) if full else np.sqrt(top.variances)
         return Start(top.z, S, "the highest point that there was time to find")
     except KeyboardInterrupt:
         return near[0]._replace(stopped=True)
