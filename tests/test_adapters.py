@@ -258,7 +258,9 @@ def test_a_step_inside_jax_is_the_package_s_on_the_same_draws(width, positive, s
 
 
 def test_a_fit_inside_jax_settles_is_kept_and_stops_from_the_keyboard(monkeypatch, tmp_path):
-    one, many = logistic(), cvlib.Settings(fixed=5)  # six unknowns count as many
+    options = {"compiler_options": {"xla_backend_optimization_level": 1}}  # as a GPU has some
+    monkeypatch.setattr(inside, "_options", lambda: options)
+    one, many = Logistic(), cvlib.Settings(fixed=5)  # six unknowns count as many
     fit = cvlib.fit(one.compiled, progress=False, settings=many)
     best = cvlib.exact.elbo(one.own, one.q, cvlib.exact.optimum(one.own, one.q))
     assert fit.run.strategy.name == "compiled" and fit.settled and "inside JAX" in fit.report

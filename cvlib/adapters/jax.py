@@ -239,13 +239,14 @@ class Batched:
     """What JAX makes of a function of one z (d,), or of its derivative, for many (B, d)."""
 
     def __init__(self, traced: Traced, of: Callable = lambda f: f):
-        self.traced, self.f = traced, program(jax.vmap(of(traced.f), (0, None)))
+        self.traced, self.many_of = traced, jax.vmap(of(traced.f), (0, None))
+        self.f = program(self.many_of)
         self.ready: list[int] = []  # numbers of points for which it was compiled
 
     @cached_property
     def each(self) -> int:
         """Numbers that it makes of a point."""
-        return made(self.f, self.traced.data, self.traced.d)
+        return made(self.many_of, self.traced.data, self.traced.d)
 
     @property
     def many(self) -> int:
@@ -379,8 +380,8 @@ class InJax(Rotated):
         if "sums" not in traced.kept:
             deadline.check(traced.slowest)
             given = (0.0, mu, L), 1.0, mu, L, traced.data
-            add = program(partial(_sums, traced.f))
-            traced.kept["sums"] = add, made(add, given, d)
+            add = partial(_sums, traced.f)
+            traced.kept["sums"] = program(add), made(add, given, d)
         add, each = traced.kept["sums"]
         blocks = -(-(d + 1) * each * SHARE // memory())
         size = -(-(d + 1) // blocks)  # points e at a time; those that fill up are the centre
