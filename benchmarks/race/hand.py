@@ -28,7 +28,7 @@ from benchmarks.race.rules import (
 )
 from cvlib.points import rotations
 
-PARTICLES, BATCH = 10, 1000  # draws of a step of Adam's; rows of a batch
+PARTICLES, BATCH = 10, 1000  # draws of a step of Adam's, where they are not tuned; rows of a batch
 JAX, BOTH = ("jax",), ("jax", SEARCH)
 
 
@@ -409,6 +409,7 @@ ADAM = {  # a rate is constant, or falls like 1 / t after so many steps
     "after": Axis((None, 3000, 1000, 300, 100, 30, 10, 3), (None, 1000, 100, 10), natural=(None,)),
     "rate": Axis(RATES, (0.1, 0.03, 0.01, 3e-3)),
 }
+WITH_DRAWS = ADAM | {"draws": Axis((1, 3, 10, 30, 100), (10,), natural=(1,))}
 COUNTS = Axis((0, 1, 2, 3, 4, 6, 8, 12, 16), (0, 4), natural=(0,))  # of first moves
 FALLS = Axis((None, 64, 32, 16, 8, 4, 2, 1, 0.5), (None, 4), natural=(None,))
 SLOW = Axis((1.0, 0.6, 0.3, 0.15, 0.08, 0.04, 0.02, 0.01), (1.0, 0.3), natural=(1.0,))
@@ -449,7 +450,7 @@ MATCHED, SCORED = Kind("batch and match", plain, match), Kind("score matching", 
 ORDINARY = Kind("Adam", plain, adam(False), each=20)
 LANDS = Kind("Adam, landing", plain, adam(True), each=20)
 IN_BATCHES = Kind("Adam, batches", plain, adam(False), each=20, batch=BATCH)
-ten = lambda setting, d: PARTICLES
+particles = lambda setting, d: setting.get("draws", PARTICLES)
 large = lambda problem: problem.large
 not_large = lambda problem: not problem.large
 RUNNERS = (
@@ -464,7 +465,7 @@ RUNNERS = (
     Runner("batch and match", by_hand(MATCHED, times_d), MATCH, JAX),
     Runner("score matching", by_hand(SCORED, lambda s, d: s["draws"]), SCORE, JAX),
     Runner("fixed draws", fixed_draws, FIXED, BOTH, not_large),
-    Runner("Adam", by_hand(ORDINARY, ten), ADAM, JAX),
-    Runner("Adam, landing", by_hand(LANDS, ten), ADAM, JAX),
-    Runner("Adam, batches", by_hand(IN_BATCHES, ten), ADAM, JAX, large),
+    Runner("Adam", by_hand(ORDINARY, particles), WITH_DRAWS, JAX),
+    Runner("Adam, landing", by_hand(LANDS, particles), WITH_DRAWS, JAX),
+    Runner("Adam, batches", by_hand(IN_BATCHES, particles), ADAM, JAX, large),
 )  # fmt: skip
