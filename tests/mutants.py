@@ -358,8 +358,7 @@ all points of Student's t | spread | u[..., :1] < heavy | u[..., :1] < 1 |
 all opposites forgotten | spread | -e | e | test_points_are_pairs_in_independent_scramblings[100]
 points that weigh nothing stay far out | _lot | np.where(counts, z, z[w.argmax()]) | z |
   test_the_law_of_the_points
-weights turned round | Lot.drawn | np.exp(self.log - self.log.max()) |
-  np.exp(self.log.min() - self.log) | test_what_is_shown
+weights turned round | _lot | smoothed(log) | smoothed(-log) | test_what_is_shown
 the evidence in units of the mean weight | Found.evidence | lot.log.max() | lot.log.mean() |
   test_a_linear_model_is_answered_exactly
 an sd for a variance | described | of_square / (2 * np.maximum(sd, 1e-300)) | of_square |

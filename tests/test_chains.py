@@ -1,6 +1,7 @@
 """Draws of chains, asked about their model: against closed forms, SciPy and ArviZ."""
 
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import autograd.numpy as anp
@@ -149,7 +150,7 @@ def test_slow_and_short_chains_of_the_model_are_not_refused(cv, shape, d):
         for z, score in ((x, -x), student(x)):
             flat = lambda x: x.reshape(-1, d)
             at = part(cv, "fitting.stein").drawn(np.zeros(x[..., 0].size), flat(z), flat(score))
-            at = at._replace(chains=shape[0])
+            at = replace(at, chains=shape[0])
             assert told(lambda at=at: check(at, None)) == ()
 
 

@@ -8,7 +8,7 @@ import pickle
 import sys
 import warnings
 from copy import deepcopy
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import lru_cache
 from html import escape
 from inspect import getattr_static
@@ -185,6 +185,8 @@ def same(one, other, *but):
         one, other = one.bit_generator.state, other.bit_generator.state
     if hasattr(one, "_asdict"):
         one, other = one._asdict(), other._asdict()
+    if is_dataclass(one):
+        one, other = vars(one), vars(other)
     if isinstance(one, dict):
         assert one.keys() == other.keys()
         for name in one.keys() - {*but}:

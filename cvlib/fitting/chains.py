@@ -6,6 +6,7 @@ variate has mean zero: that is tested first, and draws of another law are refuse
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from ..arguments import whole
 from ..models.density import Density, Model
 from ..models.parameters import labels
 from . import stein
+from .looks import worth
 from .stein import Answer, Drawn, correlation, floats
 from .table import TAILS, Table
 
@@ -51,10 +53,10 @@ def expect(
     Draws that do not belong to the model, or to the score, are an error. Order 0, the mean of the
     draws alone, does not ask.
     """
-    at, says = _given(f, z, score, weights, block, order)
+    at = _given(f, z, score, weights, block, order)
     found = stein.expect(at, order)
     _check_range(np.ravel(found.estimate), np.ravel(found.se), at)
-    return replace(found, warnings=(*says, *found.warnings))
+    return found
 
 
 def quantile(
@@ -63,9 +65,7 @@ def quantile(
 ) -> Answer:  # fmt: skip
     """Quantiles of f under p, (len(probs), ...), with errors; all else as in `expect`."""
     levels = stein.levels(probs)  # before f is called, which may take long
-    at, says = _given(f, z, score, weights, block, order)
-    found = stein.quantile(at, order, probs=levels)
-    return replace(found, warnings=(*says, *found.warnings))
+    return stein.quantile(_given(f, z, score, weights, block, order), order, probs=levels)
 
 
 def summary(chain: Any, model: Model, *, order: int | None = None) -> Table:
@@ -86,43 +86,39 @@ def summary(chain: Any, model: Model, *, order: int | None = None) -> Table:
 
     if not isinstance(model, Model):
         raise TypeError(f"summary(chain, model): {model!r} is no model")
-    at, says = _given(entries, chain, model, None, None, order)
+    at = _given(entries, chain, model, None, None, order)
     moves = np.ptp(at.F, 0) > 0  # the rest are constants of the model, such as a corner of a matrix
-    F, about = at.F[:, moves], at.F[:, moves].mean(0)
-    shown = [name for name, moved in zip(names, moves) if moved]
-    Y = np.concatenate([F, (F - about) ** 2], 1)  # (n, 2 k)
-    found, share = stein.answer(
-        Y, at, order, Y.shape[1:], names=[*shown, *(f"the sd of {name}" for name in shown)]
-    )
-    first = lambda x: np.array_split(x, 2)[0]
-    mean, square = np.array_split(found.estimate, 2)
-    _check_range(mean, first(found.se), at._replace(F=F), shown)
+    first, F, shown = at.F[0], at.F[:, moves], [*compress(names, moves)]
+    at, about = replace(at, F=F), F.mean(0)
+    both = [*shown, *(f"the sd of {name}" for name in shown)]
+    found, share = stein.answer(np.stack([F, (F - about) ** 2], 1), at, order, names=both)
+    (mean, square), (mcse, _) = found.estimate, found.se
+    _check_range(mean, mcse, at, shown)
     tails = np.repeat([[u] for u in TAILS.values()], len(mean), 1)
-    raw, ess = (np.where(first(x) > NEVER, np.inf, first(x)) for x in (found.before, found.after))
+    raw, ess = (np.where(x[0] > NEVER, np.inf, x[0]) for x in (found.before, found.after))
     each = {
         "mean": mean,
         "sd": np.sqrt(np.maximum(square - (mean - about) ** 2, 0)),
         **dict(zip(TAILS, stein.inverse(F, share, tails))),
         "raw mcse": F.std(0) / np.sqrt(raw),
-        "mcse": first(found.se),
+        "mcse": mcse,
         "raw ess": raw,
         "ess": ess,
-        "k_f": first(found.k_f),
+        "k_f": found.k_f[0],
     }
-    still = {k: at.F[0] for k in ("mean", *TAILS)} | dict.fromkeys(("sd", "raw mcse", "mcse"), 0.0)
+    still = {k: first for k in ("mean", *TAILS)} | dict.fromkeys(("sd", "raw mcse", "mcse"), 0.0)
     columns = {k: np.full(len(names), still.get(k, np.nan)) for k in each}
     for k, x in each.items():
         columns[k][moves] = x
     head = f"{len(at.z)} draws, variates of order {found.order}; mcse and ess are of the mean"
-    says = (*says, *found.warnings)
-    return Table(names, columns, {"mean": "mcse"}, head, says, ("k_f",))
+    return Table(names, columns, {"mean": "mcse"}, head, found.warnings, ("k_f",))
 
 
 # What is given -----------------------------------------------------------------------------------
 
 
 def _given(f, z, score, weights, block, order):
-    """What is given, checked, and what is to be said of it; f and z may be in a model's terms."""
+    """What is given, checked; f and z may be in a model's terms."""
     names = None
     if isinstance(model := score, Model):
         draws, names = getattr(z, "posterior", z), model.names
@@ -145,9 +141,7 @@ def _given(f, z, score, weights, block, order):
     at = stein.drawn(f, flat(z), flat(score), weights)
     at = _blocked(at, lead[0] if lead[1:] else 1, block)
     stein.check_moves(at, order)
-    if order == 0:
-        return at, ()
-    return at._replace(more=tilted(at)), _check_law(at, names)
+    return at if order == 0 else replace(at, more=tilted(at), says=_check_law(at, names))
 
 
 def tilted(at: Drawn) -> np.ndarray:
@@ -205,8 +199,8 @@ def _blocked(at: Drawn, chains: int, block: int | None) -> Drawn:
     slow = 1.0
     if chain or block > 1:
         slow = float(correlation(at.z - at.z.mean(0), chains).max(initial=0.1))
-    F, z, score, w = (x[kept] for x in at[:4])
-    return Drawn(F, z, score, w, at.k, chain, block, slow)
+    F, z, score, w = (x[kept] for x in (at.F, at.z, at.score, at.w))
+    return Drawn(z, score, w, at.k_hat, F, chain, block, slow)
 
 
 def _blocks(x, chains):
@@ -245,9 +239,9 @@ def _check_law(at, names):
     time = np.maximum(np.maximum(each[0], each[1:]), np.median(each))  # (2, d)
     spread = np.maximum(np.sqrt(w @ far**2), 1)
     se = np.maximum(np.sqrt((w**2) @ far**2), np.sqrt((w**2).sum())) * np.sqrt(time)
-    left = np.maximum(1 / (w**2).sum() / time - 1, 0.5)
+    left = np.maximum(worth(w) / time - 1, 0.5)
     p = 2 * mean.size * scipy.special.stdtr(left, -np.abs(mean) / se)
-    if at.k > LIGHT or not (bad := p < CHANCE).any():
+    if at.k_hat > LIGHT or not (bad := p < CHANCE).any():
         return ()
     by = np.where(bad, np.abs(mean) / spread, 0)
     which, i = np.unravel_index(by.argmax(), by.shape)

@@ -18,7 +18,7 @@ from zlib import crc32
 import numpy as np
 import scipy
 
-from ..models.parameters import Named
+from ..models.parameters import Named, labels
 from . import lots, stein
 from .groups import UNSEEN, Grouped, Held, Part, coded, grid
 from .lots import Lot
@@ -53,10 +53,7 @@ class Series(NamedTuple):
 
 def hermite(t: np.ndarray, n: int) -> np.ndarray:
     """He_0 to He_(n - 1) at t, (n, ...)."""
-    He = [np.ones_like(t), t]
-    for k in range(1, n - 1):
-        He.append(t * He[k] - k * He[k - 1])
-    return np.stack(He[:n])
+    return np.moveaxis(np.polynomial.hermite_e.hermevander(t, n - 1), -1, 0)
 
 
 def coefficients(model: Grouped, z: np.ndarray, held: Held, part: Part) -> np.ndarray:
@@ -98,8 +95,7 @@ def table(
         whole = (Series(*(np.concatenate(x, -2) for x in zip(*each))) for each in zip(*found))
         parts.append(np.stack([_read(of, lot, order) for of in whole], -1))
     values, errors = np.concatenate(parts, 2).reshape(2, len(TAILS) + 2, -1)
-    ends = [f"[{i}]" for i in range(len(numbers))] if shape else [""]
-    rows = [f"{label}{end}" for label in model.labels for end in ends]
+    rows = [row for label in model.labels for row in labels(str(label), shape)]
     return lots.table(rows, values, errors, head, says)
 
 
@@ -187,11 +183,11 @@ def at_rows(model: Any, z: np.ndarray, batch: tuple, data: Any = None, groups: A
         return model.given(z[:, None])
     if (data is None) != (groups is None):
         raise ValueError("predict: new data of a model with groups need groups=, a label a row")
-    code, labels = model.code, model.labels
+    code, own = model.code, model.labels
     if groups is not None:
-        code, labels = coded(groups, data, len(batch[0]))
-    known = {label: k for k, label in enumerate(dict.fromkeys([*model.labels, *labels]))}
-    place = np.array([known[label] for label in labels])[code]
+        code, own = coded(groups, data, len(batch[0]))
+    known = {label: k for k, label in enumerate(dict.fromkeys([*model.labels, *own]))}
+    place = np.array([known[label] for label in own])[code]
     each = drawn(model, z)
     if new := len(known) - model.N:
         unseen = drawn(model, z, new)

@@ -234,13 +234,12 @@ class Found:
         rng = _rng(seed)
         lot = self.lot if n is None else self._weighed(n, rng)
         F = of_z(lot.z)
-        if ask is stein.expect:
-            more = lots.more(lot, self.model, self.q, self.w, F, rng)
-            lot, F = (lot, F) if more is lot else (more, of_z(more.z))
-        order = self._order(lot)
-        found = ask(lot.drawn(F), order)
+        if ask is stein.expect and (centre := lots.decided(lot, F)) is not None:
+            lot = lots.more(lot, self.model, self.q, self.w, centre, rng)
+            F = of_z(lot.z)
         edge = [EDGE.format(lot.outside, len(lot.w))] * bool(lot.outside and self.q.smooth == "z")
-        return replace(found, warnings=(*self._shown_badly, *edge, *found.warnings))
+        at = replace(lot.drawn(F), says=(*self._shown_badly, *edge))
+        return ask(at, self._order(lot))
 
     @property
     def _shown_badly(self):
@@ -266,12 +265,10 @@ class Found:
         known = lambda order: np.column_stack(
             [share - 1, share * stein.stein(lot.e, -lot.e, order)]
         )
-        ones = np.ones(len(lot.w))
-        at = stein.Drawn(lot.w, lot.z, lot.score, ones, lot.k_hat, block=lot.block)
-        found = stein.answer(lot.w[:, None], at, None, variates=known)[0]
+        at = replace(lot, w=np.ones(len(lot.w)), F=lot.w, says=self._shown_badly)
+        found = stein.answer(lot.w, at, variates=known)[0]
         log = lot.log.max() + np.log(found.estimate)
-        says = (*self._shown_badly, *found.warnings)
-        return replace(found, estimate=log, se=found.se / found.estimate, warnings=says)
+        return replace(found, estimate=log, se=found.se / found.estimate)
 
     # What it looks like
 

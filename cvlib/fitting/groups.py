@@ -14,6 +14,7 @@ Arrays of effects are (k, ..., groups), so that sums over rows run along the las
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from copy import copy
 from functools import cached_property, lru_cache, partial
 from typing import Any, NamedTuple
@@ -271,11 +272,11 @@ def curved(f: Callable, u: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarr
 
 def roots(P: np.ndarray) -> np.ndarray:
     """T (k, k, ...), lower triangular, with T T^T = P^-1; P is made positive where it is not."""
-    a, b, c = P[0, 0], P[0, -1] * (len(P) - 1), P[-1, -1]
+    if len(P) == 1:
+        return 1 / np.sqrt(np.where(P > 0, P, np.abs(P) + 1e-300))
+    (a, b), (_, c) = P
     middle, apart = (a + c) / 2, np.hypot((a - c) / 2, b)
     more = np.maximum(1e-8 * (np.abs(middle) + apart) + 1e-300 - (middle - apart), 0.0)
-    if len(P) == 1:
-        return 1 / np.sqrt(np.where(a > 0, a, np.abs(a) + 1e-300))[None, None]
     a, c = a + more, c + more
     det = a * c - b**2
     first = np.sqrt(c / det)
@@ -374,10 +375,8 @@ def coded(groups: Any, data: Any, n: int) -> tuple[np.ndarray, list]:
         raise ValueError("groups: a label is a number, a text or a tuple, one a row") from None
     if missing:
         raise ValueError(f"groups: the label of row {missing[0]} is missing: drop the row")
-    try:
+    with suppress(TypeError):  # of different kinds: in the order in which they come
         labels.sort()
-    except TypeError:
-        pass  # of different kinds: in the order in which they come
     place = {label: k for k, label in enumerate(labels)}
     return np.array([place[label] for label in listed]), labels
 

@@ -4,6 +4,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 
 from ..ascent.plans import scored
 from ..combining import regression
@@ -59,13 +60,17 @@ class Weights(NamedTuple):
     @property
     def effective(self) -> float:
         """The share of draws that the weights leave: effective sample size over number."""
-        squares = (self.share**2).sum()
-        return float(1 / squares / len(self.log)) if squares else 0.0
+        return float(worth(self.share) / max(len(self.log), 1))
 
     @property
     def k_hat(self) -> float:
         """The tail of the weights."""
         return k_hat(self.log[self.fine | self.outside])
+
+
+def worth(w: np.ndarray) -> np.ndarray:
+    """The effective sample size that weights w (n, ...) leave, (...)."""
+    return w.sum(0) ** 2 / np.maximum((w**2).sum(0), 1e-300)
 
 
 def k_hat(log_weights: np.ndarray) -> float:
@@ -141,8 +146,7 @@ def _draws(model, least, most):
 
 def _in_time(density, z):
     """log p at the first of the points z (n, d), as many as there is time for."""
-    found, most = [], len(z) if density.model.rows else BLOCK
-    block = int(np.clip(2**25 // density.size, FEW, most))
+    found, block = [], _draws(density.model, FEW, len(z) if density.model.rows else BLOCK)
     with suppress(Late):
         for first in range(0, len(z), block):
             found.append(density.value(z[first : first + block]))
@@ -157,9 +161,7 @@ def at_most(gain: np.ndarray, look: int, settings: Settings = DEFAULT) -> float:
 
     A look has 1 / 2^look of that, and each of the sizes that it may try an equal share of it.
     """
-    from statistics import NormalDist  # seldom needed, and slow to load
-
-    sds = -NormalDist().inv_cdf(settings.chance / 2**look / len(settings.looks))
+    sds = -scipy.special.ndtri(settings.chance / 2**look / len(settings.looks))
     return gain.mean() + sds * gain.std(ddof=1) / np.sqrt(len(gain))
 
 

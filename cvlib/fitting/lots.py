@@ -9,7 +9,8 @@ the spread over these.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy
@@ -19,28 +20,23 @@ from ..models.density import Density, Model
 from ..points import sobol
 from ..special import LOG_2PI
 from . import stein
-from .looks import smoothed
+from .looks import HEAVY, smoothed, worth
 from .table import TAILS, Table
 
 NUS = 5.0, 1.0  # degrees of freedom of Student's t; the second where k-hat asks for a heavier tail
-HEAVY, THIN, FEW = 0.7, 0.1, 100  # k-hat at most; relative ESS, and ESS, at least: else q is shown
+THIN, FEW = 0.1, 100  # relative ESS, and ESS, at least, and k-hat at most HEAVY: else q is shown
 SCRAMBLINGS = 12  # about as many, 8 to 17
 REACH = 1e-3  # share of q in the law of the points, from which on they are within its reach
 MOST, LEAST = 4096, 256  # points of a lot
 NUMBERS, COORDINATES = 2**26, 2**20  # that a lot may make of the data, and may have
 
 
-class Lot(NamedTuple):
-    """n points z with the logarithms of their weights, p over the law of the points."""
+@dataclass(frozen=True, eq=False)
+class Lot(stein.Drawn):
+    """n points z with their weights, p over the law of the points; a block is one scrambling."""
 
-    z: np.ndarray  # (n, d)
-    score: np.ndarray  # (n, d) grad log p, zero where there is none
-    log: np.ndarray  # (n,) minus infinity weighs nothing
-    w: np.ndarray  # (n,) the weights smoothed, in units of the largest
-    k_hat: float  # of their tail; NaN where they are too few to have one
-    block: int = 1  # so many neighbours are one scrambling
-    lost: Any = False  # (n,) is log p or its slope no number there? Such points weigh nothing
-    exact: bool = False  # are these all states that there are?
+    log: Any = None  # (n,) logarithms of the weights before they were smoothed
+    outside: int = 0  # at so many points within the reach of q the posterior has ended
     e: Any = None  # (n, d) in q's own coordinates, where q maps normals
     share: Any = None  # (n,) q / law of the points
     nu: float = NUS[0]
@@ -48,7 +44,7 @@ class Lot(NamedTuple):
     @property
     def ess(self) -> float:
         """The effective sample size that the weights leave."""
-        return float(self.w.sum() ** 2 / max((self.w**2).sum(), 1e-300))
+        return float(worth(self.w))
 
     @property
     def effective(self) -> float:
@@ -60,17 +56,6 @@ class Lot(NamedTuple):
         """Do these weights make posterior answers?"""
         fine = self.k_hat <= HEAVY and self.effective >= THIN and self.ess >= FEW
         return self.exact or bool(fine)
-
-    @property
-    def outside(self) -> int:
-        """At how many points within the reach of q the posterior has ended."""
-        reach = True if self.share is None else self.share > REACH
-        return 0 if self.exact else int((reach & np.isneginf(self.log) & ~self.lost).sum())
-
-    def drawn(self, F: np.ndarray) -> stein.Drawn:
-        """What `stein` answers from, for values F (n, ...) of a function."""
-        found = stein.drawn(F, self.z, self.score, np.exp(self.log - self.log.max()))
-        return found._replace(block=self.block, exact=self.exact)
 
     def resampled(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """n of the points, (n, d), evenly by their weights: a weight of k / n comes k times."""
@@ -87,7 +72,7 @@ def size(model: Model) -> int:
 def weighed(model: Model, q: Family, w: np.ndarray, n: int, rng: np.random.Generator) -> Lot:
     """n points or a few more, weighed; all states of a discrete z where they are few."""
     if q.states is not None:
-        return _lot(model, q.states, 0.0, slopes=False, least=1)._replace(exact=True)
+        return _lot(model, q.states, 0.0, slopes=False, exact=True)
     if q.mapped is None:
         z = q.sample(w, n, rng)
         return _lot(model, z, q.log_q(w, z), slopes=q.smooth == "z")
@@ -104,15 +89,11 @@ def plain(q: Family, w: np.ndarray, n: int, rng: np.random.Generator) -> Lot:
     """n points of q itself or a few more, which weigh alike."""
     e, block = spread(n, q.dim, rng) if q.mapped else (None, 1)
     z = q.sample(w, n, rng) if e is None else q.mapped(w[None], e)[0]
-    none = np.zeros(len(z))
-    return Lot(z, 0 * z, none, none + 1, np.nan, block)
+    return Lot(z, 0 * z, np.ones(len(z)), block=block)
 
 
-def more(lot: Lot, model: Model, q: Family, w: np.ndarray, F: Any, rng: Any) -> Lot:
-    """The same lot, and as many points about those few that decide a number F (n,), if few do."""
-    centre = None if lot.e is None else _decided(lot, F)
-    if centre is None:
-        return lot
+def more(lot: Lot, model: Model, q: Family, w: np.ndarray, centre: Any, rng: Any) -> Lot:
+    """The same lot, and as many points about this centre, (d,) in q's coordinates."""
     n, block = len(lot.e), lot.block
     e, _ = spread(n, q.dim, rng, 1.0, lot.nu)
     each = (x.reshape(-1, block, q.dim) for x in (lot.e, centre + e[:n]))
@@ -146,7 +127,7 @@ def at(
         shift = student(e - centre, nu) + 0.5 * (e**2 - (e - centre) ** 2).sum(-1)
         extra = np.logaddexp(extra, shift) - np.log(2)
     log_law = extra - 0.5 * (e**2 + LOG_2PI).sum(-1) - stretch
-    return _lot(model, z, log_law)._replace(block=block, e=e, share=np.exp(-extra), nu=nu)
+    return _lot(model, z, log_law, block=block, e=e, share=np.exp(-extra), nu=nu)
 
 
 def student(e: np.ndarray, nu: float) -> np.ndarray:
@@ -168,18 +149,18 @@ def table(
     return Table(rows, columns | hidden, of, head, warnings, tuple(hidden))
 
 
-def _lot(model, z, log_law, slopes=True, least=10):
+def _lot(model, z, log_law, slopes=True, exact=False, share=1.0, **more):
     """Points z of this law, weighed; NaN weighs nothing, as minus infinity."""
-    density, n = Density(model), len(z)
+    density, n, least = Density(model), len(z), 1 if exact else 10
     log, score = density.slope(z) if slopes else (density.value(z), np.zeros(z.shape))
     log = log - log_law
     out = np.isneginf(log)
     fine = np.isfinite(log) & np.isfinite(score).all(-1)
-    lost = ~(fine | out)
-    if n - lost.sum() < max(least, 0.9 * n):
+    lost = n - (fine | out).sum()
+    if n - lost < max(least, 0.9 * n):
         raise ValueError(
-            f"log p(x, z) or its slope is not finite at {lost.sum()} of {n} draws: something "
-            "overflows there, or a matrix is singular"
+            f"log p(x, z) or its slope is not finite at {lost} of {n} draws: something overflows "
+            "there, or a matrix is singular"
         )
     if fine.sum() < least:
         raise ValueError(f"log p(x, z) is minus infinity at {out.sum()} of {n} draws: q misses it")
@@ -187,13 +168,14 @@ def _lot(model, z, log_law, slopes=True, least=10):
     w, k = smoothed(log)
     counts = (w > 0)[:, None]  # f and variates are asked for the others, too: where one counts
     z, score = np.where(counts, z, z[w.argmax()]), np.where(counts, score, 0.0)
-    return Lot(z, score, log, w, k, lost=lost)
+    outside = 0 if exact else int((out & (share > REACH)).sum())
+    return Lot(z, score, w, k, exact=exact, log=log, outside=outside, share=share, **more)
 
 
-def _decided(lot, F):
-    """The mean, (d,), in q's coordinates, of points so few that they decide a number F (n,)."""
+def decided(lot: Lot, F: np.ndarray) -> np.ndarray | None:
+    """The mean, (d,), in q's coordinates, of those points that decide a number F (n,), if few."""
     inside = lot.log > -np.inf
-    if F.shape != lot.log.shape or not np.isfinite(F[inside]).all():
+    if lot.e is None or F.shape != lot.log.shape or not np.isfinite(F[inside]).all():
         return None
     F, w = np.where(inside, F, 0.0) * 1.0, np.exp(lot.log - lot.log.max())
     many, away = stein.behind(F[:, None], w)

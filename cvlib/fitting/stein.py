@@ -13,14 +13,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from reprlib import repr as shortened
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy
 
 from ..arguments import numbers, unmasked, whole
 from ..models.parameters import labels
-from .looks import HEAVY, WIDE, k_hat, smoothed
+from .looks import HEAVY, WIDE, k_hat, smoothed, worth
 
 LEVERAGE = 0.95  # no draw may decide more of its own fitted value
 MANY = 200  # variates, of which no more are tried unless their order is asked for
@@ -76,15 +76,14 @@ def _shown(x, se):
 
 def expect(at: "Drawn", order: int | None = None) -> Answer:
     """E_p f. Variates of this order, or of the one that foretells best what it has not seen."""
-    return answer(at.F.reshape(len(at.F), -1), at, order, at.F.shape[1:])[0]
+    return answer(at.F, at, order)[0]
 
 
 def quantile(at: "Drawn", order: int | None = None, *, probs: np.ndarray) -> Answer:
     """Quantiles of f under p, (len(probs), ...), in (0, 1)."""
-    F = at.F.reshape(len(at.F), -1)  # (n, k)
-    below, to_quantiles = _tails(F, at.w, probs)
     shape = (len(probs), *at.F.shape[1:])
-    found, share = answer(below, at, order, shape)
+    below, to_quantiles = _tails(at.F.reshape(len(at.F), -1), at.w, probs)
+    found, share = answer(below.reshape(-1, *shape), at, order)
     value, se = (x.reshape(shape) for x in to_quantiles(share, found.se))
     return replace(found, estimate=value, se=se)
 
@@ -96,21 +95,18 @@ def described(
 
     And k-hat of what the mean and the variance are means of, the larger of the two, (k,).
     """
-    F, k = at.F, at.F.shape[1]
-    about = at.w @ F / at.w.sum()
+    F, about = at.F, at.w @ at.F / at.w.sum()
     below, to_quantiles = _tails(F, at.w, probs)
-    Y = np.column_stack([F, (F - about) ** 2, below])
-    found, share = answer(Y, at, order, (2 + len(probs), k))
+    found, share = answer(np.hstack([np.stack([F, (F - about) ** 2], 1), below]), at, order)
     (mean, square, *_), (se, of_square, *rest) = found.estimate, found.se
     sd = np.sqrt(np.maximum(square - (mean - about) ** 2, 0))
     value, error = to_quantiles(share, np.array(rest))
     errors = [se, of_square / (2 * np.maximum(sd, 1e-300)), *error]
-    k_f = np.broadcast_to(found.k_f, np.shape(found.se))  # NaN where all values of z are known
-    return np.array([mean, sd, *value]), np.array(errors), np.fmax(*k_f[:2])
+    return np.array([mean, sd, *value]), np.array(errors), np.fmax(*found.k_f[:2])
 
 
 def _tails(F, w, probs):
-    """Whether F (n, k) is below its quantiles, (n, m k), and what makes quantiles of shares.
+    """Whether F (n, k) is below its quantiles, (n, m, k), and what makes quantiles of shares.
 
     The distribution function of f is a mean, and meets the variates like any other. The error of a
     quantile is half the way between those one standard error of the mean above and below.
@@ -123,7 +119,7 @@ def _tails(F, w, probs):
         value, high, low = (inverse(F, share, wanted + sign * se) for sign in (0, 1, -1))
         return value, (high - low) / 2
 
-    return (F[:, None] <= first).reshape(len(F), -1) * 1.0, to_quantiles
+    return (F[:, None] <= first) * 1.0, to_quantiles
 
 
 def levels(probs: Any) -> np.ndarray:
@@ -142,19 +138,34 @@ def inverse(F: np.ndarray, share: np.ndarray, p: np.ndarray) -> np.ndarray:
     return np.stack([np.interp(*one) for one in each], 1)
 
 
-class Drawn(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Drawn:
     """Draws of p, weighed or of chains, and what f is there."""
 
-    F: np.ndarray  # (n, ...)
     z: np.ndarray  # (n, d)
-    score: np.ndarray  # (n, d)
-    w: np.ndarray  # (n,)
-    k: float = np.nan  # k-hat of the weights
+    score: np.ndarray  # (n, d) grad log p, zero where there is none
+    w: np.ndarray  # (n,) weights, smoothed
+    k_hat: float = np.nan  # of their tail; NaN where they are too few to have one, or all alike
+    F: Any = None  # (n, ...)
     chains: int = 0  # how many there are; none if the draws are independent
-    block: int = 1
+    block: int = 1  # so many neighbours are left out together
     time: float = 1.0  # autocorrelation time of the slowest coordinate of z
     exact: bool = False  # are these all values of z?
-    more: np.ndarray = np.empty((0, 0))  # (n, m) variates beside Stein's
+    more: Any = ()  # (n, m) variates beside Stein's
+    says: tuple[str, ...] = ()  # what is to be said with every answer
+
+    def drawn(self, F: np.ndarray) -> Self:
+        """The same with values F (n, ...) of a function, checked; it may end where p does."""
+        n = len(self.z)
+        if F.shape[:1] != (n,):
+            raise ValueError(
+                f"f has values of shape {F.shape} at {n} draws: they must be ({n}, ...)"
+            )
+        F = np.where((self.w > 0).reshape(n, *[1] * (F.ndim - 1)), F, 0.0)
+        for name, x in ("coordinates z", self.z), ("scores", self.score), ("values of f", F):
+            if not np.isfinite(x).all():
+                raise ValueError(f"the {name} are not finite at every draw: leave such draws out")
+        return replace(self, F=F)
 
 
 def drawn(
@@ -163,8 +174,6 @@ def drawn(
     """Independent draws z (n, d) with their scores (n, d), checked, and f there: (n, ...)."""
     n, w, k = whole("the number of draws", len(z), 2), np.ones(len(z)), np.nan
     F = floats("what f gives", f(z), STACK) if callable(f) else floats("f", f, WRITE)
-    if F.shape[:1] != (n,):
-        raise ValueError(f"f has values of shape {F.shape} at {n} draws: they must be ({n}, ...)")
     if weights is not None:
         weights = floats("weights", weights)
         if weights.shape != (n,) or not (np.isfinite(weights) & (weights >= 0)).all():
@@ -173,11 +182,7 @@ def drawn(
             raise ValueError("all weights are zero: no draw stands for p")
         with np.errstate(divide="ignore"):
             w, k = smoothed(np.log(weights))
-        F = np.where((weights > 0).reshape(n, *[1] * (F.ndim - 1)), F, 0.0)  # f may end with p
-    for name, x in ("coordinates z", z), ("scores", score), ("values of f", F):
-        if not np.isfinite(x).all():
-            raise ValueError(f"the {name} are not finite at every draw: leave such draws out")
-    return Drawn(F, z, score, w, k)
+    return Drawn(z, score, w, k).drawn(F)
 
 
 def floats(what: str, given: Any, right: str = "give floats") -> np.ndarray:
@@ -221,9 +226,9 @@ class Intercept(NamedTuple):
     value: np.ndarray
     se: np.ndarray
     leverage: float
-    share: np.ndarray = np.empty(0)  # (n,) value = share @ Y
-    moved: np.ndarray = np.empty(0)  # (n, k) what each draw has of that, of a chain each block
-    missed: np.ndarray = np.empty(0)  # (k,) squares of what folds do not foretell
+    share: np.ndarray  # (n,) value = share @ Y
+    moved: np.ndarray  # (n, k) what each draw has of that, of a chain each block
+    missed: np.ndarray  # (k,) squares of what folds do not foretell
 
 
 def intercept(
@@ -311,10 +316,10 @@ def correlation(x: np.ndarray, chains: int) -> np.ndarray:
 
 @np.errstate(divide="ignore", over="ignore", invalid="ignore")
 def answer(
-    Y: np.ndarray, at: Drawn, order: int | None, shape: tuple = (),
-    variates: Callable | None = None, names: list[str] | None = None,
+    Y: np.ndarray, at: Drawn, order: int | None = None, variates: Callable | None = None,
+    names: list[str] | None = None,
 ) -> tuple[Answer, np.ndarray]:  # fmt: skip
-    """The `Answer` for Y (n, k), of the order that folds prefer, and the share of each draw.
+    """The `Answer` for Y (n, ...), of the order that folds prefer, and the share of each draw.
 
     The variates, of an order, are Stein's in the draws' own coordinates, if no others are given;
     with `more` of `at` and without.
@@ -322,12 +327,13 @@ def answer(
     """
     if order not in (None, 0, 1, 2):
         raise ValueError(f"order={order!r}: variates have order 0, 1 or 2, or None to choose")
+    (n, d), w, shape = at.z.shape, at.w / at.w.sum(), Y.shape[1:]
+    to = lambda x: np.reshape(x, shape)[()]
+    Y = Y.reshape(n, -1)
+    mean = w @ Y
     if at.exact:
-        share = at.w / at.w.sum()
-        value = np.reshape(share @ Y, shape)[()]
-        return Answer(value, np.zeros(shape)[()], at.k, 0, len(Y)), share
+        return Answer(to(mean), to(0 * mean), at.k_hat, 0, n, at.says, to(np.nan * mean)), w
     orders = (2, 1, 0) if order is None else (order,)
-    n, d = at.z.shape
     many = 0, d, d * (d + 3) // 2  # variates of each order; their mean leverage is many / n
     most = LEVERAGE * n if len(orders) == 1 else min(LEVERAGE * n, MANY)
     fits = [k for k in orders if many[k] < most] or orders[-1:]
@@ -336,15 +342,14 @@ def answer(
         own = standardised(at.z, at.score, at.w) if any(fits) else (at.z, at.score)
         variates = partial(stein, *own)
     C = [(k, variates(k)) for k in fits]
-    if extra := at.more.size // n:
+    if extra := np.size(at.more) // n:
         C = [(k, np.hstack([x, at.more])) for k, x in C if k and many[k] + extra < most] + C
     found = [(k, intercept(Y, x, at.w, at.block, at.chains)) for k, x in C]
     plain = dict(found).get(0) or intercept(Y, np.empty((n, 0)), at.w, at.block, at.chains)
     sound = [x for x in found if x[1].leverage <= LEVERAGE] or found[-1:]
     order, best = min(sound, key=lambda x: np.log(x[1].missed + 1e-300).sum())
-    w = at.w / at.w.sum()
-    away = np.sqrt(w @ (Y - w @ Y) ** 2)  # standard deviations under p
-    (seen, apart), left = behind(Y, at.w), float(1 / (w**2).sum())
+    away = np.sqrt(w @ (Y - mean) ** 2)  # standard deviations under p
+    (seen, apart), left = behind(Y, at.w), float(worth(w))
     before, after = ((away / x.se) ** 2 for x in (plain, best))
     k_f = np.array([k_hat(np.log(np.abs(x))) for x in (best.moved - best.moved.mean(0)).T])
     for j in np.flatnonzero(~(k_f <= WIDE)):
@@ -353,10 +358,9 @@ def answer(
     unseen = ((Y == 0) | (Y == 1)).all(0) & (np.ptp(Y, 0) == 0)
     se = np.where(unseen, 1.5 / left, best.se)
     seen = seen * (np.minimum(1, before / n) if at.chains else 1)
-    says = *_doubts(at, left, best), *_rare(seen, k_f, unseen, left, names)
-    to = lambda x: np.reshape(x, shape)[()]
+    says = *at.says, *_doubts(at, left, best), *_rare(seen, k_f, unseen, left, names)
     value, se, k_f, before, after = map(to, (best.value, se, k_f, before, after))
-    return Answer(value, se, at.k, order, n, says, k_f, before, after), best.share
+    return Answer(value, se, at.k_hat, order, n, says, k_f, before, after), best.share
 
 
 def check_moves(at: Drawn, order: int | None) -> None:
@@ -380,13 +384,13 @@ def behind(Y: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     half = (np.cumsum(w[rank], 0) >= 0.5 * w.sum()).argmax(0)
     median = np.take_along_axis(Y, np.take_along_axis(rank, half[None], 0), 0)
     away = w[:, None] * np.abs(Y - median)
-    return away.sum(0) ** 2 / np.maximum((away**2).sum(0), 1e-300), away
+    return worth(away), away
 
 
 def _doubts(at, left, found):
     """Sentences that begin with what is wrong and end with what to do."""
     n, w = len(at.w), at.w if np.ptp(at.w) else at.F  # the evidence is a mean of weights
-    k = at.k if np.isnan(at.k) or w.max() > BIG * w.mean() else -np.inf
+    k = at.k_hat if np.isnan(at.k_hat) or w.max() > BIG * w.mean() else -np.inf
     if k > HEAVY:
         yield (
             f"k-hat is {k:.2f}: the tail of the weights is too heavy to believe the answer or its "
