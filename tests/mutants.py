@@ -482,7 +482,7 @@ tilted variates forget the slope | tilted | s[:, None] + b.T[own] | s[:, None] +
   test_tilted_variates_have_mean_zero
 tilted variates forget the divergence | tilted | x[:, None] * score + 1 |
   x[:, None] * score | test_tilted_variates_have_mean_zero
-no tilted variates | answer | many[k] + extra < most | False |
+no tilted variates | answer | many[k] + m < most | False |
   test_the_mean_of_a_scale_is_exact_where_its_tilted_variates_reach
 raw errors of one regression | summary | F.std(0) / np.sqrt(raw) | F.std(0) / np.sqrt(ess) |
   test_a_summary_of_a_chain

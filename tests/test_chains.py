@@ -290,7 +290,7 @@ def test_tilted_variates_have_mean_zero(cv):
     z, score, p = z.T[seen], score[seen], p[seen] / p.sum()
     values = {"exp": np.exp(1 + 0.5 * z[:, 0] - 0.1 * z[:, 1]), "other": 1 + np.exp(z[:, 0])}
     drawn = part(cv, "fitting.stein").drawn
-    of = lambda f: part(cv, "fitting.chains").tilted(drawn(f, z, score))
+    of = lambda f: part(cv, "fitting.stein").tilted(drawn(f, z, score))
     C = of(values["exp"])
     assert C.shape == (len(z), 4)
     assert_allclose(p @ C / np.sqrt(p @ C**2), 0, atol=1e-6)

@@ -14,17 +14,16 @@ import scipy
 
 from ..arguments import whole
 from ..models.density import Density, Model
-from ..models.parameters import labels
 from . import stein
 from .looks import worth
-from .stein import Answer, Drawn, correlation, floats
-from .table import TAILS, Table
+from .lots import entries
+from .stein import Drawn, correlation, floats
+from .table import TAILS, Answer, Table
 
 CHANCE = 1e-5  # of refusing the model's own draws; of 1,500 slow short lots none was
 FAR = 0.05  # sds of a variate: where its mean is nearer to zero the draws are not refused
 LIGHT = 1 / 3  # k-hat from which weights have no third moment, and say too little for the test
 BEYOND = 3  # standard errors that an answer may lie outside the range of f
-EXACT = 1e-5  # a logarithm that is so near to a line in z is one, to rounding
 NEVER = 1e12  # effective draws from which an error is rounding
 FORMS = (
     "give draws by name, {name: (n, *shape)} or (chains, n, *shape), such as stan_variables() of "
@@ -77,16 +76,11 @@ def summary(chain: Any, model: Model, *, order: int | None = None) -> Table:
     the draws without variates. One regression serves all rows: it gives each draw a share, and
     mean, sd and quantiles are those of draws with these shares.
     """
-    names: list[str] = []
-
-    def entries(p):
-        arrays = p if isinstance(p, Mapping) else {"z": p}
-        names[:] = [label for k, x in arrays.items() for label in labels(k, np.shape(x)[1:])]
-        return np.column_stack([np.reshape(x, (len(x), -1)) for x in arrays.values()])
-
     if not isinstance(model, Model):
         raise TypeError(f"summary(chain, model): {model!r} is no model")
-    at = _given(entries, chain, model, None, None, order)
+    of = lambda p: entries(p if isinstance(p, Mapping) else {"z": p})
+    at = _given(lambda p: of(p)[1], chain, model, None, None, order)
+    names, _ = of(model.given(at.z[:1]))
     moves = np.ptp(at.F, 0) > 0  # the rest are constants of the model, such as a corner of a matrix
     first, F, shown = at.F[0], at.F[:, moves], [*compress(names, moves)]
     at, about = replace(at, F=F), F.mean(0)
@@ -141,28 +135,7 @@ def _given(f, z, score, weights, block, order):
     at = stein.drawn(f, flat(z), flat(score), weights)
     at = _blocked(at, lead[0] if lead[1:] else 1, block)
     stein.check_moves(at, order)
-    return at if order == 0 else replace(at, more=tilted(at), says=_check_law(at, names))
-
-
-def tilted(at: Drawn) -> np.ndarray:
-    """f (s_i + b_i) and f (x_i (s_i + b_i) + 1) for every f of `at` that is exp(a + b.x).
-
-    x (n, d) is z in units of its sd, and s its score: s + b is that of the law f p, so all these
-    have mean zero under p. No polynomial follows such an f, a scale whose logarithm is in z, say.
-    There are none if they would be too many, and for draws with weights.
-    """
-    n, d = at.z.shape
-    sd, F = at.z.std(0), at.F.reshape(n, -1)
-    x, s = (at.z - at.z.mean(0)) / sd, at.score * sd
-    log = np.log(F[:, (F > 0).all(0)])
-    log -= log.mean(0)
-    b, _, rank, _ = np.linalg.lstsq(x, log)
-    moves, off = np.ptp(log, 0), np.ptp(log - x @ b, 0)
-    own = np.flatnonzero((moves > EXACT) & (off < EXACT))
-    if np.ptp(at.w) or rank < d or 2 * d * len(own) >= min(n, stein.MANY):
-        own = own[:0]
-    f, score = np.exp(log[:, own, None]), s[:, None] + b.T[own]  # (n, m, 1) and (n, m, d)
-    return np.concatenate([f * score, f * (x[:, None] * score + 1)], 1).reshape(n, 2 * d * len(own))
+    return at if order == 0 else replace(at, says=_check_law(at, names))
 
 
 def _back(draws: Mapping, model: Model) -> np.ndarray:

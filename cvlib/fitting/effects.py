@@ -19,9 +19,9 @@ import numpy as np
 import scipy
 
 from ..models.parameters import Named, labels
-from . import lots, stein
+from . import stein
 from .groups import UNSEEN, Grouped, Held, Part, coded, grid
-from .lots import Lot
+from .lots import Lot, moments
 from .table import TAILS, Table
 
 TIMES = 4  # Newton's steps to a quantile
@@ -76,9 +76,7 @@ def law_of(j: int, c: np.ndarray, held: Held) -> Series:
     return Series(held.m[1], s, np.stack(each))
 
 
-def table(
-    model: Any, name: str, lot: Lot, order: int | None, head: str = "", says: tuple[str, ...] = ()
-) -> Table:
+def table(model: Any, name: str, lot: Lot, order: int | None) -> Table:
     """Mean, sd and quantiles of an effect by label, read from weighed points, with their errors."""
     each = {} if model.effects is None else model.effects.each
     if name not in each:
@@ -90,13 +88,13 @@ def table(
         c = coefficients(model, z, held, part)
         return [law_of(j, c, held) for j in numbers]
 
-    z, parts = np.where(lot.w[:, None] > 0, lot.z, lot.z[lot.w.argmax()]), []  # none far out
-    for found in model.walked(laws, z):
+    parts = []
+    for found in model.walked(laws, lot.z):
         whole = (Series(*(np.concatenate(x, -2) for x in zip(*each))) for each in zip(*found))
         parts.append(np.stack([_read(of, lot, order) for of in whole], -1))
     values, errors = np.concatenate(parts, 2).reshape(2, len(TAILS) + 2, -1)
     rows = [row for label in model.labels for row in labels(str(label), shape)]
-    return lots.table(rows, values, errors, head, says)
+    return moments(rows, values, errors, {})
 
 
 def _read(of, lot, order):

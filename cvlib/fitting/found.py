@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from html import escape
 from typing import Any
 
@@ -16,12 +16,11 @@ from ..arguments import whole
 from ..families.base import Family, check_fit
 from ..models.checks import data_arrays
 from ..models.density import Model
-from ..models.parameters import Named, labels
+from ..models.parameters import Named
 from ..models.passes import wide
 from . import effects, lots, stein
 from .lots import Lot
-from .stein import Answer
-from .table import DOUBT, GOOD, TAILS, Table, note
+from .table import DOUBT, GOOD, TAILS, Answer, Table, note
 
 EDGE = (
     "log p(x, z) is minus infinity at {} of {} draws: the posterior ends within the reach of q. "
@@ -139,13 +138,10 @@ class Found:
     @cached_property
     def _described(self):
         lot, order, head = self._read
-        arrays = self.model.named(lot.z)
-        names = [label for name, x in arrays.items() for label in labels(name, x.shape[1:])]
-        X = np.column_stack([x.reshape(len(x), -1) for x in arrays.values()]) * 1.0  # (n, k)
-        X[lot.w == 0] = 0.0  # far out, where it may overflow
+        names, X = lots.entries(self.model.named(lot.z))
         probs = np.array([*TAILS.values()])
         values, errors, k_f = stein.described(lot.drawn(X), order, probs=probs)
-        return lots.table(names, values, errors, head, more={K_HAT: k_f})
+        return replace(lots.moments(names, values, errors, {K_HAT: k_f}), head=head)
 
     @cached_property
     def _read(self):
@@ -165,7 +161,8 @@ class Found:
     def effects(self, name: str) -> Table:
         """Of a model with groups: the effect of every group, by label, as `summary` shows it."""
         lot, order, head = self._read
-        return effects.table(self.model, name, lot, order, head, self._shown_badly)
+        table = effects.table(self.model, name, lot, order)
+        return replace(table, head=head, warnings=self._shown_badly)
 
     def predict(
         self, f: Callable, n: int, seed: int = 0, data: Any = None,
@@ -216,16 +213,18 @@ class Found:
         of q. Where few points decide a single number, a rare event say, as many more are taken from
         about these.
         """
-        found = self._asked(f, n, seed, stein.expect)
+        found = stein.expect(*self._asked(f, n, seed, rare=True))
         return replace(found, name=_name(f, self.model.given(self.sample(2, seed))))
 
     def quantile(
         self, f: Callable, probs: Any = (0.05, 0.5, 0.95), n: int | None = None, seed: int = 0
     ) -> Answer:
         """Quantiles of f under the posterior, (len(probs), ...), with errors, as `expect` works."""
-        return self._asked(f, n, seed, partial(stein.quantile, probs=stein.levels(probs)))
+        levels = stein.levels(probs)  # before f is called, which may take long
+        return stein.quantile(*self._asked(f, n, seed), probs=levels)
 
-    def _asked(self, f, n, seed, ask):
+    def _asked(self, f, n, seed, rare=False):
+        """Weighed points with what f is there, and the order of variates."""
         if not callable(f):
             raise TypeError(
                 f"f={f!r} is no function of the draws: write fit.expect(lambda p: p.sigma)"
@@ -233,13 +232,12 @@ class Found:
         of_z = lambda z: stein.floats("what f gives", f(self.model.given(z)), stein.STACK)
         rng = _rng(seed)
         lot = self.lot if n is None else self._weighed(n, rng)
-        F = of_z(lot.z)
-        if ask is stein.expect and (centre := lots.decided(lot, F)) is not None:
+        lot = lot.drawn(of_z(lot.z))
+        if rare and (centre := lots.decided(lot)) is not None:
             lot = lots.more(lot, self.model, self.q, self.w, centre, rng)
-            F = of_z(lot.z)
+            lot = lot.drawn(of_z(lot.z))
         edge = [EDGE.format(lot.outside, len(lot.w))] * bool(lot.outside and self.q.smooth == "z")
-        at = replace(lot.drawn(F), says=(*self._shown_badly, *edge))
-        return ask(at, self._order(lot))
+        return replace(lot, says=(*self._shown_badly, *edge)), self._order(lot)
 
     @property
     def _shown_badly(self):

@@ -62,8 +62,7 @@ class Held(NamedTuple):
 
     def nodes(self, x: np.ndarray) -> np.ndarray:
         """u (k, B, K, groups) at nodes x (K, k)."""
-        away = (self.T[:, j, :, None] * x[:, j, None] for j in range(x.shape[1]))
-        return sum(away, self.m[:, :, None])
+        return self.m[:, :, None] + np.einsum("ijbg,nj->ibng", self.T, x)
 
 
 class Grouped(Model):

@@ -17,6 +17,7 @@ import scipy
 
 from ..families.base import Family
 from ..models.density import Density, Model
+from ..models.parameters import labels
 from ..points import sobol
 from ..special import LOG_2PI
 from . import stein
@@ -138,15 +139,20 @@ def student(e: np.ndarray, nu: float) -> np.ndarray:
     return front - (nu + d) / 2 * np.log1p(square / nu) + square / 2
 
 
-def table(
-    rows: list[str], values: np.ndarray, errors: np.ndarray, head: str,
-    warnings: tuple[str, ...] = (), more: Mapping[str, np.ndarray] | None = None,
-) -> Table:  # fmt: skip
+def moments(
+    rows: list[str], values: np.ndarray, errors: np.ndarray, more: dict[str, np.ndarray]
+) -> Table:
     """Means, sds and quantiles, (5, n), with errors; these and `more` columns are hidden."""
     columns = dict(zip(("mean", "sd", *TAILS), values))
     of = {name: f"error of {name}" for name in columns}
-    hidden = dict(zip(of.values(), errors)) | dict(more or {})
-    return Table(rows, columns | hidden, of, head, warnings, tuple(hidden))
+    hidden = dict(zip(of.values(), errors)) | more
+    return Table(rows, columns | hidden, of, hidden=tuple(hidden))
+
+
+def entries(arrays: Mapping[str, np.ndarray]) -> tuple[list[str], np.ndarray]:
+    """The names of all k entries of arrays by name, (n, *shape) each, and their values, (n, k)."""
+    names = [label for name, x in arrays.items() for label in labels(name, np.shape(x)[1:])]
+    return names, np.column_stack([np.reshape(x, (len(x), -1)) for x in arrays.values()])
 
 
 def _lot(model, z, log_law, slopes=True, exact=False, share=1.0, **more):
@@ -172,11 +178,9 @@ def _lot(model, z, log_law, slopes=True, exact=False, share=1.0, **more):
     return Lot(z, score, w, k, exact=exact, log=log, outside=outside, share=share, **more)
 
 
-def decided(lot: Lot, F: np.ndarray) -> np.ndarray | None:
-    """The mean, (d,), in q's coordinates, of those points that decide a number F (n,), if few."""
-    inside = lot.log > -np.inf
-    if lot.e is None or F.shape != lot.log.shape or not np.isfinite(F[inside]).all():
+def decided(lot: Lot) -> np.ndarray | None:
+    """The mean, (d,), in q's coordinates, of those points that decide a number f, if few do."""
+    if lot.e is None or lot.F.ndim != 1:
         return None
-    F, w = np.where(inside, F, 0.0) * 1.0, np.exp(lot.log - lot.log.max())
-    many, away = stein.behind(F[:, None], w)
-    return away[:, 0] @ lot.e / away.sum() if 0 < many[0] < len(F) / 20 else None
+    many, away = stein.behind(lot.F[:, None], np.exp(lot.log - lot.log.max()))
+    return away[:, 0] @ lot.e / away.sum() if 0 < many[0] < len(away) / 20 else None

@@ -19,8 +19,8 @@ import numpy as np
 import scipy
 
 from ..arguments import numbers, unmasked, whole
-from ..models.parameters import labels
 from .looks import HEAVY, WIDE, k_hat, smoothed, worth
+from .table import Answer
 
 LEVERAGE = 0.95  # no draw may decide more of its own fitted value
 MANY = 200  # variates, of which no more are tried unless their order is asked for
@@ -31,55 +31,71 @@ MET = 0.4  # share that weights keep, below which a tail was hardly met
 STACK = "stack several, np.stack([p.mu, p.sigma], -1)"
 WRITE = "write a function, lambda p: p.sigma, or give its values"
 BIG = 3.0  # times the mean weight: no tail of the weights matters where none is larger
+EXACT = 1e-5  # a logarithm that is so near to a line in z is one, to rounding
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Answer:
-    """An estimate with its standard error, arrays of one shape, and what to think of them.
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """Draws of p, weighed or of chains, and what f is there."""
 
-    `se` is the root of the variance and of the square of the bias that the jackknife removed.
-    `order` of the variates, `n` draws, `k_hat` of the weights' tail (NaN without weights), `k_f`
-    that of weight times f, or of what variates leave of it if that is shorter. `before` and `after`
-    are effective sample sizes: so many independent draws of p give the error of these draws as they
-    are, and that of the answer. `warnings` say what is wrong and what to do.
-    """
+    z: np.ndarray  # (n, d)
+    score: np.ndarray  # (n, d) grad log p, zero where there is none
+    w: np.ndarray  # (n,) weights, smoothed
+    k_hat: float = np.nan  # of their tail; NaN where there are no weights, or too few
+    F: Any = None  # (n, ...)
+    chains: int = 0  # how many there are; none if the draws are independent
+    block: int = 1  # so many neighbours are left out together
+    time: float = 1.0  # autocorrelation time of the slowest coordinate of z
+    exact: bool = False  # are these all values of z?
+    says: tuple[str, ...] = ()  # what is to be said with every answer
 
-    estimate: np.ndarray
-    se: np.ndarray
-    k_hat: float
-    order: int
-    n: int
-    warnings: tuple[str, ...] = ()
-    k_f: Any = np.nan
-    before: Any = np.nan
-    after: Any = np.nan
-    name: str = ""  # of the parameter whose mean it is
-
-    def __repr__(self) -> str:
-        pairs = [_shown(*x) for x in zip(np.ravel(self.estimate), np.ravel(self.se))]
-        tail = "" if np.isnan(self.k_hat) else f", k-hat {self.k_hat:.2f}"
-        head = f"{pairs[0]}  " if np.ndim(self.estimate) == 0 else ""
-        lines = [f"{head}({self.n} draws, variates of order {self.order}{tail})"]
-        if not head:
-            names = (f"  {x} " for x in labels(self.name, np.shape(self.estimate)))
-            lines += [a + b for a, b in zip(names, pairs[:20])] + ["  ..."] * (len(pairs) > 20)
-        return "\n".join([*lines, *(f"! {w}" for w in self.warnings)])
+    def drawn(self, F: np.ndarray) -> Self:
+        """The same with values F (n, ...) of a function, checked; it may end where p does."""
+        n = len(self.z)
+        if F.shape[:1] != (n,):
+            raise ValueError(
+                f"f has values of shape {F.shape} at {n} draws: they must be ({n}, ...)"
+            )
+        F = np.where((self.w > 0).reshape(n, *[1] * (F.ndim - 1)), F, 0.0)
+        for name, x in ("coordinates z", self.z), ("scores", self.score), ("values of f", F):
+            if not np.isfinite(x).all():
+                raise ValueError(f"the {name} are not finite at every draw: leave such draws out")
+        return replace(self, F=F)
 
 
-def _shown(x, se):
-    """x ± se, with two digits of the error."""
-    if not 1e-12 < se < np.inf:
-        return f"{x:.6g} ± {se:.1g}"
-    digits = max(0, 1 - int(np.floor(np.log10(se))))
-    return f"{x:.{digits}f} ± {se:.{digits}f}"
+def drawn(
+    f: Callable | np.ndarray, z: np.ndarray, score: np.ndarray, weights: np.ndarray | None = None
+) -> Drawn:
+    """Independent draws z (n, d) with their scores (n, d), checked, and f there: (n, ...)."""
+    n, w, k = whole("the number of draws", len(z), 2), np.ones(len(z)), np.nan
+    F = floats("what f gives", f(z), STACK) if callable(f) else floats("f", f, WRITE)
+    if weights is not None:
+        weights = floats("weights", weights)
+        if weights.shape != (n,) or not (np.isfinite(weights) & (weights >= 0)).all():
+            raise ValueError(f"weights must be {n} numbers, none negative, none NaN or infinite")
+        if not weights.any():
+            raise ValueError("all weights are zero: no draw stands for p")
+        with np.errstate(divide="ignore"):
+            w, k = smoothed(np.log(weights))
+    return Drawn(z, score, w, k).drawn(F)
 
 
-def expect(at: "Drawn", order: int | None = None) -> Answer:
+def floats(what: str, given: Any, right: str = "give floats") -> np.ndarray:
+    """What a reader gives, as an array of floats."""
+    given = unmasked(what, given)
+    with suppress(TypeError, ValueError):
+        array = np.asarray(given)
+        if array.dtype.kind in "biufO":  # neither text nor dates nor complex numbers
+            return array.astype(float, copy=False)
+    raise TypeError(f"{what}: {shortened(given)} is no array of numbers; {right}")
+
+
+def expect(at: Drawn, order: int | None = None) -> Answer:
     """E_p f. Variates of this order, or of the one that foretells best what it has not seen."""
     return answer(at.F, at, order)[0]
 
 
-def quantile(at: "Drawn", order: int | None = None, *, probs: np.ndarray) -> Answer:
+def quantile(at: Drawn, order: int | None = None, *, probs: np.ndarray) -> Answer:
     """Quantiles of f under p, (len(probs), ...), in (0, 1)."""
     shape = (len(probs), *at.F.shape[1:])
     below, to_quantiles = _tails(at.F.reshape(len(at.F), -1), at.w, probs)
@@ -89,7 +105,7 @@ def quantile(at: "Drawn", order: int | None = None, *, probs: np.ndarray) -> Ans
 
 
 def described(
-    at: "Drawn", order: int | None = None, *, probs: np.ndarray
+    at: Drawn, order: int | None = None, *, probs: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mean, sd and quantiles of F (n, k) under p with their errors, (2 + len(probs), k) each.
 
@@ -138,63 +154,6 @@ def inverse(F: np.ndarray, share: np.ndarray, p: np.ndarray) -> np.ndarray:
     return np.stack([np.interp(*one) for one in each], 1)
 
 
-@dataclass(frozen=True, eq=False)
-class Drawn:
-    """Draws of p, weighed or of chains, and what f is there."""
-
-    z: np.ndarray  # (n, d)
-    score: np.ndarray  # (n, d) grad log p, zero where there is none
-    w: np.ndarray  # (n,) weights, smoothed
-    k_hat: float = np.nan  # of their tail; NaN where they are too few to have one, or all alike
-    F: Any = None  # (n, ...)
-    chains: int = 0  # how many there are; none if the draws are independent
-    block: int = 1  # so many neighbours are left out together
-    time: float = 1.0  # autocorrelation time of the slowest coordinate of z
-    exact: bool = False  # are these all values of z?
-    more: Any = ()  # (n, m) variates beside Stein's
-    says: tuple[str, ...] = ()  # what is to be said with every answer
-
-    def drawn(self, F: np.ndarray) -> Self:
-        """The same with values F (n, ...) of a function, checked; it may end where p does."""
-        n = len(self.z)
-        if F.shape[:1] != (n,):
-            raise ValueError(
-                f"f has values of shape {F.shape} at {n} draws: they must be ({n}, ...)"
-            )
-        F = np.where((self.w > 0).reshape(n, *[1] * (F.ndim - 1)), F, 0.0)
-        for name, x in ("coordinates z", self.z), ("scores", self.score), ("values of f", F):
-            if not np.isfinite(x).all():
-                raise ValueError(f"the {name} are not finite at every draw: leave such draws out")
-        return replace(self, F=F)
-
-
-def drawn(
-    f: Callable | np.ndarray, z: np.ndarray, score: np.ndarray, weights: np.ndarray | None = None
-) -> Drawn:
-    """Independent draws z (n, d) with their scores (n, d), checked, and f there: (n, ...)."""
-    n, w, k = whole("the number of draws", len(z), 2), np.ones(len(z)), np.nan
-    F = floats("what f gives", f(z), STACK) if callable(f) else floats("f", f, WRITE)
-    if weights is not None:
-        weights = floats("weights", weights)
-        if weights.shape != (n,) or not (np.isfinite(weights) & (weights >= 0)).all():
-            raise ValueError(f"weights must be {n} numbers, none negative, none NaN or infinite")
-        if not weights.any():
-            raise ValueError("all weights are zero: no draw stands for p")
-        with np.errstate(divide="ignore"):
-            w, k = smoothed(np.log(weights))
-    return Drawn(z, score, w, k).drawn(F)
-
-
-def floats(what: str, given: Any, right: str = "give floats") -> np.ndarray:
-    """What a reader gives, as an array of floats."""
-    given = unmasked(what, given)
-    with suppress(TypeError, ValueError):
-        array = np.asarray(given)
-        if array.dtype.kind in "biufO":  # neither text nor dates nor complex numbers
-            return array.astype(float, copy=False)
-    raise TypeError(f"{what}: {shortened(given)} is no array of numbers; {right}")
-
-
 def standardised(z: np.ndarray, score: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """e = L^-1 (z - m) and U = L^T score, (n, d) each; z has mean m and covariance L L^T.
 
@@ -215,6 +174,29 @@ def stein(e: np.ndarray, U: np.ndarray, order: int) -> np.ndarray:
     i, j = np.triu_indices(e.shape[1] if order > 1 else 0)
     both = e[:, i] * U[:, j] + e[:, j] * U[:, i] + 2.0 * (i == j)
     return np.column_stack([U if order else U[:, :0], both])
+
+
+def tilted(at: Drawn) -> np.ndarray:
+    """f (s_i + b_i) and f (x_i (s_i + b_i) + 1) for every f of `at` that is exp(a + b.x).
+
+    x (n, d) is z in units of its sd, and s its score: s + b is that of the law f p, so all these
+    have mean zero under p. No polynomial follows such an f, a scale whose logarithm is in z, say.
+    There are none if they would be too many, and for draws with weights.
+    """
+    (n, d), F = at.z.shape, at.F.reshape(len(at.F), -1)
+    if np.ptp(at.w):
+        return np.empty((n, 0))
+    sd = at.z.std(0)
+    x, s = (at.z - at.z.mean(0)) / sd, at.score * sd
+    log = np.log(F[:, (F > 0).all(0)])
+    log -= log.mean(0)
+    b, _, rank, _ = np.linalg.lstsq(x, log)
+    moves, off = np.ptp(log, 0), np.ptp(log - x @ b, 0)
+    own = np.flatnonzero((moves > EXACT) & (off < EXACT))
+    if rank < d or 2 * d * len(own) >= min(n, MANY):
+        own = own[:0]
+    f, score = np.exp(log[:, own, None]), s[:, None] + b.T[own]  # (n, m, 1) and (n, m, d)
+    return np.concatenate([f * score, f * (x[:, None] * score + 1)], 1).reshape(n, 2 * d * len(own))
 
 
 # Weighted least squares, every draw left out once ------------------------------------------------
@@ -322,8 +304,8 @@ def answer(
     """The `Answer` for Y (n, ...), of the order that folds prefer, and the share of each draw.
 
     The variates, of an order, are Stein's in the draws' own coordinates, if no others are given;
-    with `more` of `at` and without.
-    Warnings call the columns of Y by their numbers, if they have no names.
+    with those that are tilted by f and without. Warnings call the columns of Y by their numbers, if
+    they have no names.
     """
     if order not in (None, 0, 1, 2):
         raise ValueError(f"order={order!r}: variates have order 0, 1 or 2, or None to choose")
@@ -337,13 +319,15 @@ def answer(
     many = 0, d, d * (d + 3) // 2  # variates of each order; their mean leverage is many / n
     most = LEVERAGE * n if len(orders) == 1 else min(LEVERAGE * n, MANY)
     fits = [k for k in orders if many[k] < most] or orders[-1:]
+    more = np.empty((n, 0))
     if variates is None:
         check_moves(at, order)
         own = standardised(at.z, at.score, at.w) if any(fits) else (at.z, at.score)
         variates = partial(stein, *own)
+        more = tilted(at) if any(fits) else more
     C = [(k, variates(k)) for k in fits]
-    if extra := np.size(at.more) // n:
-        C = [(k, np.hstack([x, at.more])) for k, x in C if k and many[k] + extra < most] + C
+    if (m := more.shape[1]) > 0:
+        C = [(k, np.hstack([x, more])) for k, x in C if k and many[k] + m < most] + C
     found = [(k, intercept(Y, x, at.w, at.block, at.chains)) for k, x in C]
     plain = dict(found).get(0) or intercept(Y, np.empty((n, 0)), at.w, at.block, at.chains)
     sound = [x for x in found if x[1].leverage <= LEVERAGE] or found[-1:]

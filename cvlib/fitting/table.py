@@ -1,4 +1,4 @@
-"""A table of numbers by name: rows are parameters, columns what is said of them."""
+"""What is shown: an answer with its error; a table, whose rows are parameters, with many."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,12 +8,46 @@ from typing import Any
 import numpy as np
 
 from ..adapters import Package
+from ..models.parameters import labels
 
 pandas = Package("pandas", extra="arviz")  # which brings it
 MOST = 60  # rows that are shown
 WIDTH = 80  # of a line, beyond which columns stand closer
 TAILS = {"5 %": 0.05, "50 %": 0.5, "95 %": 0.95}
 GOOD, DOUBT = ("✓", "#1a8f5a"), ("!", "#b87000")  # signs, and colours for pages light and dark
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Answer:
+    """An estimate with its standard error, arrays of one shape, and what to think of them.
+
+    `se` is the root of the variance and of the square of the bias that the jackknife removed.
+    `order` of the variates, `n` draws, `k_hat` of the weights' tail (NaN without weights), `k_f`
+    that of weight times f, or of what variates leave of it if that is shorter. `before` and `after`
+    are effective sample sizes: so many independent draws of p give the error of these draws as they
+    are, and that of the answer. `warnings` say what is wrong and what to do.
+    """
+
+    estimate: np.ndarray
+    se: np.ndarray
+    k_hat: float
+    order: int
+    n: int
+    warnings: tuple[str, ...] = ()
+    k_f: Any = np.nan
+    before: Any = np.nan
+    after: Any = np.nan
+    name: str = ""  # of the parameter whose mean it is
+
+    def __repr__(self) -> str:
+        pairs = [_shown(*x) for x in zip(np.ravel(self.estimate), np.ravel(self.se))]
+        tail = "" if np.isnan(self.k_hat) else f", k-hat {self.k_hat:.2f}"
+        head = f"{pairs[0]}  " if np.ndim(self.estimate) == 0 else ""
+        lines = [f"{head}({self.n} draws, variates of order {self.order}{tail})"]
+        if not head:
+            names = (f"  {x} " for x in labels(self.name, np.shape(self.estimate)))
+            lines += [a + b for a, b in zip(names, pairs[:20])] + ["  ..."] * (len(pairs) > 20)
+        return "\n".join([*lines, *(f"! {w}" for w in self.warnings)])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -89,8 +123,20 @@ def note(of: tuple[str, str], text: str) -> str:
     return f'<p style="{box}"><b>{sign}</b> {escape(text).replace(chr(10), "<br>")}</p>'
 
 
+def _shown(x, se):
+    """x ± se, with two digits of the error."""
+    if (digits := _digits(se)) is None:
+        return f"{x:.6g} ± {se:.1g}"
+    return f"{x:.{digits}f} ± {se:.{digits}f}"
+
+
 def _text(x, error):
     """x with three digits, or down to the second digit of its error; thousands in full."""
-    if not 1e-12 < error < np.inf:
+    if (digits := _digits(error)) is None:
         return f"{x:.0f}" if 1e3 <= abs(x) < 1e7 else f"{x:.2g}" if abs(x) < 1e-3 else f"{x:.3g}"
-    return f"{x:.{max(0, 1 - int(np.floor(np.log10(error))))}f}"
+    return f"{x:.{digits}f}"
+
+
+def _digits(error):
+    """Decimals down to the second digit of an error, if it is one and no rounding."""
+    return max(0, 1 - int(np.floor(np.log10(error)))) if 1e-12 < error < np.inf else None
