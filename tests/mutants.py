@@ -124,8 +124,8 @@ a Gaussian prior wrapped | Model._of_z | return rows, log_prior | whole = lambda
 momentum without 1 - beta | momentum.step | (1 - self.beta) * g | g |
   test_momentum_takes_the_steps_of_autograds_sgd
 adam: bias of m left | adam.step | m / (1 - b1_t) | m | test_adam_takes_the_steps_of_autograds_adam
-average divides by one too many | Plan.step | (moved - mean) / count |
-  (moved - mean) / (count + 1) | test_a_run_that_leaves_stays_where_it_was
+average divides by one too many | Plan.step | (moved - state.mean) / count |
+  (moved - state.mean) / (count + 1) | test_a_run_that_leaves_stays_where_it_was
 v0 not of ELBO / N | bayes.weights | self.v0 * N**2 | self.v0 | test_weight_rules_are_their_formulas
 mean without variates is a sum | mean | return share @ h | return h.sum(-2) |
   test_no_variates_and_no_weights_are_the_same

@@ -6,7 +6,6 @@ from unittest import mock
 
 import autograd.numpy as anp
 import numpy as np
-import oracles
 import pytest
 from harness import part
 from numpy.random import default_rng
@@ -168,19 +167,6 @@ def test_resampled_choosing(cv):
         error = own.std(0) / np.sqrt(len(own))
         assert_allclose(K[:, k].mean(0), own.mean(0), atol=0.12 * error.max())
         assert_allclose(K[:, k].std(0), error, rtol=0.1)
-
-
-def test_units_of_q(cv):
-    """g^T F^-1 g with Fisher's matrix as the covariance of the score, which quadrature knows."""
-    for family in "Gaussian", "DiagonalGaussian":
-        q = getattr(cv.families, family)(2)
-        w = q.start() + 0.2 * np.cos(np.arange(q.D))
-        eps, weight = oracles.hermite(2, 8)
-        d = cv.draw(own(cv), q, w, eps=eps, subsample=False)
-        F = np.einsum("m,mi,mj->ij", weight, d.score, d.score)
-        g = default_rng(0).standard_normal((3, 2, q.D))
-        right = np.einsum("npi,ij,npj->np", g, np.linalg.inv(F), g)
-        assert_allclose((cv.rules.in_units(q, w, g) ** 2).sum(-1), right, rtol=1e-8)
 
 
 # Cost ----------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ there as if it had not stopped.
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,20 +36,10 @@ class State(NamedTuple):
     diverged: np.ndarray  # (...) step at which a run left the finite world, -1 if it did not
     mean: np.ndarray  # (..., D) mean of w since step `plan.average`
     count: int  # type: ignore[assignment]  # number of steps in it (it hides tuple.count)
-    rng: np.random.Generator | None
+    rng: Any  # a np.random.Generator, or None where nothing is drawn
     G: np.ndarray | None  # (..., 1 + L, M, D), h and variates at step t; the next writes over it
     snapshot: Snapshot | None  # of the data term, for expansions about older weights
     notes: dict[str, np.ndarray]  # what hooks want to keep, by name
-
-
-class Gradient(NamedTuple):
-    """What a plan finds at a state."""
-
-    g: np.ndarray  # (..., D) of ELBO / N
-    finite: np.ndarray  # (...) is it?
-    moments: tuple  # the new memory of the weight rule
-    a: np.ndarray  # (..., L) or (..., L, D)
-    G: np.ndarray | None  # (..., 1 + L, M, D)
 
 
 @dataclass(frozen=True)
@@ -111,23 +101,18 @@ class Plan:
 
     def step(self, state: State) -> State:
         """The state after one more step; a run that leaves the finite world stays where it was."""
-        state = self.refreshed(state)
         q, t, w, diverged = self.q, state.t + 1, state.w, state.diverged
-        new = self.gradient(state)
+        g, finite, new = self.gradient(state)
         rate = self.rate(t, w.shape[:-1])
-        moved, memory = self.rule.step(state.memory, w, new.g, rate, q, self.model.N)
-        going = new.finite & (diverged < 0) & (np.abs(moved).max(-1) < q.far)
+        moved, memory = self.rule.step(state.memory, w, g, rate, q, self.model.N)
+        going = finite & (diverged < 0) & (np.abs(moved).max(-1) < q.far)
         if not going.all():
             diverged = np.where(going | (diverged >= 0), diverged, t)
             moved = np.where(going[..., None], moved, w)
-        mean, count = state.mean, state.count
         if self.average is not None and t >= self.average:
-            count += 1
-            mean = mean + (moved - mean) / count
-        return State(
-            t, moved, memory, new.moments, new.a, diverged, mean, count, state.rng, new.G,
-            state.snapshot, state.notes,
-        )  # fmt: skip
+            count = state.count + 1
+            new |= {"mean": state.mean + (moved - state.mean) / count, "count": count}
+        return state._replace(t=t, w=moved, memory=memory, diverged=diverged, **new)
 
     def memory(self, w: np.ndarray) -> tuple:
         """Memory of the ascent rule before the first step, at w (..., D)."""
@@ -137,10 +122,6 @@ class Plan:
         """Memory of the weight rule, and the first weights."""
         return (), np.zeros((*runs, 0))
 
-    def refreshed(self, state: State) -> State:
-        """The state before a step, with what is due every so many steps."""
-        return state
-
     def landed(self, state: State) -> State:
         """The state after some steps, where something of it was kept elsewhere."""
         return state
@@ -149,12 +130,11 @@ class Plan:
         """The state from which on a new mean is taken, the old one being of places farther off."""
         return state._replace(mean=np.zeros_like(state.w), count=0)
 
-    def gradient(self, state: State) -> Gradient:
-        """What a step from here has to go by."""
+    def gradient(self, state: State) -> tuple[np.ndarray, np.ndarray, dict]:
+        """That of ELBO / N (..., D), where it is finite (...), and what is new of the state."""
         with np.errstate(over="ignore", invalid="ignore"):
             g = exact.gradient(self.model, self.q, state.w) / self.model.N
-            g, finite = _finite(g, state.w.shape[:-1])
-        return Gradient(g, finite, state.moments, state.a, None)
+            return *_finite(g, state.w.shape[:-1]), {}
 
 
 @dataclass(frozen=True)
@@ -208,29 +188,30 @@ class Noisy(Plan):
         L = len(self.cvs)
         return self.weighting.start(self.q, L, runs), np.zeros((*runs, L))
 
-    def refreshed(self, state):
+    def refreshed(self, state: State) -> Snapshot | None:
+        """The snapshot of a step: a new one, where one is due."""
         K, t = self.renew, state.t
         if K is None:
-            return state
+            return state.snapshot
         due = t % K == 0 or (t < K and t & (t - 1) == 0)  # from K on, or a power of two
         if state.snapshot is not None and not due:
-            return state
-        return state._replace(snapshot=taken(self.model, self.q, state.w, self.wants or Wants(2)))
+            return state.snapshot
+        return taken(self.model, self.q, state.w, self.wants or Wants(2))
 
     def gradient(self, state):
-        q, N, weighting = self.q, self.model.N, self.weighting
-        how = {"snapshot": state.snapshot, "sampling": self.sampling}
-        d = draw(self.model, q, state.w, self.M, state.rng, **how)
+        q, N, weighting, old = self.q, self.model.N, self.weighting, self.refreshed(state)
+        d = draw(self.model, q, state.w, self.M, state.rng, snapshot=old, sampling=self.sampling)
         if self.pooled:
             g, finite = _tried(self.h.mean, d, (q.D,))
-            return Gradient(g / N, finite, state.moments, state.a, None)
+            return g / N, finite, {"snapshot": old}
         G, finite = self._evaluated(d, state.G)
         base, C = G[..., 0, :, :], G[..., 1:, :, :]
         a = weighting.weights(state.moments, q, N)
         g = combine.mean(base, C, a) / N  # (..., D)
         if d.group > 1:
             base, C = combine.replicates(base, d.group), combine.replicates(C, d.group)
-        return Gradient(g, finite, weighting.update(state.moments, base, C, q), a, G)
+        moments = weighting.update(state.moments, base, C, q)
+        return g, finite, {"snapshot": old, "moments": moments, "a": a, "G": G}
 
     @cached_property
     def pooled(self) -> bool:
@@ -265,6 +246,12 @@ class Unaided(Plan):
             who = f"{type(self).__name__} is for a {'full' if self.full else 'diagonal'}"
             raise ValueError(f"{who} Gaussian q, not {self.q!r}")
 
+    def moved(self, state: State, w: np.ndarray, memory: tuple, lost: bool = False) -> State:
+        """The state after a step to w (D,). A run that is lost, or goes too far, ends here."""
+        t, lost = state.t + 1, lost or not np.abs(w).max() < self.q.far
+        diverged, w = np.array(t if lost else -1), state.w if lost else w
+        return state._replace(t=t, w=w, memory=memory, diverged=diverged)
+
 
 @dataclass(frozen=True)
 class Regressed(Unaided):
@@ -296,21 +283,18 @@ class Regressed(Unaided):
         return super().renewed(state)._replace(memory=(0 * s, ridge))
 
     def step(self, state: State) -> State:
-        q, t, (s, ridge) = self.q, state.t + 1, state.memory
-        assert state.rng is not None
+        q, (s, ridge) = self.q, state.memory
         draw, value, G = scored(self.model, q, state.w, state.rng, self.M)
         fine = np.isfinite(G).all(-1) & np.isfinite(value)
         if fine.sum() <= self.M / 2:
-            return state._replace(t=t, diverged=np.array(t))
+            return self.moved(state, state.w, state.memory, lost=True)
         e, G = draw.eps[fine], G[fine]
         seen = regression.gauge(e, G, diagonal=True)
         found = regression.diagonal(regression.regress)(e, G + e, ridge)
         s = s + at_rest(seen, found, s)
         rho = min(1 / max(s, 1), self.most)
         w, _ = rules.newton(q, state.w, found.c, found.A, rho, self.reach)
-        w, diverged = (w, -1) if np.abs(w).max() < q.far else (state.w, t)
-        memory = s, regression.shrinkage(seen, 1)
-        return state._replace(t=t, w=w, memory=memory, diverged=np.array(diverged))
+        return self.moved(state, w, (s, regression.shrinkage(seen, 1)))
 
 
 def at_rest(seen: Gauge, found: Fitted, s: np.ndarray) -> np.ndarray:

@@ -75,13 +75,10 @@ class Rotated(Unaided):
         w, _ = rules.newton(*step, positive=False)  # exact, if the posterior is Gaussian
         if not np.isfinite(w).all():
             w, _ = rules.newton(*step)
-        t, lost = state.t + 1, new.s > LOST or not np.abs(w).max() < q.far
-        w, diverged = (state.w, np.array(t)) if lost else (w, np.array(-1))
-        return state._replace(t=t, w=w, memory=new, moments=(turn,), diverged=diverged)
+        return self.moved(state._replace(moments=(turn,)), w, new, lost=new.s > LOST)
 
     def rotations(self, state: State) -> tuple[np.ndarray, np.ndarray]:
         """How all rotations are turned, anew once they are used up; the next step's (n, 2 p, d)."""
-        assert state.rng is not None
         n, K = self.radii * self.turns, 2 * self.p + 2
         step = state.t % max(K // n, 1)
         turn = state.moments[0] if step else uniform(state.rng, 1, 2 * self.p)[0, :, : self.q.dim]

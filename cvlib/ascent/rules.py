@@ -139,15 +139,6 @@ def newton(
     return q.joined(mu, factor), (far > reach).any(-1)
 
 
-def in_units(q: Family, w: np.ndarray, g: np.ndarray) -> np.ndarray:
-    """Vectors whose squared length is g^T F^-1 g, F Fisher's matrix of a Gaussian q; g (..., D)."""
-    factor = q.unpack(w)[1]
-    slope = q.times_t(factor, g[..., : q.dim])
-    factors = np.broadcast_to(factor, (*g.shape[:-1], *factor.shape))
-    curvature = q.curvature(factors, g[..., q.dim :]).reshape(*g.shape[:-1], -1)
-    return np.concatenate([slope, curvature / np.sqrt(2)], -1)
-
-
 @dataclass(frozen=True)
 class falling:
     """A rate that falls: `first` up to the step `after`, then first (after / t)^power.
