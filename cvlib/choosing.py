@@ -6,7 +6,6 @@ step costs is timed.
 """
 
 from collections.abc import Callable, Iterable
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
@@ -94,6 +93,12 @@ def subsets(base: str, cvs: Iterable[str]) -> list[Set]:
     return [Set(base, some) for n in range(most + 1) for some in combinations(names, n)]
 
 
+def steps_of(s: Set, table: Table, plan: Noisy) -> Noisy:
+    """The plan with the lines of this set."""
+    h, cvs = table[s.base]
+    return replace(plan, h=h, cvs=[cvs[name] for name in s.cvs])
+
+
 class Pilot:
     """Steps at w with all lines of a table: the noise of any set of them.
 
@@ -106,17 +111,17 @@ class Pilot:
         half = ceil(whole("pilot", steps, 2) / 2)
         if np.ndim(w) != 1:
             raise ValueError(f"w has shape {np.shape(w)}: give one w, ({plan.q.D},)")
-        self.plan, self.w, self.table = plan, plan.q.check(w), _checked(table, plan)
+        self.plan, self.w, self.table = plan, plan.q.check(w), table
+        own = {base: [h, *cvs.values()] for base, (h, cvs) in table.items()}
         key = lambda line: frozenset(line.parts.items())  # a line of two bases is there once
-        lines = {key(line): line for own in self.table.values() for line in own.values()}
-        at = {name: place for place, name in enumerate(lines)}
-        self.places = {b: [at[key(c)] for c in own.values()] for b, own in self.table.items()}
+        lines = {key(line): line for some in own.values() for line in some}
+        self.places = {base: [[*lines].index(key(c)) for c in own[base]] for base in table}
         wants = wanted(atom for line in lines.values() for _, atom in line.parts)
         old = taken(plan.model, plan.q, self.w, wants) if wants else None
         R = max(3, min(half, CHUNK // (len(lines) * plan.M * plan.q.D)))
         looks = [self._look([*lines.values()], rng, R, old) for _ in range(2 * ceil(half / R))]
         self.n, self.K, self.along, self.mean = R * len(looks), {}, {}, {}
-        for base in self.table:
+        for base in table:
             K, along, mean = zip(*(look[base] for look in looks))
             self.K[base] = np.stack([np.concatenate(K[k::2]) for k in (0, 1)])  # (2, n / 2, P, P)
             self.along[base], self.mean[base] = np.concatenate(along), np.mean(mean, 0)
@@ -154,26 +159,26 @@ class Pilot:
     @property
     def sets(self) -> list[Set]:
         """All sets of the bases that are not refused."""
-        own = {base: [*own][1:] for base, own in self.table.items() if base not in self.refused}
-        return [s for base, cvs in own.items() for s in subsets(base, cvs)]
+        fine = {base: cvs for base, (_, cvs) in self.table.items() if base not in self.refused}
+        return [s for base, cvs in fine.items() for s in subsets(base, cvs)]
 
-    def weights(self, s: Set) -> np.ndarray:
+    def weights(self, s: Set, K: Any = None) -> np.ndarray:
         """Those of all lines of the base, (..., 2, 1, P): of each half, as the other fits them."""
-        own = [[*self.table[s.base]].index(name) for name in s.cvs]
-        K = self.K[s.base].mean(-3, keepdims=True)[..., ::-1, :, :, :]
+        own = [1 + [*self.table[s.base][1]].index(name) for name in s.cvs]
+        K = (K or self.K)[s.base].mean(-3, keepdims=True)[..., ::-1, :, :, :]
         v = np.zeros(K.shape[:-1])
         v[..., 0] = 1.0
         v[..., own] = best_weights(K[..., own, :][..., own], K[..., own, 0])
         return v
 
-    def each(self, s: Set) -> np.ndarray:
+    def each(self, s: Set, K: Any = None) -> np.ndarray:
         """||g - E g||^2 at every step, (..., 2, n / 2). Below rounding error all sets are alike."""
-        v = self.weights(s)
-        return np.maximum(np.vecdot(np.vecmat(v, self.K[s.base]), v), self.least)
+        v = self.weights(s, K)
+        return np.maximum(np.vecdot(np.vecmat(v, (K or self.K)[s.base]), v), self.least)
 
-    def noise(self, s: Set) -> np.ndarray:
-        """E||g - E g||^2 of a step, (...)."""
-        return self.each(s).mean((-2, -1))
+    def noise(self, s: Set, K: Any = None) -> np.ndarray:
+        """E||g - E g||^2 of a step, (...): of this pilot, or of others with these products."""
+        return self.each(s, K).mean((-2, -1))
 
     def slope2(self, sets: list[Set]) -> float:
         """||E g||^2, from the set with the least noise."""
@@ -181,24 +186,12 @@ class Pilot:
         g = self.weights(quiet).mean((0, 1)) @ self.mean[quiet.base]
         return max(0.0, g @ g - self.noise(quiet) / self.n)
 
-    def resampled(self, times: int, rng: np.random.Generator) -> "Pilot":
-        """Many pilots side by side, of steps drawn from this one: K is (times, 2, 1, P, P)."""
-        half, other = self.n // 2, copy(self)
+    def resampled(self, times: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
+        """The products (times, 2, 1, P, P) of many pilots made of steps drawn from this one."""
+        half = self.n // 2
         counts = [rng.multinomial(half, np.full(half, 1 / half), times) / half for _ in range(2)]
         mean = lambda K: np.stack([np.tensordot(c, k, 1) for c, k in zip(counts, K)], 1)
-        other.K = {base: mean(K)[:, :, None] for base, K in self.K.items()}
-        return other
-
-
-def _checked(table, plan):
-    """{base: {name: line}}, the base's name empty, or an error that says what is wrong."""
-    if not (isinstance(table, dict) and table):
-        raise TypeError(f"{table!r} is no table of bases and their variates: {RIGHT}")
-    for name, pair in table.items():
-        if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[1], dict)):
-            raise TypeError(f"{name!r}: {pair!r} is no pair of h and variates by name: {RIGHT}")
-        replace(plan, h=pair[0], cvs=[*pair[1].values()])  # refuses what is neither
-    return {base: {"": h} | cvs for base, (h, cvs) in table.items()}
+        return {base: mean(K)[:, :, None] for base, K in self.K.items()}
 
 
 # What sets cost and leave ------------------------------------------------------------------------
@@ -221,8 +214,7 @@ def timed(
     """{set: seconds of its shortest step}, a snapshot's share included; sets take turns."""
     ways, wants = dict[Any, Callable](), {}
     for s in sets:
-        h, cvs = table[s.base]
-        own = replace(plan, h=h, cvs=[cvs[name] for name in s.cvs], renew=None)
+        own = replace(steps_of(s, table, plan), renew=None)
         state, wants[str(s)] = own.first(np.random.default_rng(0), w), own.wants
         if own.wants:
             ways[own.wants] = partial(taken, plan.model, plan.q, w, own.wants)
@@ -246,11 +238,10 @@ class Row(NamedTuple):
     score_error: float
     chosen: float | None  # share of the resampled pilots that would choose it
 
-    def cells(self, errors: bool = True) -> list[str]:
-        """As they stand in a table. The first row, which all are compared with, has no errors."""
-        text = lambda x: f"{round(x, 9) or 0:.2g}"
-        pair = lambda x, e: text(x) + f" ± {e:.1g}" * bool(errors and e and round(x, 9))
-        left, score = pair(self.left, self.error), pair(self.score, self.score_error)
+    def cells(self) -> list[str]:
+        """As they stand in a table, with the errors that are not zero."""
+        text = lambda x, e=0.0: f"{round(x, 9) or 0:.2g}" + f" ± {e:.1g}" * bool(e and round(x, 9))
+        left, score = text(self.left, self.error), text(self.score, self.score_error)
         chosen = [] if self.chosen is None else [f"{100 * self.chosen:.0f} %"]
         return [str(self.set), left, text(self.cost), score, *chosen]
 
@@ -284,13 +275,19 @@ def _reported(sets, pilot, costs, slope2, chosen=None):
     return Report((*rows,), f"{draws}; relative to the first line", (*pilot.refused.values(),))
 
 
-def _begun(model, q, h, M, renew, costs, sampling, keywords):
-    """A plan of steps, and the costs that are known."""
+def _begun(table, model, q, w, M, rng, pilot, costs, renew, sampling):
+    """A pilot, and the costs that are known."""
     if not isinstance(costs, dict | None):
         raise TypeError(f'costs={costs!r}: write {{"RP1": 1.0, "RP1 with c7": 1.5}}')
     known = {s: number(f"costs[{s!r}]", c, 0, above=True) for s, c in (costs or {}).items()}
-    seen = Sampling.of(sampling, **keywords)
-    return Noisy(model, q, h, lr=1e-3, M=M, sampling=seen, renew=renew), known
+    if not (isinstance(table, dict) and table):
+        raise TypeError(f"{table!r} is no table of bases and their variates: {RIGHT}")
+    for name, pair in table.items():
+        if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[1], dict)):
+            raise TypeError(f"{name!r}: {pair!r} is no pair of h and variates by name: {RIGHT}")
+        h, cvs = pair  # refused by a plan, if they are neither
+        plan = Noisy(model, q, h, [*cvs.values()], lr=1e-3, M=M, sampling=sampling, renew=renew)
+    return Pilot(table, plan, w, pilot, rng), known
 
 
 def report(
@@ -309,12 +306,12 @@ def report(
     if not (isinstance(lines, dict) and lines):
         raise TypeError(f'{lines!r} are no lines by name: write {{"h": h, "c7": c7}}')
     (base, h), *cvs = lines.items()
-    plan, known = _begun(model, q, h, M, renew, costs, sampling, keywords)
     table, sizes = {base: (h, dict(cvs))}, sorted({0, 1, len(cvs)})
-    found = Pilot(table, plan, w, pilot, rng)
+    seen = Sampling.of(sampling, **keywords)
+    found, known = _begun(table, model, q, w, M, rng, pilot, costs, renew, seen)
     sets = [Set(base, some) for n in sizes for some in combinations(dict(cvs), n)]
     if costs is None:
-        known = timed(sets, table, plan, found.w, seconds=number("seconds", seconds, 0))
+        known = timed(sets, table, found.plan, found.w, seconds=number("seconds", seconds, 0))
     return _reported(sets, found, known, found.slope2(sets))
 
 
@@ -331,7 +328,7 @@ class Choice:
 
     def __repr__(self):
         row, first = {r.set: r for r in self.report.rows}[self.set], self.report.rows[0].set
-        name, left, cost, score, sure = row.cells(errors=False)
+        name, left, cost, score, sure = row._replace(error=0.0, score_error=0.0).cells()
         lines = [
             name,
             f"leaves {left} of the noise, at {cost} times the cost of {first}",
@@ -357,15 +354,15 @@ def choose(
     sampling: as in `report`. Products of choices with other samplings can be compared.
     A base whose mean is not that of the first one is refused: PR, where log p has a kink.
     """
-    plan, known = _begun(model, q, whole_gradient(model, q), M, renew, costs, sampling, keywords)
     seconds, resamples = number("seconds", seconds, 0), whole("resamples", resamples)
-    table = candidates(model, q, plan.sampling.subsample, M) if among is None else among
-    found = Pilot(table, plan, w, pilot, rng)
+    seen = Sampling.of(sampling, **keywords)
+    table = candidates(model, q, seen.subsample, M) if among is None else among
+    found, known = _begun(table, model, q, w, M, rng, pilot, costs, renew, seen)
     tried, slope2 = found.sets, found.slope2(found.sets)
-    product = lambda s, pilot=found: cost_of(s, known) * (slope2 + pilot.noise(s))
+    product = lambda s, K=None: cost_of(s, known) * (slope2 + found.noise(s, K))
     # to nine digits: of sets that differ in rounding alone the first is best
     score = lambda *given: np.round(np.log(product(*given)), 9)
-    time = lambda sets, share: timed(sets, table, plan, found.w, seconds=share * seconds)
+    time = lambda sets, share: timed(sets, table, found.plan, found.w, seconds=share * seconds)
     known |= time([s for s in tried if len(s.cvs) < 2], 0.6) if costs is None else {}
     bases = [s for s in tried if not s.cvs]
     last = [*bases, *sorted(tried, key=score)[:FINALISTS]]
@@ -378,9 +375,7 @@ def choose(
     wins = np.bincount(scores.argmin(0), minlength=len(close)) / resamples
     chosen = dict(zip(close, wins.tolist()))
     regret = np.exp(scores[close.index(best)] - scores.min(0)).mean() - 1
-    h, cvs = table[best.base]
-    own = replace(plan, h=h, cvs=[cvs[name] for name in best.cvs])
-    line = {"h": h, "cvs": own.cvs, "renew": renew if own.wants else None}
-    line |= {"sampling": plan.sampling}
+    own = steps_of(best, table, found.plan)
+    line = {"h": own.h, "cvs": own.cvs, "renew": renew if own.wants else None, "sampling": seen}
     rows = _reported(sorted(last, key=bases[0].__ne__), found, known, slope2, chosen)
     return Choice(best, line, rows, chosen[best], float(regret), float(product(best)))

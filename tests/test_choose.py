@@ -161,7 +161,7 @@ def test_resampled_choosing(cv):
     model, q, w = logistic(cv)
     z = cv.zoo.paper(model, q)
     found = pilot(cv, {"h": (z.h, {"c7": z.c7})}, model, q, w)
-    K = found.resampled(2000, default_rng(0)).K["h"][:, :, 0]  # (2000, 2, P, P)
+    K = found.resampled(2000, default_rng(0))["h"][:, :, 0]  # (2000, 2, P, P)
     for k in (0, 1):
         own = found.K["h"][k]
         error = own.std(0) / np.sqrt(len(own))
