@@ -35,6 +35,7 @@ DOUBT = 1e-6  # chance that a base with the right mean is taken for one without
 RIGHT = 'write among={"mine": (h, {"c7": c7})}'
 FINALISTS, RIVALS = 5, 32  # sets that are timed themselves; that vie in a resampled pilot
 Table = dict[str, tuple[Estimator, dict[str, Estimator]]]  # {base: (h, {variate: line})}
+Products = dict[str, np.ndarray]  # {base: (..., 2, n / 2, P, P)}, of its P lines at every step
 
 
 def candidates(model: Model, q: Family, subsample: bool = True, M: int = 10) -> Table:
@@ -120,10 +121,10 @@ class Pilot:
         old = taken(plan.model, plan.q, self.w, wants) if wants else None
         R = max(3, min(half, CHUNK // (len(lines) * plan.M * plan.q.D)))
         looks = [self._look([*lines.values()], rng, R, old) for _ in range(2 * ceil(half / R))]
-        self.n, self.K, self.along, self.mean = R * len(looks), {}, {}, {}
+        self.n, self.K, self.along, self.mean = R * len(looks), Products(), {}, {}
         for base in table:
             K, along, mean = zip(*(look[base] for look in looks))
-            self.K[base] = np.stack([np.concatenate(K[k::2]) for k in (0, 1)])  # (2, n / 2, P, P)
+            self.K[base] = np.stack([np.concatenate(K[k::2]) for k in (0, 1)])
             self.along[base], self.mean[base] = np.concatenate(along), np.mean(mean, 0)
         self.least = 1e-12 * max(K[..., 0, 0].mean() for K in self.K.values()) + 1e-300
         self.refused = self._astray()
@@ -159,26 +160,26 @@ class Pilot:
     @property
     def sets(self) -> list[Set]:
         """All sets of the bases that are not refused."""
-        fine = {base: cvs for base, (_, cvs) in self.table.items() if base not in self.refused}
-        return [s for base, cvs in fine.items() for s in subsets(base, cvs)]
+        fine = [base for base in self.table if base not in self.refused]
+        return [s for base in fine for s in subsets(base, self.table[base][1])]
 
-    def weights(self, s: Set, K: Any = None) -> np.ndarray:
+    def weights(self, s: Set, of: Products | None = None) -> np.ndarray:
         """Those of all lines of the base, (..., 2, 1, P): of each half, as the other fits them."""
         own = [1 + [*self.table[s.base][1]].index(name) for name in s.cvs]
-        K = (K or self.K)[s.base].mean(-3, keepdims=True)[..., ::-1, :, :, :]
+        K = (of or self.K)[s.base].mean(-3, keepdims=True)[..., ::-1, :, :, :]
         v = np.zeros(K.shape[:-1])
         v[..., 0] = 1.0
         v[..., own] = best_weights(K[..., own, :][..., own], K[..., own, 0])
         return v
 
-    def each(self, s: Set, K: Any = None) -> np.ndarray:
+    def each(self, s: Set, of: Products | None = None) -> np.ndarray:
         """||g - E g||^2 at every step, (..., 2, n / 2). Below rounding error all sets are alike."""
-        v = self.weights(s, K)
-        return np.maximum(np.vecdot(np.vecmat(v, (K or self.K)[s.base]), v), self.least)
+        v = self.weights(s, of)
+        return np.maximum(np.vecdot(np.vecmat(v, (of or self.K)[s.base]), v), self.least)
 
-    def noise(self, s: Set, K: Any = None) -> np.ndarray:
-        """E||g - E g||^2 of a step, (...): of this pilot, or of others with these products."""
-        return self.each(s, K).mean((-2, -1))
+    def noise(self, s: Set, of: Products | None = None) -> np.ndarray:
+        """E||g - E g||^2 of a step, (...): of this pilot, or `of` others with these products."""
+        return self.each(s, of).mean((-2, -1))
 
     def slope2(self, sets: list[Set]) -> float:
         """||E g||^2, from the set with the least noise."""
@@ -186,8 +187,8 @@ class Pilot:
         g = self.weights(quiet).mean((0, 1)) @ self.mean[quiet.base]
         return max(0.0, g @ g - self.noise(quiet) / self.n)
 
-    def resampled(self, times: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
-        """The products (times, 2, 1, P, P) of many pilots made of steps drawn from this one."""
+    def resampled(self, times: int, rng: np.random.Generator) -> Products:
+        """Those of many pilots, each the mean of steps drawn from this one: (times, 2, 1, P, P)."""
         half = self.n // 2
         counts = [rng.multinomial(half, np.full(half, 1 / half), times) / half for _ in range(2)]
         mean = lambda K: np.stack([np.tensordot(c, k, 1) for c, k in zip(counts, K)], 1)

@@ -372,8 +372,8 @@ neighbours for partners | Pilot._look | G[:, own].reshape(R, len(own), size, -1,
 leaving one out taken for independent samples | Pilot._look | any(word.rows or word.pull for word in
   words) | False | test_leaving_one_out_makes_a_step_one_unit
 weights tried where they were fitted | Pilot.weights |
-  (K or self.K)[s.base].mean(-3, keepdims=True)[..., ::-1, :, :, :] |
-  (K or self.K)[s.base].mean(-3, keepdims=True) | test_noise_of_every_subset
+  (of or self.K)[s.base].mean(-3, keepdims=True)[..., ::-1, :, :, :] |
+  (of or self.K)[s.base].mean(-3, keepdims=True) | test_noise_of_every_subset
 the slope with its own noise | Pilot.slope2 | g @ g - self.noise(quiet) / self.n | g @ g |
   test_slope_of_few_draws
 kinks overlooked | Pilot.sets | base not in self.refused | True |
@@ -390,8 +390,8 @@ rounding chooses | choose | np.round(np.log(product(*given)), 9) | np.log(produc
   test_of_equal_sets_the_first_is_chosen
 finalists not timed themselves | choose | time(last, 0.4) | {} | test_timed_for_real
 noise below rounding error chooses | Pilot.each |
-  np.maximum(np.vecdot(np.vecmat(v, (K or self.K)[s.base]), v), self.least) |
-  np.abs(np.vecdot(np.vecmat(v, (K or self.K)[s.base]), v)) + 1e-300 |
+  np.maximum(np.vecdot(np.vecmat(v, (of or self.K)[s.base]), v), self.least) |
+  np.abs(np.vecdot(np.vecmat(v, (of or self.K)[s.base]), v)) + 1e-300 |
   test_without_noise_the_cheapest_wins
 # fit: test_fitting
 some rows not scaled to all | Density._up_to | self.scale * x | x | test_slopes
@@ -446,7 +446,7 @@ a fit begins without covariances | front._given |
 all data, coupled again | Relaxed.over_all_data |
   Relaxed(self.f.over_all_data(), self.tau, self.coupled) |
   Relaxed(self.f.over_all_data(), self.tau, True) | test_all_data_are_the_batch_of_all_rows
-a run's draw without weights | _of_run | d.weight[k] | None |
+a run's draw without weights | _of_run | own(d.weight) | None |
   test_one_run_of_many_is_that_run_alone
 a minute although steps are given | Clock.__init__ |
   np.inf if steps is not None else settings.seconds | settings.seconds |

@@ -319,19 +319,18 @@ def scored(
 
 
 def _tried(f, d, shape):
-    """f(d), (*runs, *shape), zero in runs where it is not finite, and which are finite."""
-    with np.errstate(over="ignore", invalid="ignore"):  # a diverging run
-        return _finite(_by_runs(f, d, shape), d.w.shape[:-1])
+    """f(d), (*runs, *shape), with zeros in runs that are not finite, and which are: (*runs).
 
-
-def _by_runs(f, d, shape):
-    """f(d), NaN in runs where a matrix of the model is singular."""
+    Where a matrix of the model is singular, each run is tried alone.
+    """
     try:
-        return f(d)
+        with np.errstate(over="ignore", invalid="ignore"):  # a diverging run
+            return _finite(f(d), d.w.shape[:-1])
     except np.linalg.LinAlgError:
         if d.w.ndim == 1:
-            return np.full(shape, np.nan)
-        return np.stack([_by_runs(f, _of_run(d, k), shape) for k in range(len(d.w))])
+            return np.zeros(shape), np.array(False)
+        each = [_tried(f, _of_run(d, k), shape) for k in range(len(d.w))]
+        return map(np.stack, zip(*each))
 
 
 def _finite(x, runs):
@@ -345,10 +344,9 @@ def _finite(x, runs):
 
 def _of_run(d, k):
     """The draw of run k alone."""
+    own = lambda x: None if x is None else x[k]
     old = d.snapshot if np.ndim(getattr(d.snapshot, "value", 0)) == 0 else d.snapshot.of_run(k)
-    index = None if d.index is None else d.index[k]
-    weight = None if d.weight is None else d.weight[k]
-    return Draw(d.model, d.q, d.w[k], d.eps[k], index, old, d.group, weight)
+    return Draw(d.model, d.q, d.w[k], d.eps[k], own(d.index), old, d.group, own(d.weight))
 
 
 def taken(model: Model, q: Family, w: np.ndarray, wants: Wants) -> Snapshot:
