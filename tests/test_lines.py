@@ -510,7 +510,7 @@ def test_hand_written_derivatives(cv):
         by_hand = lik.fast(eta, labels, 3)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # autograd's own route may overflow on the way
-            by_autograd = lik.autograd_derivatives(eta, labels, 3)
+            by_autograd = replace(lik, fast=None).derivatives(eta, labels, 3)
         for order in (1, 2, 3):
             assert len(lik.fast(eta, labels, order)) == order
             assert_allclose(by_hand[order - 1], by_autograd[order - 1], rtol=1e-9, atol=1e-13)

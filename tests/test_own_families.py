@@ -178,7 +178,7 @@ def test_what_a_family_says_is_tried(cv, name):
 
 def test_the_package_s_families_are_what_they_say(cv):
     """And a Student whose draws tell nothing of its sd; what is equal is not tried again."""
-    hold = part(cv, "families.promises").hold
+    hold = part(cv, "models.checks").hold
     for q in (*families_of(cv), student_of(cv)(2, 2.05), cv.families.Bent(2), shifted_of(cv)(70)):
         try:
             hold(q)

@@ -4,9 +4,8 @@
 """
 
 from .base import Family, FamilyPrior
-from .discrete import Bernoulli, Categorical
+from .beyond import Bernoulli, Beta, Categorical, Gamma
 from .gaussian import DiagonalGaussian, Gaussian
-from .standardised import Beta, Gamma
 
 __all__ = [
     "Bernoulli", "Beta", "Categorical", "DiagonalGaussian", "Family", "FamilyPrior",

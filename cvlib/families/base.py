@@ -17,13 +17,11 @@ from numpy.typing import ArrayLike
 
 from ..arguments import unmasked, whole
 from ..draws import Draw
-from ..models import GaussianPrior, Model
-from . import promises
+from ..models import GaussianPrior, Model, checks
 
 Array = np.ndarray
 Pair = tuple[Array, Array]
 NOT_SAID: Any = None
-LARGEST = 300.0  # of logarithms and logits: e^300 and its square are far from overflow
 COLUMNS = 64  # of a Hessian, that a family with a diagonal factor looks at together
 
 
@@ -329,7 +327,7 @@ def check_fit(model: Any, q: Any) -> None:
             f"{model!r} does not fit {q!r}, a law of {q.dim} dimensions: take one of {model.dim}"
         )
     if not q.held:
-        promises.hold(q)
+        checks.hold(q)
     prior, lives = model.log_prior, q.smooth  # a function of the reader's own may be of either kind
     if isinstance(prior, FamilyPrior):
         lives = prior.q.smooth

@@ -105,8 +105,7 @@ class _GaussianFamily(OfNormal, base=True):
         """grad_w E_q f = [E grad f, E[grad^2 f] L] (Bonnet, Price), (..., M or 1, D)."""
         if slope.shape[:-1] != hess_L.shape[:-1]:
             lead = np.broadcast_shapes(slope.shape[:-1], hess_L.shape[:-1])
-            slope = np.broadcast_to(slope, (*lead, slope.shape[-1]))
-            hess_L = np.broadcast_to(hess_L, (*lead, hess_L.shape[-1]))
+            slope, hess_L = (np.broadcast_to(x, (*lead, x.shape[-1])) for x in (slope, hess_L))
         fits = out is not None and out.shape[:-1] == slope.shape[:-1]
         return np.concatenate([slope, hess_L], -1, out=out if fits else None)
 

@@ -1,7 +1,12 @@
-"""What a reader brings to a model is tried once, when the model is made, on a few small arrays."""
+"""What a reader brings is tried once, on a few small arrays, and refused in a sentence.
+
+A model, with its data, functions and likelihood, is tried when it is made, a family when it first
+meets a model. Slopes are held to differences, means to quadrature or to a family's own draws.
+"""
 
 import warnings
 from collections.abc import Callable
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -11,12 +16,19 @@ from autograd import elementwise_grad
 from numpy.typing import ArrayLike
 
 from ..arguments import unmasked
+from ..draws import Draw
 from . import passes
 
 # Four eta, each for three labels, (12,); no round numbers: a kink may lie there
 ETA = np.tile([-1.3187, -0.2741, 0.5923, 1.6459], 3)
 LEVELS = np.array([[-0.1537], [0.0371], [0.1213]])  # of every coordinate of z, in any order
 NARROW, WIDTHS = 0.3, (1.0, 10.0)  # standard deviations of eta
+DRAWS, LEAST = 4_000, 1_000  # for means; where w is too long for these many they are not tried
+WORK = 2**19  # numbers that draws may make
+SQUARE, BOX = 60, 3  # unknowns up to which a determinant, and the mass of a box, are looked at
+APART = 8.0  # standard errors that a mean may be off: heavy tails have errors that are too small
+HEAVY = 0.02  # share of a sum of squares that one draw may have: else it tells nothing
+MEND = "mend it, or what it belongs to"
 CURE = (
     "write it with autograd.numpy and autograd.scipy (many functions of numpy and scipy themselves "
     "lose the derivative), without assignments into arrays, and give where(c, x, y) its x and y in "
@@ -37,17 +49,6 @@ def real_numbers(what: str, value: ArrayLike) -> np.ndarray:
     if array.dtype.kind not in "biuf":
         raise ValueError(f"{what} holds {array.dtype} numbers: it must be real")
     return array if passes.is_mapped(array) else array.astype(float, copy=False)
-
-
-def number_or_vector(what: str, value: ArrayLike) -> float | np.ndarray:
-    """`value` as a float or an array (d,) of our own."""
-    array = real_numbers(what, value).copy()
-    if array.ndim > 1:
-        raise ValueError(f"{what} must be a number or (d,); got {array.shape}")
-    if not np.isfinite(array).all():
-        raise ValueError(f"{what} must be finite, not {array}")
-    array.setflags(write=False)
-    return array if array.ndim else float(array)
 
 
 def data_arrays(data: Any) -> tuple[np.ndarray, ...]:
@@ -227,7 +228,7 @@ def differences(
 ) -> None:
     """The slope (K, d) of f at z is that of differences, where two step sizes agree: at no kink."""
     v = np.cos(np.arange(z.shape[-1]))  # a direction
-    along, value = slope @ v, np.asarray(f(z))
+    along, value = np.broadcast_to(slope @ v, z.shape[:-1]), np.asarray(f(z))
     coarse, fine = ((f(z + h * v) - f(z - h * v)) / (2 * h) for h in (step, step / 2))
     eps = np.finfo(np.result_type(value, np.float16)).eps
     rounding = 50 * eps * (np.abs(value) / step + np.abs(slope) @ np.abs(v))
@@ -329,3 +330,121 @@ def _by_parts(it, rule, m, y, of):
             error = np.where(seen, 1e-6 * size, np.inf)
             says = f"E {name} {of} by quadrature is"
             means(says, slope @ weights, by_parts @ weights, cure, error)
+
+
+# Families -----------------------------------------------------------------------------------------
+
+
+@cache
+@np.errstate(all="ignore")
+def hold(q: Any) -> None:
+    """A ValueError if the family q is not what it says; looked at once for equal families."""
+    rng = np.random.default_rng(0)
+    w, v = (q.check(q.start() + 0.3 * rng.uniform(-1, 1, q.D)) for _ in range(2))
+    few = Draw(None, q, w, q.noise(rng, w, 3), None)
+    _points(q, few, v)
+    for name, slope, f in _gradients(q, few, v, *rng.standard_normal((2, 3, q.dim))):
+        differences(f"{name} of {q!r} has along w", slope, f, np.stack([w] * 3), MEND)
+    if q.quadratics and not q.gaussian and q.smooth == "z":
+        _moments(q, w, few.z[0])
+    n = min(DRAWS, WORK // q.D)
+    for says, said, seen in _means(q, w, v, n, rng) if n >= LEAST else ():
+        means(says, said, seen.mean(0), MEND, APART * seen.std(0) / np.sqrt(n))
+
+
+def _points(q, few, v):
+    """z, log q and determinants at a few draws."""
+    w, eps = few.w[None], few.eps
+    z, log_q = q.transform(w, eps), q.log_density(w, few.z)
+    means(f"z1 of {q!r} is", few.z, z, MEND)
+    means(f"log_q1 of {q!r} is", q.log_q1(few), log_q, MEND)
+    if not q.fixed_base or q.noise_dim != q.dim or q.dim > SQUARE:
+        return
+    stretch = lambda at: np.array([_stretch(q, at, e) for e in eps])
+    base = lambda at: q.log_density(at, q.transform(at, eps)) + stretch(at)
+    says = f"log_density of {q!r} at transform, and its log |det|, together are"
+    means(says, base(w), base(v[None]), f"they must not depend on w: {MEND}", 1e-4)
+    if q.mapped is not None:
+        said, log_det = q.mapped(w, eps)
+        means(f"z by mapped of {q!r} is", said, z, MEND)
+        means(f"log |det| by mapped of {q!r} is", log_det, stretch(w), MEND, 1e-4)
+
+
+def _stretch(q, w, e):
+    """log |det dz / de| at one base sample, by differences."""
+    step = 1e-5 * np.eye(q.dim)
+    return np.linalg.slogdet((q.transform(w, e + step) - q.transform(w, e - step)) / 2e-5)[1]
+
+
+def _gradients(q, few, v, u, hess_L):
+    """(name, gradient (3 or 1, D), the function of w (3, D) whose gradient it should be)."""
+    yield "score", few.score, lambda w: q.log_density(w, few.z)
+    for at, pull in ("z1", "pull1"), ("z2", "pull2"):
+        if getattr(q, pull, None) is None:
+            continue
+        drawn = lambda w: Draw(None, q, w, few.eps, None)
+        points = lambda w, at=at: np.stack([drawn(one).at(at)[k] for k, one in enumerate(w)])
+        yield pull, getattr(q, pull)(few, u), lambda w, f=points: (u * f(w)).sum(-1)
+    if q.closed_entropy:
+        yield "entropy_grad", q.entropy_grad(few.w), q.entropy
+    if q.cross is not None:
+        v = np.broadcast_to(v, (3, q.D))
+        yield "cross_grad", q.cross_grad(few.w, v[0]), lambda w: q.cross(w, v)
+    if q.quadratics and not q.full:
+        mean = lambda w: (u[0] * q.mean(w) + hess_L[0] * q.sd(w)).sum(-1)
+        yield "chain", q.chain(few, u[:1], hess_L[:1]), mean
+
+
+def _moments(q, w, z):
+    """Mean and sd of two coordinates by quadrature, the others as in z (d,): they do not mix."""
+    mean, sd = q.mean(w), q.sd(w)
+    x = np.linspace(-300, 300, 24_001)  # a tail like z^-3.05 needs z of 1e130
+    for k in {0, q.dim - 1}:
+        away = np.sinh(x) * sd[k]
+        at = np.tile(z, (len(x), 1))
+        at[:, k] = mean[k] + away
+        log_p = q.log_density(w[None], at) + np.log(np.cosh(x))
+        p = np.exp(log_p - log_p.max())
+        found = [p @ f / p.sum() for f in (at[:, k], away**2)]
+        means(f"mean of {q!r} is", mean[k], found[0], MEND, 1e-3 * sd[k])
+        means(f"sd of {q!r} is", sd[k], np.sqrt(found[1]), MEND, 1e-3 * sd[k])
+
+
+def _means(q, w, v, n, rng):
+    """(what says a mean, that mean, draws of what it is the mean of)."""
+    many = Draw(None, q, w, q.noise(rng, w, n), None)
+    law = {"noise": many}
+    if q.mirror is not None:
+        law["mirror"] = Draw(None, q, w, q.mirror(w, many.eps), None)
+    if q.quantile is not None:
+        law["quantile"] = Draw(None, q, w, q.quantile(w, rng.random((n, q.noise_dim))), None)
+    for name, drawn in law.items():
+        yield f"the mean of {q!r}'s score at draws by {name} must be", 0.0, drawn.score
+    score, z = many.score, many.z
+    if q.smooth == "z" and q.dim <= BOX:
+        says = f"the mass that log_density of {q!r} has beyond its draws must be"
+        yield says, 0.0, _in_box(q, w, z, rng)
+    if q.closed_moments:
+        mean = q.mean(w)
+        yield f"mean of {q!r} is", mean, z
+        square = (z - mean) ** 2
+        if (square.max(0) < HEAVY * square.sum(0)).all():
+            yield f"the square of sd of {q!r} is", q.sd(w) ** 2, square
+    if q.cross is not None:
+        yield f"cross of {q!r} is", q.cross(w, v), q.log_density(v[None], z)
+    if q.closed_entropy:
+        yield f"entropy of {q!r} is", q.entropy(w), -q.log_q1(many)
+    if q.fisher is not None:
+        along, F = np.cos(np.arange(q.D)), q.fisher(w)
+        said = along @ F @ along if F.ndim > 1 else along**2 @ F
+        yield f"fisher of {q!r} is along w", said, (score @ along) ** 2
+
+
+def _in_box(q, w, z, rng):
+    """The mass of a box about a quarter of the draws z (n, d), by log q less by draws, (n,)."""
+    width = np.subtract(*np.quantile(z, (0.75, 0.25), 0))
+    centre = z[np.argmax(q.log_density(w[None], z))]
+    far = np.abs((z - centre) / width).max(-1)
+    edge = np.quantile(far, 0.25)
+    evenly = centre + edge * width * rng.uniform(-1, 1, z.shape)
+    return np.exp(q.log_density(w[None], evenly)) * np.prod(2 * edge * width) - (far < edge)

@@ -15,7 +15,7 @@ from autograd.tracer import Node, isbox, trace
 from ..arguments import numbers, whole
 from ..special import LOG_2PI, hess_times
 from . import checks, passes
-from .parameters import Named, Parameters
+from .parameters import Named, Parameters, real
 
 ROWS, EACH = 10_000, 50  # rows that may stand for all, at least; and for every unknown
 
@@ -29,8 +29,14 @@ class GaussianPrior:
 
     def __post_init__(self):
         for name in ("sd", "mean"):
-            value = checks.number_or_vector(f"the prior's {name}", getattr(self, name))
-            object.__setattr__(self, name, value)
+            what, given = f"the prior's {name}", getattr(self, name)
+            array = checks.real_numbers(what, given).copy()
+            if array.ndim > 1:
+                raise ValueError(f"{what} must be a number or (d,); got {array.shape}")
+            if not np.isfinite(array).all():
+                raise ValueError(f"{what} must be finite, not {array}")
+            array.setflags(write=False)
+            object.__setattr__(self, name, array if array.ndim else float(array))
         numbers("the prior's sd", self.sd, 0, above=True)
         if len({*self._lengths}) > 1:
             raise ValueError("the prior has {} sd's but {} means".format(*self._lengths))
@@ -120,8 +126,7 @@ class Model:
         rows = partial(_named_rows, log_lik, self.parameters)  # a partial can be pickled
         if not isinstance(log_prior, GaussianPrior):
             return rows, partial(_named_prior, log_prior, self.parameters)
-        free = self.parameters.free
-        if bound := [name for name in self.parameters.each if name not in free]:
+        if bound := [x for x, c in self.parameters.each.items() if c.map is not real.map]:
             raise ValueError(
                 f"a GaussianPrior is a law of any real numbers, and {bound[0]} is constrained: "
                 "write the prior as a function of p"
@@ -166,9 +171,7 @@ class Model:
 
     def pointwise(self, z: np.ndarray) -> np.ndarray:
         """The log-likelihood of every data point, (..., d) -> (..., N)."""
-        parts = passes.slices(self.data, z[..., 0].size * self.made)
-        rows = (tuple(passes.wide(passes.fresh(a[part])) for a in self.data) for part in parts)
-        each = (self.log_lik(z[..., None, :], some) for some in rows)
+        each = passes.each(_each, self.data, z, self.log_lik, width=z[..., 0].size * self.made)
         return np.concatenate(list(each), -1)
 
     def each_row(self, z: np.ndarray) -> dict[str, np.ndarray]:
@@ -330,6 +333,10 @@ def _named_prior(log_prior, parameters, z):
 def seen(value: Any, z: Any) -> Any:
     """`value`; + 0 where it does not depend on z, of which autograd would warn."""
     return value if isbox(value) else value + 0 * anp.sum(z)
+
+
+def _each(rows, z, log_lik):
+    return log_lik(z[..., None, :], rows)
 
 
 def _totals(rows, z, log_lik, order):

@@ -66,9 +66,8 @@ class Likelihood:
 
     def derivatives(self, eta: np.ndarray, y: np.ndarray, order: int) -> Sequence[np.ndarray]:
         """[phi', phi'', ...] up to `order` (at most 3), each of the shape of eta."""
-        return (self.fast or self.autograd_derivatives)(eta, y, order)
-
-    def autograd_derivatives(self, eta: np.ndarray, y: np.ndarray, order: int) -> list[np.ndarray]:
+        if self.fast is not None:
+            return self.fast(eta, y, order)
         eta, y = np.broadcast_arrays(eta, y)
         f, out = self.phi, []
         for _ in range(order):

@@ -58,23 +58,19 @@ def _real(u, xp):
     return u, 0.0
 
 
-def _positive(u, xp):
-    return xp.exp(u), u
-
-
-def _interval(u, xp, low, high):
-    """By a logistic curve."""
+def _interval(u, xp, low=None, high=None):
+    """By a logistic curve; exp from a single limit on. As u grows x does."""
+    if high is None:
+        return low + xp.exp(u), u
+    if low is None:
+        return high - xp.exp(-u), -u
     down, up = _log_sigmoid(-u, xp), _log_sigmoid(u, xp)
     return low + (high - low) * xp.exp(up), np.log(np.subtract(high, low)) + up + down
 
 
-def _above(u, xp, low):
-    return low + xp.exp(u), u
-
-
-def _below(u, xp, high):
-    """As z grows x does."""
-    return high - xp.exp(-u), -u
+def _not_interval(x, low=None, high=None):
+    above = 0.0 if low is None else np.log(x - low)
+    return above if high is None else above - np.log(high - x)
 
 
 def _ordered(u, xp):
@@ -108,37 +104,22 @@ def _not_simplex(x):
 
 
 real = Constraint("real", _real, np.asarray)  # any number
-positive = Constraint("positive", _positive, np.log)  # x > 0
+positive = Constraint("positive", partial(_interval, low=0), partial(_not_interval, low=0))  # x > 0
 ordered = Constraint("ordered", _ordered, _not_ordered, None)  # x_1 < x_2 < ...
 simplex = Constraint("simplex", _simplex, _not_simplex, None, fewer=1)  # x_k > 0 that sum to one
 
 
 def interval(low: float | None, high: float | None) -> Constraint:
     """low < x < high: interval(0, 1), or interval(0, 1)(8) for eight of them; None is no limit."""
-    given = {name: x for name, x in (("low", low), ("high", high)) if x is not None}
+    given = [x for x in (low, high) if x is not None]
     number = lambda x: np.ndim(x) == 0 and np.asarray(x).dtype.kind in "iuf" and np.isfinite(x)
-    several = len(given) == 2
-    if not given or not all(map(number, given.values())) or several and not low < high:  # type: ignore[operator]
+    if not given or not all(map(number, given)) or not given == sorted(given) or low == high:
         raise ValueError(
             f"interval: low={low} must lie below high={high}, two finite numbers, or one of them "
             "None: cv.interval(2, None)"
         )
-    one = (_below, _not_below) if low is None else (_above, _not_above)
-    there, back = (_interval, _not_interval) if several else one
-    name = f"interval({low}, {high})"
-    return Constraint(name, partial(there, **given), partial(back, **given))
-
-
-def _not_interval(x, low, high):
-    return np.log(x - low) - np.log(high - x)
-
-
-def _not_above(x, low):
-    return np.log(x - low)
-
-
-def _not_below(x, high):
-    return -np.log(high - x)
+    there, back = (partial(f, low=low, high=high) for f in (_interval, _not_interval))
+    return Constraint(f"interval({low}, {high})", there, back)
 
 
 # Declarations ------------------------------------------------------------------------------------
@@ -193,12 +174,6 @@ class Parameters:
         each = ((c.back(arrays[name]), len(arrays[name])) for name, c in self.each.items())
         return np.concatenate([u.reshape(n, -1) for u, n in each], -1)
 
-    @property
-    def free(self) -> dict[str, tuple[slice, tuple]]:
-        """Where in z those lie that may be any number, and their shapes."""
-        found = {name: c.shape for name, c in self.each.items() if c.map is _real}
-        return {name: (self.where[name], shape) for name, shape in found.items()}
-
     def left_out(self, *functions: Callable) -> list[str]:
         """The names without which all of these functions of p give what they gave."""
         p = self.named(np.linspace(0.1, 0.3, self.dim)[None])
@@ -212,7 +187,6 @@ class Elsewhere:
     `names` has one for every coordinate of z.
     """
 
-    free: dict = {}  # z itself is not among them
     back: Callable | None = None
 
     def __init__(self, arrays: Callable, names: list[str]) -> None:

@@ -2,7 +2,7 @@
 
 Parabolas are about the mean of q, or about an older one: a snapshot has them summed over all data.
 Polynomials in the data x have a known mean over the data. A discrete z has a continuous variable
-zeta behind it (see `families.discrete`), and an integrand of zeta has SF, RP1 and GR: differences
+zeta behind it (see `families.beyond`), and an integrand of zeta has SF, RP1 and GR: differences
 of these are the plain relaxation, REBAR (GR - RP1) and, with a trained function, RELAX.
 """
 
