@@ -22,7 +22,7 @@ entropy without its 1 | _GaussianFamily.entropy | 1 + LOG_2PI | LOG_2PI |
   test_closed_form_of_prior_and_entropy
 L transposed in the sample | Gaussian.times | L.swapaxes(-1, -2) | L | test_draws
 L for L^T | Gaussian.times_t | L | L.mT | test_exact_means[linear-Gaussian-False]
-RP2 without the factor s_j | Gaussian.shares | s[..., None, :] / (s[..., :, None] + s[..., None, :])
+RP2 without the factor s_j | Gaussian.svd | s[..., None, :] / (s[..., :, None] + s[..., None, :])
   | 1 / (s[..., :, None] + s[..., None, :]) | test_badly_conditioned
 sigma for |sigma| in a diagonal RP2 | DiagonalGaussian.z2 | np.abs(draw.factor) | draw.factor |
   test_exact_means[linear-DiagonalGaussian-False]
@@ -83,7 +83,7 @@ precision 1 / sd in the linear model | _normal_fast | (y - eta) / sd**2 | (y - e
   test_hand_written_derivatives
 covariances over n - 1 | GLM.data_moments | n[:, None, None] | np.maximum(n - 1, 1)[:, None, None] |
   test_exact_means[logistic-Gaussian-True]
-second moments for covariances | _spreads | X - x[k] | X |
+second moments for covariances | _spreads | X - own.T @ x | X |
   test_exact_means[logistic-Gaussian-True]
 # models: test_own_models
 prior's mean forgotten | GaussianPrior.__call__ | z - self.mean | z | test_offset_and_prior

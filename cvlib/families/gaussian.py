@@ -245,22 +245,18 @@ class Gaussian(_GaussianFamily):
         return self.solve(L.mT, v)
 
     def svd(self, draw: Draw) -> tuple:
-        """L = U diag(s) V^T, and b = U^T eps (..., M, d).
+        """L = U diag(s) V^T, b = U^T eps (..., M, d), and s_j / (s_i + s_j), (..., 1, d, d).
 
         More exact than the eigenvalues of L L^T, whose s are squared.
         """
         U, s, Vt = np.linalg.svd(draw.factor)
-        return U, s[..., None, :], Vt, draw.eps @ U
+        shares = s[..., None, :] / (s[..., :, None] + s[..., None, :])
+        return U, s[..., None, :], Vt, draw.eps @ U, shares[..., None, :, :]
 
     def z2(self, draw: Draw) -> Array:
         """The second transform, mu + S eps with S = (L L^T)^(1/2) symmetric, (..., M, d)."""
-        U, s, _, b = draw.of("svd")
+        U, s, _, b, _ = draw.of("svd")
         return draw.mu[..., None, :] + (b * s) @ U.mT
-
-    def shares(self, draw: Draw) -> Array:
-        """s_j / (s_i + s_j), the same for all samples, (..., 1, d, d)."""
-        s = draw.of("svd")[1]
-        return s[..., None, :] / (s[..., :, None] + s[..., None, :])
 
     def pull2(self, draw: Draw, u: Array, out: Array | None = None) -> Array:
         """[u, lower(2 X L)], S X + X S = sym(u eps^T), (..., M, D): the chain rule through z2.
@@ -268,11 +264,11 @@ class Gaussian(_GaussianFamily):
         In the basis of L = U s V^T the Lyapunov equation is diagonal, and 2 X L = U K V^T with
         K_ij = (a_i b_j + b_i a_j) s_j / (s_i + s_j), a = U^T u, b = U^T eps.
         """
-        U, _, Vt, b = draw.of("svd")
+        U, _, Vt, b, shares = draw.of("svd")
         a = u @ U
         left, right = np.stack([a, b], -1), np.stack([b, a], -2)  # (..., M, d, 2), (..., M, 2, d)
         K = left @ right  # a b^T + b a^T
-        K *= draw.of("shares")
+        K *= shares
         K = U[..., None, :, :] @ (K @ Vt[..., None, :, :])  # (..., M, d, d)
         return np.concatenate([u, self.lower(K)], -1, out=out)
 

@@ -6,7 +6,7 @@ meets a model. Slopes are held to differences, means to quadrature or to a famil
 
 import warnings
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from typing import Any
 
@@ -273,17 +273,18 @@ def promises(it: Any, rule: Callable, labels: np.ndarray) -> None:
     of, other, cure = f"of the {it.name} likelihood", np.roll(eta, 1), "mend it, or leave it out"
     if not it.strip > 0:
         raise ValueError(f"strip={it.strip} {of}: it must be positive")
-
-    def slopes(name, by, first, *more):
-        """Each function of eta is the slope of the one before it."""
-        for k, f in enumerate(more, 1):
-            slope = _value(f"{by} {of}", lambda f=f: f(eta), f"eta of shape {eta.shape}", eta.shape)
-            says, before = f"{name}{k * chr(39)} by {by} {of} is", (first, *more)[k - 1]
-            differences(says, slope[:, None], lambda z, f=before: f(z[:, 0]), eta[:, None], cure)
-
+    slopes: dict = {}  # functions of eta, each the slope of the one before it
     if it.fast is not None:
         fast = [lambda t, k=k: it.fast(t, y, k + 1)[k] for k in range(3)]
-        slopes("phi", "fast", lambda t: it.phi(t, y), *fast)
+        slopes["phi", "fast"] = [lambda t: it.phi(t, y), *fast]
+    if it.expected is not None:
+        expected = lambda t, k=0: it.expected(t, NARROW**2 + 0 * t, y)[k]
+        slopes["E phi", "expected"] = [partial(expected, k=k) for k in range(3)]
+    for (name, by), each in slopes.items():
+        for k, (f, slope) in enumerate(pairwise(each), 1):
+            got = _value(f"{by} {of}", partial(slope, eta), f"eta of shape {eta.shape}", eta.shape)
+            says, f_of = f"{name}{k * chr(39)} by {by} {of} is", lambda z, f=f: f(z[:, 0])
+            differences(says, got[:, None], f_of, eta[:, None], cure)
     try:
         slope, bend = it.derivatives(eta, y, 2)
     except NotImplementedError:  # autograd knows one slope, and nothing below will be asked for
@@ -304,9 +305,7 @@ def promises(it: Any, rule: Callable, labels: np.ndarray) -> None:
     else:  # quadrature would miss what a kink has of the slopes
         x, weights = rule(1.0, 1e-9)
         mean = it.phi(eta[:, None] + NARROW * x, y[:, None]) @ weights
-        expected = [lambda t, k=k: it.expected(t, NARROW**2 + 0 * t, y)[k] for k in range(3)]
-        means(f"E phi by expected {of} is", expected[0](eta), mean, cure, 1e-3)
-        slopes("E phi", "expected", *expected)
+        means(f"E phi by expected {of} is", expected(eta), mean, cure, 1e-3)
 
 
 def _by_parts(it, rule, m, y, of):

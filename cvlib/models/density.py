@@ -208,9 +208,14 @@ class Model:
         z = np.linspace(0.1, 0.3, 2 * self.dim).reshape(2, 1, self.dim)
 
         def numbers_of(n):
-            batch, first = self.take(np.arange(n) % self.N), _Watched.new_root()
-            trace(first, lambda z: self.log_lik(z, batch) + 0 * z[..., 0], z)
-            return sum(first.sizes)
+            batch, sizes = self.take(np.arange(n) % self.N), []
+
+            class Watched(Node):  # what autograd keeps of an array on its way
+                initialize_root = lambda self: None
+                __init__ = lambda self, value, *how: sizes.append(np.size(value))
+
+            trace(Watched.new_root(), lambda z: self.log_lik(z, batch) + 0 * z[..., 0], z)
+            return sum(sizes)
 
         try:
             with np.errstate(all="ignore"):
@@ -250,19 +255,6 @@ class Model:
                     f"neither log_lik nor log_prior takes p.{left[0]}: nothing is known of it. "
                     "Write its prior, or leave it out of the parameters"
                 )
-
-
-class _Watched(Node):
-    """What autograd keeps of an array on its way; `sizes` are those of all arrays made so far."""
-
-    sizes: list[int]
-
-    def __init__(self, value, fun, args, kwargs, argnums, parents):
-        self.sizes = parents[0].sizes
-        self.sizes.append(np.size(value))
-
-    def initialize_root(self):
-        self.sizes = []
 
 
 class Density:

@@ -250,7 +250,7 @@ class GLM(Model):
     @cached_property
     def data_moments(self) -> "DataMoments":
         """Moments of x and y within each class, or over all data, for expansions in x."""
-        classes = None
+        classes = np.array([np.inf])
         if self.likelihood.classes:
             found = passes.each(lambda rows: np.unique(rows[0]), (self.y,))
             classes = np.unique(np.concatenate(list(found)))
@@ -266,7 +266,7 @@ class GLM(Model):
 class DataMoments:
     """First and second moments of (x, y) within K classes of data points."""
 
-    classes: np.ndarray | None  # (K,) the label of each class; None: one class of all data
+    classes: np.ndarray  # (K,) the label of each class; [inf]: one class of all data
     n: np.ndarray  # (K,) how many are in it
     x: np.ndarray  # (K, d) means
     y: np.ndarray  # (K,)
@@ -276,7 +276,7 @@ class DataMoments:
 
     def of_labels(self, y: np.ndarray) -> np.ndarray:
         """Which class data points with these labels are in."""
-        return _class(y, self.classes)
+        return np.searchsorted(self.classes, y)
 
     @cached_property
     def xx_beside(self) -> np.ndarray:
@@ -284,29 +284,25 @@ class DataMoments:
         return np.concatenate(self.xx, -1)
 
 
-def _class(y, classes):
-    return np.zeros(np.shape(y), int) if classes is None else np.searchsorted(classes, y)
-
-
 def _in_classes(rows, classes):
-    """X, y and class of some data points, and 1 where one is in a class, (K, n)."""
+    """X and y of some data points, and 1 where one is in a class, (K, n)."""
     X, y = (a.astype(float, copy=False) for a in rows)
-    k = _class(y, classes)
-    return X, y, k, np.eye(1 if classes is None else len(classes))[:, k]
+    return X, y, np.eye(len(classes))[:, np.searchsorted(classes, y)]
 
 
 def _means(rows, classes):
     """Sizes of the classes, and sums of x and y in them."""
-    X, y, _, own = _in_classes(rows, classes)
+    X, y, own = _in_classes(rows, classes)
     return own.sum(-1), own @ X, own @ y
 
 
 def _spreads(rows, classes, x, mean_y, phi):
     """Sums of dx dx^T, dx dy and phi(0, y) - phi(0, ybar), with dx = x - xbar, dy = y - ybar."""
-    X, y, k, own = _in_classes(rows, classes)
-    dx, dy, zero = X - x[k], y - mean_y[k], np.zeros_like(y)
+    X, y, own = _in_classes(rows, classes)
+    mean_y, zero = own.T @ mean_y, np.zeros_like(y)  # (n,)
+    dx, dy = X - own.T @ x, y - mean_y
     by_class = (own[..., None] * dx).mT  # (K, d, n)
-    return by_class @ dx, by_class @ dy, own @ (phi(zero, y) - phi(zero, mean_y[k]))
+    return by_class @ dx, by_class @ dy, own @ (phi(zero, y) - phi(zero, mean_y))
 
 
 def logistic_regression(X: ArrayLike, y: ArrayLike, prior_sd: ArrayLike = 1.0, **more: Any) -> GLM:

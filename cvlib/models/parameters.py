@@ -171,8 +171,8 @@ class Parameters:
 
     def back(self, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
         """z (n, d) at which the parameters are these, {name: (n, *shape)}."""
-        each = ((c.back(arrays[name]), len(arrays[name])) for name, c in self.each.items())
-        return np.concatenate([u.reshape(n, -1) for u, n in each], -1)
+        given = ((c, arrays[name]) for name, c in self.each.items())
+        return np.concatenate([c.back(x).reshape(len(x), -1) for c, x in given], -1)
 
     def left_out(self, *functions: Callable) -> list[str]:
         """The names without which all of these functions of p give what they gave."""

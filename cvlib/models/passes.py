@@ -43,10 +43,8 @@ def at_points(part: Callable, data: Arrays, z: np.ndarray, *args: Any, made: int
     width = min(len(flat) * made, max(made, CHUNK // (TALL * flat.shape[1])))
     parts = slices(data, width)
     points = CHUNK // (made * parts[0].stop) or 1
-    if points >= len(flat):
-        if len(parts) == 1:  # as in most steps: no more ado
-            return _part(part, (z, *args), [_again(a[parts[0]]) for a in data])
-        return total(part, data, z, *args, width=width)
+    if points >= len(flat) and len(parts) == 1:  # as in most steps: no more ado
+        return _part(part, (z, *args), [_again(a[parts[0]]) for a in data])
     found = total(in_blocks, data, flat, part, points, *args, width=width)
     return tuple(x.reshape((*z.shape[:-1], *x.shape[1:])) for x in found)
 
