@@ -189,9 +189,7 @@ class _Discrete(Family, base=True):
         """z - E z, (..., M, D)."""
         return draw.z - draw.mu[..., None, :]
 
-    def base_score(self, draw: Draw) -> Array:
-        """The base is z itself."""
-        return draw.score
+    base_score = score  # the base is z itself
 
     def zeta(self, draw: Draw) -> Array:
         """The variable behind z, (..., M, d)."""

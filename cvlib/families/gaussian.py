@@ -133,8 +133,7 @@ class _GaussianFamily(OfNormal, base=True):
 
     def score(self, draw: Draw) -> Array:
         """grad_w log q_w(z1) = [u, lower(u eps^T) - diag(1 / L_ii)], u = L^-T eps, (..., M, D)."""
-        u = draw.of("whitened")
-        path = np.concatenate([u, self.outer(u, draw.eps)], -1)
+        path = self.pull1(draw, draw.of("whitened"))
         return path - self.entropy_grad(draw.w)[..., None, :]
 
 
@@ -166,8 +165,8 @@ class Gaussian(_GaussianFamily):
 
     def unpack(self, w: ArrayLike) -> Pair:
         """mu (..., d) and L (..., d, d)."""
-        w = self.sized(w)
-        return w[..., : self.dim], self.square(w[..., self.dim :])
+        mu, entries = super().unpack(w)
+        return mu, self.square(entries)
 
     def square(self, entries: Array) -> Array:
         """The lower triangular matrix (..., d, d) with these entries (..., D - d)."""

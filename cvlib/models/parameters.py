@@ -113,7 +113,7 @@ def interval(low: float | None, high: float | None) -> Constraint:
     """low < x < high: interval(0, 1), or interval(0, 1)(8) for eight of them; None is no limit."""
     given = [x for x in (low, high) if x is not None]
     number = lambda x: np.ndim(x) == 0 and np.asarray(x).dtype.kind in "iuf" and np.isfinite(x)
-    if not given or not all(map(number, given)) or not given == sorted(given) or low == high:
+    if not given or not all(map(number, given)) or given != sorted(given) or low == high:
         raise ValueError(
             f"interval: low={low} must lie below high={high}, two finite numbers, or one of them "
             "None: cv.interval(2, None)"
