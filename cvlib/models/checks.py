@@ -280,6 +280,9 @@ def promises(it: Any, rule: Callable, labels: np.ndarray) -> None:
     if it.expected is not None:
         expected = lambda t, k=0: it.expected(t, NARROW**2 + 0 * t, y)[k]
         slopes["E phi", "expected"] = [partial(expected, k=k) for k in range(3)]
+        x, weights = rule(1.0, 1e-9)
+        mean = it.phi(eta[:, None] + NARROW * x, y[:, None]) @ weights
+        means(f"E phi by expected {of} is", expected(eta), mean, cure, 1e-3)
     for (name, by), each in slopes.items():
         for k, (f, slope) in enumerate(pairwise(each), 1):
             got = _value(f"{by} {of}", partial(slope, eta), f"eta of shape {eta.shape}", eta.shape)
@@ -300,12 +303,8 @@ def promises(it: Any, rule: Callable, labels: np.ndarray) -> None:
             line, phi = a + b * t + c * t**2 / 2, it.phi(t, y)
             line = np.maximum(line, phi) if t is other else line  # there it may lie below
             means(f"the bound {of} is", line, phi, cure)
-    if it.expected is None:
+    if it.expected is None:  # else it is not by quadrature, which would miss what a kink has
         _by_parts(it, rule, eta[:, None], y[:, None], of)
-    else:  # quadrature would miss what a kink has of the slopes
-        x, weights = rule(1.0, 1e-9)
-        mean = it.phi(eta[:, None] + NARROW * x, y[:, None]) @ weights
-        means(f"E phi by expected {of} is", expected(eta), mean, cure, 1e-3)
 
 
 def _by_parts(it, rule, m, y, of):
