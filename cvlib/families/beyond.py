@@ -375,7 +375,7 @@ class Categorical(_Discrete):
 
     def _sums(self, a: Array) -> Array:
         """The sum over the classes of a variable, for each of them, (..., d)."""
-        return self.join(np.repeat(self.split(a).sum(-1)[..., None], self.classes, -1))
+        return np.repeat(self.split(a).sum(-1), self.classes, -1)
 
     # the relaxation
     def squash(self, zeta: Array, tau: float) -> Array:
