@@ -15,8 +15,8 @@ import cvlib as cv
 from benchmarks import stored
 from benchmarks.race import models
 from cvlib import RPS, all_quadratics, rules
-from cvlib.combining import regression
 from cvlib.models.density import Density
+from cvlib.recipe import regression
 
 RETURNS, STEPS, JUDGES = 40, 100, 10_000
 

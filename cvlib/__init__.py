@@ -7,10 +7,9 @@ here, is its fast version. What stands on the core is imported when it is asked 
 from importlib import import_module
 from typing import Any
 
-from . import datasets, families, models, zoo
+from . import combine, datasets, families, models, zoo
 from .ascent import exact, optimize, rules
 from .ascent.optimize import elbo
-from .combining import combine
 from .draws import Sampling, draw, snapshot
 from .models import passes
 from .models.parameters import interval, ordered, pick, positive, real, simplex
@@ -24,8 +23,8 @@ from .recipe.approximations import (
     taylor_z,
 )
 from .recipe.atoms import one, terms
-from .recipe.ensemble import AQ, LB, LOO, RPS, DisARM, all_quadratics, linear_baseline
 from .recipe.estimators import CF, GR, PR, QD, RB, RP1, RP2, SF, evaluate
+from .recipe.regression import AQ, LB, LOO, RPS, DisARM, all_quadratics, linear_baseline
 
 __version__ = "1.0.0"
 

@@ -19,15 +19,15 @@ import scipy
 
 from .arguments import number, whole
 from .ascent.plans import Noisy, taken
-from .combining.combine import best_weights
+from .combine import best_weights
 from .draws import Sampling, draw
 from .families.base import Family
 from .models.density import Model
 from .recipe.approximations import bound, taylor_z
 from .recipe.atoms import terms
-from .recipe.ensemble import AQ
 from .recipe.estimators import CF, GR, PR, QD, RB, RP1, SF, Estimator, evaluate
 from .recipe.integrands import wanted
+from .recipe.regression import AQ
 from .zoo import published, whole_gradient, written
 
 CHUNK = 2**22  # numbers that the draws of a pilot may make at a time

@@ -11,9 +11,9 @@ from .families.base import Family
 from .models.density import Model
 from .recipe.approximations import bound, relax, taylor_x, taylor_x_slope, taylor_z
 from .recipe.atoms import one, terms
-from .recipe.ensemble import LB, LOO
 from .recipe.estimators import CF, GR, RP1, RP2, SF, Estimator
 from .recipe.integrands import Illegal, Integrand
+from .recipe.regression import LB, LOO
 
 T = TypeVar("T")
 

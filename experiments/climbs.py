@@ -1,7 +1,7 @@
 """Algorithms up the ELBO of a full Gaussian with gradients alone: nats short, and their price.
 
 A logistic regression with a standard normal prior in plain NumPy, some runs side by side. Letters
-as in `cvlib.combining.regression`: mu (R, d), L (R, d, d), draws e (R, M, d), slopes in units of q
+as in `cvlib.recipe.regression`: mu (R, d), L (R, d, d), draws e (R, M, d), slopes in units of q
 G = L^T grad log p(x, mu + L e), (R, M, d). An algorithm estimates c = E[G] and A = E[G e^T], which
 a natural step follows; "batch and match" has a step of its own.
 """
@@ -12,9 +12,9 @@ import numpy as np
 import scipy
 
 from cvlib import datasets, exact, families, models
-from cvlib.combining import regression
-from cvlib.combining.regression import sym
 from cvlib.points import frame, prime, rotations, uniform
+from cvlib.recipe import regression
+from cvlib.recipe.regression import sym
 
 MARKS = (2, 4, 8, 12, 20, 40, 60)  # gradients, in units of d, at which a run is looked at
 EACH = (2, 4, 24)  # draws of a step, in units of d

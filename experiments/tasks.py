@@ -9,9 +9,8 @@ from functools import cache
 
 import numpy as np
 
-from cvlib import datasets, families, models, parabola, taylor_x_slope, taylor_z, zoo
+from cvlib import combine, datasets, families, models, parabola, taylor_x_slope, taylor_z, zoo
 from cvlib.ascent import exact, optimize, rules
-from cvlib.combining import combine
 from cvlib.draws import Draw, draw
 from cvlib.recipe.atoms import terms
 from cvlib.recipe.estimators import CF, PR, QD, RB, RP1, evaluate

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cvlib.combining.combine import Moments, bayes_weights, combine, empirical_weights, moments
+from cvlib.combine import Moments, bayes_weights, combine, empirical_weights, moments
 
 
 def posterior_moments(moments: Moments, T_cc: ArrayLike, T_hc: ArrayLike, n0: float) -> Moments:

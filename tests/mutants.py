@@ -218,16 +218,16 @@ diagonal slopes of a mirrored draw | diagonal.each | _coordinates(e, G) |
 baseline invents what q does not feel | baseline | 1e-7 * root.max(-1, keepdims=True) | -1 |
   test_the_baseline_of_a_softmax
 # ensemble: test_ensemble test_definitions
-AQ knows partners | ensemble._fitted | group=draw.group | | test_rows_of_all_quadratics_are_refits
-AQ: no ridge is the usual ridge | ensemble._fitted |
+AQ knows partners | regression._fitted | group=draw.group | | test_rows_of_all_quadratics_are_refits
+AQ: no ridge is the usual ridge | regression._fitted |
   (draw.q.dim if draw.q.full else 1) / 10 if ridge is None else ridge |
   ridge or (draw.q.dim if draw.q.full else 1) / 10 | test_a_gaussian_target_in_one_natural_step
 RPS: the transpose with L^T for L^-T | _symmetrised | q.outer(away, G) | q.outer(draw.eps, u) |
   test_rotations_and_means
 a mean of the ELBO, not ELBO / N | Noisy.gradient | g / N | g | test_a_step_takes_the_mean_at_once
 LB: partners are known | linear_baseline | draw.group | 1 | test_the_linear_baseline_for_switches
-LB: the usual ridge, whatever is asked | linear_baseline | regression.baseline(score, f,
-  draw.q.fisher(draw.w), ridge, draw.group) | regression.baseline(score, f, draw.q.fisher(draw.w),
+LB: the usual ridge, whatever is asked | linear_baseline | baseline(score, f,
+  draw.q.fisher(draw.w), ridge, draw.group) | baseline(score, f, draw.q.fisher(draw.w),
   0.5, draw.group) | test_the_linear_baseline_by_refits
 Fisher of a switch: sd for variance | Bernoulli.fisher | expit(w) * expit(-w) |
   np.sqrt(expit(w) * expit(-w)) | test_fisher_of_discrete_families

@@ -20,10 +20,10 @@ from test_own_families import shifted_of
 import cvlib as cv
 from cvlib import CF, RP1, RP2, SF, bound, combine, parabola, relax, rules, taylor_x, taylor_z
 from cvlib.ascent import plans, rotated
-from cvlib.combining import regression
 from cvlib.fitting.bends import Bent
 from cvlib.fitting.found import Found
 from cvlib.points import spheres
+from cvlib.recipe import regression
 from cvlib.recipe.estimators import Method, Route, check_variate
 from experiments import catalogue, posteriors, weights
 

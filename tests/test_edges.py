@@ -228,7 +228,7 @@ def test_half_of_a_pair_without_a_number(cv, what, where):
 
 def test_draws_of_a_diagonal_q_without_a_number_are_left_out(cv):
     """A step is that of the other draws, as a regression of them alone."""
-    plans, regression = part(cv, "ascent.plans"), part(cv, "combining.regression")
+    plans, regression = part(cv, "ascent.plans"), part(cv, "recipe.regression")
     model, q = own(cv), cv.families.DiagonalGaussian(2)
     plan, w = plans.Regressed(model, q, M=8), q.pack([0.2, -0.1], [0.8, 1.1])
     e, G = RNG(3).standard_normal((2, 8, 2))
@@ -247,7 +247,7 @@ def test_draws_of_a_diagonal_q_without_a_number_are_left_out(cv):
 
 def test_vectors_of_zeros(cv):
     """Weights, regressions, moves and curvatures of nothing are zero, and not NaN."""
-    combine, regression = part(cv, "combining.combine"), part(cv, "combining.regression")
+    combine, regression = part(cv, "combine"), part(cv, "recipe.regression")
     h, C = RNG(0).standard_normal((5, 3)), RNG(1).standard_normal((2, 5, 3))
     alone = combine.empirical_weights(combine.moments(h, C))
     beside = np.concatenate([C[:1], np.zeros((1, 5, 3)), C[1:]])
@@ -440,7 +440,7 @@ def test_what_folds_do_not_foretell(cv):
 
 def test_at_rest(cv):
     """Where s times the signal is no more than signal and noise, for slope and curvature alike."""
-    plans, regression = part(cv, "ascent.plans"), part(cv, "combining.regression")
+    plans, regression = part(cv, "ascent.plans"), part(cv, "recipe.regression")
     found = regression.Fitted(np.array([3.0, 4.0]), np.array([1.0, 2.0]))  # 25 and 5
     rest = lambda slope, bend, s: plans.at_rest(regression.Gauge(slope, bend, 0.0), found, s)
     assert rest(5.0, 1.0, 5) and not rest(5.1, 1.0, 5) and not rest(5.0, 1.1, 5)

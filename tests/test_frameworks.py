@@ -17,8 +17,9 @@ import pytest
 from numpy.testing import assert_allclose
 
 import cvlib as cv
+from cvlib import combine
 from cvlib.ascent.rules import newton
-from cvlib.combining import combine, regression
+from cvlib.recipe import regression
 
 SAME = dict(rtol=1e-10, atol=1e-10)
 RNG = np.random.default_rng

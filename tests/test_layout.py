@@ -18,7 +18,7 @@ import cvlib
 
 PACKAGE = Path(cvlib.__file__).parent
 # Folders and files, from the base up
-CORE = "combining models families recipe zoo ascent".split()
+CORE = "combine models families recipe zoo ascent".split()
 LAYERS = [*CORE, "adapters", "choosing", "fitting"]
 FOLDERS = [layer for layer in LAYERS if (PACKAGE / layer).is_dir()]
 BASE = {"arguments", "deadline", "special", "points", "draws", "datasets"}  # below them, for all
@@ -171,7 +171,7 @@ def test_a_gradient_a_step_and_a_fit_enter_few_files():
     files = entered(gradient)
     assert len(files) <= 12, files
     page = (PACKAGE.parent / "book" / "internals.md").read_text("utf-8")
-    told = page[page.index("## The path of one gradient") : page.index("## `cvlib.combining`")]
+    told = page[page.index("## The path of one gradient") : page.index("## `cvlib.combine`")]
     assert [file for file in files if f"`{file}`" not in told] == []
     rules = {"rule": cvlib.rules.momentum(), "weights": cvlib.rules.bayes()}
     plan = cvlib.optimize.Noisy(model, q, h, [c], lr=0.01, M=10, **rules)

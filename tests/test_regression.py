@@ -1,4 +1,4 @@
-"""`cvlib.combining.regression` against refits, enumeration, quadrature and minimisers.
+"""`cvlib.recipe.regression` against refits, enumeration, quadrature and minimisers.
 
 Unbiasedness is shown exactly: it holds for every law of e with mean 0 and covariance I, so e takes
 a few values, slopes are a table of arbitrary numbers, and all outcomes of a draw are added up.
@@ -13,7 +13,7 @@ from scipy import linalg
 
 
 def module(cv):
-    return part(cv, "combining.regression")
+    return part(cv, "recipe.regression")
 
 
 # Laws of e with mean 0 and covariance I: nodes (n, d), probabilities (n,)

@@ -12,9 +12,8 @@ from autograd import grad
 from numpy.testing import assert_allclose
 
 import cvlib as cv
-from cvlib import CF, RP1
+from cvlib import CF, RP1, combine
 from cvlib.ascent.rotated import Last, Rotated, believed
-from cvlib.combining import combine
 from cvlib.points import rotations, spheres, uniform
 
 D = 3

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .. import combine
 from ..arguments import number, numbers, whole
-from ..combining import combine, regression
-from ..combining.regression import Fitted, Gauge
 from ..draws import Draw, Sampling, Snapshot, draw, snapshot
 from ..families.base import Family, check_fit
 from ..models.density import Density, Model
+from ..recipe import regression
 from ..recipe.estimators import Estimator, check_gradient, check_variate, evaluate
 from ..recipe.integrands import Wants, wanted
 from . import exact, rules
@@ -297,7 +297,7 @@ class Regressed(Unaided):
         return self.moved(state, w, (s, regression.shrinkage(seen, 1)))
 
 
-def at_rest(seen: Gauge, found: Fitted, s: np.ndarray) -> np.ndarray:
+def at_rest(seen: regression.Gauge, found: regression.Fitted, s: np.ndarray) -> np.ndarray:
     """Is rho = 1 / s no smaller than the best gain, signal / (signal + noise)?
 
     The gauge is the signal, the squared length of the gradient; that of its estimate, `found`, is

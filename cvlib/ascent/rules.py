@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .. import combine
 from ..arguments import number, numbers
-from ..combining import combine
 from ..families.base import Family
 
 __all__ = ["Ascent", "Weighting", "adam", "bayes", "falling", "fixed", "momentum", "natural"]

@@ -7,11 +7,11 @@ import numpy as np
 import scipy
 
 from ..ascent.plans import scored
-from ..combining import regression
 from ..deadline import Late, deadline
 from ..draws import Draw
 from ..families.base import Family
 from ..models.density import Density, Model
+from ..recipe import regression
 from .settings import DEFAULT, Settings
 
 HEAVY, WIDE = 0.7, 0.5  # k-hat from which an answer, and from which its error, is not believed

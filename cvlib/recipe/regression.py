@@ -1,9 +1,13 @@
-"""The ensemble of all quadratics: regress the slope of f on the draw that made it. NumPy alone.
+"""Words that look at several samples together: regressions on the draws, and other baselines.
 
-Letters: z_m = mu + L e_m with base draws e (..., B, d), slopes in q's own coordinates
-G_m = L^T grad f(z_m), (..., B, d). Leading axes are runs. A quadratic f~ whose slope is c + A e
-has E[G~] = c and E[G~ e^T] = A without sampling, because E[e] = 0 and E[e e^T] = I. So for every
-vector c and matrix A
+A pull carries slopes back to w. RP1's does it sample by sample; those of AQ and RPS use every
+control variate of a kind at once. They are linear in the slopes, as every pull is, so the words add
+and subtract like the others.
+
+**All quadratics.** Letters: z_m = mu + L e_m with base draws e (..., B, d), slopes in q's own
+coordinates G_m = L^T grad f(z_m), (..., B, d). Leading axes are runs. A quadratic f~ whose slope is
+c + A e has E[G~] = c and E[G~ e^T] = A without sampling, because E[e] = 0 and E[e e^T] = I. So for
+every vector c and matrix A
 
     G - (c + A e) + c           has the mean of G       (L^-T of it: the gradient in mu),
     (G - (c + A e)) e^T + A     has that of G e^T       (lower(L^-T of it): the gradient in L):
@@ -23,9 +27,14 @@ independent draws, 2 for antithetic pairs. Groups are independent.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+
+from ..arguments import number
+from ..draws import Draw
+from .estimators import SF, Method, Route
 
 
 class Fitted(NamedTuple):
@@ -232,3 +241,123 @@ def baseline(
     each = _without(K_X, beta, Q, group)[..., 1:, 0] + Q * e  # (..., M, D)
     each = np.where(felt, each * root, 0)
     return each if V is None else each @ V.mT
+
+
+# Words -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class AllQuadratics:
+    """RP1's pull with every quadratic of q's shape as a control variate.
+
+    The slopes are regressed on the draws, with a ridge on the curvature; by default a tenth of the
+    number of slopes; for every sample on the samples outside its own group, so that each row is
+    unbiased.
+    """
+
+    ridge: float | None = None
+
+    def __call__(self, draw: Draw, u: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        """From slopes u (..., M, d) a row a sample, (..., M, D)."""
+        own = _fitted(rows, draw, draw.q.times_t(draw.factor, u), self.ridge)
+        return draw.q.from_own(draw.factor, *own)
+
+    def mean(self, draw: Draw, u: np.ndarray) -> np.ndarray:
+        """The mean of the rows, (..., D), without making them."""
+        q = draw.q
+        c, A = _fitted(regress, draw, q.times_t(draw.factor, u), self.ridge)
+        A = np.expand_dims(A, c.ndim - 1)
+        return q.from_own(draw.factor, c[..., None, :], A)[..., 0, :]
+
+
+def _fitted(f, draw, G, ridge):
+    """`rows` or `regress` of slopes G in q's own coordinates, for q's shape."""
+    draw.refuse_weights("a regression on the draws")
+    ridge = (draw.q.dim if draw.q.full else 1) / 10 if ridge is None else ridge
+    f = f if draw.q.full else diagonal(f)
+    return f(draw.eps, G, ridge, group=draw.group)
+
+
+def all_quadratics(ridge: float | None = None) -> Method:
+    """The word `AQ` with another ridge.
+
+    A ridge of zero needs more samples than dimensions; a large one shrinks to RP1, and with
+    f = data + prior - variational to sticking the landing.
+    """
+    name = "AQ" if ridge is None else f"AQ[ridge={number('ridge', ridge, 0):g}]"
+    doc = """RP1 with all quadratics of q's shape as control variates, (..., M, D).
+
+    The slopes of f are regressed on the draws, for every sample on the others, with a ridge: one
+    least-squares fit gives the best weights of d (d + 3) / 2 variates CF(f~) - RP1(f~), or of 2 d
+    for a diagonal q. Write AQ(data + prior - variational): the ridge then shrinks towards sticking
+    the landing.
+    """
+    route = Route("z1", pull=AllQuadratics(ridge))
+    return Method(name, doc, route, needs="gaussian")
+
+
+AQ = all_quadratics()
+
+
+def _symmetrised(draw, u, out=None):
+    """[u, lower(L^-T sym(L^T u eps^T))], a row a sample."""
+    # L^-T (G e^T + e G^T) / 2 = (u e^T + (L^-T e) G^T) / 2, with G = L^T u
+    q, G, away = draw.q, draw.q.times_t(draw.factor, u), draw.of("whitened")
+    lower = 0.5 * (q.outer(u, draw.eps) + q.outer(away, G))
+    return np.concatenate([u, lower], -1)
+
+
+RPS = Method(
+    "RPS",
+    """RP1 with all rotations as control variates: the gradient in L symmetrised, (..., M, D).
+
+    z = mu + L R eps with any rotation R(w) is another reparameterisation; differences of these,
+    RP1 - RP2 among them, are the antisymmetric part of the slope times the draw, in q's own
+    coordinates, and have mean zero. At weight one they all go.
+    """,
+    Route("z1", pull=_symmetrised),
+    needs="gaussian",
+)
+
+
+LOO = Method(
+    "LOO",
+    """(f_m - mean of f over the other samples) grad_w log q_w(Z_m): leave-one-out, (..., M, D).
+
+    In pairs the partner is left out too. For data + prior - variational: VarGrad (Richter et al.
+    2020).
+    """,
+    SF.route,
+    SF.behind,
+    rows=lambda draw, f, score: (f[..., None] - draw.others(f[..., None])) * score,
+)
+DisARM = Method(
+    "DisARM",
+    """(f(Z) - f(Z~)) / 2 (Z - Z~) sigma(|w|) with Z~ the opposite of a Bernoulli Z, (..., M, D).
+
+    Dong, Mnih and Tucker 2020; U2G of Yin et al. 2020. Partners have the same gradient.
+    """,
+    Route("z1", score="paired_score"),
+    rows=lambda draw, f, score: (f - np.roll(f, draw.M // 2, -1))[..., None] / 2 * score,
+    why="it is for the two values of a Bernoulli variable",
+)
+
+
+def linear_baseline(ridge: float = 0.5) -> Method:
+    """The word `LB` with another ridge; a large one is `LOO`."""
+    number("ridge", ridge, 0, above=True)
+    doc = """(f - b0 - b.S) S + F b with S = grad_w log q_w(Z) and F = Var S, (..., M, D).
+
+    The score function with a baseline linear in the score, fitted for every sample on the others
+    by ridge regression: LOO is its constant, and b estimates the natural gradient.
+    """
+    name = "LB" if ridge == 0.5 else f"LB[ridge={ridge:g}]"
+
+    def each(draw, f, score):
+        draw.refuse_weights("a linear baseline")
+        return baseline(score, f, draw.q.fisher(draw.w), ridge, draw.group)
+
+    return Method(name, doc, SF.route, rows=each, needs="fisher")
+
+
+LB = linear_baseline()

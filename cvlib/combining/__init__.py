@@ -1,1 +1,0 @@
-"""Many control variates at once: moments, weights, the Bayesian rule. NumPy alone."""
