@@ -13,17 +13,10 @@ from .ascent.optimize import elbo
 from .draws import Sampling, draw, snapshot
 from .models import passes
 from .models.parameters import interval, ordered, pick, positive, real, simplex
-from .recipe.approximations import (
-    bound,
-    parabola,
-    relax,
-    surrogate,
-    taylor_x,
-    taylor_x_slope,
-    taylor_z,
-)
-from .recipe.atoms import one, terms
+from .recipe.approximations import bound, parabola, taylor_x, taylor_x_slope, taylor_z
+from .recipe.atoms import relax, surrogate, terms
 from .recipe.estimators import CF, GR, PR, QD, RB, RP1, RP2, SF, evaluate
+from .recipe.integrands import one
 from .recipe.regression import AQ, LB, LOO, RPS, DisARM, all_quadratics, linear_baseline
 
 __version__ = "1.0.0"

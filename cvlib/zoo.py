@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 from .families.base import Family
 from .models.density import Model
-from .recipe.approximations import bound, relax, taylor_x, taylor_x_slope, taylor_z
-from .recipe.atoms import one, terms
+from .recipe.approximations import bound, taylor_x, taylor_x_slope, taylor_z
+from .recipe.atoms import relax, terms
 from .recipe.estimators import CF, GR, RP1, RP2, SF, Estimator
-from .recipe.integrands import Illegal, Integrand
+from .recipe.integrands import Illegal, Integrand, one
 from .recipe.regression import LB, LOO
 
 T = TypeVar("T")

@@ -8,10 +8,10 @@ import numpy as np
 from cvlib.draws import draw
 from cvlib.families.base import Family
 from cvlib.models.density import Model
-from cvlib.recipe.approximations import TaylorX, bound, relax, taylor_x, taylor_x_slope, taylor_z
-from cvlib.recipe.atoms import one, terms
+from cvlib.recipe.approximations import TaylorX, bound, taylor_x, taylor_x_slope, taylor_z
+from cvlib.recipe.atoms import relax, terms
 from cvlib.recipe.estimators import CF, GR, PR, QD, RB, RP1, RP2, SF, Estimator, evaluate
-from cvlib.recipe.integrands import Atom
+from cvlib.recipe.integrands import Atom, one
 from cvlib.zoo import PUBLISHED, published, written
 
 # CF before QD: of a quadratic both are the same, and the first of two copies stays

@@ -53,12 +53,12 @@ Taylor in z: value loses 1/2 | TaylorZ.value | 0.5 * np.vecdot(both, away) | np.
   test_single_draws[curved-Gaussian-False]
 Taylor in z: value from the slope at mu alone | TaylorZ.value | self.slope(draw, where) |
   self.f.slope(draw, self.centre) | test_own_model_at_mu_on_all_data
-Taylor in z: slope at z, own model | TaylorZ.grad | self.near(draw).slope(draw, self.centre) |
+Taylor in z: slope at z, own model | TaylorZ.grad | self.steepness(draw) |
   self.f.slope(draw, where) | test_own_prior_at_mu
 bias up to 1e-3 passes | integrands.ROUNDING | 32 | 1e13 | test_judged
 bound: xi without the variance | Bound.coefficients | m**2 + v | m**2 |
   test_single_draws[offset-Gaussian-False]
-Taylor in x: value loses 1/2 | TaylorX.value | 0.5 * d2.take(own) | d2.take(own) |
+Taylor in x: value loses 1/2 | TaylorX.value | 0.5 * d2 * (eta - m) | d2 * (eta - m) |
   test_batches[poisson-Gaussian]
 Taylor in x: kappa lost in the value at the mean | TaylorX.value | kappa * dy * eta |
   kappa * dy * (eta - m) | test_exact_means[linear-DiagonalGaussian-True]
@@ -152,7 +152,7 @@ a rate that never falls | falling.__call__ | min | max | test_rate
 the optimum after one step | exact.optimum | np.abs(g).max() < SETTLED | np.abs(g).max() < 1e9 |
   test_the_best_q_is_found_in_few_steps
 # snapshots: test_passes
-snapshot: about mu for the older weights | Stored.grad | draw.at('snapshot') | draw.at('mu') |
+snapshot: about mu for the older weights | TaylorZ.grad | draw.at(self.centre) | draw.at("mu") |
   test_lines[poisson-DiagonalGaussian-one each]
 snapshot: own model's drawn data expanded afresh | _expand | kind(atom, at, order) |
   kind(atom, at if atom.of_eta else "mu", order) | test_lines[curved-DiagonalGaussian-one each]

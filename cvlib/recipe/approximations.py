@@ -1,20 +1,26 @@
 """Approximations of integrands: parabolas in z, whose mean under q is known, and others.
 
 Parabolas are about the mean of q, or about an older one: a snapshot has them summed over all data.
-Polynomials in the data x have a known mean over the data. A discrete z has a continuous variable
-zeta behind it (see `families.beyond`), and an integrand of zeta has SF, RP1 and GR: differences
-of these are the plain relaxation, REBAR (GR - RP1) and, with a trained function, RELAX.
+Polynomials in the data x have a known mean over the data.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ..draws import Draw, kept
-from ..models.glm import GLM
-from .atoms import OfEta, Own, look_up
-from .integrands import Atom, Illegal, Integrand, OnData, Wants, integrand
+from .integrands import (
+    Atom,
+    Cases,
+    Illegal,
+    Integrand,
+    OfEta,
+    OnData,
+    Wants,
+    integrand,
+    look_up,
+)
 
 
 def taylor_z(f: Integrand, at: str = "mu", order: int = 2) -> Integrand:
@@ -128,13 +134,21 @@ class TaylorZ(Expansion):
             return Stored(self.f.over_all_data(), TaylorZ, self.order)
         return self.f
 
+    def height(self, draw: Draw) -> np.ndarray:
+        """f(c)."""
+        return self.near(draw).value(draw, self.centre)
+
+    def steepness(self, draw: Draw) -> np.ndarray:
+        """grad f(c)."""
+        return self.near(draw).slope(draw, self.centre)
+
     def value(self, draw: Draw, where: str) -> np.ndarray:
-        f, away = self.near(draw), draw.at(where) - draw.at(self.centre)
-        both = f.slope(draw, self.centre) + self.slope(draw, where)
-        return f.value(draw, self.centre) + 0.5 * np.vecdot(both, away)  # mean of two slopes
+        away = draw.at(where) - draw.at(self.centre)
+        both = self.steepness(draw) + self.slope(draw, where)
+        return self.height(draw) + 0.5 * np.vecdot(both, away)  # mean of two slopes
 
     def grad(self, draw: Draw, where: str) -> np.ndarray:
-        slope = self.near(draw).slope(draw, self.centre)
+        slope = self.steepness(draw)
         if where == self.centre:
             return slope
         return slope + self.along(draw, where, draw.at(where) - draw.at(self.centre))
@@ -149,7 +163,7 @@ class TaylorZ(Expansion):
         return np.zeros_like(v) if self.order == 1 else self.near(draw).along(draw, self.centre, v)
 
 
-class Stored(Expansion):
+class Stored(TaylorZ):
     """Of all data, about older weights: the snapshot has the sums, and no pass is needed."""
 
     def __init__(self, f: Atom, kind: type[Expansion], order: int) -> None:
@@ -165,15 +179,11 @@ class Stored(Expansion):
             raise ValueError(_lacking(self))
         return sums
 
-    def value(self, draw: Draw, where: str) -> np.ndarray:
-        height, slope, _ = self.sums(draw)
-        both = slope[..., None, :] + self.slope(draw, where)
-        away = draw.at(where) - draw.at("snapshot")
-        return np.asarray(height)[..., None] + 0.5 * np.vecdot(both, away)
+    def height(self, draw: Draw) -> np.ndarray:
+        return np.asarray(self.sums(draw)[0])[..., None]
 
-    def grad(self, draw: Draw, where: str) -> np.ndarray:
-        slope = self.sums(draw)[1][..., None, :]
-        return slope + self.along(draw, where, draw.at(where) - draw.at("snapshot"))
+    def steepness(self, draw: Draw) -> np.ndarray:
+        return self.sums(draw)[1][..., None, :]
 
     def hess_L(self, draw: Draw, where: str) -> np.ndarray:
         times = lambda V: self.along(draw, where, V)[..., None, :, :]
@@ -315,30 +325,31 @@ class TaylorX(Expansion):
     def value(self, draw: Draw, where: str) -> np.ndarray:
         G, z, likelihood = self.model.data_moments, draw.at(where), self.model.likelihood
         phi, kappa = likelihood.phi, likelihood.kappa or 0.0  # y does not vary within a class
-        d1, d2, _ = at_means(self.model, draw, where)
-        m = z @ G.x.T  # (..., M, K)
         if self.sees_all(draw):
+            m = z @ G.x.T  # (..., M, K)
             each = phi(m, G.y) + G.constant + kappa * (z @ G.xy.T)
-            return (each + 0.5 * d2 * np.vecdot(self._spread(draw, where), z[..., None, :])) @ G.n
-        r, own, dy, _ = _group_drawn(self.model, draw)
-        m, y, eta = m.take(own), r.y - dy, r.eta(draw, where)  # y: the group's mean label
-        more = kappa * dy * eta + phi(0 * dy, r.y) - phi(0 * dy, y)  # phi has of y - ybar
-        near = phi(m, y) + d1.take(own) * (eta - m) + 0.5 * d2.take(own) * (eta - m) ** 2
-        return r.total(near + more)
+            d2, spread = likelihood.derivatives(m, G.y, 2)[1], self._spread(draw, where)
+            return (each + 0.5 * d2 * np.vecdot(spread, z[..., None, :])) @ G.n
+        drawn, near, dy = _drawn(self.model, draw)
+        eta, m = drawn.eta(draw, where), near.eta(draw, where)
+        d1, d2 = likelihood.derivatives(m, near.y, 2)
+        more = kappa * dy * eta + phi(0 * dy, drawn.y) - phi(0 * dy, near.y)  # phi has of y - ybar
+        return drawn.total(phi(m, near.y) + (d1 + 0.5 * d2 * (eta - m)) * (eta - m) + more)
 
     def grad(self, draw: Draw, where: str) -> np.ndarray:
-        G, z, kappa = self.model.data_moments, draw.at(where), self.model.likelihood.kappa or 0.0
-        d1, d2, d3 = at_means(self.model, draw, where)
-        half = 0.5 * self.third
+        G, z, likelihood = self.model.data_moments, draw.at(where), self.model.likelihood
+        kappa, half = likelihood.kappa or 0.0, 0.5 * self.third
         if self.sees_all(draw):
-            spread = self._spread(draw, where)  # Cov z, (..., M, K, d)
+            d1, d2, d3 = likelihood.derivatives(z @ G.x.T, G.y, 3)  # (..., M, K)
+            spread = self._spread(draw, where)
             e2 = np.vecdot(spread, z[..., None, :])  # mean of e^2, (..., M, K)
             along_mean = (G.n * (d1 + half * d3 * e2)) @ G.x
             return along_mean + np.vecmat(G.n * d2, spread) + kappa * (G.n @ G.xy)
-        r, own, dy, mean = _group_drawn(self.model, draw)
-        e = r.eta(draw, where) - (z @ G.x.T).take(own)
-        slope = r.back(d1.take(own) + kappa * dy + d2.take(own) * e)
-        return slope + r.back(half * d3.take(own) * e**2, mean)
+        drawn, near, dy = _drawn(self.model, draw)
+        eta, m = drawn.eta(draw, where), near.eta(draw, where)
+        d1, d2, d3 = likelihood.derivatives(m, near.y, 3)
+        slope = drawn.back(d1 + kappa * dy + d2 * (eta - m))
+        return slope + near.back(half * d3 * (eta - m) ** 2)
 
     def _spread(self, draw, where):
         """S z for the covariance S of each group, (..., M, K, d)."""
@@ -347,19 +358,12 @@ class TaylorX(Expansion):
 
 
 @kept
-def at_means(model: GLM, draw: Draw, where: str) -> Sequence[np.ndarray]:
-    """phi', phi'', phi''' at xbar.z for each group of the data, each (..., M, K)."""
-    G = model.data_moments
-    return model.likelihood.derivatives(draw.at(where) @ G.x.T, G.y, 3)
-
-
-@kept
-def _group_drawn(model, draw):
-    """The cases drawn, the place of their group in an (..., M, K) array, y - ybar and xbar."""
-    G, r = model.data_moments, look_up(model, draw, False)
-    k = G.of_labels(r.y)  # (..., M or 1, B)
-    samples = np.arange(draw.eps[..., 0].size).reshape(*draw.eps.shape[:-1], 1)  # (..., M, 1)
-    return r, samples * len(G.n) + k, r.y - G.y[k], G.x[k]
+def _drawn(model, draw):
+    """The cases drawn, the same with the means of their groups as data, and y - ybar."""
+    G, drawn = model.data_moments, look_up(model, draw, False)
+    k = G.of_labels(drawn.y)  # (..., M or 1, B)
+    near = Cases(drawn.scale, G.x[k], G.y[k])
+    return drawn, near, drawn.y - near.y
 
 
 class TaylorXSlope(TaylorX):
@@ -368,66 +372,3 @@ class TaylorXSlope(TaylorX):
     word, third = "taylor_x_slope", 0.0
     conservative = False
     value: Any = None
-
-
-# Of another variable: no closed form, two estimators ---------------------------------------------
-
-
-def relax(f: Integrand, tau: float = 0.5, coupled: bool = True) -> Integrand:
-    """f at the concrete relaxation of z with temperature tau (Maddison et al., Jang et al. 2017).
-
-    Write GR(relax(f)) - RP1(relax(f)) for REBAR (Tucker et al. 2017). With coupled=False the
-    conditional draw has a base sample of its own.
-    """
-    if not tau > 0:
-        raise ValueError(f"tau={tau}: the temperature must be positive")
-    for atom in integrand(f, "relax").parts:
-        if atom.q is not None and atom.q.smooth == "z":
-            raise Illegal(f"relax is for a discrete q; {atom.q!r} is continuous: use RP1 or GR")
-        if atom.function is None or atom.space != "z":
-            raise Illegal(f"relax takes terms such as data + prior; '{atom.name}' is none")
-    return f.map(lambda atom: Relaxed(atom, tau, coupled))
-
-
-def surrogate(f: Integrand, function: Callable) -> Integrand:
-    """Any function (..., d) -> (...) that autograd can differentiate, standing in for the term f.
-
-    Of zeta for a discrete q, of z for a continuous one. RELAX (Grathwohl et al. 2018) is
-    GR(surrogate(f, s)) - RP1(surrogate(f, s)) with s trained along the way (chapter 6).
-    """
-    if all(atom.q is None for atom in integrand(f, "surrogate").parts):
-        raise Illegal(f"surrogate needs a term of a model, and {f!r} belongs to none")
-    return Integrand({Surrogate(f, function): 1})
-
-
-class Relaxed(Own):
-    """f(squash(zeta)) for f the atom's function, on the data that the atom sees."""
-
-    def __init__(self, f: Atom, tau: float, coupled: bool) -> None:
-        how = f", {float(tau)}" + ", coupled=False" * (not coupled)
-        name, target = f"relax({f.name}{how})", f"relax({f.target}{how})"
-        super().__init__(name, f.model, f.q, target)
-        self.f, self.tau, self.coupled = f, tau, coupled
-        self.space = f.q.smooth if coupled else f"{f.q.smooth}, fresh"
-
-    def over_all_data(self) -> Atom:
-        return Relaxed(self.f.over_all_data(), self.tau, self.coupled)
-
-    def function(self, draw: Draw, extra: int) -> Callable:
-        f = self.f.function(draw, extra)
-        return lambda zeta: f(draw.q.squash(zeta, self.tau))
-
-
-class Surrogate(Own):
-    """s(zeta), or s(z): it sees no data."""
-
-    def __init__(self, f: Integrand, function: Callable) -> None:
-        like = next(atom for atom in f.parts if atom.q is not None)
-        name = f"surrogate({f!r}, {getattr(function, '__name__', 'function')})"
-        # Two functions may share a name. In the key the function stays alive: its id is its own.
-        super().__init__(name, like.model, like.q, f"{name} at {id(function):#x}")
-        self.key = (*self.key, function)
-        self.s, self.space = function, like.q.smooth
-
-    def function(self, draw: Draw, extra: int) -> Callable:
-        return self.s

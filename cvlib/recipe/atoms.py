@@ -1,7 +1,12 @@
-"""The integrands of the ELBO gradient's terms: data, prior, variational, and the constant one."""
+"""The terms of the ELBO gradient, and the integrands that autograd differentiates.
 
-from collections.abc import Callable, Sequence
-from typing import Any
+These are models of one's own, families beyond the Gaussian, and what stands in for a term of them.
+A discrete z has a continuous variable zeta behind it (see its families), and an integrand of
+zeta has SF, RP1 and GR: differences of these are the plain relaxation, REBAR (GR - RP1) and, with a
+trained function, RELAX.
+"""
+
+from collections.abc import Callable
 
 import autograd.numpy as anp
 import numpy as np
@@ -11,9 +16,17 @@ from ..draws import Draw, kept
 from ..families import Family, FamilyPrior
 from ..families.base import check_fit
 from ..models import GaussianPrior, Model, passes
-from ..models.glm import GLM
 from ..special import hess_times
-from .integrands import Atom, Integrand, OnData
+from .integrands import (
+    Atom,
+    GLMData,
+    Illegal,
+    Integrand,
+    NormalPrior,
+    OnData,
+    Variational,
+    integrand,
+)
 
 
 def terms(model: Model, q: Family) -> tuple[Integrand, Integrand, Integrand]:
@@ -30,206 +43,6 @@ def terms(model: Model, q: Family) -> tuple[Integrand, Integrand, Integrand]:
         if isinstance(law, FamilyPrior) and law.q == q:
             prior = FamilyDensity("prior", model, q, law.v)
     return Integrand({data: 1}), Integrand({prior: 1}), Integrand({variational: 1})
-
-
-class One(Atom):
-    """f = 1. Its score-function estimator is the score term, grad_w log q_w(z): mean zero."""
-
-    closed_form = quadratic = True
-
-    def value(self, draw: Draw, where: str) -> np.ndarray:
-        return np.ones(draw.eps.shape[:-1])
-
-    def grad(self, draw: Draw, where: str) -> np.ndarray:
-        return np.zeros_like(draw.at(where))
-
-    def hess_L(self, draw: Draw, where: str) -> np.ndarray:
-        return np.zeros((1, draw.q.D - draw.q.dim))
-
-    def closed(self, draw: Draw) -> np.ndarray:
-        return np.zeros((1, draw.q.D))
-
-
-one = Integrand({One("one", None, None): 1})  # belongs to every model
-
-
-class NormalPrior(Atom):
-    """log N(z | mean, sd^2), mean and sd numbers or (d,)."""
-
-    closed_form = quadratic = True
-
-    def __init__(self, model: Model, q: Family) -> None:
-        super().__init__("prior", model, q)
-        self.mean, self.precision = model.log_prior.mean, 1 / model.log_prior.sd**2
-        self.by_row = self.precision if np.ndim(self.precision) == 0 else q.by_row(self.precision)
-
-    def value(self, draw: Draw, where: str) -> np.ndarray:
-        return self.model.log_prior(draw.at(where))
-
-    def grad(self, draw: Draw, where: str) -> np.ndarray:
-        return -self.precision * (draw.at(where) - self.mean)
-
-    def hess_L(self, draw: Draw, where: str) -> np.ndarray:
-        return -self.by_row * draw.w[..., None, self.q.dim :]
-
-
-class Variational(Atom):
-    """log q_v(z) with v = w held fixed."""
-
-    closed_form = quadratic = True
-
-    def value(self, draw: Draw, where: str) -> np.ndarray:
-        return self.q.log_q(draw.w, draw.at(where))
-
-    def grad(self, draw: Draw, where: str) -> np.ndarray:
-        if where == "z1":
-            return -draw.of("whitened")
-        q, away = self.q, draw.at(where) - draw.at("mu")
-        return -q.solve_t(draw.factor, q.solve(draw.factor, away))
-
-    def hess_L(self, draw: Draw, where: str) -> np.ndarray:
-        return -self.q.entropy_grad(draw.w)[..., None, self.q.dim :]
-
-    def closed(self, draw: Draw) -> np.ndarray:
-        return -self.q.entropy_grad(draw.w)[..., None, :]
-
-
-# Generalised linear models ----------------------------------------------------------------------
-
-
-class Cases:
-    """The data that an f of eta = x.z + offset sees: B points a sample, or the same B for all.
-
-    x is (..., M or 1, B, d), y and offset (..., M or 1, B). A function of eta has the slope c x and
-    the curvature c x x^T: `back` and `hess_L` make these from its derivatives c (..., M, B), summed
-    over the points of a sample and scaled to stand for all N.
-    """
-
-    def __init__(
-        self, scale: float, x: np.ndarray, y: np.ndarray, offset: np.ndarray | None = None
-    ) -> None:
-        self.scale, self.x, self.y, self.offset = scale, x, y, offset
-        self.shared, self.single = x.shape[-3] == 1, x.shape[-2] == 1
-
-    @kept
-    def eta(self, draw: Draw, where: str) -> np.ndarray:
-        """x.z + offset at the points of a draw, (..., M, B)."""
-        z, x = draw.at(where), self.x
-        eta = z @ x[..., 0, :, :].mT if self.shared else np.matvec(x, z)
-        return eta if self.offset is None else eta + self.offset
-
-    def scaled(self, c: np.ndarray) -> np.ndarray:
-        return c if self.scale == 1 else self.scale * c
-
-    def total(self, c: np.ndarray) -> np.ndarray:
-        """The sum of c over the points of a sample, (..., M)."""
-        return self.scale * c.sum(-1)
-
-    def back(self, c: np.ndarray, x: np.ndarray | None = None) -> np.ndarray:
-        """The sum of c x, (..., M, d); with `x` given, that in place of the data's."""
-        x, c = self.x if x is None else x, self.scaled(c)
-        if self.single:
-            return c * x[..., 0, :]
-        return c @ x[..., 0, :, :] if self.shared else np.vecmat(c, x)
-
-    def hess_L(self, draw: Draw, c: np.ndarray) -> np.ndarray:
-        """What w has of the sum of c x x^T L, (..., M, D - d)."""
-        c = self.scaled(c)
-        return c * self.outer(draw) if self.single else draw.q.gram(c, self.x, draw.factor)
-
-    @kept
-    def outer(self, draw: Draw) -> np.ndarray:
-        """What w has of x x^T L, for one point a sample, (..., M, D - d)."""
-        return draw.q.outer(self.x[..., 0, :], self.x_factor(draw, "mu")[..., 0, :])
-
-    @kept
-    def x_factor(self, draw: Draw, where: str) -> np.ndarray:
-        """L^T x with the L of q or of an older q, (..., M or 1, B, d)."""
-        factor = draw.factor if where == "mu" else draw.snapshot.factor
-        if self.single:  # one product for all samples
-            return draw.q.times_t(factor, self.x[..., 0, :])[..., None, :]
-        return draw.q.times_t(np.expand_dims(factor, draw.w.ndim - 1), self.x)
-
-    @kept
-    def variance(self, draw: Draw, where: str = "mu") -> np.ndarray:
-        """x^T Sigma x, the variance of eta under q or an older q, (..., M or 1, B)."""
-        u = self.x_factor(draw, where)
-        return np.vecdot(u, u)
-
-
-@kept
-def look_up(model: GLM, draw: Draw, all_data: bool) -> Cases:
-    """The data that an integrand sees under a draw, made once a draw; all: one batch for all."""
-    if all_data:
-        x, *labels = map(passes.wide, model.data)
-        return Cases(1.0, x[None], *labels)
-    rows = draw.rows
-    return Cases(model.N / rows.shape[-1], *model.take(rows))
-
-
-class OfEta(OnData):
-    """sum_i psi_i(eta_i): an f that has of z only eta_i = x_i.z + offset_i, under a Gaussian q.
-
-    A subclass says psi and its derivatives.
-    """
-
-    of_eta = True
-    psi: Any  # (draw, where) -> psi(eta) at the points, per data point
-    derivatives: Any  # (draw, where, order) -> [psi', psi''][:order] at the points, (..., M)
-
-    def cases(self, draw: Draw) -> Cases:
-        return look_up(draw.model, draw, self.sees_all(draw))
-
-    def value(self, draw: Draw, where: str) -> np.ndarray:
-        return self.cases(draw).total(self.psi(draw, where))
-
-    def grad(self, draw: Draw, where: str) -> np.ndarray:
-        return self.cases(draw).back(self.derivatives(draw, where, 1)[0])
-
-    def average(self, draw: Draw) -> Sequence[np.ndarray]:
-        """RP1's conditional mean given eta: E[eps | eta] = L^T x (eta - m) / v.
-
-        It is Price's formula with psi' (eta - m) / v for psi'', whose means are equal (Stein).
-        """
-        cases, (d1, *_) = self.cases(draw), self.derivatives(draw, "z1", 1)
-        v = cases.variance(draw)
-        away = cases.eta(draw, "z1") - cases.eta(draw, "mu")
-        return d1, d1 * away / np.where(v > 0, v, np.inf)
-
-    def integrate(self, draw: Draw) -> Sequence[np.ndarray]:
-        """E psi' and E psi''. For a quadratic psi they are those at m."""
-        return self.derivatives(draw, "mu", 2)[:2]
-
-
-class GLMData(OfEta):
-    """sum_i phi(eta_i, y_i)."""
-
-    def __init__(self, model: Model, q: Family) -> None:
-        super().__init__("data", model, q)
-        self.closed_form = model.likelihood.expected is not None
-        self.quadratic = model.likelihood.quadratic
-        self.advice = "CF(taylor_z(data))" + " or CF(bound(data))" * bool(model.likelihood.bound)
-
-    def psi(self, draw: Draw, where: str) -> np.ndarray:
-        cases = self.cases(draw)
-        return self.model.likelihood.phi(cases.eta(draw, where), cases.y)
-
-    def derivatives(self, draw: Draw, where: str, order: int) -> Sequence[np.ndarray]:
-        # whoever asks for the slope at mu asks for the curvature next
-        return self._slopes(draw, where, max(order, 2) if where == "mu" else order)
-
-    @kept
-    def _slopes(self, draw, where, order):
-        cases = self.cases(draw)
-        return self.model.likelihood.derivatives(cases.eta(draw, where), cases.y, order)
-
-    def integrate(self, draw: Draw) -> Sequence[np.ndarray]:
-        cases = self.cases(draw)
-        m, v = cases.eta(draw, "mu"), cases.variance(draw)
-        return self.model.likelihood.mean_slopes(m, v, cases.y, tolerance=1e-9)
-
-
-# Models of one's own, and other families --------------------------------------------------------
 
 
 class Own(Atom):
@@ -334,3 +147,66 @@ class FamilyDensity(Own):
 
     def closed(self, draw: Draw) -> np.ndarray:
         return self.q.cross_grad(draw.w, draw.w if self.v is None else self.v)[..., None, :]
+
+
+# Of another variable: no closed form, two estimators ---------------------------------------------
+
+
+def relax(f: Integrand, tau: float = 0.5, coupled: bool = True) -> Integrand:
+    """f at the concrete relaxation of z with temperature tau (Maddison et al., Jang et al. 2017).
+
+    Write GR(relax(f)) - RP1(relax(f)) for REBAR (Tucker et al. 2017). With coupled=False the
+    conditional draw has a base sample of its own.
+    """
+    if not tau > 0:
+        raise ValueError(f"tau={tau}: the temperature must be positive")
+    for atom in integrand(f, "relax").parts:
+        if atom.q is not None and atom.q.smooth == "z":
+            raise Illegal(f"relax is for a discrete q; {atom.q!r} is continuous: use RP1 or GR")
+        if atom.function is None or atom.space != "z":
+            raise Illegal(f"relax takes terms such as data + prior; '{atom.name}' is none")
+    return f.map(lambda atom: Relaxed(atom, tau, coupled))
+
+
+def surrogate(f: Integrand, function: Callable) -> Integrand:
+    """Any function (..., d) -> (...) that autograd can differentiate, standing in for the term f.
+
+    Of zeta for a discrete q, of z for a continuous one. RELAX (Grathwohl et al. 2018) is
+    GR(surrogate(f, s)) - RP1(surrogate(f, s)) with s trained along the way (chapter 6).
+    """
+    if all(atom.q is None for atom in integrand(f, "surrogate").parts):
+        raise Illegal(f"surrogate needs a term of a model, and {f!r} belongs to none")
+    return Integrand({Surrogate(f, function): 1})
+
+
+class Relaxed(Own):
+    """f(squash(zeta)) for f the atom's function, on the data that the atom sees."""
+
+    def __init__(self, f: Atom, tau: float, coupled: bool) -> None:
+        how = f", {float(tau)}" + ", coupled=False" * (not coupled)
+        name, target = f"relax({f.name}{how})", f"relax({f.target}{how})"
+        super().__init__(name, f.model, f.q, target)
+        self.f, self.tau, self.coupled = f, tau, coupled
+        self.space = f.q.smooth if coupled else f"{f.q.smooth}, fresh"
+
+    def over_all_data(self) -> Atom:
+        return Relaxed(self.f.over_all_data(), self.tau, self.coupled)
+
+    def function(self, draw: Draw, extra: int) -> Callable:
+        f = self.f.function(draw, extra)
+        return lambda zeta: f(draw.q.squash(zeta, self.tau))
+
+
+class Surrogate(Own):
+    """s(zeta), or s(z): it sees no data."""
+
+    def __init__(self, f: Integrand, function: Callable) -> None:
+        like = next(atom for atom in f.parts if atom.q is not None)
+        name = f"surrogate({f!r}, {getattr(function, '__name__', 'function')})"
+        # Two functions may share a name. In the key the function stays alive: its id is its own.
+        super().__init__(name, like.model, like.q, f"{name} at {id(function):#x}")
+        self.key = (*self.key, function)
+        self.s, self.space = function, like.q.smooth
+
+    def function(self, draw: Draw, extra: int) -> Callable:
+        return self.s
