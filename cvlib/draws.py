@@ -106,11 +106,6 @@ class Draw:
         """grad_w log q_w(z), (..., M, D)."""
         return self.of("score")
 
-    @property
-    def base_score(self) -> np.ndarray:
-        """grad_w log qbar_w(eps) of a base that depends on w, (..., M, D)."""
-        return self.of("base_score")
-
 
 @dataclass(frozen=True)
 class Sampling:

@@ -155,7 +155,8 @@ the optimum after one step | exact.optimum | np.abs(g).max() < SETTLED | np.abs(
 snapshot: about mu for the older weights | TaylorZ.grad | draw.at(self.centre) | draw.at("mu") |
   test_lines[poisson-DiagonalGaussian-one each]
 snapshot: own model's drawn data expanded afresh | _expand | kind(atom, at, order) |
-  kind(atom, at if atom.of_eta else "mu", order) | test_lines[curved-DiagonalGaussian-one each]
+  kind(atom, at if isinstance(atom, OfEta) else "mu", order) |
+  test_lines[curved-DiagonalGaussian-one each]
 every part is the first | _again | root.offset + address(a) - address(root) | root.offset |
   test_parts[Gaussian]
 a byte wraps in a pass | passes._part | wide(_here(a)) | _here(a) | test_small_numbers

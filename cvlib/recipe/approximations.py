@@ -32,7 +32,7 @@ def taylor_z(f: Integrand, at: str = "mu", order: int = 2) -> Integrand:
     if order not in (1, 2):
         raise ValueError(f"order={order!r}: an expansion in z has order 1 or 2")
     for atom in _parts(f, "taylor_z", at):
-        if atom.space != "z" or not (atom.along or atom.of_eta or atom.quadratic):
+        if atom.space != "z" or not (atom.along or isinstance(atom, OfEta) or atom.quadratic):
             raise Illegal(
                 f"taylor_z expands terms of a model that have a curvature in z; '{atom.name}' is "
                 "none: try taylor_z(data)"
@@ -43,7 +43,7 @@ def taylor_z(f: Integrand, at: str = "mu", order: int = 2) -> Integrand:
     def change(atom):
         if atom.quadratic and (order == 2 or atom.model is None):  # of order 1 is `one` alone
             return atom
-        return _expand(TaylorEta if atom.of_eta else TaylorZ, atom, at, order)
+        return _expand(TaylorEta if isinstance(atom, OfEta) else TaylorZ, atom, at, order)
 
     return f.map(change)
 
@@ -88,7 +88,7 @@ def parabola(f: Integrand, at: str = "mu") -> Integrand:
     quadrature. So CF(parabola(f)) is QD(f).
     """
     for atom in _parts(f, "parabola", at):
-        if not (atom.of_eta or atom.quadratic):
+        if not (isinstance(atom, OfEta) or atom.quadratic):
             raise Illegal(
                 f"parabola needs an f that has of z only eta = x.z, as the data term of a "
                 f"generalised linear model; '{atom.name}' is none: try taylor_z"
@@ -98,7 +98,7 @@ def parabola(f: Integrand, at: str = "mu") -> Integrand:
 
 def is_data(atom: Atom) -> bool:
     """Is it the data term itself?"""
-    return atom.on_data and atom.target == "data"
+    return isinstance(atom, OnData) and atom.target == "data"
 
 
 class Expansion(OnData):
@@ -130,7 +130,7 @@ class TaylorZ(Expansion):
 
     def near(self, draw: Draw) -> Atom:
         """f; where all data are seen at older weights, what the snapshot has of it: no pass."""
-        if self.centre == "snapshot" and self.f.on_data and self.sees_all(draw):
+        if self.centre == "snapshot" and isinstance(self.f, OnData) and self.sees_all(draw):
             return Stored(self.f.over_all_data(), TaylorZ, self.order)
         return self.f
 

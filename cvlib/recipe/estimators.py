@@ -15,7 +15,7 @@ import numpy as np
 from ..draws import Draw, kept
 from ..families.base import Family
 from ..models import checks
-from .integrands import ROUNDING, Atom, Illegal, Integrand, Linear, integrand
+from .integrands import ROUNDING, Atom, Illegal, Integrand, Linear, OfEta, integrand
 
 ELBO = {"data": 1, "prior": 1, "variational": -1}  # what a base gradient estimates
 
@@ -45,7 +45,7 @@ class Estimator(Linear):
         by_word: dict[Any, dict[Atom, float]] = {}
         in_eta: dict[bool, dict[Any, float]] = {}
         for (word, atom), coef in self.parts.items():
-            if word.in_eta and atom.of_eta:
+            if word.in_eta and isinstance(atom, OfEta):
                 in_eta.setdefault(atom.all_data, {})[word, atom] = coef
             else:
                 by_word.setdefault((word, atom.space), {})[atom] = coef
@@ -289,13 +289,13 @@ def _no_closed_form(atom):
 
 
 def _no_curvature(atom):
-    if atom.hess_L is None and not atom.of_eta:
+    if atom.hess_L is None and not isinstance(atom, OfEta):
         return f"PR needs the curvature of f in z; '{atom.name}' does not say it: try RP1"
 
 
 def _not_of_eta(word):
     def refuses(atom):
-        if not atom.of_eta:
+        if not isinstance(atom, OfEta):
             whose = f" of {atom.model!r}" if atom.model is not None else ""
             instead = "RP1" if _no_curvature(atom) else "PR or RP1"
             return (

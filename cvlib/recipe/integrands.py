@@ -55,9 +55,7 @@ class Atom:
     closed_form: bool = False  # is E_q[f] known?
     conservative: bool = True  # is grad a gradient? If not, pulls of it differ in the mean
     advice: str = ""  # what to write instead where there is no closed form
-    on_data: bool = False  # does f see data?
-    all_data: bool = False  # does it see all of them, whatever a draw subsamples?
-    of_eta: bool = False  # does f see of z only eta = x.z? Then it is an `atoms.OfEta`
+    all_data: bool = False  # does f see all data, whatever a draw subsamples?
     wants: Wants | None = None  # what it needs of a snapshot, if expanded about older weights
 
     value: Any = None  # (draw, where) -> f, (..., M)
@@ -111,8 +109,6 @@ class Atom:
 
 class OnData(Atom):
     """An integrand that sees data: the data point drawn, times N, or (`all_data`) all of them."""
-
-    on_data = True
 
     def over_all_data(self) -> Atom:
         return self if self.all_data else copy(self)._over_all_data()
@@ -359,7 +355,6 @@ class OfEta(OnData):
     A subclass says psi and its derivatives.
     """
 
-    of_eta = True
     psi: Any  # (draw, where) -> psi(eta) at the points, per data point
     derivatives: Any  # (draw, where, order) -> [psi', psi''][:order] at the points, (..., M)
 
