@@ -10,17 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..draws import Draw, kept
-from .integrands import (
-    Atom,
-    Cases,
-    Illegal,
-    Integrand,
-    OfEta,
-    OnData,
-    Wants,
-    integrand,
-    look_up,
-)
+from .integrands import Atom, Cases, Illegal, Integrand, OfEta, OnData, Wants, integrand, look_up
 
 
 def taylor_z(f: Integrand, at: str = "mu", order: int = 2) -> Integrand:
