@@ -170,7 +170,9 @@ class Gaussian(_GaussianFamily):
 
     def square(self, entries: Array) -> Array:
         """The lower triangular matrix (..., d, d) with these entries (..., D - d)."""
-        return np.concatenate([entries, np.zeros((*entries.shape[:-1], 1))], -1).take(self.at, -1)
+        L = np.zeros((*entries.shape[:-1], self.dim * self.dim))
+        L[..., self.flat] = entries
+        return L.reshape(*entries.shape[:-1], self.dim, self.dim)
 
     def own_factor(self, w: Array) -> Array:
         """L, for autograd."""
@@ -181,7 +183,7 @@ class Gaussian(_GaussianFamily):
 
     def lower(self, G: Array) -> Array:
         """What w has of a gradient G (..., d, d) in L: its lower triangle, (..., D - d)."""
-        return G.reshape(*G.shape[:-2], -1).take(self.flat, -1)
+        return G.reshape(*G.shape[:-2], -1)[..., self.flat]
 
     def by_row(self, u: Array) -> Array:
         """u_i for every entry (i, j) of the lower triangle: take(rows), but twice as fast."""
