@@ -16,9 +16,9 @@ import cvlib as cv
 from benchmarks import stored
 from benchmarks.fit import Counted, case
 from cvlib.ascent import rules
-from cvlib.fitting import climbing, starts
+from cvlib.fitting import starts
 from cvlib.fitting.settings import DEFAULT
-from cvlib.fitting.strategies import Strategy
+from cvlib.fitting.strategies import Strategy, top
 from cvlib.models.density import Density
 from cvlib.points import uniform
 from experiments import posteriors
@@ -77,7 +77,7 @@ class Pairs:
 
 
 def search(model, q, w, rng):
-    yield climbing.top(model, q, w, rng)
+    yield top(model, q, w, rng)
 
 
 MOVES = {

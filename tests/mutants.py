@@ -397,18 +397,18 @@ noise below rounding error chooses | Pilot.each |
 # fit: test_fitting
 some rows not scaled to all | Density._up_to | self.scale * x | x | test_slopes
 too few rows for the unknowns | enough | max(ROWS, EACH * model.dim) | ROWS // 10 | test_many_rows
-the search does not end where it is level | climbing.climb | not here.slope @ way / 2 > enough |
+the search does not end where it is level | strategies.climb | not here.slope @ way / 2 > enough |
   False | test_the_best_start
 wrong turns | Curvature.see | old.slope - new.slope | new.slope - old.slope | test_the_search
-what was known of the curvature forgotten | climbing.climb | Point(z, -np.inf, np.zeros_like(z)),
+what was known of the curvature forgotten | strategies.climb | Point(z, -np.inf, np.zeros_like(z)),
   known | Point(z, -np.inf, np.zeros_like(z)), Curvature(known.most) | test_the_search
 even draws that are not | evened | e.T @ e / len(e) | e.T @ e | test_fixed_draws
-the entropy left out of the search | climbing.top |
+the entropy left out of the search | strategies.top |
   q.joined(G.sum(0), of_factor) + q.entropy_grad(v) | q.joined(G.sum(0), of_factor) |
   test_fixed_draws
 the same draws at every climb | Fixed.step | self.turns * 2**state.t | self.turns |
   test_climbs_of_a_diagonal_q
-draws without a number not left out | climbing.top |
+draws without a number not left out | strategies.top |
   np.isfinite(value) & np.isfinite(G).all(-1) | np.ones(len(e), bool) | test_climbs_of_a_diagonal_q
 half of a pair without a number | rotated._seen | fine[:half] & fine[half:-1] | fine[:half] |
   test_draws_without_a_number
@@ -436,9 +436,9 @@ two fits share a generator | Fit.go_on | deepcopy(self.run.state) | self.run.sta
   test_one_step_more_shows_the_new_fit_and_leaves_the_old_one[full]
 a straight q shown for a bent one | front.judged | q, w = run.law | q, w = run.q, run.best |
   test_one_step_more_shows_the_new_fit_and_leaves_the_old_one[bent]
-a file without looks | files.restored | tuple(map(tuple, run.looks)) | () |
+a file without looks | restored | tuple(map(tuple, run.looks)) | () |
   test_a_file_holds_the_whole_fit[diagonal]
-M forgotten in a file | files.restored | {"words": tuple(told["words"])} |
+M forgotten in a file | restored | {"words": tuple(told["words"])} |
   {"words": tuple(told["words"]), "M": None} | test_what_the_start_and_the_clock_saw_stays
 a fit begins without covariances | front._given |
   start.cov if q.full and start.q.full else start.sd | start.sd |

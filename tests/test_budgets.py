@@ -15,7 +15,7 @@ from numpy.testing import assert_allclose
 
 import cvlib as cv
 from cvlib.deadline import Late, deadline
-from cvlib.fitting import climbing, looks, run, starts
+from cvlib.fitting import looks, run, starts, strategies
 from cvlib.models import density, passes
 from cvlib.models.density import Density
 from cvlib.special import hess_times
@@ -190,7 +190,7 @@ def test_searches_end_inside_a_pass(work):
     whole = search(None)
     for found in cut_off(work, search):
         assert found.value <= whole.value and not found.trouble
-    assert len([*cut_off(work, lambda late: climbing.top(model, q, q.start(), RNG))]) == 4
+    assert len([*cut_off(work, lambda late: strategies.top(model, q, q.start(), RNG))]) == 4
     assert len([*cut_off(work, lambda late: starts.start(model, True, None, 3, late))]) == 4
 
 
@@ -205,7 +205,7 @@ def test_a_search_that_is_late_has_its_highest_point():
     def climbed(late):
         calls.clear()
         with deadline.until(late):
-            return climbing.climb(slow, far, 1e-9)[0]
+            return strategies.climb(slow, far, 1e-9)[0]
 
     top, first, some = map(climbed, (None, lambda: True, lambda: len(calls) > 2))
     assert_allclose(top.z, 0, atol=1e-6)

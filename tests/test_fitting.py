@@ -141,18 +141,18 @@ def test_the_mode(cv):
 
 def test_the_search(cv):
     """On scipy's Rosenbrock function, a kink and a wall; its curvature is that of dense BFGS."""
-    climbing, rng = part(cv, "climbing"), np.random.default_rng(0)
-    climb = climbing.climb
+    climbs, rng = part(cv, "strategies"), np.random.default_rng(0)
+    climb = climbs.climb
     rosen = lambda z: (-optimize.rosen(z), -optimize.rosen_der(z))
-    top, _ = climb(rosen, np.array([-1.2, 1.0, 0.5, -0.7]), 1e-12, known=climbing.Curvature(50))
+    top, _ = climb(rosen, np.array([-1.2, 1.0, 0.5, -0.7]), 1e-12, known=climbs.Curvature(50))
     assert_allclose(top.z, np.ones(4), atol=1e-5)
     assert top.value == -optimize.rosen(top.z)
     A = rng.standard_normal((6, 6))
     A = A @ A.T + np.eye(6)
-    seen, H = climbing.Curvature(9), np.eye(6)
+    seen, H = climbs.Curvature(9), np.eye(6)
     steps = rng.standard_normal((5, 6))
     for step in steps:
-        seen = seen.see(*(climbing.Point(z, 0.0, -A @ z) for z in (np.zeros(6), step)))
+        seen = seen.see(*(climbs.Point(z, 0.0, -A @ z) for z in (np.zeros(6), step)))
     last = A @ steps[-1]
     H = H * (steps[-1] @ last) / (last @ last)
     for s, y in zip(steps, steps @ A):  # the textbook's matrix
@@ -162,9 +162,9 @@ def test_the_search(cv):
     assert_allclose(seen.diagonal(6), np.diag(H), atol=1e-10)
     assert_allclose(climbing.Curvature(9).diagonal(6), np.ones(6))
     assert_allclose(seen.times(last), steps[-1])
-    up = seen.see(*(climbing.Point(z, 0.0, A @ z) for z in (np.zeros(6), steps[0])))
+    up = seen.see(*(climbs.Point(z, 0.0, A @ z) for z in (np.zeros(6), steps[0])))
     assert len(up.seen) == 5
-    few = climb(rosen, np.zeros(4), 1e-12, steps=3, known=climbing.Curvature(2))[1]
+    few = climb(rosen, np.zeros(4), 1e-12, steps=3, known=climbs.Curvature(2))[1]
     assert len(few.seen) == 2
     bowl = lambda z: (-z @ A @ z / 2, -A @ z)
     knows = climb(bowl, steps[0], 1e-20)[1]
@@ -185,14 +185,14 @@ def test_the_search(cv):
 def test_fixed_draws(cv):
     """On a Gaussian posterior their top is the posterior, elsewhere that of scipy's search there;
     many even draws, which a bend takes, have the moments of the normal."""
-    climbing, rng = part(cv, "climbing"), np.random.default_rng(0)
+    climbs, rng = part(cv, "strategies"), np.random.default_rng(0)
     e = part(cv, "bends").evened(rng.standard_normal((9, 4)))
     assert_allclose([e.mean(0), *(e.T @ e / 18 - np.eye(4))], np.zeros((5, 4)), atol=1e-12)
     model, mean, cov, _ = gaussian_case(cv)
     full, narrow = cv.families.Gaussian(3), cv.families.DiagonalGaussian(3)
     begin = full.pack(mean + 1, 2 * np.linalg.cholesky(cov)), narrow.pack(mean + 1, np.ones(3))
     glm = cv.models.logistic_regression(*cv.datasets.toy())
-    top = partial(climbing.top, enough=1e-12)
+    top = partial(climbs.top, enough=1e-12)
     both = [top(model, q, w, rng) for q, w in zip((full, narrow), begin)]
     for q in cv.families.Gaussian(2), cv.families.DiagonalGaussian(2):
         found = top(glm, q, q.start(), np.random.default_rng(3))
@@ -232,14 +232,14 @@ def test_climbs_of_a_diagonal_q(cv):
         fit = cv.fit(model, q, start=(np.full(d, 0.3), np.full(d, 0.3)), progress=False)
         assert_allclose(fit.sd, np.diag(P) ** -0.5, rtol=near)
         assert np.abs((fit.mean - 1) / fit.sd).max() < 5 * near and fit.settled and fit.steps <= 4
-    climbing, rng = part(cv, "climbing"), np.random.default_rng(0)
+    climbs, rng = part(cv, "strategies"), np.random.default_rng(0)
     near = of_prior(cv, lambda z: anp.where(z[..., 0] > 2, np.nan, quadratic(z)), d)
     start = q.pack(np.full(d, 0.3), np.full(d, 0.9))  # of its draws some lie there
-    assert np.abs(climbing.top(near, q, start, rng) - start).max() > 0.1
-    plan = climbing.Fixed(model, q, turns=3)
+    assert np.abs(climbs.top(near, q, start, rng) - start).max() > 0.1
+    plan = climbs.Fixed(model, q, turns=3)
     assert plan.M == 181
     moved = lambda model, q, w, rng, turns, enough: w + turns
-    with mock.patch.object(climbing, "top", moved):
+    with mock.patch.object(climbs, "top", moved):
         state = plan.first(np.random.default_rng(0), w=q.start())
         ends = [(state := plan.step(state)).w[0] for _ in range(3)]
     assert_allclose(np.diff(ends, prepend=0), [3, 6, 12])

@@ -30,9 +30,9 @@ from ..draws import Draw
 from ..families.base import Array, ArrayLike
 from ..families.gaussian import Gaussian, OfNormal, filled
 from ..models.density import Density, Model
-from .climbing import Curvature, climb
 from .looks import Weights
 from .settings import DEFAULT, Settings
+from .strategies import Curvature, climb
 
 EACH = 2  # fixed draws for each weight, at least, in the end
 PROMISED, IN_THE_END = 1e-3, 1e-4  # nats that a step must promise, on some of them and on all

@@ -17,16 +17,16 @@ import numpy as np
 from autograd import elementwise_grad
 
 from ..arguments import bar, numbers, unmasked, whole
-from ..deadline import Late, deadline
+from ..deadline import deadline
 from ..families import DiagonalGaussian, Family, Gaussian
 from ..families.base import check_fit
 from ..models.density import Density, Model
 from ..models.parameters import point
-from . import files, starts
+from . import starts
 from .found import K_HAT, Found
 from .looks import WIDE, Weights, explained, weighed
 from .lots import FEW, HEAVY, THIN
-from .run import KEYBOARD, LATE, VAIN, Clock, Run
+from .run import KEYBOARD, LATE, VAIN, Clock, Run, cause, load, save
 from .settings import DEFAULT, Settings
 from .starts import Start
 from .strategies import chosen
@@ -93,9 +93,7 @@ class Fit(Found):
 
         A file holds arrays and JSON: nothing in it can run.
         """
-        z = self.sample(5)
-        told = {"name": repr(self.model), "data": self.model.checksum}
-        files.write(path, self.run, told, _seen(self, z) | {"z": z})
+        save(self.run, path)
 
     @classmethod
     def load(cls, path: str | Path, model: Model, q: Family | None = None) -> "Fit":
@@ -103,29 +101,7 @@ class Fit(Found):
 
         A family of one's own comes as q: a file has its name and arguments alone.
         """
-        if not isinstance(model, Model):
-            raise TypeError(f"{model!r} is no model: load(path, model) needs the fitted one")
-        try:
-            told, arrays = files.read(path)
-            name, data = told["model"]["name"], told["model"]["data"]
-            if name != repr(model):
-                raise files.Broken(f"it is a fit of {name}, not of {model!r}")
-            if data != model.checksum:
-                raise files.Broken(f"it is a fit of {name} with other numbers in its data")
-            run = files.restored(model, told, arrays, q)
-            for what, new in _seen(run, arrays["seen_z"]).items():
-                old = arrays[f"seen_{what}"]
-                if (bad := ~np.isclose(old, new, rtol=1e-7, equal_nan=True)).any():
-                    raise files.Broken(
-                        f"it is a fit of {name} with another {what} of log p(x, z): "
-                        f"{old[bad][0]:.8g} in the file, and {new[bad][0]:.8g} here, at the same z"
-                    )
-        except files.Broken as error:
-            raise ValueError(f"{path}: {error}") from error
-        except (KeyError, TypeError) as error:  # something is missing, or of another kind
-            said = f"{path}: it holds no fit that was saved whole: {error!r}"
-            raise ValueError(said) from error
-        return cls(run)
+        return cls(load(path, model, q))
 
     def _head(self):
         took = f"{self.steps} step{'s' * (self.steps != 1)}"
@@ -141,14 +117,6 @@ class Fit(Found):
     def _repr_html_(self):
         folded = f'<pre style="white-space: pre-wrap">{escape(self.report)}</pre>'
         return f"{super()._repr_html_()}<details><summary>Report</summary>{folded}</details>"
-
-
-def _seen(fit, z):
-    """What tells a model from others: log p at points z, and its slopes where it has any."""
-    density = Density(fit.model)
-    if fit.q.smooth != "z":
-        return {"value": density.value(z)}
-    return dict(zip(("value", "slope"), density.slope(z)))
 
 
 def fit(
@@ -191,16 +159,10 @@ def fit(
     with bar(desc="fit", unit=" steps", disable=not progress) as shown:
         shown.set_postfix_str("looking for the mode")
         strategy = chosen(model, q, M, settings)
-        plan = strategy.plan(model, q, M, settings)
-        begin, w = _begun(model, q, strategy, plan, given, restarts, clock, seed, settings)
+        run = Run(model, q, strategy, settings, M, bends=wanted, seed=seed)
+        why = run.begin(given, restarts, clock)
         shown.set_postfix_str("")
-        state = plan.first(np.random.default_rng(seed), w)
-        cut = f"the search for the mode was {KEYBOARD}; " if begin.stopped else ""
-        ran = ", for the search for the mode ran into a spike" * bool(begin.spike)
-        words = *clock.too_short(model), f"{cut}began at {begin.says}{ran}"
-        run = Run(model, q, strategy, settings, M, state, w, begin.trouble, words)
-        run.rivals, run.spike, run.bends, run.seed = begin.rivals, begin.spike, wanted, seed
-        return Fit.after(run, clock, shown, callback, KEYBOARD if begin.stopped else "")
+        return Fit.after(run, clock, shown, callback, why)
 
 
 def _check(q, start, restarts, bend, callback, settings):
@@ -215,19 +177,6 @@ def _check(q, start, restarts, bend, callback, settings):
         raise ValueError(f"bend=True is for a full Gaussian q {most}, not {q!r}")
     if not (q.gaussian or start is restarts is None):
         raise ValueError("start= and restarts= are for a Gaussian q: others begin at their own")
-
-
-def _begun(model, q, strategy, plan, given, restarts, clock, seed, settings):
-    """Where the run begins, and its w there."""
-    if not q.gaussian:
-        return Start(np.empty(0), None, f"the usual start of {q!r}"), q.start()
-    search, choice = (partial(clock.over, share) for share in (1 / 3, 1 / 2))
-    with deadline.until(choice):
-        ahead = 2 * strategy.first * plan.M  # gradients that a run takes until it settles, at least
-        how = given, restarts, search, seed, settings, ahead
-        begin = starts.start(model, q.full and not strategy.widths, *how)
-    S = np.diag(begin.S) if q.full and begin.S.ndim == 1 else begin.S
-    return begin, q.joined(begin.mu, S)
 
 
 def _given(start, model, q, seed):
@@ -275,13 +224,9 @@ def judged(run: Run, found: Found) -> tuple[Weights, tuple[str, ...], tuple[str,
         try:
             with np.errstate(all="ignore"):
                 return look()
-        except KeyboardInterrupt:
-            failed.append(f"{what} could not be checked: {KEYBOARD}")
-        except Late:
-            failed.append(f"{what} could not be checked: {LATE}")
-        except Exception as error:  # functions of the reader's fail in many ways
-            failed.append(f"{what} could not be checked: {type(error).__name__}: {error}")
-        return otherwise
+        except (Exception, KeyboardInterrupt) as error:  # functions of the reader's fail, too
+            failed.append(f"{what} could not be checked: {cause(error)}")
+            return otherwise
 
     q, w = run.law
     look = lambda: weighed(run.model, q, w, run.state.t + 1) if run.last is None else run.last

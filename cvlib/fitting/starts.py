@@ -9,8 +9,8 @@ import numpy as np
 from ..deadline import Late, deadline
 from ..models.density import Density, Model
 from ..special import hess_times
-from .climbing import SOME, STEPS, Curvature, climb
 from .settings import DEFAULT, Settings
+from .strategies import SOME, STEPS, Curvature, climb
 
 DENSE = 200  # unknowns up to which the search for the mode remembers all turns of the slope
 ENOUGH = 1e-6  # nats that a step of it must promise to be taken
