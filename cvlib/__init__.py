@@ -87,10 +87,9 @@ def _later(core: str) -> Any:
 
 
 __getattr__ = _later("")
-models.__getattr__ = _later(".models")  # type: ignore[method-assign]
-passes.__getattr__ = _later(".models.passes")  # type: ignore[method-assign]
-families.__getattr__ = _later(".families")  # type: ignore[method-assign]
-optimize.__getattr__ = _later(".optimize")  # type: ignore[method-assign]
-rules.__getattr__ = _later(".rules")  # type: ignore[method-assign]
-zoo.__getattr__ = _later(".zoo")  # type: ignore[method-assign]
+for _core, _module in {
+    ".models": models, ".models.passes": passes, ".families": families, ".optimize": optimize,
+    ".rules": rules, ".zoo": zoo,
+}.items():  # fmt: skip
+    vars(_module)["__getattr__"] = _later(_core)
 models.Model.grouped = lambda: import_module(".fitting.groups", __name__).Grouped

@@ -340,10 +340,10 @@ def test_searches_from_other_points_cost_a_tenth(cv):
     modes = [starts.Mode(z, 0.0, None, np.zeros(30))]
     few.slope(np.zeros((100, 30)))
     assert few.gradients == 100 and few.value(z[None]) == 0 and few.gradients == 100.5
-    starts._tried(few, modes, np.random.default_rng(0), lambda: False, cv.Settings(), 900.0)
+    starts._search_on(few, modes, np.random.default_rng(0), lambda: False, None, 900.0)
     assert few.gradients == 100.5 and len(modes) == 1  # one search more may take another hundred
     few.gradients = 10.0
-    starts._tried(few, modes, np.random.default_rng(0), lambda: False, cv.Settings(), 990.0)
+    starts._search_on(few, modes, np.random.default_rng(0), lambda: False, None, 990.0)
     assert few.gradients < 10 + 100 + 20 and len(modes) < 4  # it ends between two steps
     assert all(abs(mode.value) < 1e-3 or mode.value < -1 for mode in modes)
 

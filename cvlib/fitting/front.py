@@ -150,7 +150,8 @@ def fit(
     clock, seed = Clock(seconds, steps, settings), whole("seed", seed, 0)
     wanted = False if bend is None and q is not None else bend
     if q is None and isinstance(model, Model):
-        q = (Gaussian if model.dim <= starts.most(model, settings) else DiagonalGaussian)(model.dim)
+        most = settings.full if model.traced is None else max(settings.full, model.traced.full)
+        q = (Gaussian if model.dim <= most else DiagonalGaussian)(model.dim)
     check_fit(model, q)
     assert q is not None
     M = None if M is None else whole("M", M, 1 + q.gaussian + q.full)

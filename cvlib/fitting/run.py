@@ -39,7 +39,7 @@ class Clock:
         if not isinstance(settings, Settings):
             raise TypeError(f"settings={settings!r} is no cv.Settings(tolerance=0.01)")
         self.began, self.look = time.perf_counter(), None
-        self.step: float | None = None  # seconds of the last one
+        self.step: float | None = None  # seconds of the last one; of the first, which compiles, 0
         self.seconds = np.inf if steps is not None else settings.seconds
         if seconds is not None:
             self.seconds = number("seconds", seconds, 0, above=True)
@@ -60,10 +60,6 @@ class Clock:
     def over(self, share: float = 1.0, more: float = 0.0) -> bool:
         """Has this share of the time passed, and so many seconds more?"""
         return self.passed > share * self.seconds + more
-
-    def stepped(self, seconds: float) -> None:
-        """So long was a step; the first may have compiled something, and is no measure."""
-        self.step = 0.0 if self.step is None else seconds
 
     def out(self, steps: int = 1) -> bool:
         """Is there no time for so many steps and the last looks? A tenth, before one was seen."""
@@ -133,7 +129,7 @@ class Run:
         if self.bends is False or not self.can_bend:
             return
         if not self.settled:
-            self.words = (*self.words, *[UNBENT] * bool(self.bends))
+            self.words += (UNBENT,) * bool(self.bends)
             return
         begun, late, why = clock.passed, lambda: clock.over(0.8), ""  # the rest is for the judge
         try:
@@ -148,7 +144,7 @@ class Run:
             why = f"{cause(error)} before it was bent"
         except Exception as error:  # functions of the reader's fail in many ways: the q stays
             why = f"could not be bent: {cause(error)}"
-        self.words = (*self.words, *filter(None, [why]))
+        self.words += (why,) * bool(why)
         self.seconds += clock.passed - begun
 
     def go(self, clock: Clock, bar: Any, told: Callable | None = None, why: str = "") -> None:
@@ -164,7 +160,7 @@ class Run:
         except KeyboardInterrupt:
             why = KEYBOARD
         self.seconds = before + clock.passed
-        self.words = (*self.words, f"{why} after step {self.state.t}")
+        self.words += (f"{why} after step {self.state.t}",)
 
     def _block(self, clock, bar):
         """Steps to the next look, and the look: "" to go on, or why the run ended."""
@@ -193,7 +189,8 @@ class Run:
             if self.state.t == 0 and not self.looks:
                 with deadline.until(clock.out):
                     self.state = self.state._replace(w=self.strategy.begin(self))
-            clock.stepped(_timed(self._step)[1])
+            took = _timed(self._step)[1]
+            clock.step = 0.0 if clock.step is None else took
             bar.update()
 
     def _step(self):

@@ -184,11 +184,6 @@ class Start(NamedTuple):
     spike: str = ""  # what is said of a scale that collapsed where the search ended
 
 
-def most(model: Model, settings: Settings = DEFAULT) -> int:
-    """Unknowns up to which q has a full covariance: more where the steps are JAX's own."""
-    return max(settings.full, 0 if model.traced is None else model.traced.full)
-
-
 def start(
     model: Model, full: bool = True, given: Start | None = None, restarts: int | None = None,
     late: Callable = lambda: False, seed: int = 0, settings: Settings = DEFAULT,
@@ -202,15 +197,12 @@ def start(
     """
     rng = np.random.default_rng([seed, 1])
     few, first = Density.of_some(model, rng), given or Start(np.zeros(model.dim), None, "z = 0")
-    widths = settings.widths
+    widths, asked = settings.widths, 0 if given and restarts is None else restarts
     near = _about(first.mu, full, first.says, widths) if first.S is None else [first]
     try:
         with deadline.until(late):
             modes = [searched(few, first.mu)]
-            if restarts is None and given is None:
-                _tried(few, modes, rng, late, settings, ahead)
-            for z in _points(few, modes, rng, restarts or 0):
-                modes += [] if late() else [searched(few, z)]
+            _search_on(few, modes, rng, late, asked, ahead)
         fine = _apart(few, [mode for mode in modes if not mode.trouble])
         if modes[0].trouble and np.isfinite(modes[0].value):  # lower ones are no modes of it
             fine = [mode for mode in fine if mode.value > modes[0].value + SAME]
@@ -232,27 +224,27 @@ def start(
         return near[0]._replace(stopped=True)
 
 
-def _tried(density, modes, rng, late, settings, ahead):
-    """Adds modes from other points, where that is cheap.
+def _search_on(density, modes, rng, late, asked, ahead):
+    """Adds modes from as many other points as are asked for; if that is None, where it is cheap.
 
     A few for few unknowns, else as many as a tenth of the gradients allow; one at least where the
     first search found no mode, or where a coordinate did not move (as all weights of a network at
     z = 0). From a scale that collapsed other searches go there as well.
     """
-    (first,), begun = modes, density.gradients
-    if first.spike:
-        return
-    least = AGAIN[1] if density.model.dim <= AGAIN[0] else 0
-    least = max(least, int(bool(first.trouble) or (first.z == first.began).any()))
+    (first,), begun, least, k = modes, density.gradients, asked, 0
+    if asked is None:
+        still = bool(first.trouble) or (first.z == first.began).any()
+        least = max(AGAIN[1] if density.model.dim <= AGAIN[0] else 0, int(still))
+        asked = 0 if first.spike else MOST
     budget, cost = SHARE * (begun + ahead), begun
-    spent = lambda: density.gradients - begun
-    for k, z in enumerate(_points(density, modes, rng, MOST), 1):
-        if late() or k > least and spent() + cost > budget:
+    spent = lambda more=0.0: k > least and density.gradients - begun + more > budget
+    for k, z in enumerate(_points(density, modes, rng, asked), 1):
+        if late() or spent(cost):
             return
-        with deadline.until(lambda: k > least and spent() > budget):
+        with deadline.until(spent):
             mode = searched(density, z)
-            modes += [] if deadline.passed() and not late() else [mode]  # not one that was cut off
-        cost = spent() / k
+        modes += [] if spent() and not late() else [mode]  # not one that was cut off
+        cost = (density.gradients - begun) / k
 
 
 def _points(density, modes, rng, n):

@@ -196,7 +196,7 @@ class Fixed(Unaided):
 # Strategies ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Strategy:
     """Natural steps of a full q on rotated draws, without a rate to choose; others differ in parts.
 
@@ -225,9 +225,6 @@ class Strategy:
     def look(self, run: Any) -> str:
         """A look at the ELBO: why the run ends, or ""."""
         return run.compare()
-
-    def __repr__(self):
-        return self.name
 
 
 def _rotated(model, q, M, radii, **how):
