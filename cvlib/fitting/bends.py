@@ -211,9 +211,8 @@ def bend(
         gain = np.where(np.isnan(gain), -np.inf, gain)
         return Bend(q, v, gain.mean(), gain.std() / np.sqrt(judges), _told(model.names, q, v))
 
-    orders = _orders(model, w, seed, settings)
-    climbs = [_Climb(model, Bent(model.dim, *one), w, settings.ridge) for one in orders]
-    found = []
+    bent = (Bent(model.dim, *order) for order in _orders(model, w, seed, settings))
+    climbs, found = [_Climb(model, q, w, settings.ridge) for q in bent], []
     for one in climbs:
         for n in few:
             one.on(max(n, one.q.D), PROMISED, late, seed)

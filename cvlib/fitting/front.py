@@ -25,7 +25,7 @@ from ..models.parameters import point
 from . import starts
 from .found import K_HAT, Found
 from .looks import WIDE, Weights, explained, weighed
-from .lots import FEW, HEAVY, THIN
+from .lots import HEAVY, THIN
 from .run import KEYBOARD, LATE, VAIN, Clock, Run, cause, load, save
 from .settings import DEFAULT, Settings
 from .starts import Start
@@ -33,7 +33,6 @@ from .strategies import chosen
 from .table import Table
 
 ROUGH = 0.1  # spreads, by which a mean or an sd may be uncertain; a quantile by twice that
-
 SOME = 16  # points at which a model is asked for its own doubts
 
 
@@ -155,28 +154,28 @@ def fit(
     check_fit(model, q)
     assert q is not None
     M = None if M is None else whole("M", M, 1 + q.gaussian + q.full)
-    _check(q, start, restarts, bend, callback, settings)
+    strategy = chosen(model, q, M, settings)
+    run = Run(model, q, strategy, settings, M, bends=wanted, seed=seed)
+    _check(run, start, restarts, bend, callback)
     given = None if start is None else _given(start, model, q, seed)
     with bar(desc="fit", unit=" steps", disable=not progress) as shown:
         shown.set_postfix_str("looking for the mode")
-        strategy = chosen(model, q, M, settings)
-        run = Run(model, q, strategy, settings, M, bends=wanted, seed=seed)
         why = run.begin(given, restarts, clock)
         shown.set_postfix_str("")
         return Fit.after(run, clock, shown, callback, why)
 
 
-def _check(q, start, restarts, bend, callback, settings):
+def _check(run, start, restarts, bend, callback):
     if restarts is not None:
         whole("restarts", restarts, 0)
     if callback is not None and not callable(callback):
         raise TypeError(f"callback={callback!r} is no function of a Fit")
     if not (bend is None or isinstance(bend, bool | np.bool_)):
         raise TypeError(f"bend={bend!r} must be True, False or None")
-    if bend and not (q.full and q.dim <= settings.bend):
-        most = f"of up to {settings.bend} unknowns"
-        raise ValueError(f"bend=True is for a full Gaussian q {most}, not {q!r}")
-    if not (q.gaussian or start is restarts is None):
+    if bend and not run.can_bend:
+        most = f"of up to {run.settings.bend} unknowns"
+        raise ValueError(f"bend=True is for a full Gaussian q {most}, not {run.q!r}")
+    if not (run.q.gaussian or start is restarts is None):
         raise ValueError("start= and restarts= are for a Gaussian q: others begin at their own")
 
 
@@ -230,10 +229,10 @@ def judged(run: Run, found: Found) -> tuple[Weights, tuple[str, ...], tuple[str,
             return otherwise
 
     q, w = run.law
+    listed = lambda what, sentences, *given: safely(what, lambda: [*sentences(*given)], [])
     look = lambda: weighed(run.model, q, w, run.state.t + 1) if run.last is None else run.last
     last = safely("the ELBO", look, Weights(np.empty((0, q.dim)), np.empty(0)))
     done = run.strategy.says.format(plan=run.plan)
-    listed = lambda what, sentences, *given: safely(what, lambda: [*sentences(*given)], [])
     words = listed("the shape of q", said, run, last)
     doubted = listed("what to distrust", doubts, run, last, found)
     if run.q.gaussian:
@@ -268,15 +267,14 @@ def uncorrected(run: Run, found: Found) -> Iterator[str]:
             )
         return
     lot = found.lot
-    k = ["k-hat is too high"] * (not lot.k_hat <= HEAVY)
-    share = ["relative ESS is too low"] * (lot.effective < THIN)
-    few = ["ESS is too low"] * (lot.ess < FEW)
+    high = ["k-hat is too high"] * (not lot.k_hat <= HEAVY)
+    low = ["relative ESS is too low"] * (lot.effective < THIN)
     bent = VAIN in run.words or run.bent is not None
     can = run.can_bend and not bent and run.bends is not True
     more = "Let q bend (bend=True), write" if can else "Write"
     yield (
         f"the posterior does not have the shape of q, and weights do not mend it ("
-        f"{', '.join([*k, *share] or few)}): tables and draws are those of q\n"
+        f"{', '.join([*high, *low]) or 'ESS is too low'}): tables and draws are those of q\n"
         f"{more} the model in other coordinates, take another q, or compare with MCMC"
     )
 
