@@ -160,7 +160,7 @@ def test_the_search(cv):
         H = V.T @ H @ V + np.outer(s, s) / (s @ y)
     assert_allclose(seen.times(np.eye(6)), H, atol=1e-10)
     assert_allclose(seen.diagonal(6), np.diag(H), atol=1e-10)
-    assert_allclose(climbing.Curvature(9).diagonal(6), np.ones(6))
+    assert_allclose(climbs.Curvature(9).diagonal(6), np.ones(6))
     assert_allclose(seen.times(last), steps[-1])
     up = seen.see(*(climbs.Point(z, 0.0, A @ z) for z in (np.zeros(6), steps[0])))
     assert len(up.seen) == 5

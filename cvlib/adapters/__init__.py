@@ -21,3 +21,13 @@ class Package:
         except ImportError as error:
             raise ValueError(f"this needs {self._title}: {install(self._extra)}") from error
         return getattr(module, attribute)
+
+
+def check_unknowns(name: str, discrete: dict[str, bool]) -> None:
+    """{unknown: is it discrete}: there is one, and none is."""
+    if not discrete:
+        raise ValueError(f"{name} has no unknown: all that it samples is observed")
+    for unknown in (k for k, is_so in discrete.items() if is_so):
+        raise ValueError(
+            f"{unknown} is discrete: only real unknowns have a slope; in the model sum over it"
+        )

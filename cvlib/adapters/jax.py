@@ -172,8 +172,7 @@ def compiled(
     joint, many = Traced(log_joint, d), lambda f: f and Batched(Traced(f, d))
     both, alone = Batched(joint, jax.value_and_grad), Batched(joint)
     # without slopes, where these cost more than one more program
-    first = lambda found: found[0]  # slopes stay where they are
-    value = lambda z: both(z, first) if both.cheap or len(z) == 1 else alone(z)
+    value = lambda z: both(z, lambda x: x[0]) if both.cheap or len(z) == 1 else alone(z)
     hessian = Batched(joint, jax.hessian)
     found = Compiled(both, name=name, value=value, hessian=hessian, named=many(named), **about)
     found.traced, found._log_liks = joint, many(rows)
@@ -197,16 +196,6 @@ def flat(arrays: dict) -> tuple[Callable, list[str]]:
     split = lambda z: tree.unflatten(map(jnp.reshape, jnp.split(z, ends), shapes))
     named = tree.unflatten(shapes).items()
     return split, [label for name, shape in named for label in labels(name, shape)]
-
-
-def check_unknowns(name: str, discrete: dict[str, bool]) -> None:
-    """{unknown: is it discrete}: there is one, and none is."""
-    if not discrete:
-        raise ValueError(f"{name} has no unknown: all that it samples is observed")
-    for unknown in (k for k, is_so in discrete.items() if is_so):
-        raise ValueError(
-            f"{unknown} is discrete: only real unknowns have a slope; in the model sum over it"
-        )
 
 
 # Programs of JAX -----------------------------------------------------------------------------
@@ -259,10 +248,7 @@ class Batched:
         return self.many * self.each <= CHEAP[on_gpu()]
 
     def __call__(self, z: np.ndarray, part: Callable = lambda found: found) -> Any:
-        """At points z (B, d), in blocks: JAX compiles anew for every number of points it meets.
-
-        All that it finds there, or a part of it.
-        """
+        """All of it or a part at points z (B, d), in blocks: JAX compiles for each number."""
         one = len(z) == 1 and not self.cheap
         found, size = [], self._in_time(BLOCKS[1] if one else self.many)
         for first in range(0, len(z), size):
@@ -270,7 +256,7 @@ class Batched:
             begun, left = time.perf_counter(), len(z) - first
             block = z[first : first + size]
             if left < size:  # the last one fills up
-                block = np.concatenate([block, np.repeat(z[-1:], size - left, 0)])
+                block = np.pad(block, ((0, size - left), (0, 0)), "edge")
             with double():
                 some = part(self.f(block, self.traced.data))
                 found.append(jax.tree.map(lambda x: np.asarray(x)[:left], some))
@@ -315,10 +301,12 @@ def memory() -> int:
 def program(f: Callable, *static: str) -> Callable:
     """What `jax.jit` makes of f, in a quarter of the time on a GPU.
 
-    There XLA looks for the fastest of many kernels of Triton for every product. In double precision
-    the vendor's own are as fast.
+    There XLA tries many kernels of Triton for a product; for doubles the vendor's are as fast.
     """
     return jax.jit(f, static_argnames=static, **_options())
+
+
+_program = cache(program)  # of functions that stay
 
 
 @cache
@@ -343,10 +331,7 @@ def double() -> Any:
 
 @dataclass(frozen=True)
 class InJax(Rotated):
-    """One rotation a step. Between steps q stays on the device; `landed` brings its w.
-
-    A step has three programs, of which one alone knows the model.
-    """
+    """One rotation a step, in three programs. Between steps q stays on the device; see `landed`."""
 
     radii: int = 1
 
@@ -361,7 +346,6 @@ class InJax(Rotated):
 
     def step(self, state: State) -> State:
         """The state after one more step; its w is that of the last landing."""
-        assert state.rng is not None
         with double():
             mu, L = self.here.get("q") or jax.device_put(self.q.unpack(state.w))
             old = Last(*jax.device_put(tuple(state.memory)))
@@ -379,8 +363,7 @@ class InJax(Rotated):
         traced, d = self.model.traced, self.q.dim
         if "sums" not in traced.kept:
             deadline.check(traced.slowest)
-            given = (0.0, mu, L), 1.0, mu, L, traced.data
-            add = partial(_sums, traced.f)
+            add, given = partial(_sums, traced.f), ((0.0, mu, L), 1.0, mu, L, traced.data)
             traced.kept["sums"] = program(add), made(add, given, d)
         add, each = traced.kept["sums"]
         blocks = -(-(d + 1) * each * SHARE // memory())
@@ -402,11 +385,6 @@ class InJax(Rotated):
         return state
 
 
-@cache
-def _program(f, *static):
-    return program(f, *static)
-
-
 def _turned(seed, d, size):
     """Blocks e (size, d) of a random rotation, a point a row, then of zeros; and sums to begin.
 
@@ -425,12 +403,11 @@ def orthonormal(X: Any) -> Any:
     shift, without which X^T X may be singular, does not matter.
     """
 
-    def nearer(X, shift):
-        C = jnp.linalg.cholesky(X.T @ X + shift * jnp.eye(len(X)))
-        return jax.scipy.linalg.solve_triangular(C, X.T, lower=True).T, None
+    def nearer(k, X):
+        C = jnp.linalg.cholesky(X.T @ X + 1e-13 * len(X) * (k == 0) * jnp.eye(len(X)))
+        return jax.scipy.linalg.solve_triangular(C, X.T, lower=True).T
 
-    shifts = jnp.array([1e-13 * len(X), 0.0, 0.0])
-    return jax.lax.scan(nearer, X, shifts)[0]  # a loop is compiled once
+    return jax.lax.fori_loop(0, 3, nearer, X)  # a loop is compiled once
 
 
 def _sums(f, e, given):

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from . import Package
-from .jax import Compiled, check_unknowns, compiled, double, flat
+from . import Package, check_unknowns
+from .jax import Compiled, compiled, double, flat
 
 jax = Package("jax")
 handlers, util = Package("numpyro.handlers"), Package("numpyro.infer.util")

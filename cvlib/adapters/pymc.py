@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from . import Package
-from .jax import Compiled, check_unknowns, compiled, flat
+from . import Package, check_unknowns
+from .jax import Compiled, compiled, flat
 
 pymc, compiler = Package("pymc"), Package("pymc.sampling.jax")
 known, replace = Package("pymc.backends.arviz"), Package("pytensor.graph.replace")
