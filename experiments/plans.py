@@ -46,56 +46,55 @@ QUICK = Size(
 )  # fmt: skip
 
 
+def planned(rows, *work):
+    """A plan: the cells of `work`, dictionaries of cells or lists of them; rows(*work) of results.
+
+    In `work` every cell is then its result.
+    """
+    listed = lambda x: x if isinstance(x, list) else [x]
+    cells = {c.name: c for part in work for x in part.values() for c in listed(x)}
+
+    def gather(results):
+        of = lambda x: [*map(of, x)] if isinstance(x, list) else results[x.name]
+        return rows(*({key: of(x) for key, x in part.items()} for part in work))
+
+    return [*cells.values()], gather
+
+
 def table1(size):
     """Final ELBOs, the noise-free ELBO and the optimum; the same for halves of ionosphere."""
-    few = min(size.runs, size.few_runs)
     halves = _halves(size)
     lr = {data: LR[data] for data in size.sets} | halves
-    cells = {
-        (data, cvs, lr[data]): _sgd(data, cvs, lr[data], size, few if data in halves else size.runs)
+    lines = {
+        (data, cvs, lr[data]): _sgd(data, cvs, size, few=data in halves)
         for data in lr
         for cvs in (("none", "S7", "c5", "c7") if data in halves else LINES)
     }
-    paths = {(data, lr[data]): _noise_free(data, lr[data], size) for data in lr}
-    best = {data: cell("optimum", data=data) for data in lr}
-
-    def gather(results):
-        limits = _limits(paths, results)
-        for row in limits:
-            row["optimum"] = results[best[row["data"]].name]["elbo"]
-        return {"rows": _finals(cells, results), "limits": limits}
-
-    return [*sum(cells.values(), []), *paths.values(), *best.values()], gather
+    rows = lambda lines, *ends: {"rows": _finals(lines), "limits": _limits(*ends)}
+    return planned(rows, lines, *_ends(lr, size))
 
 
 def slopes(size):
     """Table 1's columns that expand in x, made of slopes: c5 and c6 in their other reading."""
-    lr = {data: LR[data] for data in size.sets}
-    cells = {
-        (data, cvs, lr[data]): _sgd(data, cvs, lr[data], size, size.runs, task="slopes")
-        for data in lr
+    lines = {
+        (data, cvs, LR[data]): _sgd(data, cvs, size, task="slopes")
+        for data in size.sets
         for cvs in IN_X
     }
-    few = min(size.runs, size.few_runs)
     for half, rate in _halves(size).items():
-        cells[half, "c5", rate] = _sgd(half, "c5", rate, size, few, task="slopes")
-    return sum(cells.values(), []), lambda results: {"rows": _finals(cells, results)}
+        lines[half, "c5", rate] = _sgd(half, "c5", size, few=True, task="slopes")
+    return planned(lambda lines: {"rows": _finals(lines)}, lines)
 
 
 def draws(size):
     """The base gradient with more draws in place of variates."""
-    few = min(size.runs, size.few_runs)
-    cells = {
-        (data, "none", LR[data], M): _sgd(data, "none", LR[data], size, few, M=M)
+    lines = {
+        (data, "none", LR[data], M): _sgd(data, "none", size, few=True, M=M)
         for data in size.sets
         for M in size.draws_instead
     }
-
-    def gather(results):
-        rows = [row | {"M": key[3]} for key, row in zip(cells, _finals(cells, results))]
-        return {"rows": rows}
-
-    return sum(cells.values(), []), gather
+    more = lambda lines: [row | {"M": key[3]} for key, row in zip(lines, _finals(lines))]
+    return planned(lambda lines: {"rows": more(lines)}, lines)
 
 
 def figure1(size):
@@ -108,44 +107,40 @@ def figure1(size):
         for data in size.sets
     }  # fmt: skip
 
-    def gather(results):
+    def gather(found):
         rows = [
             {"data": data, "cvs": cvs} | _mean_and_error(trace)
-            for data, c in cells.items()
-            for cvs, trace in results[c.name]["trace"].items()
+            for data, result in found.items()
+            for cvs, trace in result["trace"].items()
         ]
-        return {"steps": _steps(cells.values(), results), "rows": rows}
+        return {"steps": _steps(found), "rows": rows}
 
-    return [*cells.values()], gather
+    return planned(gather, cells)
 
 
 def figure3(size):
     """ELBO against iteration for every estimator and rate, and for the best rate at each step."""
-    cells, paths = _rates(size)
 
-    def gather(results):
+    def gather(lines, paths):
         rows = []
-        for (data, cvs, lr), parts in cells.items():
-            elbo = sum((results[c.name]["elbo"] for c in parts), [])  # (runs, T)
-            median = _median_of_runs(elbo)
+        for (data, cvs, lr), parts in lines.items():
+            median = _median_of_runs(sum((part["elbo"] for part in parts), []))  # of (runs, T)
             rows.append({"data": data, "cvs": cvs, "lr": lr, "median": median})
-        for (data, lr), c in paths.items():
-            rows.append({"data": data, "cvs": "exact", "lr": lr, "median": results[c.name]["elbo"]})
-        return {"steps": _steps(paths.values(), results), "rows": rows + _best_rates(rows)}
+        for (data, lr), path in paths.items():
+            rows.append({"data": data, "cvs": "exact", "lr": lr, "median": path["elbo"]})
+        return {"steps": _steps(paths), "rows": rows + _best_rates(rows)}
 
-    return [*sum(cells.values(), []), *paths.values()], gather
+    return planned(gather, *_rates(size))
 
 
 def figure4(size):
     """Final ELBO against learning rate; the cells are those of figure 3."""
-    cells, paths = _rates(size)
-    gather = lambda results: {"rows": _finals(cells, results), "limits": _limits(paths, results)}
-    return [*sum(cells.values(), []), *paths.values()], gather
+    gather = lambda lines, paths: {"rows": _finals(lines), "limits": _limits(paths)}
+    return planned(gather, *_rates(size))
 
 
 def figure5(size):
     """E||g||^2 against v0 for several M; the final ELBO of S7 against v0 and against gamma."""
-    few = min(size.runs, size.few_runs)
     norms = {
         (data, lag, M): cell(
             "norms", data=data, lr=0.08, step=25, lag=lag, M=M, replicas=size.draws,
@@ -155,23 +150,19 @@ def figure5(size):
         for M in size.Ms
     }  # fmt: skip
     ends = {
-        (data, "S7", LR[data], key, value): _sgd(data, "S7", LR[data], size, few, **{key: value})
+        (data, "S7", LR[data], key, value): _sgd(data, "S7", size, few=True, **{key: value})
         for data in size.sets
         for key, values in (("v0", size.v0s), ("gamma", size.gammas))
         for value in values
     }
 
-    def gather(results):
-        rows = [
-            {"data": data, "lag": lag, "M": M} | results[c.name]
-            for (data, lag, M), c in norms.items()
-        ]
-        effect = _finals(ends, results)
-        for row, (*_, key, value) in zip(effect, ends):
-            row |= {"varied": key, "value": value}
+    def gather(norms, ends):
+        rows = [dict(zip(("data", "lag", "M"), key)) | row for key, row in norms.items()]
+        varied = [dict(zip(("varied", "value"), key[3:])) for key in ends]
+        effect = [row | more for row, more in zip(_finals(ends), varied)]
         return {"rows": rows, "effect": effect}
 
-    return [*norms.values(), *sum(ends.values(), [])], gather
+    return planned(gather, norms, ends)
 
 
 LADDER = [  # base, variates, draws a step: ten, or more in place of a variate
@@ -186,32 +177,23 @@ def ladder(size):
 
     The gap is that between the median of the paper's base gradient and the noise-free run.
     """
-    cells = {
-        (data, cvs, LR[data], base, M): _rung(data, base, cvs, M, size)
+    rung = lambda base, M: {} if base == "paper" else {"task": "rung", "base": base, "M": M}
+    lines = {
+        (data, base, M, cvs, LR[data]): _sgd(data, cvs, size, **rung(base, M))
         for data in size.sets
         for base, cvs, M in LADDER
     }
-    paths = {(data, LR[data]): _noise_free(data, LR[data], size) for data in size.sets}
-    best = {data: cell("optimum", data=data) for data in size.sets}
-
-    def gather(results):
-        limits = _limits(paths, results)
-        for row in limits:
-            row["optimum"] = results[best[row["data"]].name]["elbo"]
-        rows = [
-            {"data": row.pop("data"), "base": base, "M": M} | row
-            for row, (*_, base, M) in zip(_finals(cells, results), cells)
-        ]
-        return {"rows": _closed(rows, limits), "limits": limits}
-
-    return [*sum(cells.values(), []), *paths.values(), *best.values()], gather
+    gather = lambda lines, *ends: _closed(lines, "M", _limits(*ends))
+    return planned(gather, lines, *_ends({data: LR[data] for data in size.sets}, size))
 
 
 # Cells ---------------------------------------------------------------------------------------
 
 
-def _sgd(data, cvs, lr, size, runs, task="sgd", **changed):
-    """The cells of all runs of one estimator at one learning rate, in blocks of runs."""
+def _sgd(data, cvs, size, lr=None, few=False, task="sgd", **changed):
+    """The cells of all runs of one estimator, or of a few, in blocks of runs."""
+    runs = min(size.runs, size.few_runs) if few else size.runs
+    lr = LR[data.partition("-half-")[0]] if lr is None else lr
     settings = {"data": data, "cvs": cvs, "lr": lr, **LOOP, **changed, "steps": size.steps}
     return [
         cell(task, **settings, first=first, runs=min(BLOCK, runs - first))
@@ -224,50 +206,50 @@ def _halves(size):
     return {f"ionosphere-half-{k}": LR["ionosphere"] for k in range(size.halves)}
 
 
-def _rung(data, base, cvs, M, size):
-    """The cells of one line of the ladder; the paper's own lines are cells of Table 1."""
-    if base == "paper":
-        return _sgd(data, cvs, LR[data], size, size.runs)
-    return _sgd(data, cvs, LR[data], size, size.runs, task="rung", base=base, M=M)
+def _noise_free(pairs, size):
+    """{(data, rate): the path without noise}"""
+    return {(d, lr): cell("noise_free", data=d, lr=lr, steps=size.steps) for d, lr in pairs}
 
 
-def _noise_free(data, lr, size):
-    return cell("noise_free", data=data, lr=lr, steps=size.steps)
+def _ends(rates, size):
+    """The path without noise and the optimum for {data: rate}."""
+    return _noise_free(rates.items(), size), {data: cell("optimum", data=data) for data in rates}
 
 
 def _rates(size):
     """The cells of figures 3 and 4: every estimator, and no noise, at every learning rate."""
     pairs = [(data, lr) for data in size.sets for lr in size.rates]
-    cells = {
-        (data, cvs, lr): _sgd(data, cvs, lr, size, size.runs) for data, lr in pairs for cvs in LINES
-    }
-    return cells, {pair: _noise_free(*pair, size) for pair in pairs}
+    lines = {(data, cvs, lr): _sgd(data, cvs, size, lr) for data, lr in pairs for cvs in LINES}
+    return lines, _noise_free(pairs, size)
 
 
 # Rows ----------------------------------------------------------------------------------------
 
 
-def _finals(cells, results):
-    """Final ELBO of every run, None where it diverged, and the steps at which runs diverged."""
+def _finals(lines, names=("data", "cvs", "lr")):
+    """Final ELBO of every run, None where it diverged, and the steps at which runs diverged.
+
+    `names` are those of what the keys begin with.
+    """
     return [
-        {
-            "data": data,
-            "cvs": cvs,
-            "lr": lr,
-            "elbo": [run[-1] for c in parts for run in results[c.name]["elbo"]],
-            "diverged": [t for c in parts for t in results[c.name]["diverged"] if t >= 0],
+        dict(zip(names, key))
+        | {
+            "elbo": [run[-1] for part in parts for run in part["elbo"]],
+            "diverged": [t for part in parts for t in part["diverged"] if t >= 0],
         }
-        for (data, cvs, lr, *_), parts in cells.items()
+        for key, parts in lines.items()
     ]
 
 
-def _closed(rows, limits):
+def _closed(lines, third, limits):
     """Rows with the median over runs and its error, and the share of the gap closed and its error.
 
-    The rank of a median of n runs has the standard error sqrt(n) / 2; the error of the median is
-    half the distance between the runs that far below and above it. The share counts the errors of
-    both medians, its own and the plain gradient's.
+    Keys are (data, base, what `third` says, cvs, lr). The rank of a median of n runs has the
+    standard error sqrt(n) / 2; the error of the median is half the distance between the runs that
+    far below and above it. The share counts the errors of both medians, its own and the plain
+    gradient's.
     """
+    rows = _finals(lines, ("data", "base", third, "cvs", "lr"))
     medians = [_median(row["elbo"]) for row in rows]
     plain = {
         row["data"]: found
@@ -282,7 +264,7 @@ def _closed(rows, limits):
         both = np.hypot(error, left * zero_error) if left != 1 else 0.0  # 0 by definition
         row["median"], row["error"] = digits([median], 7) + digits([error], 3)
         row["closed"] = digits([1 - left], 6) + digits([both / gap], 3)
-    return rows
+    return {"rows": rows, "limits": limits}
 
 
 def _median(elbo):
@@ -293,17 +275,18 @@ def _median(elbo):
         return median, (high - low) / 2
 
 
-def _limits(paths, results):
-    """Final ELBO without noise."""
+def _limits(paths, best=()):
+    """Final ELBO without noise, and the best there is, if that was asked for."""
     return [
-        {"data": data, "lr": lr, "noise_free": results[c.name]["elbo"][-1]}
-        for (data, lr), c in paths.items()
+        {"data": data, "lr": lr, "noise_free": path["elbo"][-1]}
+        | ({"optimum": best[data]["elbo"]} if best else {})
+        for (data, lr), path in paths.items()
     ]
 
 
-def _steps(cells, results):
-    """The recorded steps, the same in all cells."""
-    (steps,) = {tuple(results[c.name]["steps"]) for c in cells}
+def _steps(found):
+    """The recorded steps, the same in all results."""
+    (steps,) = {tuple(result["steps"]) for result in found.values()}
     return list(steps)
 
 
@@ -371,17 +354,16 @@ def natural(size):
         for line in lines
     }
 
-    def gather(results):
-        optimum = {key: results[c.name]["elbo"] for key, c in best.items()}
+    def gather(found, best):
         rows = [
             {"data": data} | dict(zip(("base", "cvs", "whole"), line))
-            | dict(zip(("rho", "after"), rate)) | _reached(results[c.name], optimum[data, line])
-            for (data, line, rate), c in cells.items()
+            | dict(zip(("rho", "after"), rate)) | _reached(result, best[data, line]["elbo"])
+            for (data, line, rate), result in found.items()
         ]  # fmt: skip
-        limits = [{"data": data, "optimum": optimum[data, NATURAL[0]]} for data in size.sets]
+        limits = [{"data": d, "optimum": best[d, NATURAL[0]]["elbo"]} for d in size.sets]
         return {"steps": steps, "rows": rows, "limits": limits}
 
-    return [*cells.values(), *{c.name: c for c in best.values()}.values()], gather
+    return planned(gather, cells, best)
 
 
 def _decimals(line):
@@ -415,37 +397,21 @@ def joint(size):
 
     Beside them a batch without a variate.
     """
-    lines = [line for line in JOINT if line[2] in RENEW[-1 - size.halves :]]
-    cells = {
-        (data, cvs, LR[data], base, renew): _sgd(
-            data, cvs, LR[data], size, size.runs, task="joint", base=base, renew=renew
-        )
-        for data in size.sets
-        for base, cvs, renew in lines
-    }
-    plain = {
-        (data, "none", LR[data], "paper", 0): _sgd(data, "none", LR[data], size, size.runs)
-        for data in size.sets
-    }
-    batches = {
-        (data, "none", LR[data], "PR", 0): _sgd(
-            data, "none", LR[data], size, size.runs, task="joint", M=1, base="PR", renew=0,
-            batch=BATCH,
-        )
-        for data in size.sets
-    }  # fmt: skip
-    cells = plain | cells | batches
-    paths = {(data, LR[data]): _noise_free(data, LR[data], size) for data in size.sets}
+    some = [line for line in JOINT if line[2] in RENEW[-1 - size.halves :]]
+    plain, batch = [("paper", "none", 0)], [("PR", "none", 0)]
 
-    def gather(results):
-        limits = _limits(paths, results)
-        rows = [
-            {"data": row.pop("data"), "base": base, "renew": renew} | row
-            for row, (*_, base, renew) in zip(_finals(cells, results), cells)
-        ]
-        return {"rows": _closed(rows, limits), "limits": limits}
+    def how(base, cvs, renew):
+        told = {"task": "joint", "base": base, "renew": renew}
+        return {} if base == "paper" else told | ({} if renew else {"M": 1, "batch": BATCH})
 
-    return [*sum(cells.values(), []), *paths.values()], gather
+    lines = {
+        (data, line[0], line[2], line[1], LR[data]): _sgd(data, line[1], size, **how(*line))
+        for group in (plain, some, batch)
+        for data in size.sets
+        for line in group
+    }
+    gather = lambda lines, paths: _closed(lines, "renew", _limits(paths))
+    return planned(gather, lines, _noise_free([(data, LR[data]) for data in size.sets], size))
 
 
 # All quadratics ------------------------------------------------------------------------------
@@ -465,14 +431,12 @@ def quadratics(size):
     }
     noise = {data: cell("noises", data=data, repeats=3 * runs) for data in size.sets}
 
-    def gather(results):
-        rows = [
-            dict(zip(("data", "way"), key)) | _spread(results[c.name]) for key, c in cells.items()
-        ]
-        noises = [{"data": data} | row for data, c in noise.items() for row in results[c.name]]
+    def gather(found, noise):
+        rows = [dict(zip(("data", "way"), key)) | _spread(x) for key, x in found.items()]
+        noises = [{"data": data} | row for data, rows in noise.items() for row in rows]
         return {"marks": climbs.MARKS, "rows": rows, "noise": noises}
 
-    return [*cells.values(), *noise.values()], gather
+    return planned(gather, cells, noise)
 
 
 def _spread(result):
@@ -498,31 +462,23 @@ def answers(size):
         for name in NEAR[-1 - size.halves :]
     }
 
-    def gather(results):
-        rows = [{"posterior": name} | row for name, c in cells.items() for row in results[c.name]]
-        return {"rows": rows, "about": [{"posterior": name} for name in cells]}
+    def gather(found):
+        rows = [{"posterior": name} | row for name, rows in found.items() for row in rows]
+        return {"rows": rows, "about": [{"posterior": name} for name in found]}
 
-    return [*cells.values()], gather
+    return planned(gather, cells)
 
 
 def covered(size):
     """Intervals where answers are known: which hold, and which are warned of."""
     cases = [(name, False) for name in NEAR] + [(x, bend) for x in HARD for bend in (False, True)]
-    some = cases if size.halves > 1 else cases[-3:]
-    cells = [
-        cell("covered", case=case, bend=bend, n=4 * size.samples, runs=2 * size.runs)
-        for case, bend in some
-    ]
-
-    def gather(results):
-        rows = [
-            {"case": case, "bend": bend} | row
-            for (case, bend), one in zip(some, cells)
-            for row in results[one.name]
-        ]
-        return {"rows": rows}
-
-    return cells, gather
+    cells = {
+        (case, bend): cell("covered", case=case, bend=bend, n=4 * size.samples, runs=2 * size.runs)
+        for case, bend in (cases if size.halves > 1 else cases[-3:])
+    }
+    named = lambda key, row: dict(zip(("case", "bend"), key)) | row
+    gather = lambda found: [named(key, row) for key, rows in found.items() for row in rows]
+    return planned(lambda found: {"rows": gather(found)}, cells)
 
 
 # A deep model --------------------------------------------------------------------------------
@@ -573,24 +529,23 @@ def vae(size):
         if whole
     }  # fmt: skip
 
-    def gather(results):
-        (jax,) = {results[c.name]["jax"] for c in cells.values()}
+    def gather(found, noise):
+        (jax,) = {result["jax"] for result in found.values()}
         rows = [
             dict(zip(("latent", "way", "K", "falling"), key)) | {"rate": rate} | row
-            for key, c in cells.items()
-            for rate, row in zip(steep[key[0]], _along(results[c.name]))
+            for key, result in found.items()
+            for rate, row in zip(steep[key[0]], _along(result))
         ]
         noises = [
             {"latent": latent, "way": row["way"], "K": row["K"], "step": int(step)}
             | {"noise": list(values)}
-            for latent, c in noise.items()
-            for row in results[c.name]
+            for latent, rows in noise.items()
+            for row in rows
             for step, values in zip(looks.split("+"), zip(*row["noise"]))
         ]
-        seen = _steps([*cells.values()], results)
-        return {"jax": jax, "steps": seen, "rows": rows, "noise": noises}
+        return {"jax": jax, "steps": _steps(found), "rows": rows, "noise": noises}
 
-    return [*cells.values(), *noise.values()], gather
+    return planned(gather, cells, noise)
 
 
 def _along(result):

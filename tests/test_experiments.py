@@ -128,7 +128,7 @@ def test_a_diverged_run_is_counted_and_left_out():
     for run, broke_off in zip(result["elbo"], result["diverged"]):
         for step, value in zip(result["steps"], run):
             assert (value is None) == (0 <= broke_off <= step)
-    (row,) = plans._finals({("toy", "none", 1e6): [c]}, {c.name: result})
+    (row,) = plans._finals({("toy", "none", 1e6): [result]})
     assert row["elbo"].count(None) == len(row["diverged"]) > 0
 
 
