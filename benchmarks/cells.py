@@ -30,4 +30,4 @@ def measure(seconds):
 
 
 if __name__ == "__main__":
-    stored.command(__doc__, "cells", ("numpy", "autograd"), measure, 0.3)
+    stored.command(__doc__, "cells", ("numpy", "autograd"), measure, seconds=0.3)

@@ -52,4 +52,4 @@ def tables(seconds):
 
 if __name__ == "__main__":
     measure = lambda seconds: {"costs": dict(tables(seconds))}
-    stored.command(__doc__, "choose", ("numpy", "autograd"), measure, 0.3)
+    stored.command(__doc__, "choose", ("numpy", "autograd"), measure, seconds=0.3)

@@ -34,10 +34,10 @@ def near(model, q):
         return cv.fit(model, q, bend=False, progress=False).w
 
 
-def judge(model, q, draws):
+def judge(model, q, draws, seed=1):
     """elbo(w) of one w (D,) without its constant, on pairs of draws that all w share."""
     density = Density(model)
-    e = np.random.default_rng(1).standard_normal((draws // 2, q.dim))
+    e = np.random.default_rng(seed).standard_normal((draws // 2, q.dim))
     e = np.concatenate([e, -e])
 
     def elbo(w):

@@ -14,6 +14,7 @@ import numpy as np
 
 import cvlib as cv
 from benchmarks import stored
+from benchmarks.far import judge
 from benchmarks.fit import Counted, case
 from cvlib.ascent import rules
 from cvlib.fitting import starts
@@ -88,6 +89,15 @@ MOVES = {
 }
 
 
+def natural(model, q, rng, w, steps):
+    """Weights w (D,) after each natural step on rotated draws, as `cv.fit` takes them."""
+    plan = Strategy().plan(model, q, None, DEFAULT)
+    state = plan.first(rng, w)
+    for _ in range(steps):
+        state = plan.step(state)
+        yield state.w
+
+
 def path(model, moves, seed):
     """[(gradients, w)] of a run."""
     q, rng = cv.families.Gaussian(model.dim), np.random.default_rng([seed, 0])
@@ -97,25 +107,9 @@ def path(model, moves, seed):
         for move in moves:
             for w in move(model, q, found[-1][1], rng):
                 found.append((count.gradients, w))
-        plan = Strategy().plan(model, q, None, DEFAULT)
-        state = plan.first(rng, found[-1][1])
-        for _ in range(STEPS):
-            state = plan.step(state)
-            found.append((count.gradients, state.w))
+        for w in natural(model, q, rng, found[-1][1], STEPS):
+            found.append((count.gradients, w))
     return found
-
-
-def judge(model):
-    """elbo(w), on draws that all w share."""
-    q, density = cv.families.Gaussian(model.dim), Density(model)
-    e = np.random.default_rng(12345).standard_normal((JUDGES // 2, model.dim))
-    e = np.concatenate([e, -e])
-
-    def elbo(w):
-        mu, L = q.unpack(w)
-        return density.value(mu + e @ L.T).mean() + np.log(np.diag(L)).sum()
-
-    return elbo
 
 
 def model_of(name):
@@ -127,14 +121,13 @@ def model_of(name):
 def rows(name):
     """{model, d, moves, to: gradients of every seed to each of NEAR, or None}."""
     model = model_of(name)
-    elbo, q = judge(model), cv.families.Gaussian(model.dim)
+    q = cv.families.Gaussian(model.dim)
+    elbo = judge(model, q, JUDGES, seed=12345)
     runs = [(key, moves, seed) for key, moves in MOVES.items() for seed in SEEDS]
     paths = {(key, seed): path(model, moves, seed) for key, moves, seed in runs}
-    plan = Strategy().plan(model, q, None, DEFAULT)
-    state = plan.first(np.random.default_rng(99), paths["search on fixed draws", 0][-1][1])
-    for _ in range(SURE):
-        state = plan.step(state)
-    best = elbo(state.w)
+    begin = paths["search on fixed draws", 0][-1][1]
+    *_, sure = natural(model, q, np.random.default_rng(99), begin, SURE)
+    best = elbo(sure)
     first = lambda run, near: next((used for used, w in run if best - elbo(w) < near), None)
     for key in MOVES:
         to = [[first(paths[key, seed], near) for seed in SEEDS] for near in NEAR]

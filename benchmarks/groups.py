@@ -10,7 +10,6 @@ its closed form: nothing of it is the package's. Seconds are those of one proces
 without compilation.
 """
 
-import argparse
 import json
 import time
 import warnings
@@ -208,7 +207,9 @@ def first_effect(b, slope, log_tau, total):
 
 def laplace(y):
     """E tau and E u_1 on a grid of the globals, with Laplace's approximation for every effect."""
-    at = b, slope, log_tau = [x[..., None] for x in located_by_hand()]
+    at = b, slope, log_tau = [
+        x[..., None] for x in grid((-0.5, 1.1), (-0.3, 1.3), (-1.0, 0.7), n=33)
+    ]
     sums, times = np.unique(y.sum(1), return_counts=True)
     m = np.zeros(np.broadcast_shapes(*(x.shape for x in at), sums.shape))
     share = lambda eta: 1 / (1 + np.exp(-eta))
@@ -223,10 +224,6 @@ def laplace(y):
     weight = shares(log + (log_tau - prior / 2)[..., 0])
     own = m[..., sums == y[0].sum()][..., 0]
     return (weight * np.exp(log_tau[..., 0])).sum(), (weight * own).sum()
-
-
-def located_by_hand():
-    return grid((-0.5, 1.1), (-0.3, 1.3), (-1.0, 0.7), n=33)
 
 
 def non_centred(y):
@@ -288,7 +285,6 @@ def beside(groups=200, seeds=5):
         }  # fmt: skip
 
 
-@threadpool_limits.wrap(1)
 def timed(groups):
     """Seconds of one processor for a fit with its summary."""
     model = modelled("bernoulli", simulated("bernoulli", 1, groups))
@@ -345,28 +341,24 @@ def nuts(groups, draws=1000):
             "error": stored.few(error)}  # fmt: skip
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--jobs", type=int, default=1, help="processes (1)")
-    parser.add_argument("--sets", type=int, default=SETS, help=f"data sets of each kind ({SETS})")
-    parser.add_argument("--part", choices=PARTS, default="cells", help="what is measured (cells)")
-    parser.add_argument("--save", action="store_true", help="write groups.json for the book")
-    options = parser.parse_args()
+def times():
+    return [*map(timed, SIZES), *map(nuts, SIZES)]
+
+
+def measure(jobs, sets, part):
+    """All parts of the file, this one anew."""
     path = stored.path("groups")
     parts = json.loads(path.read_text()) if path.exists() else {}
-    parts = dict.fromkeys(PARTS, []) | {k: x for k, x in parts.items() if k in PARTS}
-    if options.part == "cells":
-        kinds, seeds = zip(*product(KINDS, range(1, options.sets + 1)))
-        with get_context("spawn").Pool(options.jobs) as pool:
+    parts = {name: parts.get(name, []) for name in PARTS}
+    if part == "cells":
+        kinds, seeds = zip(*product(KINDS, range(1, sets + 1)))
+        with get_context("spawn").Pool(jobs) as pool:
             found = cells(kinds, pool.starmap(covered, zip(kinds, seeds), chunksize=1))
-    elif options.part == "times":
-        found = [*map(timed, SIZES), *map(nuts, SIZES)]
     else:
-        found = threadpool_limits.wrap(1)(beside)()
-    parts[options.part] = stored.told(found)
-    if options.save:
-        stored.save(path, ("numpy", "scipy", "autograd"), **parts)
+        found = {"times": times, "beside": beside}[part]()
+    return parts | {part: stored.told(found)}
 
 
 if __name__ == "__main__":
-    main()
+    packages = "numpy", "scipy", "autograd"
+    stored.command(__doc__, "groups", packages, measure, jobs=1, sets=SETS, part="cells")

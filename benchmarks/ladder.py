@@ -95,4 +95,4 @@ def measure(seconds):
 
 
 if __name__ == "__main__":
-    stored.command(__doc__, "ladder_steps", ("numpy", "autograd"), measure, 0.6)
+    stored.command(__doc__, "ladder_steps", ("numpy", "autograd"), measure, seconds=0.6)

@@ -32,4 +32,4 @@ def measure(seconds):
 
 
 if __name__ == "__main__":
-    stored.command(__doc__, "natural_steps", ("numpy", "scipy"), measure, 0.6)
+    stored.command(__doc__, "natural_steps", ("numpy", "scipy"), measure, seconds=0.6)

@@ -152,4 +152,4 @@ def measure(seconds):
 
 
 if __name__ == "__main__":
-    stored.command(__doc__, "scale", ("numpy", "autograd"), measure, 1.0)
+    stored.command(__doc__, "scale", ("numpy", "autograd"), measure, seconds=1.0)

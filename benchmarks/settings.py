@@ -7,7 +7,6 @@ on common draws), and how many gradients are taken, in units of those that the d
 setting that changes nothing on these models is one for other models, and its row says so.
 """
 
-import argparse
 import warnings
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import fields, replace
@@ -44,18 +43,14 @@ def look(name, setting, factor):
     return name, setting, factor, float(log[np.isfinite(log)].mean()), count.gradients
 
 
-def main():
+def measure(jobs):
     import cvlib as cv
     from experiments import posteriors
 
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--save", action="store_true", help="write settings.json")
-    parser.add_argument("--jobs", type=int, default=1, help="fits at a time (1)")
-    options = parser.parse_args()
     names = [*posteriors.names, "hierarchical Poisson"]
     settings = [f.name for f in fields(cv.Settings) if f.name not in LEFT_OUT]
     asked = [("", 1.0), *((s, factor) for s in settings for factor in FACTORS)]
-    with ProcessPoolExecutor(options.jobs) as pool:
+    with ProcessPoolExecutor(jobs) as pool:
         found = [*pool.map(look, *zip(*((n, *how) for how in asked for n in names)))]
     usual = {name: rest for name, setting, _, *rest in found if not setting}
     rows = []
@@ -67,9 +62,8 @@ def main():
                      "worst": round(min(nats), 3), "best": round(max(nats), 3),
                      "gradients": round(float(np.exp(np.mean(np.log(gradients)))), 2)})  # fmt: skip
         print(rows[-1], flush=True)
-    if options.save:
-        stored.save(stored.path("settings"), ("numpy", "scipy", "autograd"), settings=rows)
+    return {"settings": rows}
 
 
 if __name__ == "__main__":
-    main()
+    stored.command(__doc__, "settings", ("numpy", "scipy", "autograd"), measure, None, jobs=1)

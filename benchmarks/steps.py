@@ -262,4 +262,4 @@ def measure(seconds):
 
 
 if __name__ == "__main__":
-    stored.command(__doc__, "steps", ("numpy", "jax", "autograd"), measure, 0.5, threads=None)
+    stored.command(__doc__, "steps", ("numpy", "jax", "autograd"), measure, None, seconds=0.5)

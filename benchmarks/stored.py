@@ -7,6 +7,10 @@ import platform
 from importlib.metadata import version
 from pathlib import Path
 
+SAYS = {  # what an option of a benchmark is
+    "seconds": "of each row", "jobs": "processes", "sets": "data sets of each kind",
+    "part": "what is measured",
+}  # fmt: skip
 FOLDER = Path(__file__).resolve().parents[1] / "results" / "benchmarks"
 
 
@@ -34,22 +38,23 @@ def told(rows):
     return found
 
 
-def command(doc, name, packages, measure, seconds=None, threads=1):
-    """What `python -m benchmarks.NAME` does: measure(seconds) -> parts for `save`.
+def command(doc, name, packages, measure, threads=1, **options):
+    """What `python -m benchmarks.NAME` does: measure(**options) -> parts for `save`.
 
-    `doc` begins with a line on what is measured; `seconds` are for each row, unless it is told, and
-    without them it is measure().
+    `doc` begins with a line on what is measured; an option is told as --seconds 2, or is as here.
     """
     from threadpoolctl import threadpool_limits  # here: on a GPU there may be none
 
     parser = argparse.ArgumentParser(description=doc.split("\n")[0])
     parser.add_argument("--save", action="store_true", help=f"write {path(name).name} for the book")
-    if seconds:
-        parser.add_argument("--seconds", type=float, default=seconds, help="of each row")
-    options = vars(parser.parse_args())
+    for option, usual in options.items():
+        words = f"{SAYS[option]} ({usual})"
+        parser.add_argument(f"--{option}", type=type(usual), default=usual, help=words)
+    told = vars(parser.parse_args())
+    saved = told.pop("save")
     with threadpool_limits(threads):
-        parts = measure(*([options["seconds"]] if seconds else []))
-    if options["save"]:
+        parts = measure(**told)
+    if saved:
         save(path(name), packages, **parts)
 
 

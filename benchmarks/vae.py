@@ -43,4 +43,4 @@ def measure(seconds):
 
 
 if __name__ == "__main__":
-    stored.command(__doc__, "vae_steps", ("numpy", "jax"), measure, 3.0)
+    stored.command(__doc__, "vae_steps", ("numpy", "jax"), measure, seconds=3.0)
