@@ -14,7 +14,7 @@ from benchmarks import stored
 from benchmarks.steps import best_times
 from cvlib import CF, PR, RP1
 from experiments.plans import LADDER, LR
-from experiments.tasks import ladder, problem
+from experiments.tasks import line, problem
 
 STEPS = 20  # of a call of the loop
 RUNS = 1, 8
@@ -76,9 +76,8 @@ def compare(data, seconds):
     for runs in RUNS:
         ways = {}
         for base, cvs, M in LADDER:
-            h, c = ladder(data, base, cvs)
-            shape = () if runs == 1 else (runs,)
-            ways[base, cvs, M] = loop(model, q, h=h, cvs=c, lr=LR[data], M=M, runs=shape)
+            how = line(data, base, cvs) | {"runs": () if runs == 1 else (runs,)}
+            ways[base, cvs, M] = loop(model, q, **how, lr=LR[data], M=M)
         if runs == 1:
             mine = own(model.X, model.y, LR[data])
             ways |= {("own model", repr(word), 10): steps for word, steps in mine.items()}

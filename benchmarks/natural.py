@@ -10,7 +10,7 @@ import cvlib as cv
 from benchmarks import stored
 from benchmarks.ladder import loop, timed
 from experiments.plans import LR, NATURAL
-from experiments.tasks import natural_line, problem
+from experiments.tasks import line, problem
 
 
 def compare(data, seconds):
@@ -20,7 +20,7 @@ def compare(data, seconds):
     ways = {("plain", "none", False): loop(model, q, h=z.h, lr=LR[data], M=10)}
     for base, cvs, whole in NATURAL:
         how = {"M": 10, "rule": natural, "lr": 0.1, "subsample": not whole}
-        ways[base, cvs, whole] = loop(model, q, **natural_line(data, base, cvs), **how)
+        ways[base, cvs, whole] = loop(model, q, **line(data, base, cvs), **how)
     g, memory = cv.exact.gradient(model, q, start) / model.N, natural.start(q, start)
     ways["rule", "none", False] = lambda: natural.step(memory, start, g, 0.1, q, model.N)
     head = {"data": data, "d": q.dim}, ("base", "cvs", "whole")

@@ -62,11 +62,8 @@ def settings(name, runs=None, quick=False):
     if quick:
         label, size, command = f"{label}-quick", QUICK, f"{command} --quick"
     if runs not in (None, size.runs):
-        label, size, command = (
-            f"{label}-runs{runs}",
-            size._replace(runs=runs),
-            f"{command} --runs {runs}",
-        )
+        label, command = f"{label}-runs{runs}", f"{command} --runs {runs}"
+        size = size._replace(runs=runs)
     return label, size, command
 
 

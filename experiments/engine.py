@@ -62,8 +62,6 @@ def _on_this_machine(todo, jobs):
 
 
 def _on_cluster(todo, scheduler):
-    from cvlib.adapters.dask import connect  # here: chapters that read results need the core alone
-
     try:
         from cvlib.adapters.dask import connect  # chapters read results without it
 

@@ -53,38 +53,42 @@ def variates(z, cvs):
     return named if isinstance(named, list) else [named]
 
 
-def sgd(rng, *, data, cvs, lr, v0, gamma, M, steps, first, runs):
-    """Runs first, ..., first + runs - 1: exact ELBO at the recorded steps, step of divergence.
+def sgd(
+    rng, *, data, cvs, lr, v0, gamma, M, steps, first, runs, base="paper", renew=0, batch=None,
+    z=None,
+):  # fmt: skip
+    """Runs first, ..., first + runs - 1 of a `line`: exact ELBO at the recorded steps, divergence.
 
-    After a run has diverged its ELBO is None.
+    After a run has diverged its ELBO is None. A snapshot is taken every `renew` steps, if at all.
     """
-    model, q, z = problem(data)
-    return _climb(rng, model, q, z.h, variates(z, cvs), lr, v0, gamma, M, steps, runs)
+    how = {"weights": rules.bayes(v0, gamma)} | line(data, base, cvs, z)
+    how |= {"M": M, "renew": renew or None, "every": max(1, steps // RECORDS), "batch": batch}
+    return _climb(rng, data, lr=lr, steps=steps, runs=(runs,), **how)[0]
 
 
-def slopes(rng, *, data, cvs, lr, v0, gamma, M, steps, first, runs):
+rung = joint = sgd  # cells have the names of their plans
+
+
+def slopes(rng, *, data, **loop):
     """The same as `sgd`, with c5 and c6 the expansions of the slope."""
     model, q, _ = problem(data)
-    z = zoo.paper(model, q, taylor_x_slope)
-    return _climb(rng, model, q, z.h, variates(z, cvs), lr, v0, gamma, M, steps, runs)
+    return sgd(rng, data=data, **loop, z=zoo.paper(model, q, taylor_x_slope))
 
 
-def _climb(
-    rng, model, q, h, cvs, lr, v0, gamma, M, steps, runs, renew=None, weights=None, batch=None,
-):  # fmt: skip
+def _climb(rng, data, kept=None, decimals=3, tolerance=(), **how):
+    """ELBO of runs at the recorded steps, or those of them whose places are in `kept`; the path."""
+    model, q, _ = problem(data)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optimize.Diverged)  # counted below
-        path = optimize.sgd(
-            model, q, h, cvs, lr=lr, steps=steps, M=M, rng=rng, runs=(runs,), renew=renew,
-            every=max(1, steps // RECORDS), weights=weights or rules.bayes(v0, gamma), batch=batch,
-        )  # fmt: skip
-    elbo = np.array([exact.elbo(model, q, w) for w in path.path])  # (T, runs)
-    lost = (path.diverged >= 0) & (path.steps[:, None] >= path.diverged)
+        path = optimize.sgd(model, q, rng=rng, **how)
+    kept = [*range(len(path.steps))] if kept is None else kept
+    elbo = np.array([exact.elbo(model, q, path.path[k], *tolerance) for k in kept])  # (T, runs)
+    lost = (path.diverged >= 0) & (path.steps[kept, None] >= path.diverged)
     return {
-        "steps": path.steps.tolist(),
-        "elbo": _round(np.where(lost, np.nan, elbo).T, 3),  # one row a run
+        "steps": path.steps[kept].tolist(),
+        "elbo": _round(np.where(lost, np.nan, elbo).T, decimals),  # one row a run
         "diverged": path.diverged.tolist(),
-    }
+    }, path
 
 
 def noise_free(rng, *, data, lr, steps):
@@ -125,7 +129,9 @@ def variance(rng, *, data, lr, v0, gamma, M, steps, replicas, samples):
             for name, L in sets.items():
                 part = combine.Moments(moments.CC[:, :L, :L], moments.Ch[:, :L], moments.M)
                 found[name].append(quadratic(S, combine.bayes_weights(part, v0, q.D)) / M)
-            found["best"].append([least(S.mean(0)) / M])
+            all_of_them = S.mean(0)
+            a = combine.best_weights(all_of_them[1:, 1:], all_of_them[1:, 0])
+            found["best"].append([quadratic(all_of_them, a) / M])
         G = gradients(model, q, z, np.broadcast_to(w, (replicas, q.D)), M, rng)
         moments = combine.update(moments, G[:, 0], G[:, 1:], gamma)
     result = {name: digits(np.array(v).T, 5) for name, v in found.items()}
@@ -159,70 +165,49 @@ def norms(rng, *, data, lr, step, lag, M, replicas, samples, low, high, count):
     }
 
 
-# The ladder ----------------------------------------------------------------------------------
+# Lines ---------------------------------------------------------------------------------------
 
-WORDS = {"RP1": RP1, "RB": RB, "PR": PR, "QD": QD}
-
-
-def rung(rng, *, data, base, cvs, lr, v0, gamma, M, steps, first, runs):
-    """As `sgd`, for a line of `ladder`."""
-    model, q, _ = problem(data)
-    return _climb(rng, model, q, *ladder(data, base, cvs), lr, v0, gamma, M, steps, runs)
+WORDS = {"paper": RP1, "RP1": RP1, "RB": RB, "PR": PR, "QD": QD}
+SURE = {"weights": rules.fixed(-1)}  # the weight of a perfect variate
 
 
-def ladder(data, base, cvs):
-    """h with the data term by the word `base`, and variates: "none", "S7" or "Jd".
+def line(data, base, cvs, z=None):
+    """What `optimize.sgd` needs for one line: h, variates, how they are weighed, and the noise.
 
-    Base "paper" has RP1 of data and prior; all others have the prior in closed form.
+    The base is a word for the data term, prior and entropy are in closed form; "paper" has RP1 of
+    data and prior. Variates are "none", those of `variates` from the zoo z, or one of these:
+
+    - "Jd", Taylor's quadratic of the drawn point less that of all data;
+    - from a snapshot "taylor", the base's own word on the drawn point, which removes both noises,
+      and "svrg", an expansion of first order;
+    - "means", the parabola of means, and "gradient", the base's own gradient at the snapshot's
+      weights with the same draws, SVRG: both for a weight of -1.
+
+    "landing" takes the same word for all three terms, and "pairs" draws eps and -eps.
     """
-    model, q, z = problem(data)
+    model, q, own = problem(data)
     f, prior, variational = terms(model, q)
-    h = z.h if base == "paper" else WORDS[base](f) + CF(prior) - CF(variational)
-    if cvs == "Jd":
-        return h, [CF(taylor_z(f)) - CF(taylor_z(f).over_all_data())]
-    return h, variates(z, cvs)
-
-
-# Both noises ---------------------------------------------------------------------------------
-
-SURE = rules.fixed(-1)  # the weight of a perfect variate
-
-
-def joint(rng, *, data, base, cvs, renew, lr, v0, gamma, M, steps, first, runs, batch=None):
-    """As `sgd`, for a line of `both`; a snapshot every `renew` steps.
-
-    With cvs="none" no variate, and `batch` data points for all M samples.
-    """
-    model, q, _ = problem(data)
-    h, c = both(data, base, cvs)
-    renew = renew or None
-    weights = SURE if cvs in ("means", "gradient") else None
-    cvs = [] if c is None else [c]
-    return _climb(rng, model, q, h, cvs, lr, v0, gamma, M, steps, runs, renew, weights, batch)
-
-
-def both(data, base, cvs):
-    """h with the data term by the word `base`, and one variate from a snapshot, or None.
-
-    "taylor" takes the base's own word on the drawn point, which removes both noises, and "svrg" an
-    expansion of first order. "means" is the parabola of means, and "gradient" the base's own
-    gradient at the snapshot's weights, with the same draws: SVRG. Both are for a weight of -1.
-    """
-    model, q, _ = problem(data)
-    f, prior, variational = terms(model, q)
-    word = WORDS[base]
-    like = CF if base == "QD" else word  # QD has no noise from q
-    h = word(f) + CF(prior) - CF(variational)
-    if cvs == "none":
-        return h, None
+    word, z = WORDS[base], z or own
+    h = z.h if base == "paper" else word(f) + CF(prior) - CF(variational)
+    near = {
+        "Jd": lambda: taylor_z(f),
+        "taylor": lambda: taylor_z(f, at="snapshot"),
+        "svrg": lambda: taylor_z(f, at="snapshot", order=1),
+        "means": lambda: parabola(f, at="snapshot"),
+    }
+    if cvs in near:
+        like = CF if base == "QD" or cvs == "Jd" else word  # QD has no noise from q
+        T, sure = near[cvs](), SURE if cvs == "means" else {}
+        return {"h": h, "cvs": [like(T) - CF(T.over_all_data())]} | sure
     if cvs == "gradient":
-        return h, older(word, f) - older(CF, parabola(f, at="snapshot").over_all_data())
-    old = {
-        "taylor": taylor_z(f, at="snapshot"),
-        "svrg": taylor_z(f, at="snapshot", order=1),
-        "means": parabola(f, at="snapshot"),
-    }[cvs]
-    return h, like(old) - CF(old.over_all_data())
+        mean = older(CF, parabola(f, at="snapshot").over_all_data())
+        return {"h": h, "cvs": [older(word, f) - mean]} | SURE
+    if cvs == "landing":
+        return {"h": word(f) + word(prior) - word(variational)}
+    return {"h": h, "noise": "pairs"} if cvs == "pairs" else {"h": h, "cvs": variates(z, cvs)}
+
+
+natural_line = line  # as chapter 13 calls it
 
 
 def older(word, f):
@@ -261,7 +246,8 @@ def gradients(model, q, z, w, M, rng):
 def grams(rng, model, q, z, w, replicas, M, mean=0.0):
     """Means over M draws at w of G_k . G_l, G = (h - mean, c_2, ..., c_7), (replicas, 8, 8)."""
     found = []
-    for n in _parts(replicas, max(1, 2000 // M)):  # all at once would be large
+    each = max(1, 2000 // M)  # all at once would be large
+    for n in (min(each, replicas - first) for first in range(0, replicas, each)):
         G = gradients(model, q, z, np.broadcast_to(w, (n, q.D)), M, rng)
         G[:, 0] -= mean
         G = G.reshape(n, 8, -1)
@@ -274,16 +260,6 @@ def quadratic(S, a):
     a = np.concatenate([np.ones((*a.shape[:-1], 1)), a], -1)
     K = a.shape[-1]
     return ((a[..., None, :] @ S[..., :K, :K])[..., 0, :] * a).sum(-1)
-
-
-def least(S):
-    """The smallest second moment that any weights give."""
-    return quadratic(S, combine.best_weights(S[1:, 1:], S[1:, 0]))
-
-
-def _parts(total, size):
-    """total as a list of parts of at most `size`."""
-    return [size] * (total // size) + [total % size] * (total % size > 0)
 
 
 def _round(x, decimals):
@@ -311,40 +287,13 @@ def natural(rng, *, data, base, cvs, whole, rho, after, M, steps, runs, decimals
     rho falls like 1 / t from step `after` on, or not at all with after=0; with `whole` every draw
     sees all data. "cut" is the number of steps of a run that were shortened.
     """
-    model, q, _ = problem(data)
     rate = rules.falling(rho, after) if after else rho
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optimize.Diverged)  # counted below
-        path = optimize.sgd(
-            model, q, **natural_line(data, base, cvs), lr=rate, steps=steps, M=M, rng=rng,
-            runs=(runs,), subsample=not whole, rule=rules.natural(), every=1,
-        )  # fmt: skip
-    kept = [t for t in range(steps + 1) if t <= 60 or t % 5 == 0]
-    elbo = np.array([exact.elbo(model, q, path.path[t], 1e-8) for t in kept])  # (T, runs)
-    lost = (path.diverged >= 0) & (np.array(kept)[:, None] >= path.diverged)
-    return {
-        "steps": kept,
-        "elbo": _round(np.where(lost, np.nan, elbo).T, decimals),
-        "diverged": path.diverged.tolist(),
-        "cut": path.state.memory[0].tolist(),
-    }
-
-
-def natural_line(data, base, cvs):
-    """What `optimize.sgd` needs for one line: h, variates, how they are weighed, and the noise.
-
-    The base is a word for the data term, prior and entropy are in closed form; "landing" takes the
-    same word for all three. "pairs" draws eps and -eps.
-    """
-    model, q, z = problem(data)
-    f, prior, variational = terms(model, q)
-    word = WORDS[base]
-    h = word(f) + CF(prior) - CF(variational)
-    if cvs == "landing":
-        return {"h": word(f) + word(prior) - word(variational)}
-    if cvs == "pairs":
-        return {"h": h, "noise": "pairs"}
-    return {"h": h, "cvs": variates(z, cvs)}
+    found, path = _climb(
+        rng, data, [t for t in range(steps + 1) if t <= 60 or t % 5 == 0], decimals, (1e-8,),
+        **line(data, base, cvs), lr=rate, steps=steps, M=M, runs=(runs,), subsample=not whole,
+        rule=rules.natural(), every=1,
+    )  # fmt: skip
+    return found | {"cut": path.state.memory[0].tolist()}
 
 
 # All quadratics ------------------------------------------------------------------------------
@@ -375,7 +324,7 @@ def vae(rng, *, rates, **how):
     """
     from .vae import train
 
-    found = train(rates=_numbers(rates), **how)
+    found = train(rates=tuple(map(float, rates.split("+"))), **how)
     ends = "test", "valid", "averaged", "averaged valid"
     return found | {part: _round(found[part], 3) for part in ends}
 
@@ -390,8 +339,3 @@ def vae_noise(rng, *, latent, groups, path, rate, steps, repeats, runs):
         steps=[int(t) for t in steps.split("+")],
     )  # fmt: skip
     return [{"way": way, "K": K, "noise": digits(noise, 4)} for (way, K), noise in found.items()]
-
-
-def _numbers(text):
-    """ "0.1+0.2" as (0.1, 0.2)."""
-    return tuple(map(float, text.split("+")))

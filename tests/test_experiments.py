@@ -105,7 +105,7 @@ def test_svrg_is_the_gradient_at_the_older_weights():
     mean = cv.exact.term_gradients(model, q, old)["data"]
     data = cv.terms(model, q)[0]
     for base in "RP1", "PR", "QD":
-        _, c = tasks.both("toy", base, "gradient")
+        (c,) = tasks.line("toy", base, "gradient")["cvs"]
         right = getattr(cv, base)(data)(then) - mean
         assert np.allclose(c(draw), right, atol=1e-7 * np.abs(right).max()), base
     more = dict(data="toy", base="QD", cvs="gradient", renew=1, lr=0.3, gamma=0.1, M=3, steps=9)
