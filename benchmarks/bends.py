@@ -17,15 +17,10 @@ from benchmarks.race.models import model_of
 from cvlib.fitting import bends
 from cvlib.fitting.looks import Weights
 from cvlib.models.density import Density
-from experiments.covered import hierarchical
+from experiments.covered import hierarchical, of_law
 
 SEEDS, DRAWS = range(5), 20_000
 ENOUGH = 600  # seconds by the clock, on however busy a machine; those of the processor are told
-
-
-def of_prior(log_prior, dim, name):
-    """A law of z without data."""
-    return cv.models.Model(lambda z, b: 0 * z[..., 0] * b[0], log_prior, [0.0], dim, name)
 
 
 def funnel(d=10):
@@ -35,13 +30,13 @@ def funnel(d=10):
         v, x = z[..., 0], z[..., 1:]
         return -(v**2) / 18 - (d - 1) / 2 * v - 0.5 * anp.sum(x**2, -1) * anp.exp(-v)
 
-    return of_prior(log_prior, d, "funnel")
+    return of_law(log_prior, d, "funnel")
 
 
 def banana():
     """x ~ N(0, 1.5^2), y ~ N(x^2, .5^2)."""
     log_prior = lambda z: -0.5 * (z[..., 0] / 1.5) ** 2 - 2 * (z[..., 1] - z[..., 0] ** 2) ** 2
-    return of_prior(log_prior, 2, "banana")
+    return of_law(log_prior, 2, "banana")
 
 
 def horseshoe(n=60, d=12):

@@ -12,7 +12,6 @@ from benchmarks.own import eight_schools
 from cvlib.choosing import subsets, timed
 
 M, RENEW = 10, 50
-RESULTS = stored.path("choose")
 PAPER = {"sonar, 10 draws": 10, "sonar, 100 draws": 100}  # the seven variates, all data in a draw
 PROBLEMS = ("sonar", "ionosphere", "australian", "eight schools", *PAPER)
 
@@ -31,17 +30,13 @@ def problem(name):
     return model, q, seven, {"subsample": False}
 
 
-def sets_of(name, table):
-    """Every base with every set of its variates; of the paper's seven none, one or all."""
-    found = [s for base, (_, cvs) in table.items() for s in subsets(base, cvs)]
-    return [s for s in found if name not in PAPER or len(s.cvs) in (0, 1, 7)]
-
-
 def tables(seconds):
     """{problem: {set: seconds a step}}; `seconds` of timing for each set."""
     for name in PROBLEMS:
         model, q, table, see = problem(name)
-        sets = sets_of(name, table)
+        sets = [s for base, (_, cvs) in table.items() for s in subsets(base, cvs)]
+        if name in PAPER:  # of the seven variates none, one or all
+            sets = [s for s in sets if len(s.cvs) in (0, 1, 7)]
         how = {"lr": 1e-3, "M": PAPER.get(name, M), "sampling": cv.Sampling(**see), "renew": RENEW}
         plan = cv.optimize.Noisy(model, q, table[sets[0].base][0], **how)
         budget = seconds * len(sets)

@@ -1,14 +1,12 @@
-"""What a step with one variate for both noises costs as the data grow, and what it leaves.
+"""Memory of a step with one variate for both noises as the data grow; what points and samples cost.
 
-Part "size": logistic regression, d = 30, on data in a file that is made here and removed. The
-variate is PR(T) - CF(T.over_all_data()) with T = taylor_z(data, at="snapshot"), the base PR. A step
-is one of `plan.step`, without renewals; a renewal is one `snapshot`. Each size has a process of
-its own, whose largest resident memory is kept.
+Part "size": the memory of a process that has taken steps of logistic regression, d = 30, on data in
+a file that is made here and removed. The variate is PR(T) - CF(T.over_all_data()) with
+T = taylor_z(data, at="snapshot"), the base PR. Each size has a process of its own.
 
-Part "batch": samples M and data points B a sample, on sonar, without variates.
-
-Costs are ratios to the plain step of the same turn: RP1 of data and prior, without variates. Run it
-on a quiet machine: python -m benchmarks.scale --save
+Part "batch": samples M and data points B a sample, on sonar, without variates. Costs are ratios to
+the plain step of the same turn, RP1 of data and prior. Run it on a quiet machine:
+python -m benchmarks.scale --save
 """
 
 import json
@@ -68,7 +66,7 @@ def megabytes():
     return peak / (1e6 if sys.platform == "darwin" else 1e3)
 
 
-def size(folder, z, seconds):
+def size(folder, z):
     """The row of one size, from a process that has done nothing else."""
     model, q = mapped(folder), cv.families.Gaussian(D)
     mu = np.array(z)
@@ -76,16 +74,8 @@ def size(folder, z, seconds):
     w = q.pack(mu, np.linalg.cholesky(np.linalg.inv(np.eye(D) - H)))  # about the posterior
     data, prior, variational = cv.terms(model, q)
     T, rest = taylor_z(data, at="snapshot"), CF(prior) - CF(variational)
-    h, c = PR(data) + rest, PR(T) - CF(T.over_all_data())
-    plain = RP1(data) + RP1(prior) - CF(variational)
-    ways = {
-        "plain": stepping(model, q, plain, (), w, None),
-        "joint": stepping(model, q, h, (c,), w, K),
-    }
-    times = {way: t / STEPS for way, t in best_times(ways, seconds).items()}
-    renewal = best_times({"renewal": lambda: cv.snapshot(model, mu)}, 0.01, 3)["renewal"]
-    row = {"part": "size", "N": model.N, "plain": times["plain"], "joint": times["joint"]}
-    return row | {"renewal": renewal, "megabytes": megabytes()}
+    stepping(model, q, PR(data) + rest, (PR(T) - CF(T.over_all_data()),), w, K)()
+    return {"part": "size", "N": model.N, "megabytes": megabytes()}
 
 
 def stepping(model, q, h, cvs, w, renew, M=M, **seen):
@@ -104,7 +94,7 @@ def stepping(model, q, h, cvs, w, renew, M=M, **seen):
     return steps
 
 
-def in_a_process(N, d, seconds):
+def in_a_process(N, d):
     """A row of `size` from a process of its own, on files that are removed afterwards."""
     with tempfile.TemporaryDirectory() as folder:
         z = make(folder, N, d)
@@ -114,7 +104,7 @@ def in_a_process(N, d, seconds):
             "with threadpool_limits(1): print(json.dumps(scale.size(*json.loads(sys.argv[1]))))"
         )
         ran = subprocess.run(
-            [sys.executable, "-c", code, json.dumps([folder, z.tolist(), seconds])],
+            [sys.executable, "-c", code, json.dumps([folder, z.tolist()])],
             stdout=subprocess.PIPE, text=True, check=True,
         )  # fmt: skip
     return json.loads(ran.stdout)
@@ -144,7 +134,7 @@ def measure(seconds):
 
     def rows():
         for N in SIZES:
-            yield in_a_process(N, D, seconds)
+            yield in_a_process(N, D)
         yield from batches(seconds)
 
     short = lambda x: stored.few(x) if type(x) is float else x

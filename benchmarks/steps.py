@@ -14,9 +14,7 @@ one run.
 import os
 import sys
 import time
-from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
 
 import autograd
 import autograd.numpy as anp
@@ -94,13 +92,8 @@ def cvlib_way(p):
     return lambda: step(cv.draw(p.model, p.q, p.w, p.samples, p.rng)), lambda: step(p.given())
 
 
-class JaxWay(NamedTuple):
-    step: Callable  # with noise of its own
-    given: Callable  # on the given noise
-
-
 def jax_way(p, by_hand=False):
-    """The formulas under vmap and jit, in double precision, batched over runs as well.
+    """The same two of the formulas under vmap and jit, in double precision, batched over runs.
 
     The Jacobian of the plain formulas through w; by_hand=True: slopes in z, pulled back by hand.
     """
@@ -146,7 +139,7 @@ def jax_way(p, by_hand=False):
     def on_given():
         return jax.block_until_ready(gradient(w, *given, CC, Ch, p.state.M))
 
-    return JaxWay(step, on_given)
+    return step, on_given
 
 
 def _through_w(jax, X, y, names):
@@ -215,9 +208,9 @@ def compare_one(name, p, label, seconds):
     ours, ours_given = cvlib_way(p)
     ways = {"cvlib": ours, "cvlib, given": ours_given}
     for jaxs, by_hand in ("jax", False), ("jax, by hand", True):
-        way = jax_way(p, by_hand)
-        check_agreement(p, ours_given()[:2], way.given()[:2])
-        ways |= {jaxs: way.step, f"{jaxs}, given": way.given}
+        theirs, theirs_given = jax_way(p, by_hand)
+        check_agreement(p, ours_given()[:2], theirs_given()[:2])
+        ways |= {jaxs: theirs, f"{jaxs}, given": theirs_given}
     if not p.runs:
         ways["autograd"] = autograd_way(p)
         check_agreement(p, ours_given()[1:2], [ways["autograd"]()])

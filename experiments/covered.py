@@ -67,20 +67,23 @@ def measured():
     return model, asked
 
 
+def of_law(log_density, dim, name=None):
+    """A law of z without data."""
+    nothing = lambda z, b: 0 * z[..., 0] * b[0]
+    return cv.models.Model(nothing, log_density, np.zeros(1), dim, name)
+
+
 def student():
     """Student's law with three degrees of freedom: z^2 has a mean and no variance."""
     flat = lambda z: -2 * anp.log1p(z[..., 0] ** 2 / 3)
-    nothing = lambda z, b: 0 * z[..., 0] * b[0]
-    model = cv.models.Model(nothing, flat, np.zeros(1), 1)
-    return model, {"E z^2": (lambda z: z[:, 0] ** 2, 3.0)}
+    return of_law(flat, 1), {"E z^2": (lambda z: z[:, 0] ** 2, 3.0)}
 
 
 def banana():
     """z_1 ~ N(0, 1), z_2 ~ N(z_1^2, 1/4)."""
     flat = lambda z: -0.5 * z[..., 0] ** 2 - 2 * (z[..., 1] - z[..., 0] ** 2) ** 2
-    nothing = lambda z, b: 0 * z[..., 0] * b[0]
-    model = cv.models.Model(nothing, flat, np.zeros(1), 2)
-    return model, {"E z_2": (lambda z: z[:, 1], 1.0), "E z_2^2": (lambda z: z[:, 1] ** 2, 3.25)}
+    asked = {"E z_2": (lambda z: z[:, 1], 1.0), "E z_2^2": (lambda z: z[:, 1] ** 2, 3.25)}
+    return of_law(flat, 2), asked
 
 
 def student6():
@@ -88,13 +91,12 @@ def student6():
     nu, A = 6, np.array([[1, 0, 0], [0.5, 1, 0], [0.5, 0.5, 1]])
     P, v = np.linalg.inv(A @ A.T), 1.5  # v is the squared scale of the last
     flat = lambda z: -(nu + 3) / 2 * anp.log1p(anp.sum(z * anp.dot(z, P), -1) / nu)
-    nothing = lambda z, b: 0 * z[..., 0] * b[0]
     asked = {
         "E z_3^2": (lambda z: z[:, 2] ** 2, v * nu / (nu - 2)),
         "E z_3^4": (lambda z: z[:, 2] ** 4, 3 * v**2 * nu**2 / ((nu - 2) * (nu - 4))),
         "P(z_3 > 4)": (lambda z: z[:, 2] > 4, scipy.stats.t.sf(4 / np.sqrt(v), nu)),
     }
-    return cv.models.Model(nothing, flat, np.zeros(1), 3), asked
+    return of_law(flat, 3), asked
 
 
 HARD = {

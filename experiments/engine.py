@@ -29,7 +29,8 @@ def run(cells, folder, *, jobs=-1, scheduler=None, resume=True, title="", progre
         disable=not progress or not todo,
     ) as bar:  # fmt: skip
         bar.set_postfix_str(f"{len(cells) - len(todo)} of {len(cells)} cells")
-        for count, record in enumerate(_records(todo, jobs, scheduler), 1):
+        found = _on_cluster(todo, scheduler) if scheduler else _on_this_machine(todo, jobs)
+        for count, record in enumerate(found if todo else (), 1):
             if record["versions"] != store.versions():
                 raise store.Refused(
                     f"a worker runs {record['versions']}, this process {store.versions()}: "
@@ -40,13 +41,6 @@ def run(cells, folder, *, jobs=-1, scheduler=None, resume=True, title="", progre
             bar.set_postfix_str(f"{len(cells) - len(todo) + count} of {len(cells)} cells", False)
             bar.update(costs[record["name"]])
     return {cell.name: done[cell.name]["result"] for cell in cells}
-
-
-def _records(todo, jobs, scheduler):
-    """The records of the cells, in the order in which they are finished."""
-    if not todo:
-        return iter(())
-    return _on_cluster(todo, scheduler) if scheduler else _on_this_machine(todo, jobs)
 
 
 def _on_this_machine(todo, jobs):

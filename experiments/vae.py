@@ -72,10 +72,6 @@ def log_lik(params, x, z):
     return (x * logits - jax.nn.softplus(logits)).sum(-1)
 
 
-def kl_gaussian(mu, log_s):
-    return 0.5 * (mu**2 + jnp.exp(2 * log_s) - 2 * log_s - 1).sum(-1)  # (B,)
-
-
 def kl_bernoulli(w):
     """From fair coins: sum of p log 2p + (1 - p) log 2(1 - p), p = sigma(w), (B,)."""
     p = jax.nn.sigmoid(w)
@@ -88,8 +84,8 @@ def kl_bernoulli(w):
 def closed(params, x, eps):
     """The usual loss: reparameterised, the divergence in closed form."""
     mu, log_s = encode(params, x)
-    fit = log_lik(params, x, mu + jnp.exp(log_s) * eps)
-    return (fit - kl_gaussian(mu, log_s)).mean()
+    kl = 0.5 * (mu**2 + jnp.exp(2 * log_s) - 2 * log_s - 1).sum(-1)  # (B,)
+    return (log_lik(params, x, mu + jnp.exp(log_s) * eps) - kl).mean()
 
 
 def log_ratio(z, mu, log_s):

@@ -220,26 +220,27 @@ def reworded(md):
     return problem(md) is None
 
 
-def shrink_pictures(nb):
-    """Keep each PNG among the outputs with 256 colours of its own: it looks the same, and the site
-    and what readers download are a third of the size."""
+def pictures(nb):
+    """The data of each output of a notebook that has a PNG, and its bytes."""
     for cell in nb.cells:
         for output in cell.get("outputs", []):
             if "image/png" in output.get("data", {}):
-                full = Image.open(io.BytesIO(base64.b64decode(output.data["image/png"])))
-                small = io.BytesIO()
-                few = full.convert("RGB").quantize(256, dither=Image.Dither.NONE)
-                few.save(small, "png", optimize=True)
-                output.data["image/png"] = base64.b64encode(small.getvalue()).decode()
+                yield output.data, base64.b64decode(output.data["image/png"])
+
+
+def shrink_pictures(nb):
+    """Keep each PNG among the outputs with 256 colours of its own: it looks the same, and the site
+    and what readers download are a third of the size."""
+    for data, picture in pictures(nb):
+        full, small = Image.open(io.BytesIO(picture)), io.BytesIO()
+        few = full.convert("RGB").quantize(256, dither=Image.Dither.NONE)
+        few.save(small, "png", optimize=True)
+        data["image/png"] = base64.b64encode(small.getvalue()).decode()
 
 
 def first_picture(ipynb):
     """The bytes of the first PNG among a notebook's outputs; None if there is none."""
-    for cell in nbformat.read(ipynb, as_version=4).cells:
-        for output in cell.get("outputs", []):
-            if "image/png" in output.get("data", {}):
-                return base64.b64decode(output["data"]["image/png"])
-    return None
+    return next((png for _, png in pictures(nbformat.read(ipynb, as_version=4))), None)
 
 
 def refresh_story(book=BOOK):

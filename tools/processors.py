@@ -41,17 +41,13 @@ print(*map(zlib.crc32, found))
 """
 
 
-def features():
-    """What NumPy's own loops use of this processor and can do without."""
-    about = np._core._multiarray_umath
-    return [name for name in about.__cpu_dispatch__ if about.__cpu_features__[name]]
-
-
 def arithmetics():
     """{name: the variables that a run under it has}."""
     machine = {"AMD64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine())
     kernels = KERNELS.get(machine, ())
-    off = {"NPY_DISABLE_CPU_FEATURES": " ".join(features())} if features() else {}
+    about = np._core._multiarray_umath  # what NumPy's own loops use here and can do without
+    spare = [name for name in about.__cpu_dispatch__ if about.__cpu_features__[name]]
+    off = {"NPY_DISABLE_CPU_FEATURES": " ".join(spare)} if spare else {}
     path = filter(None, (str(ROOT / "tools/jitter"), os.environ.get("PYTHONPATH")))
     found = {"jitter": {"PYTHONPATH": os.pathsep.join(path)}}
     if kernels:
