@@ -285,19 +285,6 @@ def beside(groups=200, seeds=5):
         }  # fmt: skip
 
 
-def timed(groups):
-    """Seconds of one processor for a fit with its summary."""
-    model = modelled("bernoulli", simulated("bernoulli", 1, groups))
-    with warnings.catch_warnings(action="ignore"):
-        start = time.process_time()
-        fit = cv.fit(model, seconds=600, progress=False)
-        table = fit.summary()
-    return {
-        "groups": groups, "way": "cvlib", "seconds": stored.few(time.process_time() - start),
-        "error": stored.few(table["error of mean"]["tau"]),
-    }  # fmt: skip
-
-
 def nuts_draws(y, seed, draws, chains=1):
     """{name: (chains, draws, ...)} of NumPyro's NUTS, effects in units of tau."""
     import jax
@@ -328,21 +315,33 @@ def nuts_draws(y, seed, draws, chains=1):
     return {k: np.array([one[k] for one in found]) for k in found[0]}
 
 
-def nuts(groups, draws=1000):
+def by_fit(groups):
+    """A function that fits, and gives the error of E tau in the summary."""
+    model = modelled("bernoulli", simulated("bernoulli", 1, groups))
+    fit = lambda: cv.fit(model, seconds=600, progress=False)
+    return lambda: fit().summary()["error of mean"]["tau"]
+
+
+def by_nuts(groups, draws=1000):
     """The same by NUTS, compiled before."""
     from numpyro.diagnostics import effective_sample_size
 
     y = simulated("bernoulli", 1, groups)
     nuts_draws(y, 0, draws)
-    start = time.process_time()
-    tau = nuts_draws(y, 1, draws)["tau"]
-    seconds, error = time.process_time() - start, tau.std() / np.sqrt(effective_sample_size(tau))
-    return {"groups": groups, "way": "NUTS", "seconds": stored.few(seconds),
-            "error": stored.few(error)}  # fmt: skip
+    error = lambda tau: tau.std() / np.sqrt(effective_sample_size(tau))
+    return lambda: error(nuts_draws(y, 1, draws)["tau"])
 
 
 def times():
-    return [*map(timed, SIZES), *map(nuts, SIZES)]
+    """Seconds of one processor."""
+    for way, ready in {"cvlib": by_fit, "NUTS": by_nuts}.items():
+        for groups in SIZES:
+            work, start = ready(groups), time.process_time()
+            with warnings.catch_warnings(action="ignore"):
+                error = work()
+            seconds = time.process_time() - start
+            yield {"groups": groups, "way": way, "seconds": stored.few(seconds),
+                   "error": stored.few(error)}  # fmt: skip
 
 
 def measure(jobs, sets, part):

@@ -28,6 +28,11 @@ from sphinx.environment.collectors.toctree import TocTreeCollector
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the API page shows this tree's cvlib
 
+MOVED = """<!doctype html><html lang="en"><head><meta charset="utf-8">
+<title>Moved</title><meta name="robots" content="noindex">
+<script>location.replace("NEW" + location.hash)</script>
+<noscript><meta http-equiv="refresh" content="0; url=NEW"></noscript></head>
+<body><p>This page is now <a href="NEW">NEW</a>.</p></body></html>"""
 number_figures = TocTreeCollector.assign_figure_numbers  # Sphinx calls it after numbering sections
 
 
@@ -55,15 +60,16 @@ def number_through_parts(collector, env):
     return number_figures(collector, env)
 
 
-def drop_thebe(app, page, template, context, doctree):
-    """Jupyter Book always loads sphinx-thebe, whose scripts name an outside address: drop them."""
+def shape_body(app, page, template, context, doctree):
+    """No scripts of sphinx-thebe, which Jupyter Book always loads, though they name an outside
+    address; the wheel's name; and, as a figure is small on a phone, a tap opens the picture."""
     for kind in "script_files", "css_files":
         files = context.get(kind, [])
         context[kind] = [f for f in files if "thebe" not in f"{f.filename} {f.attributes}".lower()]
-    body = context.get("body", "")
-    context["body"] = re.sub(
-        r'<script type="text/x-thebe-config">.*?</script>', "", body, flags=re.S
-    )
+    body = context.get("body", "").replace("THE-WHEEL", takeaway.wheel_name(Path(app.srcdir)))
+    body = re.sub(r'<script type="text/x-thebe-config">.*?</script>', "", body, flags=re.S)
+    picture = r'(<img\b[^>]*?\bsrc="([^"]*_images/[^"]+)"[^>]*>)(?!</a>)'
+    context["body"] = re.sub(picture, r'<a class="full-size" href="\2">\1</a>', body)
 
 
 def as_written(line):
@@ -128,54 +134,25 @@ def add_to_download_menu(app, page, template, context, doctree):
             ]
 
 
-def name_the_wheel(app, page, template, context, doctree):
-    name = takeaway.wheel_name(Path(app.srcdir))
-    context["body"] = context.get("body", "").replace("THE-WHEEL", name)
-
-
-def link_figures(app, page, template, context, doctree):
-    """A figure is small on a phone: let a tap open the picture itself."""
-    picture = r'(<img\b[^>]*?\bsrc="([^"]*_images/[^"]+)"[^>]*>)(?!</a>)'
-    link = r'<a class="full-size" href="\2">\1</a>'
-    context["body"] = re.sub(picture, link, context.get("body", ""))
-
-
-def write_files_to_take(app, error):
-    """Put the project and the wheel into the site, in place of older ones; let chapters that are
-    downloaded alone run with the wheel."""
-    if app.builder.name == "html" and not error:
-        for old in takeaway.NAME + ".*", "*.whl":
-            for path in Path(app.outdir).glob(old):
-                path.unlink()
-        takeaway.write(Path(app.outdir), Path(app.srcdir))
-        for notebook in Path(app.outdir, "_sources").rglob("*.ipynb"):
-            made = takeaway.alone(notebook.read_text("utf-8"), Path(app.srcdir))
-            notebook.write_text(made, "utf-8")
-
-
-def write_slides(app, error):
-    """The deck and the figures, made of the pages."""
-    if app.builder.name == "html" and not error and Path(app.srcdir, "_slides.yml").exists():
-        slides.write(Path(app.outdir), Path(app.srcdir))
-
-
-def write_redirects(app, error):
-    """Under each old address a page that leads to the new one, with the anchor that was asked."""
-    file = Path(app.srcdir, "_redirects.yml")
-    if app.builder.name == "html" and not error and file.exists():
-        for old, new in yaml.safe_load(file.read_text("utf-8")).items():
-            page = f"""<!doctype html><html lang="en"><head><meta charset="utf-8">
-<title>Moved</title><meta name="robots" content="noindex">
-<script>location.replace("{new}.html" + location.hash)</script>
-<noscript><meta http-equiv="refresh" content="0; url={new}.html"></noscript></head>
-<body><p>This page is now <a href="{new}.html">{new}.html</a>.</p></body></html>"""
-            Path(app.outdir, "book", f"{old}.html").write_text(page, "utf-8")
-
-
-def drop_source_maps(app, error):
-    """They serve the theme's developers and are a fifth of the site."""
-    for path in Path(app.outdir).rglob("*.map"):
+def finish(app, error):
+    """What lies beside the pages: files to take, in place of older ones; the deck and the figures,
+    made of the pages; under each old address a page that leads to the new one, with the anchor that
+    was asked. Chapters that are downloaded alone run with the wheel."""
+    site, root = Path(app.outdir), Path(app.srcdir)
+    for path in site.rglob("*.map"):  # which serve the theme's developers: a fifth of the site
         path.unlink()
+    if app.builder.name != "html" or error:
+        return
+    if (file := root / "_redirects.yml").exists():
+        for old, new in yaml.safe_load(file.read_text("utf-8")).items():
+            (site / f"book/{old}.html").write_text(MOVED.replace("NEW", f"{new}.html"), "utf-8")
+    for path in (*site.glob(takeaway.NAME + ".*"), *site.glob("*.whl")):
+        path.unlink()
+    takeaway.write(site, root)
+    for notebook in (site / "_sources").rglob("*.ipynb"):
+        notebook.write_text(takeaway.alone(notebook.read_text("utf-8"), root), "utf-8")
+    if (root / "_slides.yml").exists():
+        slides.write(site, root)
 
 
 def setup(app):
@@ -183,14 +160,9 @@ def setup(app):
     app.connect("autodoc-skip-member", skip_aliases)
     TocTreeCollector.assign_figure_numbers = number_through_parts
     app.connect("builder-inited", copy_mathjax)
-    app.connect("html-page-context", drop_thebe, priority=900)
+    app.connect("html-page-context", shape_body, priority=900)
     app.connect("html-page-context", add_to_download_menu, priority=900)
-    app.connect("html-page-context", link_figures, priority=900)
-    app.connect("html-page-context", name_the_wheel, priority=900)
     app.add_role("take", take)
     app.add_js_file("book.js")
-    app.connect("build-finished", drop_source_maps)
-    app.connect("build-finished", write_redirects)
-    app.connect("build-finished", write_files_to_take)
-    app.connect("build-finished", write_slides)
+    app.connect("build-finished", finish)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -78,20 +78,14 @@ def curvature(problem):
     return once((problem.name, "curvature"), build)
 
 
-class Begun(NamedTuple):
-    """Where a run begins: mu (d,), L (d, d), gradients spent, and what brought it there."""
-
-    mu: np.ndarray
-    L: np.ndarray
-    spent: float
-    by: str
-
-
 def began(problem, start, about=None):
-    """`about`: slope and Hessian where no JAX is there."""
+    """Where a run begins: mu (d,), L (d, d), gradients spent, and what brought it there.
+
+    `about`: slope and Hessian where no JAX is there.
+    """
     if start == "usual":
-        return Begun(*problem.q.unpack(problem.start), 0, START)
-    return Begun(*moves.laplace(*(about or curvature(problem)))[:3], MODE)
+        return *problem.q.unpack(problem.start), 0, START
+    return *moves.laplace(*(about or curvature(problem)))[:3], MODE
 
 
 def started(problem, setting, about=None):
@@ -99,9 +93,9 @@ def started(problem, setting, about=None):
     if setting["start"] == "mode" and not about:
         curvature(problem)
     yield Look(0, problem.start, START)
-    begun = began(problem, setting["start"], about)
-    yield Look(begun.spent, packed(problem, begun.mu, begun.L), begun.by)
-    return begun
+    mu, L, spent, by = began(problem, setting["start"], about)
+    yield Look(spent, packed(problem, mu, L), by)
+    return mu, L, spent
 
 
 def packed(problem, mu, L):
@@ -273,7 +267,9 @@ def built(problem, kind, size):
 
         def steps(place, rng, knobs):
             given = [draw(rng) for _ in range(each)]
-            given = given[0] if each == 1 else jax.tree_util.tree_map(_stacked, *given)
+            given = (
+                given[0] if each == 1 else jax.tree_util.tree_map(lambda *x: np.stack(x), *given)
+            )
             return jax.block_until_ready(call(place, given, knobs))
 
         def begin(mu, L):
@@ -288,10 +284,6 @@ def built(problem, kind, size):
         return steps, begin, each * M * share * (1 + d * kind.hessians)
 
     return once((problem.name, kind.name, size), build)
-
-
-def _stacked(*arrays):
-    return np.stack(arrays)
 
 
 FIRST = Kind("first moves", plain, match)
@@ -309,7 +301,7 @@ def by_hand(kind, size=None):
         after = setting.get("after")
         knobs = Knobs(setting.get("rate", 1.0), np.inf if after is None else float(after))
         rng = np.random.default_rng(seed)
-        mu, L, spent, _ = yield from started(problem, setting)
+        mu, L, spent = yield from started(problem, setting)
         if count:
             place = begin_first(mu, L)
             for _ in range(count):

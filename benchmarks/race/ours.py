@@ -49,7 +49,7 @@ def loop(line, each=1):
 
     def run(problem, setting, seed, seconds):
         rng, about = np.random.default_rng(seed), curvature(problem.model)
-        mu, L, spent, _ = yield from hand.started(problem, setting, about)
+        mu, L, spent = yield from hand.started(problem, setting, about)
         w = problem.q.pack(mu, L)
         plan, cost = line(problem, setting, w)
         state = plan.first(rng, w=w)

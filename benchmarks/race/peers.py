@@ -96,7 +96,7 @@ def numpyro_svi(problem, setting, seed, seconds):
     init, steps, weights = once((problem.name, "NumPyro"), lambda: _numpyro_built(problem))
     import jax
 
-    mu, L, spent, _ = yield from started(problem, setting)
+    mu, L, spent = yield from started(problem, setting)
     state = init(jax.random.key(seed), mu, L)
     rate, after = setting["rate"], setting["after"]
     while True:
