@@ -130,15 +130,15 @@ def heights(kind, y, b, slope, log_tau, log_s=0.0):
         prior = prior - 0.5 * (s / 2) ** 2 + log_s
         low, high = (y[:, X == x].mean(1) for x in (0.0, 1.0))  # half of the rows each
         total, half = len(y), ROWS / 2
-        if kind == "normal":  # the mean of a group, the difference of its halves, and what is left
-            mean, apart = (low + high) / 2, high - low
+        if kind == "normal":
             left = sum(((y[:, X == x] - y[:, X == x].mean(1)[:, None]) ** 2).sum() for x in (0, 1))
-            found = _normals(mean, b + slope / 2, np.sqrt(tau**2 + s**2 / ROWS))
-            found = found + _normals(apart, slope, s * np.sqrt(2 / half))
-            return prior + found - left / (2 * s**2) - total * (ROWS - 2) * log_s
-        sd = np.sqrt(s**2 + 0.7**2 / ROWS), np.sqrt(tau**2 + 0.7**2 * 2 / half)
-        found = _normals((low + high) / 2, b + slope / 2, sd[0])
-        return prior + found + _normals(high - low, slope, sd[1])
+            prior = prior - left / (2 * s**2) - total * (ROWS - 2) * log_s
+            sds = np.sqrt(tau**2 + s**2 / ROWS), s * np.sqrt(2 / half)
+        else:
+            sds = np.sqrt(s**2 + 0.7**2 / ROWS), np.sqrt(tau**2 + 0.7**2 * 2 / half)
+        # the mean of a group, and the difference of its halves
+        found = _normals((low + high) / 2, b + slope / 2, sds[0])
+        return prior + found + _normals(high - low, slope, sds[1])
     u = np.linspace(-8, 8, 321)  # in units of tau
     log_w = np.log(u[1] - u[0]) - 0.5 * u**2 - HALF
     # n0 eta0 + n1 eta1 = (n0 + n1) eta0 + n1 slope: the effect meets a group's sum alone

@@ -160,11 +160,8 @@ def straight(params, x, u):
     return log_lik(params, x, b).mean() - kl_bernoulli(w).mean()
 
 
-WAYS = {
-    "gaussian": (closed, stl),
-    "bernoulli": (plain, learnt, loo, disarm, straight),
-}
-WAYS = {latent: {way.__name__: way for way in ways} for latent, ways in WAYS.items()}
+named = lambda *ways: {way.__name__: way for way in ways}
+WAYS = {"gaussian": named(closed, stl), "bernoulli": named(plain, learnt, loo, disarm, straight)}
 
 
 def noise(latent, rng, K, B=BATCH, more=()):
