@@ -24,8 +24,6 @@ was.
 import json
 from pathlib import Path
 
-import numpy as np
-
 from . import store
 from .cells import Cell, cell, compute
 from .engine import run
@@ -34,7 +32,7 @@ from .store import Refused
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"  # of the project, or of the wheel
 
-__all__ = ["PLANS", "RESULTS", "Cell", "Refused", "cell", "compute", "load", "run", "summary"]
+__all__ = ["PLANS", "RESULTS", "Cell", "Refused", "cell", "compute", "load", "run"]
 
 
 def load(name, folder=RESULTS):
@@ -55,23 +53,3 @@ def load(name, folder=RESULTS):
     if timed:
         return json.loads(path.read_text("utf-8"))
     return store.read(path, name, "rows", any_version=True)
-
-
-def summary(elbo):
-    """What to say of the final ELBOs of some runs, None for a diverged one.
-
-    `mean` and its standard `error` are over the runs that did not diverge, `median` over all, a
-    diverged run counting as the worst. `far` counts runs that did not diverge but were thrown out:
-    more than ten interquartile ranges below the median. They are in the mean, and spoil it.
-    """
-    all_runs = np.array([-np.inf if v is None else v for v in elbo])
-    whole = all_runs[np.isfinite(all_runs)]
-    low, median, high = np.quantile(whole, [0.25, 0.5, 0.75]) if len(whole) else [np.nan] * 3
-    return {
-        "runs": len(all_runs),
-        "mean": whole.mean() if len(whole) else np.nan,
-        "error": whole.std(ddof=1) / np.sqrt(len(whole)) if len(whole) > 1 else np.nan,
-        "median": np.median(all_runs),
-        "diverged": len(all_runs) - len(whole),
-        "far": int((whole < median - 10 * (high - low)).sum()),
-    }

@@ -11,7 +11,7 @@ import pytest
 import cvlib
 from cvlib import CF, PR, QD, RB, RP1, taylor_z
 from cvlib.recipe.estimators import check_gradient, check_variate
-from experiments import plans, summary, tasks
+from experiments import plans, tasks
 
 LINES = ("none", "S4", "S5", "S6", "S7", "c5", "c7")
 RATE = {"ionosphere": 0.4, "australian": 0.4, "sonar": 0.2}
@@ -259,21 +259,3 @@ def test_what_is_kept_of_a_cell():
     assert plans._spread(result) == {
         "each": 2, "fall": 1.0, "mean": [2.0, None], "error": [1.0, None],
     }  # fmt: skip
-
-
-def test_summary():
-    """-1 ... -19, -70, -113: median -11, quartiles -16 and -6; ten ranges below is -111."""
-    whole = [-float(k) for k in range(1, 20)] + [-70.0, -113.0]
-    order = np.random.default_rng(0).permutation(21)
-    found = summary([whole[k] for k in order])
-    assert (found["runs"], found["diverged"], found["far"]) == (21, 0, 1)
-    assert found["median"] == -11 and found["mean"] == pytest.approx(-373 / 21)
-    assert found["error"] == pytest.approx(statistics.stdev(whole) / 21**0.5)
-    lost = summary([*whole, None, None, None, None])
-    assert (lost["runs"], lost["diverged"], lost["far"]) == (25, 4, 1)
-    assert [lost[x] for x in ("mean", "error")] == pytest.approx([found["mean"], found["error"]])
-    assert lost["median"] == -13  # the thirteenth of 25, the four lost ones last
-    one, none = summary([-3.0]), summary([None, None])
-    assert (one["mean"], one["median"], one["far"]) == (-3, -3, 0) and np.isnan(one["error"])
-    assert (none["runs"], none["diverged"], none["far"]) == (2, 2, 0)
-    assert np.isnan(none["mean"]) and np.isnan(none["error"]) and none["median"] == -np.inf
