@@ -53,11 +53,6 @@ class Race:
     def entered(self, model):
         return [way for name, way in self.rows if name == model]
 
-    def tuned(self, model, way, nats, clock="warm"):
-        """The row with the setting that one seed found best for this target on this clock."""
-        goal = [nats, "gradients" if clock == "gradients" else "seconds"]
-        return next(row for row in self.rows[model, way] if goal in row["goals"])
-
     def row(self, model, way, nats, clock="warm"):
         """Of a way's settings, each tuned to a goal, that whose seeds need least here, or None."""
         rows = [row for row in self.rows.get((model, way), []) if nats in row["targets"]]
@@ -68,9 +63,10 @@ class Race:
         return self.row(model, way, nats, clock)["setting"]
 
     def where(self, model, way, nats, clock="warm"):
-        """{axis: "inside", "end", "flat", "edge" or "all"}: where the tuned setting lies on it."""
-        row = self.tuned(model, way, nats, clock)
+        """{axis: "inside", "end", "flat", "edge" or "all"}: where on it the setting lies that one
+        seed found best for this target on this clock."""
         goal = [nats, "gradients" if clock == "gradients" else "seconds"]
+        row = next(row for row in self.rows[model, way] if goal in row["goals"])
         return row["where"][row["goals"].index(goal)]
 
     def trials(self, model, way):
