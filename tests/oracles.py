@@ -120,9 +120,16 @@ def log_density(family, d, w, z):
 # Integrands, row i is what a sample that drew data point i estimates: down to `integrand`
 
 
+@cache
+def _derivatives(f, mu):
+    mu = np.array(mu)
+    return f(mu), jacobian(f)(mu), hessian(f)(mu)  # (N,), (N, d), (N, d, d)
+
+
 def taylor(f, mu, order=2):
     """Taylor expansion of f about mu, of order 1 or 2: (..., d) -> (..., N)."""
-    f0, J, H = f(mu), jacobian(f)(mu), hessian(f)(mu) * (order == 2)  # (N,), (N, d), (N, d, d)
+    f0, J, H = _derivatives(f, tuple(mu))
+    H = H * (order == 2)
 
     def expansion(z):
         r = z - mu
@@ -268,8 +275,12 @@ def _of_sample(f, M, index):
 def _score_function(p, family, atom, w, eps, index):
     value = _of_sample(integrand(p, family, atom, w), len(eps), index)
     z = transform("RP1", family, p.d, w, eps)
-    score = grad(lambda W: anp.sum(log_density(family, p.d, W, z)))(np.tile(w, (len(eps), 1)))
-    return value(z)[:, None] * score
+    return value(z)[:, None] * _score(family, p.d, tuple(w), tuple(map(tuple, z)))
+
+
+@cache
+def _score(family, d, w, z):
+    return grad(lambda W: anp.sum(log_density(family, d, W, np.array(z))))(np.tile(w, (len(z), 1)))
 
 
 def _through_w(kind, p, family, atom, w, eps, index):
@@ -310,9 +321,9 @@ def _rao_blackwell(p, family, atom, w, eps, index):
     for i in range(p.N):
         u = L.T @ p.X[i]
         along = np.outer(eps @ u, u) / (u @ u)
-        path = lambda W, e: anp.sum(f(transform("RP1", family, p.d, W, e))[..., i])
-        both = [grad(path)(np.tile(w, (M, 1)), along + s * (eps - along)) for s in (1, -1)]
-        found.append(np.mean(both, 0))
+        both = np.concatenate([eps, 2 * along - eps])
+        path = lambda W: anp.sum(f(transform("RP1", family, p.d, W, both))[..., i])
+        found.append(grad(path)(np.tile(w, (2 * M, 1))).reshape(2, M, -1).mean(0))
     return _seen(found, M, index)
 
 

@@ -508,8 +508,7 @@ def simulated(joint, N, columns, offset, seed):
 
 
 FITS = {
-    "poisson": (poisson, 300, [1] * 6, 0),
-    "more rows": (poisson, 1000, [1] * 10, 0),
+    "poisson": (poisson, 1000, [1] * 10, 0),
     "logistic": (logistic, 5000, [1] * 10, 0),
     "offsets, columns of other scales": (poisson, 400, [1, 0.1, 3, 0.3, 1], 1),
     "columns of bad scales": (logistic, 1000, [1, 10, 0.1, 30, 0.01, 3], 0),

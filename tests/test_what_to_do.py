@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import cvlib
+from cvlib.fitting import lots
 
 PAGE = (notebooks.BOOK / "what-to-do.md").read_text("utf-8")
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.M | re.S)
@@ -57,6 +58,7 @@ def pasted(block):
         return fitted(*args, steps=5, settings=few, progress=False, **how)
 
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()) as out:
+        patch.setattr(lots, "MOST", 512)  # points that a table is read from
         quick = partial(cvlib.choose, seconds=0.02, resamples=5)
         patch.setattr(cvlib, "fit", short, raising=False)
         patch.setattr(cvlib, "choose", quick, raising=False)
@@ -99,7 +101,7 @@ def test_what_is_done_after_a_fit_runs_on_the_model_of_ones_own():
     ],
 )
 def test_a_model_finds_what_its_data_were_made_with(name, truth):
-    found = one(name)["fit"].draws(2000, seed=0)
+    found = one(name)["fit"].draws(128, seed=0)
     assert all(np.allclose(found[key].mean(0), true, atol=0.2) for key, true in truth.items())
 
 
@@ -149,12 +151,12 @@ def test_the_gaussian_process_has_the_normal_density():
 def test_the_policy_s_slope_is_right_over_all_groups_of_answers():
     jax = harness.jax()
     loss = one("sec-todo-policy")["loss"]
-    each, w = np.array([1.0, 0.0, 0.4]), jax.numpy.array([0.3, -0.5, 0.1])
+    each, w = jax.numpy.array([[1.0, 0.0, 0.4], [0.3, -0.5, 0.1]])
     groups = np.indices((3, 3)).reshape(2, -1).T  # all pairs of answers
     of = lambda w, a: loss(jax.nn.log_softmax(w)[a][None], each[a][None])
-    slopes = np.array([jax.grad(of)(w, a) for a in groups])
+    slopes = jax.jit(jax.vmap(jax.grad(of), (None, 0)))(w, groups)
     chance = np.asarray(jax.nn.softmax(w))[groups].prod(1)
-    right = -jax.grad(lambda w: jax.nn.softmax(w) @ each)(w)
+    right = -jax.jit(jax.grad(lambda w: jax.nn.softmax(w) @ each))(w)
     assert np.allclose(chance @ slopes, right, atol=1e-6)
 
 
@@ -174,8 +176,8 @@ def test_the_deep_model_s_slope_is_that_of_its_elbo():
         kl = 0.5 * jnp.sum(mu**2 + jnp.exp(2 * log_s) - 1 - 2 * log_s, -1)
         return jnp.mean(log_lik - kl)
 
-    ours = jax.vmap(lambda e: jax.grad(elbo)(params, x, e))(eps)
-    theirs = jax.vmap(lambda e: jax.grad(closed)(params, e))(eps)
+    ours = jax.jit(jax.vmap(lambda e: jax.grad(elbo)(params, x, e)))(eps)
+    theirs = jax.jit(jax.vmap(lambda e: jax.grad(closed)(params, e)))(eps)
     for name in params:
         off = ours[name] - theirs[name]
         error = off.reshape(2, 1000, -1).mean(0).std(0) / 1000**0.5
