@@ -334,7 +334,7 @@ def fitted():
         parameters={"b": (), "tau": cv.positive}, effects={"u": ()}, log_effect=normal_effect,
     )  # fmt: skip
     with warnings.catch_warnings(action="ignore"):
-        return cv.fit(m, seconds=300, restarts=0, progress=False), y, g
+        return cv.fit(m, seconds=300, restarts=0, bend=False, progress=False), y, g
 
 
 @pytest.fixture(scope="module")
