@@ -131,7 +131,7 @@ def test_fixed_radii_are_exact_for_cubics_and_in_the_mean_for_more(radii, degree
         e, p = oracles.hermite(D, 6)
         assert_allclose(memory.elbo - np.log(np.diag(L)).sum(), p @ cubic(MU + e @ L.T))
     f = polynomial(degree, 1)
-    found = np.array([by_w(memory) for memory in on_spheres(f, radii, 1000 // turns, w, turns)])
+    found = np.array([by_w(memory) for memory in on_spheres(f, radii, 300 // turns, w, turns)])
     off = (found.mean(0) - exact(f, n=12)) / (found.std(0) / np.sqrt(len(found)) + 1e-9)
     assert np.abs(off).max() < 4.5
 
