@@ -62,7 +62,10 @@ def case(name):
     if name in posteriors.names:
         p = posteriors.load(name)
         return p.model, p.parameters, p.mean, p.sd
-    model, mean, sd = others.load()
+    try:
+        model, mean, sd = others.load()
+    except TypeError:  # version 0.13 had several
+        model, mean, sd = others.load("groups")
     return model, lambda z: z, mean, sd
 
 

@@ -324,7 +324,7 @@ def test_modes_are_as_high_as_the_highest(cv):
         value = lambda z: np.max(heights - 0.5 * ((z - centre) / width) ** 2, -1)
         slope = lambda z: (value(z), (value(z + 1e-6) - value(z - 1e-6))[:, None] / 2e-6)
         density = SimpleNamespace(value=value, slope=slope)
-        modes = [starts.Mode(c[None], h, np.eye(1), c[None]) for c, h in zip(centre, heights)]
+        modes = [starts.Mode(c[None], h, None, c[None]) for c, h in zip(centre, heights)]
         return starts._rivals(density, modes, cv.Settings())[:7]
 
     assert told(np.array([0.0, -2.0, -4.0]), 1.0) == "2 modes"

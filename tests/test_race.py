@@ -304,7 +304,7 @@ def test_ways_reach_the_posterior(line, runner):
         harness.jax()  # compiled in a hurry
     if runner.enters(line):
         setting = first_of(runner) | ({"start": "usual"} if "start" in runner.axes else {})
-        setting |= {"rate": 0.01} if "Adam" in runner.name else {}
+        setting |= {"rate": 0.01} if runner.axes in (hand.ADAM, hand.WITH_DRAWS) else {}
         run = rules.referee(runner, line, setting, 1, line.evidence, 5.0, targets=(0.05,))
         assert run.end == "there", run
 

@@ -44,9 +44,7 @@ def plan(name, q, settings):
 
 def rivals(settings):
     """Modes at 0 and 1, one of them two nats lower, with a dip of two between."""
-    modes = [
-        starts.Mode(np.array([x]), h, np.eye(1), np.zeros(1)) for x, h in ((0.0, 0), (1.0, -2))
-    ]
+    modes = [starts.Mode(np.array([x]), h, None, np.zeros(1)) for x, h in ((0.0, 0), (1.0, -2))]
     low = SimpleNamespace(value=lambda z: np.full(len(z), -3.5), slope=lambda z: (0, 0.5 - z))
     return starts._rivals(low, modes, settings)
 

@@ -320,7 +320,7 @@ def test_random_points_come_from_the_seed():
 def test_no_restart_begins_when_it_is_late(monkeypatch):
     points = []
     monkeypatch.setattr(starts, "searched", lambda density, z: points.append(z) or found)
-    found = starts.Mode(np.zeros(2), 0.0, np.eye(2), np.zeros(2))
+    found = starts.Mode(np.zeros(2), 0.0, starts.Curvature(9), np.zeros(2))
     starts.start(LINE, restarts=5, late=lambda: len(points) > 2)
     assert len(points) == 3
 

@@ -112,7 +112,12 @@ class Plan:
         if self.average is not None and t >= self.average:
             count = state.count + 1
             new |= {"mean": state.mean + (moved - state.mean) / count, "count": count}
-        return state._replace(t=t, w=moved, memory=memory, diverged=diverged, **new)
+        of = new.get  # by place, which is faster than by name
+        return State(
+            t, moved, memory, of("moments", state.moments), of("a", state.a), diverged,
+            of("mean", state.mean), of("count", state.count), state.rng, of("G", state.G),
+            of("snapshot", state.snapshot), of("notes", state.notes),
+        )  # fmt: skip
 
     def memory(self, w: np.ndarray) -> tuple:
         """Memory of the ascent rule before the first step, at w (..., D)."""
