@@ -277,7 +277,7 @@ def quick(tmp_path_factory):
     with (
         mock.patch("experiments.__main__.QUICK", size),
         mock.patch.object(truths, "NODES", 5),
-        mock.patch.object(plans, "NEAR", ("mesquite", "sblri")),
+        mock.patch.object(plans, "NEAR", ("mesquite",)),
         mock.patch.object(covered, "FITS", 1),
     ):
         main(["all", "--quick", "--out", str(folder), "--jobs", "1"])
