@@ -327,8 +327,8 @@ def log_normal(p):
 @pytest.fixture(scope="module")
 def fitted():
     """A fit of zeros and ones with an intercept alone, labels are texts; some are all ones."""
-    _, y, g = data(bernoulli, [4] * 60, seed=6, tau=1.2)
-    names = np.array([f"store {k:02d}" for k in range(60)])[g]
+    _, y, g = data(bernoulli, [4] * 30, seed=6, tau=1.2)
+    names = np.array([f"store {k:02d}" for k in range(30)])[g]
     m = cv.models.Model(
         intercept, log_normal, y, groups=names,
         parameters={"b": (), "tau": cv.positive}, effects={"u": ()}, log_effect=normal_effect,
@@ -489,9 +489,9 @@ def test_a_fit_keeps_its_effects_everywhere(fitted, tmp_path):
     fit.save(tmp_path / "fit")
     again = cv.Fit.load(tmp_path / "fit", fit.model)
     assert_allclose(again.draws(5)["u"], fit.draws(5)["u"], rtol=1e-5)
-    assert fit.log_lik(5).shape == (5, 60)
-    assert pickle.loads(pickle.dumps(fit.model.data))[0].shape == (60,)
-    assert arviz_of(fit, 20)["posterior"]["u"].shape == (1, 20, 60)
+    assert fit.log_lik(5).shape == (5, 30)
+    assert pickle.loads(pickle.dumps(fit.model.data))[0].shape == (30,)
+    assert arviz_of(fit, 20)["posterior"]["u"].shape == (1, 20, 30)
     with pytest.raises(ValueError, match="no effect 'v'.*are u"):
         fit.effects("v")
 
