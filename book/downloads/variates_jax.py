@@ -148,7 +148,8 @@ def natural_step(mu, L, c, A, rho, reach=3.0):
     I = jnp.eye(mu.shape[0], dtype=mu.dtype)
     plain = I - rho * A
     P = (I + plain @ plain) / 2  # positive definite
-    R = jnp.linalg.cholesky(P[::-1, ::-1])[::-1, ::-1]  # P = R R^T, upper
+    # P = R R^T with R upper, so that the new L, L R^-T, is lower
+    R = jnp.linalg.cholesky(P[::-1, ::-1])[::-1, ::-1]
     half = rho * solve_triangular(R, c)
     step = solve_triangular(R, half, trans=1)  # in units of the old q
     far = (step**2).mean() ** 0.5
@@ -160,8 +161,8 @@ def natural_step(mu, L, c, A, rho, reach=3.0):
 def fit_step(mu, L, n, last, data, key, log_p, block):
     """The next mu, L and n of `fit`, and the c (d,) and A (d, d) it saw.
 
-    last: those of the step before. rho is 1 / n, and less while A, by
-    which the precision of q is off in its own units, is larger than n.
+    last: those of the step before. The step's size is 1 / n, or less
+    where A is larger than n.
     """
     d, slope = mu.shape[0], jax.grad(log_p)
 
@@ -172,7 +173,7 @@ def fit_step(mu, L, n, last, data, key, log_p, block):
         return g @ L + e  # the slope of -log q is e
 
     normals = jax.random.normal(key, (d, d), mu.dtype)
-    c, A = rotated(slopes, normals, d + 2.0)  # chi^2's mean: no noise
+    c, A = rotated(slopes, normals, d + 2.0)  # r^2, no noise in it
     n = n + (c @ last[0] + (A * last[1]).sum() / 2 < 0)  # turned back
     off = (A**2).sum(0).mean() ** 0.5
     return *natural_step(mu, L, c, A, 1 / jnp.maximum(n, off)), n, (c, A)
@@ -192,7 +193,7 @@ def fit(log_p, data, mu, L, key, steps, block=None):
     n, last = jnp.ones((), mu.dtype), (0 * mu, 0 * L)
     for one in jax.random.split(key, steps):
         mu, L, n, last = fit_step(mu, L, n, last, data, one, log_p, block)
-    # half of what a step of 1 / n still gains, to first order
+    # what a step of 1 / n is still worth: half its gain to first order
     left = ((last[0] ** 2).sum() / 2 + (last[1] ** 2).sum() / 4) / n
     if not jnp.isfinite(left):
         raise ValueError("no slope: NaN in data, or the first q too wide")

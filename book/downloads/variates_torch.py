@@ -145,7 +145,8 @@ def natural_step(mu, L, c, A, rho, reach=3.0):
     I = torch.eye(mu.shape[0], dtype=mu.dtype, device=mu.device)
     plain = I - rho * A
     P = (I + plain @ plain) / 2  # positive definite
-    R = torch.linalg.cholesky_ex(P.flip(0, 1))[0].flip(0, 1)  # P = R R^T
+    # P = R R^T with R upper, so that the new L, L R^-T, is lower
+    R = torch.linalg.cholesky_ex(P.flip(0, 1))[0].flip(0, 1)
     half = rho * solve(R, c[:, None], upper=True)
     step = solve(R.T, half, upper=False)[:, 0]  # in units of the old q
     far = (step**2).mean() ** 0.5
@@ -156,11 +157,11 @@ def natural_step(mu, L, c, A, rho, reach=3.0):
 def fit_step(mu, L, n, last, slope, normals):
     """The next mu, L and n of `fit`, and the c (d,) and A (d, d) it saw.
 
-    last: those of the step before. rho is 1 / n, and less while A, by
-    which the precision of q is off in its own units, is larger than n.
+    last: those of the step before. The step's size is 1 / n, or less
+    where A is larger than n.
     """
     slopes = lambda e: slope(mu + e @ L.T) @ L + e  # of -log q it is e
-    c, A = rotated(slopes, normals, mu.shape[0] + 2.0)  # chi^2's mean
+    c, A = rotated(slopes, normals, mu.shape[0] + 2.0)  # r^2, no noise
     n = n + (c @ last[0] + (A * last[1]).sum() / 2 < 0)  # turned back
     off = (A**2).sum(0).mean() ** 0.5
     return *natural_step(mu, L, c, A, 1 / torch.maximum(n, off)), n, (c, A)
@@ -182,7 +183,7 @@ def fit(log_p, data, mu, L, generator, steps, block=None):
     for _ in range(steps):
         normals = torch.randn(L.shape, generator=generator, **like)
         mu, L, n, last = fit_step(mu, L, n, last, slope, normals)
-    # half of what a step of 1 / n still gains, to first order
+    # what a step of 1 / n is still worth: half its gain to first order
     left = ((last[0] ** 2).sum() / 2 + (last[1] ** 2).sum() / 4) / n
     if not torch.isfinite(left):
         raise ValueError("no slope: NaN in data, or the first q too wide")
