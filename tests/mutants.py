@@ -492,7 +492,7 @@ JAX without log-Jacobians | from_jax | joint(p) + stretch | joint(p) | in_jax
 the potential taken for log p | from_numpyro |
   -util.potential_energy(fresh(), args, kwargs, split(z)) |
   util.potential_energy(fresh(), args, kwargs, split(z)) | in_numpyro
-the first block again | Batched.__call__ | np.arange(first, first + size) | np.arange(size) | in_jax
+the first block again | Batched.__call__ | z[first : first + size] | z[:size] | in_jax
 names backwards | jax.flat | labels(name, shape) | labels(name, shape)[::-1] | in_numpyro
 unconstrained values for parameters | from_pymc | constrained(split(z)) | split(z) | in_pymc
 the names of value variables | from_pymc | model.values_to_rvs[v].name | v.name | in_pymc
