@@ -61,7 +61,7 @@ def _real(u, xp):
 def _interval(u, xp, low=None, high=None):
     """By a logistic curve; exp from a single limit on. As u grows x does."""
     if high is None:
-        return low + xp.exp(u), u
+        return low + xp.exp(u) if low else xp.exp(u), u
     if low is None:
         return high - xp.exp(-u), -u
     down, up = _log_sigmoid(-u, xp), _log_sigmoid(u, xp)
