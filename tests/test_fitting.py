@@ -468,6 +468,9 @@ def test_a_gaussian_posterior(cv):
     assert_allclose(draws, fit.sample(4000, 0))  # or a seed
     assert_allclose(fit.looks[:, 0], [10, 20])
     assert any("a quadratic explains 100% of the slope" in words for words in fit.words)
+    many = cv.Settings(full=2)  # three unknowns count as many, for which that takes too long
+    large = cv.fit(model, cv.families.Gaussian(3), settings=many, progress=False)
+    assert not any("a quadratic explains" in words for words in large.words)
 
 
 def plan_of(cv, model, q, M):
