@@ -2,6 +2,7 @@
 
 from functools import lru_cache
 from itertools import count
+from pathlib import Path
 
 import numpy as np
 import scipy
@@ -116,10 +117,30 @@ def frame(p: int, k: int) -> np.ndarray:
 @lru_cache(maxsize=16)
 def _marks(M, d):
     """-1 (all ones) where digit c of coordinate j of point n is 1, else 0: (m, M, d), M <= 2^m."""
-    most = scipy.stats.qmc.Sobol.MAXDIM
-    if d > most:
-        raise ValueError(f'noise="sobol" knows {most} dimensions, and the base sample has {d}')
     m = (M - 1).bit_length()
-    points = scipy.stats.qmc.Sobol(d, scramble=False).random_base2(m)[:M] * 2**m
+    n, points = np.arange(M)[:, None], np.zeros((M, d), np.int64)
+    for i, number in enumerate(_directions(m, d)):
+        points ^= ((n ^ n >> 1) >> i & 1) * number  # where Gray's code of n has digit i
     digits = np.arange(m)[::-1, None, None]  # the first is the most significant
-    return -(points.astype(np.int64) >> digits & 1)
+    return -(points >> digits & 1)
+
+
+def _directions(m, d):
+    """Sobol's direction numbers below 2^m, (m, d), by the recursion of Bratley and Fox (1988).
+
+    Joe and Kuo's polynomials (2008) come from SciPy's file: scipy.stats takes a second to import.
+    """
+    with np.load(Path(scipy.__file__).parent / "stats/_sobol_direction_numbers.npz") as kept:
+        poly, first = kept["poly"].astype(np.int64), kept["vinit"].astype(np.int64)
+    if d > len(poly):
+        raise ValueError(f'noise="sobol" knows {len(poly)} dimensions, and the base sample has {d}')
+    poly, first, at = poly[:d], first[:d], np.arange(d)
+    degree = np.frexp(poly)[1] - 1
+    v = np.ones((m, d), np.int64)
+    for i in range(m):
+        new = v[(i - degree).clip(0), at]
+        for k in range(1, min(i, degree.max()) + 1):
+            new ^= np.where((k <= degree) & (poly >> (degree - k).clip(0) & 1), v[i - k] << k, 0)
+        begun = first[:, i] if i < first.shape[1] else 0
+        v[i] = np.where(degree > i, begun, new)  # the first coordinate, of degree 0, keeps ones
+    return v << np.arange(m)[::-1, None]

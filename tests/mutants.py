@@ -259,6 +259,12 @@ DisARM without its half | DisARM | (f - np.roll(f, draw.M // 2, -1))[..., None] 
   (f - np.roll(f, draw.M // 2, -1))[..., None] | test_means_over_pairs_of_switches
 half of a switch's base not turned | Bernoulli.mirror | 1 - second | second |
   test_partners_have_the_law_and_the_opposite_place
+Sobol's polynomial read from its other end | _directions | poly >> (degree - k).clip(0) & 1 |
+  poly >> k & 1 | test_sobol_s_points_are_scipy_s
+Sobol's earlier numbers not doubled | _directions | v[i - k] << k | v[i - k] |
+  test_sobol_s_points_are_scipy_s
+Sobol's points without Gray's code | _marks | (n ^ n >> 1) >> i & 1 | n >> i & 1 |
+  test_sobol_s_points_are_scipy_s
 # families: test_families test_nongaussian test_own_families
 GR as the paper prints it: the score of q | GR | score="base_score" |
   score="score" | test_means_by_quadrature

@@ -138,6 +138,16 @@ def test_points_are_even_and_scrambled_afresh(cv):
     assert many.shape == (10, 40) and len(np.unique(np.floor(many * 16)[:, 5])) == 10
 
 
+def test_sobol_s_points_are_scipy_s(cv):
+    """Before they are scrambled: one, few and many points, more dimensions than first numbers."""
+    for M, d in (1, 1), (2, 3), (7, 5), (33, 1200), (4096, 60), (70_000, 3):
+        marks = cv.draws.sobol.__globals__["_marks"](M, d)
+        m = len(marks)
+        want = stats.qmc.Sobol(d, scramble=False).random_base2(m)[:M] * 2**m
+        points = -np.tensordot(2 ** np.arange(m)[::-1], marks, 1) if m else np.zeros((1, d))
+        assert_array_equal(points, want)
+
+
 def test_sobol_has_the_law_of_q(cv):
     """Quantiles are those of scipy's cdf; through it each base coordinate of a draw is even."""
     u = (np.arange(50) + 0.5) / 50
