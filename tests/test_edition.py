@@ -23,7 +23,7 @@ CHAPTERS = {  # words at most
     "your-own-model": 3000, "shape": 2800, "after-the-fit": 3000, "frameworks": 4400,
     "elsewhere": 2400,
 }  # fmt: skip
-IN_ALL, BESIDE, HOME = 63_000, 15_000, 900
+IN_ALL, BESIDE = 63_000, 15_000
 CELLS, LINES, TABLES, ROWS = 24, 25, 3, 8
 CODE = ".cell, .highlight, .headerlink, .headerbtn, .cv-slider, script, dl.py, [id^='module-']"
 pages = pytest.mark.parametrize("page", CHAPTERS)
@@ -32,8 +32,8 @@ pages = pytest.mark.parametrize("page", CHAPTERS)
 @cache
 def article(page):
     """What a reader sees of a page, its own copy to cut from."""
-    file = SITE / ("index.html" if page == "index" else f"book/{page}.html")
-    return BeautifulSoup(file.read_text("utf-8"), "html.parser").select_one("article.bd-article")
+    html = (SITE / f"book/{page}.html").read_text("utf-8")
+    return BeautifulSoup(html, "html.parser").select_one("article.bd-article")
 
 
 def prose(page, without=""):

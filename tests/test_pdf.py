@@ -29,7 +29,7 @@ def printer(browser_required):
 @pytest.fixture(scope="module")
 def book(printer, site):  # noqa: F811
     made = site / pdf.FILE
-    if not made.exists() or made.stat().st_mtime < (site / "index.html").stat().st_mtime:
+    if not made.exists() or made.stat().st_mtime < (site / "objects.inv").stat().st_mtime:
         assert pdf.make(site) == []  # nothing was wider than the text
         pdf.name_in_menus(site)
     return PdfReader(made)
