@@ -7,9 +7,10 @@ and without the checkpoints; `cold` is the first call with its compilation. Adam
 down from .001 by factors of about three until the best has a worse one on either side, first
 constant, then falling to zero along a cosine. Parts: "door", `cv.fit` from its first look at the
 model to its report, cold and again; "natural", natural steps and batch and match; "curved", what
-uses Hessians (benchmarks/gpu_rivals.py); "adam"; "torch", the functions for PyTorch; "low rank",
-Adam and pBaM; "network", a model of which no integral is known (benchmarks/gpu_network.py). Needs
-JAX, for one part PyTorch; about seven minutes:
+uses Hessians (benchmarks/gpu_rivals.py); "adam"; "mode", natural steps and Adam from the Gaussian
+at the mode; "torch", the functions for PyTorch; "low rank", Adam and pBaM; "network", a model of
+which no integral is known (benchmarks/gpu_network.py). Needs JAX, for one part PyTorch; about nine
+minutes:
 
     python -m benchmarks.gpu --save                 # where there is a GPU: all parts
     python -m benchmarks.gpu --parts natural --sizes 40
@@ -39,7 +40,7 @@ DOWNLOADS = Path(__file__).resolve().parents[1] / "book" / "downloads"
 SIZES = 1000, 5000
 SECONDS, DRAWS = {1000: 3.0, 5000: 6.0}, 1000  # of each setting of Adam
 RATES = tuple(float(f"{10 ** (k / 2):.1g}") for k in range(-14, 0))  # 1e-7, 3e-7 ... 0.3
-PARTS = "door", "natural", "curved", "network", "torch", "low rank", "adam"
+PARTS = "door", "natural", "curved", "network", "torch", "low rank", "adam", "mode"
 DOORS = (500, 20_000), (2000, 8000), (5000, 20_000)
 RANK = 20
 BLOCK = 20  # of Adam's steps, between two looks at the clock
@@ -243,21 +244,33 @@ def race(d, parts, seconds, keep):
         from benchmarks.gpu_rivals import curved
 
         curved(d, data, page, short, keep)
-    if "adam" in parts:
+    begins = {"Adam, STL": start} if "adam" in parts else {}
+    if "mode" in parts:
+        from benchmarks.gpu_rivals import laplace
+
+        begins["Adam, STL, from the mode"] = q = laplace(data)
+        keep({"d": d, "way": "rotated, from the mode"} | steps_of_fit(page, data, q, short))
+    for way, q in begins.items():
         stl = lambda q, data, eps: page["stl"](lambda z: log_p(z, data), *q, eps)
-        row = {"d": d, "way": "Adam, STL", "draws": DRAWS}
-        climb(row, adam(stl, DRAWS), start, data, short, seconds, keep)
+        row = {"d": d, "way": way, "draws": DRAWS}
+        climb(row, adam(stl, DRAWS), q, data, short, seconds, keep)
+
+
+def steps_of_fit(page, data, q, short):
+    """A run of the page's `fit_step` from q."""
+    keys = jax.random.split(jax.random.key(1), STEPS)
+    turn = lambda q, t: page["fit_step"](*q, data, keys[t], log_p, None)
+    begun = *q, jnp.ones(()), (0 * q[0], 0 * q[1])
+    return run(turn, begun, short, 60.0, STEPS)[0]
 
 
 def naturals(d, data, page, start, short, keep):
     """The best diagonal q, the page's steps, batch and match, and `fit` with its compilation."""
     keep({"d": d, "way": "diagonal, exact", "last": float(short(optimum(data, diagonal=True)))})
+    keep({"d": d, "way": "rotated"} | steps_of_fit(page, data, start, short))
     keys, match = jax.random.split(jax.random.key(1), STEPS), matching()
-    begun = *start, jnp.ones(()), (0 * start[0], 0 * start[1])
-    turn = lambda q, t: page["fit_step"](*q, data, keys[t], log_p, None)
     pull = lambda q, t: match(q, data, keys[t], t + 1.0)
-    for way, step, q in ("rotated", turn, begun), ("batch and match", pull, start):
-        keep({"d": d, "way": way} | run(step, q, short, 60.0, STEPS)[0])
+    keep({"d": d, "way": "batch and match"} | run(pull, start, short, 60.0, STEPS)[0])
     jax.clear_caches()
     begun = time.perf_counter()
     q = jax.block_until_ready(page["fit"](log_p, data, *start, jax.random.key(2), 8))
@@ -323,7 +336,7 @@ def main():
 
     if "door" in parts:
         doors(DOORS if sizes is SIZES else [(d, 4 * d) for d in sizes], keep)
-    for some in {"natural", "curved"}, {"network"}, {"torch"}, {"low rank"}, {"adam"}:
+    for some in {"natural", "curved"}, {"network"}, {"torch"}, {"low rank"}, {"adam", "mode"}:
         if not (some := some & parts):
             continue
         if "network" in some:

@@ -37,6 +37,14 @@ def newton_step(q, data):
     return mu + L @ (L.T @ jax.grad(log_p)(mu, data)), L
 
 
+def laplace(data, steps=8):
+    """Mode and lower factor of the Gaussian there, from the origin."""
+    newton, q = jax.jit(newton_step), (jnp.zeros(data[0].shape[1]), None)
+    for _ in range(steps):
+        q = newton(q, data)
+    return q[0], jnp.linalg.cholesky(q[1] @ q[1].T)
+
+
 def slopes_at(log_p, q, data, e):
     """Slopes of log p - log q at the draws e (M, d), in q's units."""
     mu, L = q

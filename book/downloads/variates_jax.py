@@ -34,31 +34,31 @@ def stl(log_p, mu, L, eps):
 def leave_one_out(f, log_q):
     """A number whose gradient estimates that of E[f]: score function.
 
-    f (..., M): values at M independent draws. log_q (..., M): their log
+    f (M, ...): values at M independent draws. log_q (M, ...): their log
     densities, a function of the parameters; the draws are held fixed.
     """
-    if f.shape != log_q.shape or f.shape[-1] < 2:
+    if f.shape != log_q.shape or f.shape[0] < 2:
         raise ValueError(
-            f"f {f.shape} and log_q {log_q.shape} are not (..., M), M > 1"
+            f"f {f.shape} and log_q {log_q.shape} are not (M, ...), M > 1"
         )
-    others = (f.sum(-1)[..., None] - f) / (f.shape[-1] - 1)
+    others = (f.sum(0) - f) / (f.shape[0] - 1)
     return (lax.stop_gradient(f - others) * log_q).mean()
 
 
 def shrunk(rewards, log_pi, m, n=1):
-    """`leave_one_out`, with m counted as n answers more: (..., G) each.
+    """`leave_one_out`, with m counted as n answers more: (G, ...) each.
 
-    m () or (..., 1): mean reward of other prompts, n = 1; or, better, of
+    m () or (...): mean reward of other prompts, n = 1; or, better, of
     n earlier answers to the same prompt.
     """
-    G, each = rewards.shape, getattr(m, "shape", ())
-    if log_pi.shape != G or each not in [(), (*G[:-1], 1)]:
+    shape, each = rewards.shape, getattr(m, "shape", ())
+    if log_pi.shape != shape or each not in [(), shape[1:]]:
         raise ValueError(
-            f"rewards {G}, log_pi {log_pi.shape} and m {each} are not "
-            "(..., G), (..., G) and () or (..., 1)"
+            f"rewards {shape}, log_pi {log_pi.shape} and m {each} are not "
+            "(G, ...), (G, ...) and () or (...)"
         )
-    others = rewards.sum(-1)[..., None] - rewards
-    advantage = rewards - (others + n * m) / (G[-1] - 1 + n)
+    others = rewards.sum(0) - rewards
+    advantage = rewards - (others + n * m) / (shape[0] - 1 + n)
     return (lax.stop_gradient(advantage) * log_pi).mean()
 
 
@@ -78,7 +78,7 @@ def disarm(f, b, w):
     half = f.shape[0] // 2
     df, db = f[:half] - f[half:], b[:half] - b[half:]
     slope = (df[..., None] * db).mean(0) * jax.nn.sigmoid(abs(w)) / 2
-    return (lax.stop_gradient(slope) * w).sum()
+    return (lax.stop_gradient(slope) * w).sum(-1).mean()
 
 
 def price(f, mu, L, eps):
