@@ -485,6 +485,7 @@ REFUSED = [
     ("shrunk", [(3, 2), (3,), ()], "are not (G, ...), (G, ...) and () or (...)"),
     ("disarm", [(3, 2), (3, 2, 5), (2, 5)], "are not (2 M, ...), (2 M, ..., d) and (..., d)"),
     ("disarm", [(4,), (4, 2, 5), (2, 5)], "are not (2 M, ...), (2 M, ..., d) and (..., d)"),
+    ("disarm", [(0,), (0, 5), (5,)], "are not (2 M, ...), (2 M, ..., d) and (..., d)"),
     ("pairs_error", [(3, 2)], "3 rows are not two pairs"),
     ("fit", [None, None, (3,), (3,), None, None], "are not (d,) and (d, d)"),
 ]

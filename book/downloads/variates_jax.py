@@ -66,16 +66,16 @@ def disarm(f, b, w):
     """A number whose gradient in w estimates that of E[f]: Bernoulli z.
 
     w (..., d): logits. b (2 M, ..., d): draws, 0. or 1. For uniform
-    u (M, ..., d), b[:M] is u > sigmoid(-w), b[M:] is 1 - u > sigmoid(-w).
+    u (M, ..., d), b[:M] is u < sigmoid(w), b[M:] is 1 - u < sigmoid(w).
     f (2 M, ...): values there.
     """
-    even, alike = f.shape[0] % 2 == 0, f.shape[1:] == w.shape[:-1]
-    if not (even and alike and b.shape == (*f.shape, w.shape[-1])):
+    half, alike = f.shape[0] // 2, f.shape[1:] == w.shape[:-1]
+    pairs = f.shape[0] == 2 * half > 0
+    if not (pairs and alike and b.shape == (*f.shape, w.shape[-1])):
         raise ValueError(
             f"f {f.shape}, b {b.shape} and w {w.shape} are not "
             "(2 M, ...), (2 M, ..., d) and (..., d)"
         )
-    half = f.shape[0] // 2
     df, db = f[:half] - f[half:], b[:half] - b[half:]
     slope = (df[..., None] * db).mean(0) * jax.nn.sigmoid(abs(w)) / 2
     return (lax.stop_gradient(slope) * w).sum(-1).mean()
