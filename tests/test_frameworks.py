@@ -483,9 +483,9 @@ REFUSED = [
     ("leave_one_out", [(4,), (4, 4)], "are not (M, ...), M > 1"),
     ("shrunk", [(3, 2), (3, 2), (3,)], "are not (G, ...), (G, ...) and () or (...)"),
     ("shrunk", [(3, 2), (3,), ()], "are not (G, ...), (G, ...) and () or (...)"),
-    ("disarm", [(3, 2), (3, 2, 5), (2, 5)], "are not (2 M, ...), (2 M, ..., d) and (..., d)"),
-    ("disarm", [(4,), (4, 2, 5), (2, 5)], "are not (2 M, ...), (2 M, ..., d) and (..., d)"),
-    ("disarm", [(0,), (0, 5), (5,)], "are not (2 M, ...), (2 M, ..., d) and (..., d)"),
+    ("disarm", [(3, 2), (3, 2, 5), (2, 5)], "(M, ..., d) and (..., d), M even"),
+    ("disarm", [(4,), (4, 2, 5), (2, 5)], "(M, ..., d) and (..., d), M even"),
+    ("disarm", [(0,), (0, 5), (5,)], "(M, ..., d) and (..., d), M even"),
     ("pairs_error", [(3, 2)], "3 rows are not two pairs"),
     ("fit", [None, None, (3,), (3,), None, None], "are not (d,) and (d, d)"),
 ]

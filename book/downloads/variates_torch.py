@@ -61,16 +61,16 @@ def shrunk(rewards, log_pi, m, n=1):
 def disarm(f, b, w):
     """A number whose gradient in w estimates that of E[f]: Bernoulli z.
 
-    w (..., d): logits. b (2 M, ..., d): draws, 0. or 1. For uniform
-    u (M, ..., d), b[:M] is u < sigmoid(w), b[M:] is 1 - u < sigmoid(w).
-    f (2 M, ...): values there.
+    w (..., d): logits. f (M, ...): values at the draws b (M, ..., d), 0.
+    or 1., M even. For uniform u (M / 2, ..., d) the first half of b is
+    u < sigmoid(w), and the second 1 - u < sigmoid(w).
     """
-    half, alike = f.shape[0] // 2, f.shape[1:] == w.shape[:-1]
-    pairs = f.shape[0] == 2 * half > 0
+    M, half = f.shape[0], f.shape[0] // 2
+    pairs, alike = M == 2 * half > 0, f.shape[1:] == w.shape[:-1]
     if not (pairs and alike and b.shape == (*f.shape, w.shape[-1])):
         raise ValueError(
-            f"f {f.shape}, b {b.shape} and w {w.shape} are not "
-            "(2 M, ...), (2 M, ..., d) and (..., d)"
+            f"f {f.shape}, b {b.shape} and w {w.shape} are not (M, ...), "
+            "(M, ..., d) and (..., d), M even"
         )
     df, db = f[:half] - f[half:], b[:half] - b[half:]
     slope = (df[..., None] * db).mean(0) * torch.sigmoid(abs(w)) / 2
