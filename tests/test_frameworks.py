@@ -480,6 +480,7 @@ def test_a_bug_is_seen(framework, bug):
 # name, shapes of the arguments, words of the sentence
 REFUSED = [
     ("leave_one_out", [(1, 4), (1, 4)], "are not (M, ...), M > 1"),
+    ("leave_one_out", [(), ()], "are not (M, ...), M > 1"),
     ("leave_one_out", [(4,), (4, 4)], "are not (M, ...), M > 1"),
     ("shrunk", [(3, 2), (3, 2), (3,)], "are not (G, ...), (G, ...) and () or (...)"),
     ("shrunk", [(3, 2), (3,), ()], "are not (G, ...), (G, ...) and () or (...)"),

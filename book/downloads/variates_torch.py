@@ -33,7 +33,7 @@ def leave_one_out(f, log_q):
     f (M, ...): values at M independent draws. log_q (M, ...): their log
     densities, a function of the parameters; the draws are held fixed.
     """
-    if f.shape != log_q.shape or f.shape[0] < 2:
+    if f.shape != log_q.shape or f.ndim == 0 or len(f) < 2:
         raise ValueError(
             f"f {f.shape} and log_q {log_q.shape} are not (M, ...), M > 1"
         )
